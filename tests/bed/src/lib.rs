@@ -1,1 +1,277 @@
-//! tests/bed
+//! A real Kubernetes API server for tests: etcd and kube-apiserver on 127.0.0.1, with a fresh data folder.
+//!
+//! What it is: the storage, admission, RBAC, watch and conflict behaviour of Kubernetes itself, ready a few seconds after
+//! [`Bed::start`]. What it is not: a cluster. There is no scheduler, no kubelet and no controller manager, so nothing but
+//! the test changes anything.
+//!
+//! The binaries come from `KUBEBUILDER_ASSETS` or from what `hack/k8s/build.sh` left in the user's cache. Without them
+//! [`Bed::start`] answers `None` and says so on stderr; with `CI=true` that is an error, so that a test never passes
+//! because it did not run:
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let Some(bed) = ccm_test_bed::Bed::shared().await? else { return Ok(()) };
+//! let (status, body) = bed.get("/api/v1/nodes").await?;
+//! assert_eq!(status, 200, "{body}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! By convention such tests live in a module named `real_apiserver` of a test binary named `it`; `hack/test.sh` picks
+//! them by that name.
+
+mod binaries;
+mod guardian;
+mod http;
+mod pki;
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::Context as _;
+
+pub use binaries::kubernetes_version;
+use process::Processes;
+
+/// The user name that the shipped RBAC binds, and the one behind [`Bed::ccm_token`].
+pub const CCM_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+
+/// What differs from the usual bed.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Write one audit event per finished request (metadata only) to [`Bed::audit_log`].
+    pub audit: bool,
+    /// More flags for kube-apiserver. A repeated flag overrides the bed's own.
+    pub apiserver_args: Vec<String>,
+    /// More users, besides the administrator and [`CCM_USER`].
+    pub users: Vec<User>,
+}
+
+impl Options {
+    /// With the audit log on.
+    #[must_use]
+    pub fn audit(mut self) -> Self {
+        self.audit = true;
+        self
+    }
+
+    /// With one more flag for kube-apiserver, such as `--feature-gates=WatchList=false`.
+    #[must_use]
+    pub fn apiserver_arg(mut self, arg: impl Into<String>) -> Self {
+        self.apiserver_args.push(arg.into());
+        self
+    }
+
+    /// With one more user; the caller chooses the token.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Self {
+        self.users.push(user);
+        self
+    }
+}
+
+/// A user known to the API server by a static token.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The bearer token.
+    pub token: String,
+    /// The user name that RBAC sees.
+    pub name: String,
+    /// Groups, besides `system:authenticated`.
+    pub groups: Vec<String>,
+}
+
+/// A running API server. Dropping it stops the processes and deletes the data; if the test process dies without
+/// dropping it (a static, a signal, an abort), a guardian process does the same within a moment.
+#[derive(Debug)]
+pub struct Bed {
+    /// `https://127.0.0.1:<port>`
+    pub url: String,
+    /// Bearer token of an administrator (`system:masters`).
+    pub token: String,
+    /// Bearer token of [`CCM_USER`], which may do nothing until the test applies RBAC rules.
+    pub ccm_token: String,
+    /// The authority that signed the server's certificate, as PEM.
+    pub ca_pem: String,
+    processes: Arc<Processes>,
+}
+
+impl Bed {
+    /// Starts a bed of its own and waits until it is ready.
+    ///
+    /// # Errors
+    /// When the binaries exist and don't come up, and with `CI=true` also when they don't exist.
+    pub async fn start() -> anyhow::Result<Option<Self>> {
+        Self::start_with(Options::default()).await
+    }
+
+    /// [`Bed::start`] with options.
+    ///
+    /// # Errors
+    /// As [`Bed::start`].
+    pub async fn start_with(options: Options) -> anyhow::Result<Option<Self>> {
+        blocking(move || Self::start_blocking(&options)).await
+    }
+
+    /// The one bed that all tests of this process share, started by whoever asks first. Tests that use it must not
+    /// disturb each other: names or namespaces of their own, and no stopping of the server.
+    ///
+    /// # Errors
+    /// As [`Bed::start`]; everyone who asks gets the same answer.
+    pub async fn shared() -> anyhow::Result<Option<&'static Self>> {
+        static SHARED: OnceLock<Result<Option<Bed>, String>> = OnceLock::new();
+        let shared = blocking(|| {
+            Ok(SHARED.get_or_init(|| Self::start_blocking(&Options::default()).map_err(|e| format!("{e:#}"))))
+        })
+        .await?;
+        match shared {
+            Ok(bed) => Ok(bed.as_ref()),
+            Err(message) => anyhow::bail!("the shared bed did not start: {message}"),
+        }
+    }
+
+    /// [`Bed::start_with`] for callers without an async runtime.
+    ///
+    /// # Errors
+    /// As [`Bed::start`].
+    pub fn start_blocking(options: &Options) -> anyhow::Result<Option<Self>> {
+        let Some(binaries) = binaries::find()? else { return Ok(None) };
+        let token = secret("admin");
+        let ccm_token = secret("ccm");
+        let mut users = vec![
+            User { token: token.clone(), name: "bed-admin".into(), groups: vec!["system:masters".into()] },
+            User {
+                token: ccm_token.clone(),
+                name: CCM_USER.into(),
+                groups: vec!["system:serviceaccounts".into(), "system:serviceaccounts:kube-system".into()],
+            },
+        ];
+        users.extend(options.users.iter().cloned());
+        let processes = Processes::start(&binaries, options, &users, &token)?;
+        Ok(Some(Self {
+            url: processes.url(),
+            token,
+            ccm_token,
+            ca_pem: processes.ca_pem().to_owned(),
+            processes: Arc::new(processes),
+        }))
+    }
+
+    /// Path of a kubeconfig for the administrator. It lives as long as the bed.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder().join("admin.kubeconfig")
+    }
+
+    /// Writes a kubeconfig with another token, such as [`Bed::ccm_token`], and returns its path.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn kubeconfig_with(&self, token: &str) -> anyhow::Result<PathBuf> {
+        let path = self.folder().join(format!("{}.kubeconfig", uuid::Uuid::new_v4()));
+        self.processes.write_kubeconfig(&path, token)?;
+        Ok(path)
+    }
+
+    /// A kubectl of the same origin as the API server, if there is one.
+    #[must_use]
+    pub fn kubectl(&self) -> Option<PathBuf> {
+        self.processes.kubectl().map(Path::to_owned)
+    }
+
+    /// The folder with data, keys and the logs `etcd.log` and `kube-apiserver.log`.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.processes.folder()
+    }
+
+    /// Where the audit log is, when [`Options::audit`] asked for it: one JSON object per line.
+    #[must_use]
+    pub fn audit_log(&self) -> PathBuf {
+        self.folder().join("audit.log")
+    }
+
+    /// `GET` as the administrator: status and body.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer; a status such as 404 is an answer.
+    pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
+        self.request("GET", path, &self.token, None).await
+    }
+
+    /// One request with the given bearer token and JSON body; `PATCH` is sent as a merge patch. Meant for setting a
+    /// scene; what is tested should use the client of the program.
+    ///
+    /// # Errors
+    /// As [`Bed::get`].
+    pub async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: Option<&serde_json::Value>,
+    ) -> anyhow::Result<(u16, String)> {
+        let client = self.processes.client(token);
+        let (method, path, body) = (method.to_owned(), path.to_owned(), body.map(ToString::to_string));
+        blocking(move || client.send(&method, &path, body.as_deref())).await
+    }
+
+    /// Kills the API server, as a crash would: open connections break and new ones are refused. etcd stays.
+    ///
+    /// # Errors
+    /// When it wasn't running.
+    pub async fn stop_apiserver(&self) -> anyhow::Result<()> {
+        let processes = Arc::clone(&self.processes);
+        blocking(move || processes.stop_apiserver()).await
+    }
+
+    /// Starts the API server again, with the same port and data, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it is running already or doesn't get ready.
+    pub async fn start_apiserver(&self) -> anyhow::Result<()> {
+        let processes = Arc::clone(&self.processes);
+        blocking(move || processes.start_apiserver()).await
+    }
+
+    /// Freezes the API server: connections stay open, and nobody answers.
+    ///
+    /// # Errors
+    /// When it isn't running.
+    pub async fn pause_apiserver(&self) -> anyhow::Result<()> {
+        let processes = Arc::clone(&self.processes);
+        blocking(move || processes.signal_apiserver("STOP")).await
+    }
+
+    /// Undoes [`Bed::pause_apiserver`].
+    ///
+    /// # Errors
+    /// When it isn't running.
+    pub async fn resume_apiserver(&self) -> anyhow::Result<()> {
+        let processes = Arc::clone(&self.processes);
+        blocking(move || processes.signal_apiserver("CONT")).await
+    }
+
+    /// Stops everything now. The same as dropping the bed, without blocking a thread of the runtime.
+    pub async fn stop(self) {
+        // Only a panic in the drop could make this fail, and then the guardian takes over.
+        let _ = blocking(move || {
+            drop(self);
+            Ok(())
+        })
+        .await;
+    }
+}
+
+/// Everything that waits for processes runs here: no runtime owns them, so a bed survives the runtime of the test that
+/// started it.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await.context("a task of the test bed was lost")?
+}
+
+/// The port is open to every user of the machine, so tokens are not guessable.
+fn secret(prefix: &str) -> String {
+    format!("{prefix}-{}", uuid::Uuid::new_v4().simple())
+}

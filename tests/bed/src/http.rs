@@ -1,0 +1,83 @@
+//! A client for one request at a time: enough for readiness and for setting a scene, with no runtime behind it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+
+/// Longer than the API server's own limit for one request.
+const TIMEOUT: Duration = Duration::from_secs(70);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    port: u16,
+    token: String,
+    tls: Arc<ClientConfig>,
+}
+
+pub(crate) fn tls(ca_pem: &str) -> anyhow::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).context("reading the certificate of the authority")?)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+impl Client {
+    pub(crate) fn new(port: u16, token: &str, tls: Arc<ClientConfig>) -> Self {
+        Self { port, token: token.to_owned(), tls }
+    }
+
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&str>) -> anyhow::Result<(u16, String)> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let socket = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
+        let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
+        let mut stream = StreamOwned::new(ClientConnection::new(Arc::clone(&self.tls), name)?, socket);
+
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let body = body.unwrap_or_default();
+        // HTTP/1.0: the answer is never chunked and ends with the connection, which is all the parsing there is.
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
+             Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+            self.token,
+            body.len(),
+        );
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body.as_bytes())?;
+        stream.flush()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        parse(&String::from_utf8_lossy(&answer))
+    }
+}
+
+fn parse(answer: &str) -> anyhow::Result<(u16, String)> {
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| anyhow!("the answer has no end of headers"))?;
+    let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    Ok((status.ok_or_else(|| anyhow!("the answer has no status"))?, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn an_answer_is_its_status_and_its_body() {
+        let (status, body) = parse("HTTP/1.0 404 Not Found\r\nA: b\r\n\r\n{}\r\n\r\n").unwrap();
+        assert_eq!((status, body.as_str()), (404, "{}\r\n\r\n"));
+        assert!(parse("").is_err());
+        assert!(parse("HTTP/1.0\r\n\r\n").is_err());
+    }
+}

@@ -1,0 +1,352 @@
+//! The two processes of a bed. Plain std processes: no runtime owns them.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use tempfile::TempDir;
+
+use crate::binaries::Binaries;
+use crate::guardian::Guardian;
+use crate::http::{self, Client};
+use crate::{Options, User, pki};
+
+/// Ready usually takes 3 s; a shared machine that compiles at the same time can need much longer.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+/// How often a start is tried again, when somebody else took a port between our look and the process's bind.
+const ATTEMPTS: usize = 3;
+/// Below the range that the kernel takes for outgoing connections. In that range a client which keeps trying to
+/// reconnect to a stopped server on the same machine ends up connected to itself, and holds the port.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+#[derive(Debug)]
+pub(crate) struct Processes {
+    port: u16,
+    ca_pem: String,
+    admin_token: String,
+    tls: Arc<rustls::ClientConfig>,
+    apiserver: PathBuf,
+    apiserver_args: Vec<String>,
+    kubectl: Option<PathBuf>,
+    running: Mutex<Running>,
+    // Last, so that the processes are gone when the folder is deleted.
+    folder: TempDir,
+}
+
+#[derive(Debug)]
+struct Running {
+    etcd: Child,
+    apiserver: Option<Child>,
+    guardian: Guardian,
+}
+
+impl Processes {
+    pub(crate) fn start(
+        binaries: &Binaries,
+        options: &Options,
+        users: &[User],
+        admin_token: &str,
+    ) -> anyhow::Result<Self> {
+        let mut attempt = 1;
+        loop {
+            let error = match Self::attempt(binaries, options, users, admin_token) {
+                Ok(started) => return Ok(started),
+                Err(error) => error,
+            };
+            let port_taken = format!("{error:#}").contains("address already in use");
+            if !port_taken || attempt == ATTEMPTS {
+                return Err(error.context("starting the test bed"));
+            }
+            attempt += 1;
+        }
+    }
+
+    fn attempt(binaries: &Binaries, options: &Options, users: &[User], admin_token: &str) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("ccm-bed-").tempdir().context("making the bed's folder")?;
+        let at = folder.path();
+        let ca_pem = pki::write(at)?;
+        fs::write(at.join("tokens.csv"), tokens(users)?)?;
+        fs::write(at.join("audit-policy.json"), AUDIT_POLICY)?;
+        let [etcd_port, peer_port, port] = free_ports()?;
+
+        let mut guardian = Guardian::start(at)?;
+        let etcd = launch(&mut guardian, &binaries.etcd, &etcd_args(at, etcd_port, peer_port), &at.join("etcd.log"))?;
+        let processes = Self {
+            port,
+            tls: http::tls(&ca_pem)?,
+            ca_pem,
+            admin_token: admin_token.to_owned(),
+            apiserver: binaries.apiserver.clone(),
+            apiserver_args: apiserver_args(at, etcd_port, port, options),
+            kubectl: binaries.kubectl.clone(),
+            running: Mutex::new(Running { etcd, apiserver: None, guardian }),
+            folder,
+        };
+        processes.write_kubeconfig(&processes.folder().join("admin.kubeconfig"), admin_token)?;
+        processes.start_apiserver()?;
+        Ok(processes)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn kubectl(&self) -> Option<&Path> {
+        self.kubectl.as_deref()
+    }
+
+    pub(crate) fn client(&self, token: &str) -> Client {
+        Client::new(self.port, token, Arc::clone(&self.tls))
+    }
+
+    pub(crate) fn write_kubeconfig(&self, path: &Path, token: &str) -> anyhow::Result<()> {
+        // JSON is YAML. The path of the authority instead of its bytes: the folder lives as long as the bed.
+        let config = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "bed", "cluster": {"server": self.url(), "certificate-authority": self.folder().join("ca.pem")}}],
+            "users": [{"name": "bed", "user": {"token": token}}],
+            "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}],
+            "current-context": "bed",
+        });
+        fs::write(path, format!("{config:#}\n")).with_context(|| format!("writing {}", path.display()))
+    }
+
+    pub(crate) fn start_apiserver(&self) -> anyhow::Result<()> {
+        {
+            let mut running = self.running();
+            if running.apiserver.is_some() {
+                bail!("the API server of the test bed is running already");
+            }
+            let log = self.folder().join("kube-apiserver.log");
+            let child = launch(&mut running.guardian, &self.apiserver, &self.apiserver_args, &log)?;
+            running.apiserver = Some(child);
+        }
+        self.wait_ready()
+    }
+
+    pub(crate) fn stop_apiserver(&self) -> anyhow::Result<()> {
+        let mut running = self.running();
+        let child = running.apiserver.take().ok_or_else(|| anyhow!("the API server of the test bed is not running"))?;
+        end(&mut running.guardian, child);
+        Ok(())
+    }
+
+    /// Sends a signal by way of `kill`, which every shell has built in.
+    pub(crate) fn signal_apiserver(&self, signal: &str) -> anyhow::Result<()> {
+        let running = self.running();
+        let child = running.apiserver.as_ref().context("the API server of the test bed is not running")?;
+        let status = Command::new("sh")
+            .args(["-c", r#"kill -s "$0" "$1""#, signal, &child.id().to_string()])
+            .status()
+            .context("running sh")?;
+        if !status.success() {
+            bail!("sending {signal} to the API server of the test bed failed: {status}");
+        }
+        Ok(())
+    }
+
+    /// Ready means: the server says so, and the namespaces that it makes for itself just after saying so exist.
+    fn wait_ready(&self) -> anyhow::Result<()> {
+        let client = self.client(&self.admin_token);
+        let started = Instant::now();
+        for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"] {
+            loop {
+                let answer = client.send("GET", path, None);
+                if matches!(answer, Ok((200, _))) {
+                    break;
+                }
+                self.still_running()?;
+                if started.elapsed() > READY_WITHIN {
+                    let said = answer.map_or_else(|e| format!("{e:#}"), |(status, body)| format!("{status} {body}"));
+                    bail!(
+                        "the API server is not ready after {READY_WITHIN:?}; {path} says {said}; its log ends with:\n{}",
+                        tail(&self.folder().join("kube-apiserver.log"))
+                    );
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
+    }
+
+    fn still_running(&self) -> anyhow::Result<()> {
+        let mut running = self.running();
+        let mut ended: Vec<(&str, ExitStatus)> = Vec::new();
+        if let Some(status) = running.etcd.try_wait()? {
+            ended.push(("etcd", status));
+        }
+        if let Some(child) = running.apiserver.as_mut()
+            && let Some(status) = child.try_wait()?
+        {
+            ended.push(("kube-apiserver", status));
+        }
+        // etcd first: an API server without etcd ends too, and its log says nothing of the cause.
+        match ended.first() {
+            Some((name, status)) => {
+                bail!(
+                    "{name} ended ({status}); its log ends with:\n{}",
+                    tail(&self.folder().join(format!("{name}.log")))
+                )
+            }
+            None if running.apiserver.is_none() => bail!("the API server was stopped while it started"),
+            None => Ok(()),
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        // A panicking test must not keep its bed from being cleaned up.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Reaps the children too; what is gone already makes both calls fail, which is fine.
+        for child in self.apiserver.iter_mut().chain([&mut self.etcd]) {
+            let _ = self.guardian.forget(child.id());
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn launch(guardian: &mut Guardian, program: &Path, args: &[String], log: &Path) -> anyhow::Result<Child> {
+    let log: File = OpenOptions::new().create(true).append(true).open(log)?;
+    let child = Command::new(program)
+        .args(args)
+        // Their defaults and proxies come from the environment, and the tests' environment is not ours to know.
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("starting {}", program.display()))?;
+    guardian.watch(child.id())?;
+    Ok(child)
+}
+
+fn end(guardian: &mut Guardian, mut child: Child) {
+    let _ = guardian.forget(child.id());
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Different ports, all free a moment ago. The starting point differs between processes and calls, so that test binaries
+/// that run at the same time rarely look at the same ones.
+fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
+    let mut held = Vec::with_capacity(N);
+    let seed = uuid::Uuid::new_v4().as_u128() % u128::from(PORTS.end - PORTS.start);
+    let seed = PORTS.start + u16::try_from(seed).unwrap_or_default();
+    for port in (seed..PORTS.end).chain(PORTS.start..seed) {
+        if held.len() == N {
+            break;
+        }
+        held.extend(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|listener| (port, listener)));
+    }
+    let ports: Vec<u16> = held.iter().map(|(port, _)| *port).collect();
+    ports.try_into().map_err(|found| anyhow!("only these ports are free on 127.0.0.1: {found:?}"))
+}
+
+fn etcd_args(folder: &Path, client: u16, peer: u16) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    vec![
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // The data outlives no test.
+        "--unsafe-no-fsync=true".into(),
+        "--quota-backend-bytes=8589934592".into(),
+    ]
+}
+
+fn apiserver_args(folder: &Path, etcd: u16, port: u16, options: &Options) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let mut args = vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        "--bind-address=127.0.0.1".into(),
+        "--advertise-address=127.0.0.1".into(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", file("certs")),
+        format!("--tls-cert-file={}", file("server.pem")),
+        format!("--tls-private-key-file={}", file("server.key")),
+        // Fills the ConfigMap extension-apiserver-authentication, which delegated authentication reads.
+        format!("--client-ca-file={}", file("ca.pem")),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!("--service-account-key-file={}", file("sa.pub")),
+        format!("--service-account-signing-key-file={}", file("sa.key")),
+        format!("--token-auth-file={}", file("tokens.csv")),
+        "--authorization-mode=RBAC".into(),
+        "--service-cluster-ip-range=10.96.0.0/12".into(),
+        "--endpoint-reconciler-type=none".into(),
+        "--allow-privileged=true".into(),
+        // Nobody creates the default service account of a namespace here, and pods shall be accepted without.
+        "--disable-admission-plugins=ServiceAccount".into(),
+    ];
+    if options.audit {
+        args.push(format!("--audit-policy-file={}", file("audit-policy.json")));
+        args.push(format!("--audit-log-path={}", file("audit.log")));
+        args.push("--audit-log-maxsize=10000".into());
+    }
+    args.extend(options.apiserver_args.iter().cloned());
+    args
+}
+
+const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+ "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}
+"#;
+
+/// `token,user,uid,"group1,group2"`
+fn tokens(users: &[User]) -> anyhow::Result<String> {
+    let mut lines = String::new();
+    for User { token, name, groups } in users {
+        let groups = groups.join(",");
+        if [token, name, &groups].iter().any(|field| field.contains(['"', '\n'])) || token.contains(',') {
+            bail!("the user {name} can't be written to a token file");
+        }
+        lines.push_str(&format!("{token},\"{name}\",\"{name}\",\"{groups}\"\n"));
+    }
+    Ok(lines)
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(20).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_distinct_and_outside_the_range_of_outgoing_connections() {
+        let mut ports: [u16; 8] = free_ports().unwrap();
+        ports.sort_unstable();
+        assert!(ports.windows(2).all(|pair| pair[0] < pair[1]), "{ports:?}");
+        assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");
+    }
+
+    #[test]
+    fn a_token_line_quotes_what_may_hold_commas() {
+        let user = |token: &str| User { token: token.into(), name: "a:b".into(), groups: vec!["x".into(), "y".into()] };
+        assert_eq!(tokens(&[user("t")]).unwrap(), "t,\"a:b\",\"a:b\",\"x,y\"\n");
+        assert!(tokens(&[user("t,u")]).is_err());
+    }
+}

@@ -1,0 +1,3 @@
+//! The bed itself, on a real API server.
+
+mod real_apiserver;
