@@ -1,1 +1,60 @@
-//! providers/api
+//! The contract between the cloud-controller-manager core and a cloud.
+//!
+//! A provider crate implements [`CloudProvider`] and those of the sub-interfaces that its cloud has: [`InstancesV2`],
+//! [`LoadBalancer`], [`Routes`], [`Volumes`], [`Clusters`]. It depends on this crate and nothing else of the workspace.
+//! There is no Kubernetes client here and no way to get one: what a provider needs from the cluster comes through
+//! [`ProviderContext`].
+//!
+//! Three rules shape every trait:
+//!
+//! * **No method is per node.** The core hands over all nodes that it wants to know about at once. A cloud that can only
+//!   answer for one object at a time implements [`SingleInstances`] or [`SingleRoutes`] and wraps it in [`OneByOne`],
+//!   which bounds the number of calls in flight. The older pair [`Instances`] + [`Zones`] is wrapped in
+//!   [`LegacyInstances`].
+//! * **An error is not a "no".** "Could not tell" ([`Lookup::Unknown`]) is an answer of its own and the core never acts
+//!   on it. "It is gone" ([`Lookup::Gone`]) carries [`Evidence`].
+//! * **Cancellation is by dropping.** The core gives each call a deadline and drops the future when that passes or when
+//!   the process shuts down; any call may end at any `await`. A provider must leave the cloud in a state from which the
+//!   next `ensure` finishes the job.
+#![deny(missing_docs)]
+
+pub mod address;
+pub mod cloud;
+pub mod duration;
+pub mod error;
+pub mod instance;
+pub mod legacy;
+pub mod load_balancer;
+pub mod node;
+pub mod one_by_one;
+pub mod patch;
+pub mod plan;
+pub mod planned;
+pub mod quantity;
+pub mod registry;
+pub mod route;
+pub mod service;
+pub mod source_ranges;
+pub mod taint;
+pub mod volume;
+pub mod well_known;
+pub mod zone;
+
+pub use cloud::{
+    Clock, CloudProvider, Clusters, EventSink, EventType, InformerUser, LeaderToken, NodeReader, ObjectChange,
+    ProviderContext, ServiceReader, SharedInformers, Subject,
+};
+pub use error::{CloudError, ErrorClass, ProviderError};
+pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Snapshot};
+pub use legacy::{Instances, LegacyInstances, ZoneInfo, Zones, instance_provider_id};
+pub use load_balancer::{
+    GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, PortStatus, ServiceAction, ServiceWork,
+};
+pub use node::{AddressType, Node, NodeAddress, NodeName, NodeRef, Taint};
+pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
+pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
+pub use planned::{Planned, PlannedLoadBalancer};
+pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
+pub use route::{NewRoute, Route, Routes};
+pub use service::{Service, ServiceKey, ServicePort, ServiceSpec};
+pub use volume::{PersistentVolume, Volumes};

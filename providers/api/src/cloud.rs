@@ -1,0 +1,242 @@
+//! The root of a provider, and what the core hands to it.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use async_trait::async_trait;
+
+use crate::error::ProviderError;
+use crate::instance::InstancesV2;
+use crate::legacy::{Instances, Zones};
+use crate::load_balancer::LoadBalancer;
+use crate::node::{NodeName, NodeRef};
+use crate::route::Routes;
+use crate::service::{Service, ServiceKey};
+use crate::volume::Volumes;
+
+/// A cloud.
+///
+/// Which accessors answer `Some` decides which controllers run. The core caches the answers after
+/// [`CloudProvider::initialize`] returned.
+#[async_trait]
+pub trait CloudProvider: Send + Sync {
+    /// The scheme of the provider IDs of its nodes (`aws`, `azure`, `gce`, `openstack`); also used in logs.
+    fn name(&self) -> &str;
+
+    /// True when the cloud needs a cluster ID and has one, or needs none. False stops the process unless
+    /// `--allow-untagged-cloud` is given.
+    fn has_cluster_id(&self) -> bool {
+        true
+    }
+
+    /// Called once per process, when it leads, before any controller starts. May start background tasks, which must end
+    /// with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. Cannot fail: what is wrong
+    /// with the configuration belongs into [`crate::ProviderFactory::build`].
+    async fn initialize(&self, _context: ProviderContext) {}
+
+    /// Instances in batches; preferred. `None` and no [`CloudProvider::legacy_instances`]: the node controllers are
+    /// skipped.
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        None
+    }
+
+    /// The older interface, read only when [`CloudProvider::instances`] is absent.
+    fn legacy_instances(&self) -> Option<Arc<dyn Instances>> {
+        None
+    }
+
+    /// Beside [`CloudProvider::legacy_instances`].
+    fn zones(&self) -> Option<Arc<dyn Zones>> {
+        None
+    }
+
+    /// `None`: the service controller is skipped.
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        None
+    }
+
+    /// `None`: the route controller is skipped with a warning.
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        None
+    }
+
+    /// `None`: volumes are not labelled.
+    fn volumes(&self) -> Option<Arc<dyn Volumes>> {
+        None
+    }
+
+    /// Kept for parity; no controller calls it.
+    fn clusters(&self) -> Option<Arc<dyn Clusters>> {
+        None
+    }
+
+    /// For providers that watch nodes or Services themselves.
+    fn informer_user(&self) -> Option<Arc<dyn InformerUser>> {
+        None
+    }
+
+    /// Node annotations that the provider reads; all others are dropped while parsing.
+    fn node_annotations(&self) -> &[&str] {
+        &[]
+    }
+}
+
+/// Kubernetes clusters as a product of the cloud (upstream: `Clusters`). No controller calls it.
+#[async_trait]
+pub trait Clusters: Send + Sync {
+    /// Names of the clusters.
+    async fn list_clusters(&self) -> Result<Vec<String>, ProviderError>;
+    /// Address of the API server of a cluster.
+    async fn master(&self, cluster_name: &str) -> Result<String, ProviderError>;
+}
+
+/// Gets handles on what the core watches, right after [`CloudProvider::initialize`] and before any controller is made.
+#[async_trait]
+pub trait InformerUser: Send + Sync {
+    /// May register handlers. A handler sees all existing objects as additions first, then the changes in order. It runs
+    /// on the path of the watch and must not block.
+    async fn set_informers(&self, informers: Arc<dyn SharedInformers>);
+}
+
+/// What the core watches.
+pub trait SharedInformers: Send + Sync {
+    /// Calls back for each change of a node.
+    fn on_node(&self, handler: Box<dyn Fn(ObjectChange<NodeRef>) + Send + Sync>);
+    /// Calls back for each change of a Service.
+    fn on_service(&self, handler: Box<dyn Fn(ObjectChange<Arc<Service>>) + Send + Sync>);
+}
+
+/// A change that a watch showed.
+#[derive(Debug, Clone)]
+pub enum ObjectChange<T> {
+    /// New, or there at the start.
+    Added(T),
+    /// Before and after; both are the same at a resync.
+    Updated(T, T),
+    /// The last known state.
+    Deleted(T),
+}
+
+/// What the core lends to a provider.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ProviderContext {
+    /// `--cluster-name`
+    pub cluster_name: Arc<str>,
+    /// The nodes as watched.
+    pub nodes: Arc<dyn NodeReader>,
+    /// The Services as watched.
+    pub services: Arc<dyn ServiceReader>,
+    /// Events on objects of the cluster.
+    pub events: Arc<dyn EventSink>,
+    /// Time; simulated in tests.
+    pub clock: Arc<dyn Clock>,
+    /// Whether this process still leads.
+    pub leader: Arc<dyn LeaderToken>,
+}
+
+impl std::fmt::Debug for ProviderContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProviderContext").field("cluster_name", &self.cluster_name).finish_non_exhaustive()
+    }
+}
+
+impl ProviderContext {
+    /// Puts the handles together; called by the core and by tests of providers.
+    pub fn new(
+        cluster_name: Arc<str>,
+        nodes: Arc<dyn NodeReader>,
+        services: Arc<dyn ServiceReader>,
+        events: Arc<dyn EventSink>,
+        clock: Arc<dyn Clock>,
+        leader: Arc<dyn LeaderToken>,
+    ) -> Self {
+        Self { cluster_name, nodes, services, events, clock, leader }
+    }
+}
+
+/// Reads the watched nodes; never a call to the API server.
+pub trait NodeReader: Send + Sync {
+    /// By name.
+    fn get(&self, name: &str) -> Option<NodeRef>;
+    /// By provider ID.
+    fn by_provider_id(&self, provider_id: &str) -> Option<NodeRef> {
+        self.list().into_iter().find(|node| node.provider_id.as_deref() == Some(provider_id))
+    }
+    /// All, sorted by name.
+    fn list(&self) -> Vec<NodeRef>;
+}
+
+/// Reads the watched Services; never a call to the API server.
+pub trait ServiceReader: Send + Sync {
+    /// By namespace and name.
+    fn get(&self, key: &ServiceKey) -> Option<Arc<Service>>;
+    /// All, sorted by key.
+    fn list(&self) -> Vec<Arc<Service>>;
+}
+
+/// Takes events; never blocks, never fails.
+pub trait EventSink: Send + Sync {
+    /// Records an event. Repeats are counted, storms are cut.
+    fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str);
+}
+
+/// Severity of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventType {
+    /// `Normal`
+    Normal,
+    /// `Warning`
+    Warning,
+}
+
+/// The object that an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject {
+    /// `Node`, `Service`, `Lease`
+    pub kind: &'static str,
+    /// `v1`, `coordination.k8s.io/v1`
+    pub api_version: &'static str,
+    /// Empty for cluster-wide objects.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// UID.
+    pub uid: Arc<str>,
+}
+
+impl Subject {
+    /// A node by name and UID.
+    pub fn node(name: &NodeName, uid: &str) -> Self {
+        Self { kind: "Node", api_version: "v1", namespace: Arc::from(""), name: name.as_str().into(), uid: uid.into() }
+    }
+
+    /// A Service.
+    pub fn service(service: &Service) -> Self {
+        let meta = &service.metadata;
+        Self {
+            kind: "Service",
+            api_version: "v1",
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+        }
+    }
+}
+
+/// Time. The monotonic reading decides intervals; the wall clock is only written into objects and compared with them.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    /// Monotonic.
+    fn now(&self) -> Instant;
+    /// Wall clock; may jump.
+    fn wall(&self) -> SystemTime;
+}
+
+/// Whether this process leads.
+#[async_trait]
+pub trait LeaderToken: Send + Sync {
+    /// True while writes are allowed.
+    fn is_leading(&self) -> bool;
+    /// Returns when this process leads no more or shuts down.
+    async fn lost(&self);
+}

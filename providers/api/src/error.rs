@@ -1,0 +1,205 @@
+//! What can go wrong in a provider, and what the core does about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::plan::Finding;
+
+/// Error of any provider call.
+///
+/// The variants with fixed texts are the sentinels of the Go interface; they are recognized through any number of
+/// [`ProviderError::wrap`]s. Everything else is [`ProviderError::Cloud`] with an [`ErrorClass`].
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ProviderError {
+    /// The instance does not exist. From a legacy existence look-up it is evidence that the node may be deleted.
+    #[error("instance not found")]
+    InstanceNotFound,
+    /// The provider cannot answer this at all. The node controller goes on without a provider ID; the lifecycle
+    /// controller reads it as "not shut down".
+    #[error("unimplemented")]
+    NotImplemented,
+    /// Somebody else looks after this object. The service controller counts the call as a success and does nothing more.
+    #[error("implemented by alternate to cloud provider")]
+    ImplementedElsewhere,
+    /// The disk behind a volume does not exist. Volume labelling tries again at long intervals only.
+    #[error("disk is not found")]
+    DiskNotFound,
+    /// Try again after exactly this delay. The service queue does not count it as a failure.
+    #[error("{message}")]
+    Retry {
+        /// What the user reads in the event.
+        message: String,
+        /// How long to wait.
+        after: Duration,
+    },
+    /// A volume cannot be deleted because it is in use. Not used by the core.
+    #[error("{0}")]
+    DeletedVolumeInUse(String),
+    /// A volume hangs on another node than the one asked for. Not used by the core.
+    #[error("{message}")]
+    DanglingAttach {
+        /// What the user reads.
+        message: String,
+        /// The node that the volume is attached to.
+        current_node: String,
+        /// The device path there.
+        device_path: String,
+    },
+    /// Any other failure, classified.
+    #[error("{}", .0.message)]
+    Cloud(Arc<CloudError>),
+    /// An error with more context: `<context>: <error>`.
+    #[error("{context}: {source}")]
+    Wrapped {
+        /// What was being done.
+        context: String,
+        /// The error itself; [`ProviderError::root`] looks through.
+        source: Arc<ProviderError>,
+    },
+}
+
+/// A failed cloud call: one text for the user, one for the log.
+#[derive(Debug, Clone)]
+pub struct CloudError {
+    /// Decides what the core does.
+    pub class: ErrorClass,
+    /// Event text: what failed, why, and what the user can do. Never a secret.
+    pub message: String,
+    /// Log text: operation, request ID, chain of causes. May be empty. Never a secret.
+    pub detail: String,
+}
+
+/// What an error means to the core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// Positive knowledge that the object does not exist.
+    NotFound,
+    /// Could not tell. Never acted on; tried again with back-off.
+    Unknown,
+    /// The cloud asks for fewer calls. Tried again after the delay, if it names one, else with back-off.
+    Throttled {
+        /// From `Retry-After` or the like.
+        after: Option<Duration>,
+    },
+    /// Expected to pass by itself. Tried again after the delay, if known, else with back-off.
+    Transient {
+        /// When it is worth trying again.
+        after: Option<Duration>,
+    },
+    /// Somebody changed the object in between: observe again, now.
+    Conflict,
+    /// A permission is missing. Tried again with back-off, since it may be granted.
+    Denied {
+        /// The permission, as the cloud spells it: `ec2:CreateTags`.
+        action: String,
+    },
+    /// The object itself must change first; tried again only then, or at the longest interval.
+    Invalid {
+        /// What is wrong, each naming key and value.
+        findings: Vec<Finding>,
+    },
+    /// The cloud has no such thing.
+    Unsupported,
+    /// The provider broke its contract, or panicked.
+    Bug,
+}
+
+impl ProviderError {
+    /// A failure of the given class.
+    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self::Cloud(Arc::new(CloudError { class, message: message.into(), detail: String::new() }))
+    }
+
+    /// A failure that says nothing about the object: retried with back-off, never acted on.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Unknown, message)
+    }
+
+    /// A broken contract.
+    pub fn bug(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Bug, message)
+    }
+
+    /// "Come back in `after`."
+    pub fn retry(message: impl Into<String>, after: Duration) -> Self {
+        Self::Retry { message: message.into(), after }
+    }
+
+    /// The call took longer than the core allows.
+    pub fn deadline(call: &str, after: Duration) -> Self {
+        Self::new(
+            ErrorClass::Transient { after: None },
+            format!("{call} did not answer within {}", crate::duration::format(after)),
+        )
+    }
+
+    /// Puts `<context>: ` in front; the kind stays recognizable.
+    #[must_use]
+    pub fn wrap(self, context: impl Into<String>) -> Self {
+        Self::Wrapped { context: context.into(), source: Arc::new(self) }
+    }
+
+    /// The error without its wrappings.
+    pub fn root(&self) -> &Self {
+        let mut error = self;
+        while let Self::Wrapped { source, .. } = error {
+            error = source;
+        }
+        error
+    }
+
+    /// The class, through any wrapping.
+    pub fn class(&self) -> ErrorClass {
+        match self.root() {
+            Self::InstanceNotFound | Self::DiskNotFound => ErrorClass::NotFound,
+            Self::NotImplemented | Self::ImplementedElsewhere => ErrorClass::Unsupported,
+            Self::Retry { after, .. } => ErrorClass::Transient { after: Some(*after) },
+            Self::Cloud(error) => error.class.clone(),
+            Self::DeletedVolumeInUse(_) | Self::DanglingAttach { .. } | Self::Wrapped { .. } => ErrorClass::Unknown,
+        }
+    }
+
+    /// The delay that the cloud or the provider asked for, if any.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.class() {
+            ErrorClass::Throttled { after } | ErrorClass::Transient { after } => after,
+            _ => None,
+        }
+    }
+
+    /// Whether this is [`ProviderError::InstanceNotFound`], however wrapped.
+    pub fn is_instance_not_found(&self) -> bool {
+        matches!(self.root(), Self::InstanceNotFound)
+    }
+
+    /// Whether this is [`ProviderError::NotImplemented`], however wrapped.
+    pub fn is_not_implemented(&self) -> bool {
+        matches!(self.root(), Self::NotImplemented)
+    }
+
+    /// Whether this is [`ProviderError::ImplementedElsewhere`], however wrapped.
+    pub fn is_implemented_elsewhere(&self) -> bool {
+        matches!(self.root(), Self::ImplementedElsewhere)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_recognized_through_any_wrapping() {
+        let error = ProviderError::retry("quota exhausted", Duration::from_secs(42)).wrap("inner").wrap("outer");
+        assert_eq!(error.to_string(), "outer: inner: quota exhausted");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(42)));
+        assert!(ProviderError::ImplementedElsewhere.wrap("x").is_implemented_elsewhere());
+        assert!(ProviderError::InstanceNotFound.wrap("x").is_instance_not_found());
+        assert!(!ProviderError::unknown("instance not found").is_instance_not_found());
+    }
+
+    #[test]
+    fn could_not_tell_is_never_not_found() {
+        assert_eq!(ProviderError::unknown("x").class(), ErrorClass::Unknown);
+        assert_eq!(ProviderError::InstanceNotFound.class(), ErrorClass::NotFound);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a cloud knows of its instances (upstream: `InstancesV2`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use crate::error::ProviderError;
+use crate::node::{NodeAddress, NodeRef};
+
+/// Instances of the cloud, asked about in batches.
+///
+/// The only caller is the core's instance view, which joins the questions of all controllers: initialization of new
+/// nodes, the lifecycle pass over nodes that are not Ready, and the periodic refresh of addresses. Calls may overlap.
+#[async_trait]
+pub trait InstancesV2: Send + Sync {
+    /// Answers for each node, in the order of the nodes; the number of answers must equal the number of nodes (anything
+    /// else is read as "could not tell" for all of them).
+    ///
+    /// The instance is found by `provider_id` first, else by name, labels or annotations. `aspects` says what the caller
+    /// will read; a provider may leave out the rest where it costs extra calls.
+    ///
+    /// Called once per window of about 100 ms while nodes join, once per lifecycle pass while some node is not Ready,
+    /// and once per address refresh: never once per node. There is no limit to the number of nodes in one call.
+    async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup>;
+
+    /// All instances of this cluster in one complete read, where the cloud has a cheap one; `None` where it has not.
+    ///
+    /// The core prefers it to [`InstancesV2::lookup`] when it wants to know about a large share of the cluster, and uses
+    /// absence from it as evidence. A read that may be incomplete must be an error.
+    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
+        None
+    }
+
+    /// Whether a node may only lose its uninitialized taint once it has a provider ID. True for all but
+    /// [`crate::LegacyInstances`].
+    fn provider_id_required(&self) -> bool {
+        true
+    }
+}
+
+/// What the caller of [`InstancesV2::lookup`] will read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Aspects {
+    /// Whether the instance exists.
+    pub existence: bool,
+    /// Whether it is stopped.
+    pub shutdown: bool,
+    /// Its addresses only.
+    pub addresses: bool,
+    /// Everything of [`InstanceMetadata`].
+    pub metadata: bool,
+}
+
+impl Aspects {
+    /// Existence and whether it is stopped: the lifecycle controller.
+    pub const LIFECYCLE: Self = Self { existence: true, shutdown: true, addresses: false, metadata: false };
+    /// Addresses: the periodic refresh.
+    pub const ADDRESSES: Self = Self { existence: false, shutdown: false, addresses: true, metadata: false };
+    /// Everything that initialization needs.
+    pub const METADATA: Self = Self { existence: false, shutdown: false, addresses: true, metadata: true };
+
+    /// Both questions in one.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            existence: self.existence || other.existence,
+            shutdown: self.shutdown || other.shutdown,
+            addresses: self.addresses || other.addresses,
+            metadata: self.metadata || other.metadata,
+        }
+    }
+
+    /// Whether an answer to `self` also answers `other`.
+    pub fn covers(self, other: Self) -> bool {
+        self.union(other) == self
+    }
+}
+
+/// The answer for one node.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// The instance exists.
+    Found(Arc<Instance>),
+    /// The instance is gone for good. The lifecycle controller deletes the node if the evidence is strong enough for the
+    /// node's age, the node is not Ready, and the deletion budget allows.
+    Gone(Evidence),
+    /// The node belongs to another cloud: counted, never touched.
+    Foreign,
+    /// Could not tell: initialization is tried again with back-off, nothing is deleted or tainted.
+    Unknown(ProviderError),
+}
+
+impl Lookup {
+    /// An instance of which only the metadata was asked.
+    pub fn found(metadata: InstanceMetadata) -> Self {
+        Self::Found(Arc::new(Instance { shutdown: Ok(false), metadata: Ok(Some(metadata)) }))
+    }
+}
+
+/// An existing instance. An aspect that was not asked for may hold anything.
+#[derive(Debug, Clone)]
+pub struct Instance {
+    /// Whether it is stopped: then the node gets the shutdown taint while it is not Ready. An error leaves the taints
+    /// alone, [`ProviderError::NotImplemented`] means "not stopped".
+    pub shutdown: Result<bool, ProviderError>,
+    /// What the node shall carry; `Ok(None)` skips the node quietly.
+    pub metadata: Result<Option<InstanceMetadata>, ProviderError>,
+}
+
+/// What a node takes over from its instance. Every field may be empty, which means "do not set".
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InstanceMetadata {
+    /// `spec.providerID`, with scheme: `aws:///eu-west-1a/i-0123`.
+    pub provider_id: String,
+    /// Label `node.kubernetes.io/instance-type`.
+    pub instance_type: String,
+    /// `status.addresses`, in this order.
+    pub node_addresses: Vec<NodeAddress>,
+    /// Label `topology.kubernetes.io/zone`.
+    pub zone: String,
+    /// Label `topology.kubernetes.io/region`.
+    pub region: String,
+    /// Labels set once, at initialization, where the node has no such key. Keys under `kubernetes.io` and `k8s.io` are
+    /// refused.
+    pub additional_labels: BTreeMap<String, String>,
+}
+
+/// Why an instance counts as gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// What was seen.
+    pub kind: EvidenceKind,
+    /// When the read that shows it began.
+    pub read_began: SystemTime,
+    /// Clouds show new instances late: a node younger than this at [`Evidence::read_began`] is not judged by absence.
+    pub grace: Duration,
+}
+
+/// What was seen of an instance that is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvidenceKind {
+    /// The cloud shows the instance in a state from which none returns.
+    Terminated {
+        /// The state, as the cloud spells it.
+        state: String,
+    },
+    /// The cloud was asked about this very instance and answered that it does not exist.
+    Absent,
+    /// The instance is missing from a complete list. Needs a second list that agrees.
+    Unlisted,
+}
+
+impl std::fmt::Display for Evidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.kind {
+            EvidenceKind::Terminated { state } => write!(f, "the cloud shows the instance as {state}"),
+            EvidenceKind::Absent => f.write_str("the cloud says that the instance does not exist"),
+            EvidenceKind::Unlisted => f.write_str("the instance is missing from a complete list of the cloud"),
+        }
+    }
+}
+
+/// A complete read of all instances.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When the read began: whatever existed before that is in it.
+    pub began: SystemTime,
+    /// See [`Evidence::grace`].
+    pub grace: Duration,
+    /// The instances by provider ID. The value of a terminated instance is [`Lookup::Gone`].
+    pub by_provider_id: BTreeMap<String, Lookup>,
+    /// The provider IDs by node name, for nodes that have none yet.
+    pub by_name: BTreeMap<String, String>,
+}
+
+impl Snapshot {
+    /// The answer for one node. A node without provider ID that is not found by name is "could not tell": its name may
+    /// just not be the one the cloud knows.
+    pub fn find(&self, name: &str, provider_id: Option<&str>) -> Lookup {
+        let Some(id) = provider_id.or_else(|| self.by_name.get(name).map(String::as_str)) else {
+            return Lookup::Unknown(ProviderError::InstanceNotFound);
+        };
+        let unlisted = Evidence { kind: EvidenceKind::Unlisted, read_began: self.began, grace: self.grace };
+        self.by_provider_id.get(id).cloned().unwrap_or(Lookup::Gone(unlisted))
+    }
+}

@@ -1,0 +1,241 @@
+//! Load balancers for Services (upstream: `LoadBalancer`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ProviderError;
+use crate::node::NodeRef;
+use crate::plan::{Change, Plan, Risk, Step, Verb};
+use crate::service::Service;
+
+/// How long an ensure or a deletion may take before the core gives up on the call.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(600);
+/// How long any other call may take.
+pub const READ_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Load balancers of the cloud. `cluster` is the value of `--cluster-name`; Services and nodes are read-only.
+///
+/// The caller is the service controller. It never has two calls for one [`GroupKey`] under way.
+#[async_trait]
+pub trait LoadBalancer: Send + Sync {
+    /// The status, as long as any part of a balancer made for this Service remains; `None` when nothing does. Not found
+    /// is never an error.
+    ///
+    /// Called before a deletion and after a failed host update. An error keeps the finalizer.
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
+
+    /// The name of the balancer. Pure.
+    fn name(&self, cluster: &str, service: &Service) -> String {
+        let _ = cluster;
+        service.default_load_balancer_name()
+    }
+
+    /// Makes or changes the balancer so that it matches. `nodes` may be empty. `Ok(None)` breaks the contract and counts
+    /// as an error.
+    ///
+    /// Called when a Service appears or changes, once per Service after each start, and after a failed host update.
+    /// [`ProviderError::ImplementedElsewhere`] is a success without status; a delay in the error is honoured exactly.
+    async fn ensure(
+        &self,
+        cluster: &str,
+        service: &Service,
+        nodes: &[NodeRef],
+    ) -> Result<Option<LoadBalancerStatus>, ProviderError>;
+
+    /// Changes only the hosts behind the balancer. `nodes` may be empty. Called when the set of nodes changes.
+    async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError>;
+
+    /// Removes the balancer and all its parts, also those of an interrupted creation; succeeds when nothing is there.
+    async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError>;
+
+    /// Services that share a cloud object have one group; the core hands the waiting Services of a group over together
+    /// and never works on a group twice at once. By default every Service is a group of its own.
+    fn group(&self, service: &Service) -> GroupKey {
+        GroupKey(service.key().to_string())
+    }
+
+    /// Does the work of one group: one answer per item, in order. A provider whose Services share objects plans and
+    /// writes once here; the default goes through the methods above, item by item, each with its own deadline.
+    async fn reconcile(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
+        join_all(work.iter().map(|item| self.reconcile_one(cluster, item))).await
+    }
+
+    /// One item of [`LoadBalancer::reconcile`].
+    async fn reconcile_one(
+        &self,
+        cluster: &str,
+        item: &ServiceWork,
+    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let service = &item.service;
+        let (call, limit) = match item.action {
+            ServiceAction::Ensure => ("EnsureLoadBalancer", WRITE_DEADLINE),
+            ServiceAction::UpdateHosts => ("UpdateLoadBalancer", READ_DEADLINE),
+            ServiceAction::Delete => ("EnsureLoadBalancerDeleted", WRITE_DEADLINE),
+        };
+        let answer = async {
+            match item.action {
+                ServiceAction::Ensure => self.ensure(cluster, service, &item.nodes).await,
+                ServiceAction::UpdateHosts => self.update(cluster, service, &item.nodes).await.map(|()| None),
+                ServiceAction::Delete => self.ensure_deleted(cluster, service).await.map(|()| None),
+            }
+        };
+        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(ProviderError::deadline(call, limit)))
+    }
+
+    /// What [`LoadBalancer::reconcile`] would do, without doing it: for `--dry-run`. Reads the cloud, writes nothing.
+    /// The default knows only whether a balancer exists.
+    async fn plan(&self, cluster: &str, item: &ServiceWork) -> Result<Plan, ProviderError> {
+        let service = &item.service;
+        let exists = self.get(cluster, service).await?.is_some();
+        let hosts = item.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(" ");
+        let verb = match (item.action, exists) {
+            (ServiceAction::Delete, true) => Verb::Delete,
+            (ServiceAction::Delete, false) => return Ok(Plan::new(format!("service {}", service.key()))),
+            (_, true) => Verb::Update,
+            (_, false) => Verb::Create,
+        };
+        let step = Step {
+            verb,
+            kind: "LoadBalancer".into(),
+            id: self.name(cluster, service),
+            changes: match item.action {
+                ServiceAction::Delete => Vec::new(),
+                _ => vec![Change { field: "hosts".into(), before: None, after: Some(hosts) }],
+            },
+            reason: match item.action {
+                ServiceAction::Ensure => "the Service wants a load balancer".into(),
+                ServiceAction::UpdateHosts => "the set of nodes changed".into(),
+                ServiceAction::Delete => "the Service wants no load balancer any more".into(),
+            },
+            risk: if verb == Verb::Delete { Risk::Disruptive } else { Risk::None },
+        };
+        Ok(Plan::new(format!("service {}", service.key())).with(step))
+    }
+}
+
+/// Names a cloud object that one or more Services share.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKey(pub String);
+
+/// One item of [`LoadBalancer::reconcile`].
+#[derive(Debug, Clone)]
+pub struct ServiceWork {
+    /// The Service as the controller saw it.
+    pub service: Arc<Service>,
+    /// The nodes that shall get traffic; empty for deletions.
+    pub nodes: Arc<[NodeRef]>,
+    /// What to do.
+    pub action: ServiceAction,
+}
+
+/// What to do for a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceAction {
+    /// [`LoadBalancer::ensure`]
+    Ensure,
+    /// [`LoadBalancer::update`]
+    UpdateHosts,
+    /// [`LoadBalancer::ensure_deleted`]
+    Delete,
+}
+
+/// `status.loadBalancer` of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LoadBalancerStatus {
+    /// Addresses and names, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    pub ingress: Vec<LoadBalancerIngress>,
+}
+
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<LoadBalancerIngress>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// One address or name of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoadBalancerIngress {
+    /// IP address.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ip: String,
+    /// DNS name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    /// `VIP` or `Proxy`; the API server fills in `VIP` where an `ip` comes without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_mode: Option<String>,
+    /// State of the ports.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortStatus>,
+}
+
+/// State of one port of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PortStatus {
+    /// Port number.
+    pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Reason why the port does not work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl LoadBalancerStatus {
+    /// Whether the lists are equal once the default of the API server is filled in: an absent `ipMode` beside an `ip`
+    /// is `VIP`. (Upstream compares without that and sends a patch that changes nothing.)
+    pub fn same_as(&self, other: &Self) -> bool {
+        let mode = |i: &LoadBalancerIngress| match &i.ip_mode {
+            None if !i.ip.is_empty() => Some("VIP".to_owned()),
+            mode => mode.clone(),
+        };
+        self.ingress.len() == other.ingress.len()
+            && self
+                .ingress
+                .iter()
+                .zip(&other.ingress)
+                .all(|(a, b)| a.ip == b.ip && a.hostname == b.hostname && mode(a) == mode(b) && a.ports == b.ports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(json: serde_json::Value) -> LoadBalancerStatus {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn an_absent_ip_mode_beside_an_ip_equals_vip() {
+        let bare = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1"}]}));
+        let vip = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}));
+        let proxy = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "Proxy"}]}));
+        assert!(bare.same_as(&vip) && vip.same_as(&bare));
+        assert!(!bare.same_as(&proxy));
+        let name = status(serde_json::json!({"ingress": [{"hostname": "a"}]}));
+        let name_vip = status(serde_json::json!({"ingress": [{"hostname": "a", "ipMode": "VIP"}]}));
+        assert!(!name.same_as(&name_vip));
+    }
+
+    #[test]
+    fn ports_and_order_count_and_null_is_empty() {
+        let a = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}]}));
+        let b = status(serde_json::json!({"ingress": [{"ip": "192.0.2.2"}, {"ip": "192.0.2.1"}]}));
+        assert!(!a.same_as(&b));
+        let ports =
+            status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ports": [{"port": 80, "protocol": "TCP"}]},
+            {"ip": "192.0.2.2"}]}));
+        assert!(!a.same_as(&ports));
+        assert!(status(serde_json::json!({"ingress": null})).same_as(&status(serde_json::json!({}))));
+    }
+}

@@ -1,0 +1,279 @@
+//! The parts of a Kubernetes Node that the core and the providers read.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Name of a Node object.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeName(Arc<str>);
+
+impl NodeName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for NodeName {
+    fn from(name: T) -> Self {
+        Self(name.into())
+    }
+}
+
+impl Borrow<str> for NodeName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::ops::Deref for NodeName {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A Node as the stores keep it. Shared: many readers, no copies.
+pub type NodeRef = Arc<Node>;
+
+/// The fields of a Node that are kept. Images, managed fields, capacities and foreign annotations never reach memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Node {
+    /// `metadata.name`
+    pub name: NodeName,
+    /// `metadata.uid`
+    pub uid: Box<str>,
+    /// `metadata.resourceVersion`
+    pub resource_version: Box<str>,
+    /// `metadata.creationTimestamp`
+    pub created: Option<Timestamp>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `metadata.labels`
+    pub labels: Pairs,
+    /// Those of `metadata.annotations` that the core or the provider asked to keep.
+    pub annotations: Pairs,
+    /// `spec.providerID`; `None` when empty.
+    pub provider_id: Option<Box<str>>,
+    /// `spec.podCIDRs`, or `spec.podCIDR` where only that is set.
+    pub pod_cidrs: Box<[Box<str>]>,
+    /// `spec.taints`
+    pub taints: Box<[Taint]>,
+    /// `status.addresses`
+    pub addresses: Box<[NodeAddress]>,
+    /// Status of the `Ready` condition; `None` when there is no such condition.
+    pub ready: Option<ConditionStatus>,
+    /// The `NetworkUnavailable` condition: status and reason.
+    pub network_unavailable: Option<(ConditionStatus, Arc<str>)>,
+}
+
+impl Default for NodeName {
+    fn default() -> Self {
+        Self(Arc::from(""))
+    }
+}
+
+impl Node {
+    /// Whether a taint of this key is present, whatever its value and effect.
+    pub fn has_taint(&self, key: &str) -> bool {
+        self.taints.iter().any(|taint| &*taint.key == key)
+    }
+
+    /// The part of the provider ID before `://`.
+    pub fn provider_scheme(&self) -> Option<&str> {
+        self.provider_id.as_deref()?.split_once("://").map(|(scheme, _)| scheme)
+    }
+
+    /// The provider ID, or an empty text.
+    pub fn provider_id_or_empty(&self) -> &str {
+        self.provider_id.as_deref().unwrap_or_default()
+    }
+}
+
+/// Status of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConditionStatus {
+    /// `True`
+    True,
+    /// `False`
+    False,
+    /// `Unknown`, or any word that is neither of the others.
+    Unknown,
+}
+
+impl From<&str> for ConditionStatus {
+    fn from(word: &str) -> Self {
+        match word {
+            "True" => Self::True,
+            "False" => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A small sorted map of texts; keys and values are shared between objects that repeat them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pairs(Box<[(Arc<str>, Arc<str>)]>);
+
+impl Pairs {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        self.0.get(at).map(|(_, value)| &**value)
+    }
+
+    /// Whether the key is there.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// All pairs in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    /// Whether there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Pairs {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut pairs: Vec<(Arc<str>, Arc<str>)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        pairs.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                std::mem::swap(&mut later.1, &mut earlier.1);
+            }
+            same
+        });
+        Self(pairs.into())
+    }
+}
+
+/// A taint of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// Key.
+    pub key: Arc<str>,
+    /// Value; empty means none.
+    #[serde(default, skip_serializing_if = "str_is_empty")]
+    pub value: Arc<str>,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[serde(default)]
+    pub effect: Arc<str>,
+    /// When the taint was added, as the API server spells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Arc<str>>,
+}
+
+fn str_is_empty(text: &Arc<str>) -> bool {
+    text.is_empty()
+}
+
+impl Taint {
+    /// Taints are the same when key and effect are; the value does not matter.
+    pub fn same_identity(&self, other: &Self) -> bool {
+        self.key == other.key && self.effect == other.effect
+    }
+}
+
+/// Kind of a node address. Unknown words are kept.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Arc<str>", into = "Arc<str>")]
+pub enum AddressType {
+    /// `Hostname`
+    Hostname,
+    /// `InternalIP`
+    InternalIp,
+    /// `ExternalIP`
+    ExternalIp,
+    /// `InternalDNS`
+    InternalDns,
+    /// `ExternalDNS`
+    ExternalDns,
+    /// Any other word.
+    Other(Arc<str>),
+}
+
+impl AddressType {
+    /// As Kubernetes spells it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Hostname => "Hostname",
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl From<&str> for AddressType {
+    fn from(word: &str) -> Self {
+        match word {
+            "Hostname" => Self::Hostname,
+            "InternalIP" => Self::InternalIp,
+            "ExternalIP" => Self::ExternalIp,
+            "InternalDNS" => Self::InternalDns,
+            "ExternalDNS" => Self::ExternalDns,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl From<Arc<str>> for AddressType {
+    fn from(word: Arc<str>) -> Self {
+        Self::from(&*word)
+    }
+}
+
+impl From<AddressType> for Arc<str> {
+    fn from(kind: AddressType) -> Self {
+        kind.as_str().into()
+    }
+}
+
+/// One address of a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// Kind.
+    #[serde(rename = "type")]
+    pub kind: AddressType,
+    /// An IP address or a name.
+    pub address: Box<str>,
+}
+
+impl NodeAddress {
+    /// An address of the given kind.
+    pub fn new(kind: AddressType, address: impl Into<Box<str>>) -> Self {
+        Self { kind, address: address.into() }
+    }
+
+    /// The address as an IP, if it is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        crate::address::parse_ip(&self.address)
+    }
+}

@@ -1,0 +1,208 @@
+//! Plans: what would be written, why, and at what risk, before anything is.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// An ordered list of writes for one subject. The same input gives the same plan, byte for byte; any prefix of it is safe
+/// to die after. An empty plan means that nothing needs to change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// What the plan is for: `node worker-1`, `service default/web`, `routes`.
+    pub subject: String,
+    /// The writes, in order.
+    pub steps: Vec<Step>,
+    /// What was noticed on the way.
+    pub findings: Vec<Finding>,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What is done.
+    pub verb: Verb,
+    /// Kind of the object: `Node`, `LoadBalancer`, `Route`, …
+    pub kind: Cow<'static, str>,
+    /// Its identity.
+    pub id: String,
+    /// The fields that change.
+    pub changes: Vec<Change>,
+    /// Why, in words.
+    pub reason: String,
+    /// What users may notice.
+    pub risk: Risk,
+}
+
+/// One field that changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Name of the field.
+    pub field: Cow<'static, str>,
+    /// Value before; `None` when absent or not known.
+    pub before: Option<String>,
+    /// Value after; `None` when removed.
+    pub after: Option<String>,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// Make an object.
+    Create,
+    /// Change an object.
+    Update,
+    /// Remove an object.
+    Delete,
+    /// Tie two objects together.
+    Attach,
+    /// Untie two objects.
+    Detach,
+}
+
+impl Verb {
+    /// For logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Attach => "attach",
+            Self::Detach => "detach",
+        }
+    }
+}
+
+/// What users may notice of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Risk {
+    /// Nothing.
+    None,
+    /// A short interruption.
+    Brief,
+    /// Traffic or data may be lost.
+    Disruptive,
+}
+
+/// Something noticed in the input: an unknown key, a bad value, an ignored combination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The annotation, field or flag.
+    pub key: String,
+    /// Its value, if it may be shown.
+    pub value: Option<String>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Works, but not as written.
+    Warning,
+    /// Does not work until changed.
+    Error,
+}
+
+impl Plan {
+    /// An empty plan.
+    pub fn new(subject: impl Into<String>) -> Self {
+        Self { subject: subject.into(), ..Self::default() }
+    }
+
+    /// The plan with one more step.
+    #[must_use]
+    pub fn with(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Whether nothing needs to be written.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.steps.is_empty() {
+            write!(f, "{}: nothing to do", self.subject)?;
+        } else {
+            write!(f, "{}:", self.subject)?;
+        }
+        for (number, step) in self.steps.iter().enumerate() {
+            write!(f, "\n  {}. {step}", number + 1)?;
+        }
+        for finding in &self.findings {
+            write!(f, "\n  note: {finding}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.verb.as_str(), self.kind, self.id)?;
+        for (i, change) in self.changes.iter().enumerate() {
+            write!(f, "{}{change}", if i == 0 { ": " } else { ", " })?;
+        }
+        write!(f, " (because {})", self.reason)?;
+        match self.risk {
+            Risk::None => Ok(()),
+            Risk::Brief => f.write_str(" [brief interruption]"),
+            Risk::Disruptive => f.write_str(" [disruptive]"),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.before, &self.after) {
+            (None, Some(after)) => write!(f, "{} = {after}", self.field),
+            (Some(before), Some(after)) => write!(f, "{} {before} -> {after}", self.field),
+            (Some(before), None) => write!(f, "{} {before} removed", self.field),
+            (None, None) => write!(f, "{}", self.field),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{} {value:?}: {}", self.key, self.message),
+            None => write!(f, "{}: {}", self.key, self.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_prints_verb_object_changes_reason_and_risk() {
+        let step = Step {
+            verb: Verb::Delete,
+            kind: "Node".into(),
+            id: "worker-1".into(),
+            changes: vec![Change { field: "taints".into(), before: Some("a".into()), after: None }],
+            reason: "the instance is gone".into(),
+            risk: Risk::Disruptive,
+        };
+        let mut plan = Plan::new("node worker-1").with(step);
+        plan.findings.push(Finding {
+            severity: Severity::Warning,
+            key: "example.com/x".into(),
+            value: Some("y".into()),
+            message: "ignored".into(),
+        });
+        assert_eq!(
+            plan.to_string(),
+            "node worker-1:\n  1. delete Node worker-1: taints a removed (because the instance is gone) [disruptive]\n  \
+             note: example.com/x \"y\": ignored"
+        );
+        assert_eq!(Plan::new("routes").to_string(), "routes: nothing to do");
+    }
+}

@@ -1,0 +1,46 @@
+//! Routes from the cloud's network to the pods of each node (upstream: `Routes`).
+
+use async_trait::async_trait;
+
+use crate::error::ProviderError;
+use crate::node::{NodeAddress, NodeName};
+
+/// The cloud's route table. The caller is the route controller, once per reconcile.
+#[async_trait]
+pub trait Routes: Send + Sync {
+    /// All routes that are managed for this cluster, and no others.
+    async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError>;
+
+    /// Makes routes; one answer per route, in order. An equal route that exists already is a success.
+    /// [`crate::ErrorClass::Conflict`] is tried again at once, any other error at the next reconcile.
+    async fn create(&self, cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>>;
+
+    /// Removes routes, given as listed; one answer per route, in order.
+    async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>>;
+}
+
+/// A route as listed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Route {
+    /// The cloud's name of it; ignored in creation.
+    pub name: String,
+    /// The node it leads to; `None` for a blackhole or a target that is no node.
+    pub target_node: Option<NodeName>,
+    /// Set by the provider: whether [`Route::target_node_addresses`] is meaningful.
+    pub enable_node_addresses: bool,
+    /// The addresses of the node that the route leads to.
+    pub target_node_addresses: Vec<NodeAddress>,
+    /// Destination.
+    pub destination_cidr: String,
+    /// Whether the target does not exist any more.
+    pub blackhole: bool,
+}
+
+/// A route to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRoute {
+    /// Something unique for clouds that name their routes: the UID of the node.
+    pub name_hint: String,
+    /// Target, addresses and destination.
+    pub route: Route,
+}

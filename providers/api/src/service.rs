@@ -1,0 +1,239 @@
+//! The parts of a Kubernetes Service that the core and the providers read, spelled as in the API.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::load_balancer::LoadBalancerStatus;
+use crate::well_known::FINALIZER_LOAD_BALANCER;
+
+/// Namespace and name of a Service; printed as `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceKey {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for ServiceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A Service.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Service {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What the user wants.
+    pub spec: ServiceSpec,
+    /// What the cloud gave.
+    pub status: ServiceStatus,
+}
+
+/// Metadata of a Service or PersistentVolume.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ObjectMeta {
+    /// Namespace; empty for cluster-wide objects.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Unique ID of this incarnation of the object.
+    pub uid: Arc<str>,
+    /// Version for optimistic locking.
+    pub resource_version: Arc<str>,
+    /// Labels.
+    #[serde(deserialize_with = "null_default")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations, without kubectl's `last-applied-configuration`.
+    #[serde(deserialize_with = "null_default")]
+    pub annotations: BTreeMap<String, String>,
+    /// Finalizers in order.
+    #[serde(deserialize_with = "null_default")]
+    pub finalizers: Vec<String>,
+    /// When deletion was asked for.
+    pub deletion_timestamp: Option<Timestamp>,
+    /// When the object was made.
+    pub creation_timestamp: Option<Timestamp>,
+}
+
+/// `spec` of a Service.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceSpec {
+    /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Ports.
+    #[serde(deserialize_with = "null_default")]
+    pub ports: Vec<ServicePort>,
+    /// Pods behind the Service.
+    pub selector: Option<BTreeMap<String, String>>,
+    /// First cluster IP.
+    #[serde(rename = "clusterIP")]
+    pub cluster_ip: String,
+    /// Cluster IPs, one per family.
+    #[serde(rename = "clusterIPs", deserialize_with = "null_default")]
+    pub cluster_ips: Vec<String>,
+    /// `IPv4`, `IPv6` in order of preference.
+    #[serde(deserialize_with = "null_default")]
+    pub ip_families: Vec<String>,
+    /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
+    pub ip_family_policy: Option<String>,
+    /// Addresses that some user routes to the nodes.
+    #[serde(rename = "externalIPs", deserialize_with = "null_default")]
+    pub external_ips: Vec<String>,
+    /// `None` or `ClientIP`.
+    pub session_affinity: String,
+    /// Settings of the session affinity, as given.
+    pub session_affinity_config: Option<serde_json::Value>,
+    /// Deprecated request for an address.
+    #[serde(rename = "loadBalancerIP")]
+    pub load_balancer_ip: String,
+    /// Who may connect; `None` and empty differ.
+    pub load_balancer_source_ranges: Option<Vec<String>>,
+    /// A Service with a class belongs to another controller.
+    pub load_balancer_class: Option<String>,
+    /// Whether node ports are allocated; absent means true.
+    pub allocate_load_balancer_node_ports: Option<bool>,
+    /// `Cluster` or `Local`.
+    pub external_traffic_policy: String,
+    /// `Cluster` or `Local`.
+    pub internal_traffic_policy: Option<String>,
+    /// Port of the health check with `externalTrafficPolicy: Local`; 0 when none.
+    pub health_check_node_port: i32,
+}
+
+/// One port of a Service.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServicePort {
+    /// Name; empty when the only port is unnamed.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Application protocol hint.
+    pub app_protocol: Option<String>,
+    /// Port of the balancer.
+    pub port: i32,
+    /// Port of the pods: a number or a name, as given.
+    pub target_port: serde_json::Value,
+    /// Port of the nodes; 0 when none.
+    pub node_port: i32,
+}
+
+/// `status` of a Service.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceStatus {
+    /// The balancer's addresses.
+    pub load_balancer: LoadBalancerStatus,
+}
+
+/// Null and absent read the same.
+fn null_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+impl Service {
+    /// `namespace/name`
+    pub fn key(&self) -> ServiceKey {
+        ServiceKey { namespace: self.metadata.namespace.clone(), name: self.metadata.name.clone() }
+    }
+
+    /// Whether the type is `LoadBalancer`, whatever the class.
+    pub fn is_load_balancer(&self) -> bool {
+        self.spec.kind == "LoadBalancer"
+    }
+
+    /// Whether this controller shall provide a balancer: type LoadBalancer and no class.
+    pub fn wants_load_balancer(&self) -> bool {
+        self.is_load_balancer() && self.spec.load_balancer_class.is_none()
+    }
+
+    /// Whether our finalizer is there.
+    pub fn has_finalizer(&self) -> bool {
+        self.metadata.finalizers.iter().any(|f| f == FINALIZER_LOAD_BALANCER)
+    }
+
+    /// Whether our balancer must go: our finalizer is there, and the object is being deleted or is no longer of type
+    /// LoadBalancer. The class is not looked at.
+    pub fn needs_cleanup(&self) -> bool {
+        self.has_finalizer() && (self.metadata.deletion_timestamp.is_some() || !self.is_load_balancer())
+    }
+
+    /// `externalTrafficPolicy: Local` on a Service that is reachable from outside.
+    pub fn requests_only_local_traffic(&self) -> bool {
+        matches!(&*self.spec.kind, "LoadBalancer" | "NodePort") && self.spec.external_traffic_policy == "Local"
+    }
+
+    /// Whether a balancer must ask each node if it has local pods.
+    pub fn needs_health_check(&self) -> bool {
+        self.is_load_balancer() && self.requests_only_local_traffic()
+    }
+
+    /// Path and port of that health check; an empty path and 0 when there is none.
+    pub fn health_check_path_port(&self) -> (&'static str, i32) {
+        match self.spec.health_check_node_port {
+            port if port != 0 && self.needs_health_check() => ("/healthz", port),
+            _ => ("", 0),
+        }
+    }
+
+    /// The name of a balancer where the cloud has no better idea: `a`, then the UID without dashes, 32 characters in all.
+    pub fn default_load_balancer_name(&self) -> String {
+        let uid = self.metadata.uid.chars().filter(|c| *c != '-');
+        std::iter::once('a').chain(uid).take(32).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(json: serde_json::Value) -> Service {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn default_balancer_name_is_a_and_the_uid_cut_to_32() {
+        let s = service(serde_json::json!({"metadata": {"uid": "01234567-89ab-cdef-0123-456789abcdef"}}));
+        assert_eq!(s.default_load_balancer_name(), "a0123456789abcdef0123456789abcde");
+        assert_eq!(s.default_load_balancer_name().len(), 32);
+    }
+
+    #[test]
+    fn a_class_takes_the_service_away_but_not_its_cleanup() {
+        let s = service(serde_json::json!({
+            "metadata": {"finalizers": [FINALIZER_LOAD_BALANCER], "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/x"}}));
+        assert!(!s.wants_load_balancer());
+        assert!(s.needs_cleanup());
+    }
+
+    #[test]
+    fn health_check_needs_local_policy_type_and_port() {
+        let s = |kind: &str, policy: &str, port: i32| {
+            service(serde_json::json!({"spec": {"type": kind, "externalTrafficPolicy": policy,
+                "healthCheckNodePort": port}}))
+        };
+        assert_eq!(s("LoadBalancer", "Local", 31000).health_check_path_port(), ("/healthz", 31000));
+        assert_eq!(s("LoadBalancer", "Local", 0).health_check_path_port(), ("", 0));
+        assert_eq!(s("LoadBalancer", "Cluster", 31000).health_check_path_port(), ("", 0));
+        assert!(s("NodePort", "Local", 0).requests_only_local_traffic());
+        assert!(!s("NodePort", "Local", 0).needs_health_check());
+    }
+
+    #[test]
+    fn null_lists_and_maps_read_as_empty() {
+        let s = service(serde_json::json!({"metadata": {"labels": null, "finalizers": null}, "spec": {"ports": null}}));
+        assert!(s.metadata.finalizers.is_empty() && s.spec.ports.is_empty());
+    }
+}
