@@ -1,0 +1,75 @@
+//! What cargo says about the workspace: only the fields that the checks read.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) workspace_root: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) manifest_path: PathBuf,
+    #[serde(default)]
+    pub(crate) dependencies: Vec<Dependency>,
+    #[serde(default)]
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// `None` for a normal dependency, else `dev` or `build`.
+    pub(crate) kind: Option<String>,
+    #[serde(default)]
+    pub(crate) optional: bool,
+    #[serde(default)]
+    pub(crate) features: Vec<String>,
+}
+
+impl Dependency {
+    /// Whether it is part of what users run, not only of the crate's own tests.
+    pub(crate) fn ships(&self) -> bool {
+        self.kind.as_deref() != Some("dev")
+    }
+}
+
+impl Metadata {
+    /// The workspace around the current folder.
+    pub(crate) fn read() -> anyhow::Result<Self> {
+        let text = output(&["metadata", "--format-version=1", "--no-deps"])?;
+        serde_json::from_str(&text).context("reading what cargo metadata says")
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.packages.iter().any(|package| package.name == name)
+    }
+
+    /// Where the crate lies, relative to the workspace.
+    pub(crate) fn folder<'a>(&self, package: &'a Package) -> &'a Path {
+        let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+        folder.strip_prefix(&self.workspace_root).unwrap_or(folder)
+    }
+}
+
+/// The cargo that runs us, so that a toolchain chosen on the command line stays chosen.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// The output of a cargo command; what it says on stderr goes to the user.
+pub(crate) fn output(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = cargo().args(arguments).stderr(std::process::Stdio::inherit()).output().context("running cargo")?;
+    if !output.status.success() {
+        bail!("cargo {} failed: {}", arguments.join(" "), output.status);
+    }
+    String::from_utf8(output.stdout).context("the output of cargo is not UTF-8")
+}
