@@ -1,1 +1,36 @@
-//! controllers/runtime
+//! What every controller stands on: watched stores, the work queue, the instance view, the write gate, events, election.
+//!
+//! A controller is a trigger (change of an object → keys), a pure decision, and an apply. Everything else is here and
+//! exists once. Data flows one way:
+//!
+//! ```text
+//! watch ─> Store ─> trigger ─> Queue ─> runner takes all ready keys ─> observe ─> decide ─> Gate ─> API server, cloud
+//! ```
+//!
+//! * [`store`]: slim copies of Kubernetes objects, kept by a list and a watch.
+//! * [`queue`], [`runner`]: keys, back-off, batches, groups, panics, deadlines.
+//! * [`view`]: the only caller of the provider's instances.
+//! * [`gate`]: the only way to write.
+//! * [`events`], [`election`], [`metrics`], [`clock`], [`client`], [`leader`].
+
+pub mod client;
+pub mod clock;
+pub mod election;
+pub mod events;
+pub mod gate;
+pub mod leader;
+pub mod metrics;
+pub mod queue;
+pub mod runner;
+pub mod store;
+pub mod view;
+
+pub use client::{ApiError, Client};
+pub use clock::{SimulatedClock, SystemClock};
+pub use gate::{Gate, GateError};
+pub use leader::{Leadership, State};
+pub use metrics::Metrics;
+pub use queue::{Queue, RateLimit};
+pub use runner::{Outcome, SyncError};
+pub use store::{Kept, Store};
+pub use view::InstanceView;

@@ -1,0 +1,57 @@
+//! Time of the process, and simulated time for tests.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use ccm_provider::Clock;
+
+/// The machine's clock. Its monotonic part is tokio's, so that tests can pause it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// A clock whose wall time starts at a fixed moment and runs with tokio's (paused) time.
+#[derive(Debug)]
+pub struct SimulatedClock {
+    start: Instant,
+    epoch: SystemTime,
+    skew: std::sync::Mutex<i64>,
+}
+
+impl SimulatedClock {
+    /// A clock that shows `epoch` now.
+    pub fn new(epoch: SystemTime) -> Self {
+        Self { start: tokio::time::Instant::now().into_std(), epoch, skew: std::sync::Mutex::new(0) }
+    }
+
+    /// Moves the wall clock by seconds, either way; the monotonic part does not notice.
+    pub fn jump(&self, seconds: i64) {
+        *self.skew.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += seconds;
+    }
+}
+
+impl Clock for SimulatedClock {
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
+    fn wall(&self) -> SystemTime {
+        let skew = *self.skew.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let by = Duration::from_secs(skew.unsigned_abs());
+        let running = self.epoch + self.now().saturating_duration_since(self.start);
+        if skew < 0 { running - by } else { running + by }
+    }
+}
+
+/// A wall clock reading as Kubernetes writes it.
+pub fn timestamp(at: SystemTime) -> jiff::Timestamp {
+    jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+}

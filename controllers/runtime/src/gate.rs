@@ -1,0 +1,137 @@
+//! The one way to write: to the API server and to the cloud.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ccm_provider::{Plan, ProviderError};
+use tokio::sync::Semaphore;
+
+use crate::client::{ApiError, Call, Client};
+use crate::leader::Leadership;
+use crate::metrics::Metrics;
+
+/// API writes in flight at once. More buy nothing: about 20 keep an API server busy.
+const IN_FLIGHT: usize = 32;
+
+/// Checks before each write that this process leads, is no dry run and does not hurry; counts it.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    client: Client,
+    leadership: Leadership,
+    dry_run: bool,
+    in_flight: Arc<Semaphore>,
+    metrics: Metrics,
+}
+
+/// Why a write was not done, or failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum GateError {
+    /// The lease is not ours (any more). Nothing was written.
+    #[error("not written: this process does not lead")]
+    NotLeading,
+    /// `--dry-run`. Nothing was written.
+    #[error("not written: --dry-run")]
+    DryRun,
+    /// The API server refused or did not answer.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl GateError {
+    /// The API server's answer, if that is what failed.
+    pub fn api(&self) -> Option<&ApiError> {
+        match self {
+            Self::Api(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Somebody else wrote in between.
+    pub fn is_conflict(&self) -> bool {
+        self.api().is_some_and(ApiError::is_conflict)
+    }
+
+    /// The object does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.api().is_some_and(ApiError::is_not_found)
+    }
+}
+
+impl Gate {
+    /// A gate for writes of `leadership`.
+    pub fn new(client: Client, leadership: Leadership, dry_run: bool, metrics: Metrics) -> Self {
+        Self { client, leadership, dry_run, in_flight: Arc::new(Semaphore::new(IN_FLIGHT)), metrics }
+    }
+
+    /// Whether plans are only shown.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// The client, for reads.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn open(&self, target: &str) -> Result<(), GateError> {
+        let refusal = match (self.dry_run, self.leadership.may_write()) {
+            (true, _) => GateError::DryRun,
+            (_, false) => GateError::NotLeading,
+            (false, true) => return Ok(()),
+        };
+        self.metrics.gate_refused(target, if self.dry_run { "dry-run" } else { "not-leading" });
+        Err(refusal)
+    }
+
+    /// Shows a plan: at INFO in a dry run, at DEBUG otherwise.
+    pub fn show(&self, plan: &Plan) {
+        if plan.is_empty() {
+            return;
+        }
+        if self.dry_run {
+            tracing::info!(subject = %plan.subject, "Plan (dry run, nothing is written): {plan}");
+        } else {
+            tracing::debug!(subject = %plan.subject, "Plan: {plan}");
+        }
+        for step in &plan.steps {
+            self.metrics.plan_step(step.verb.as_str(), &step.kind, self.dry_run);
+        }
+    }
+
+    /// Writes to the API server.
+    pub async fn write(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
+        self.open("api")?;
+        let _permit = self.in_flight.acquire().await.map_err(|_| GateError::NotLeading)?;
+        // The wait may have been long: look again.
+        self.open("api")?;
+        Ok(self.client.send(call).await?)
+    }
+
+    /// Writes an event: also in a dry run, since events tell the plan.
+    pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
+        if !self.leadership.may_write() {
+            return Err(GateError::NotLeading);
+        }
+        Ok(self.client.send(call).await?)
+    }
+
+    /// Lets a write to the cloud through. Dropped at once when the lease is lost: another process may write by then.
+    pub async fn cloud<R>(&self, write: impl Future<Output = R>) -> Result<R, GateError> {
+        self.open("cloud")?;
+        tokio::select! {
+            biased;
+            () = self.leadership.lost() => Err(GateError::NotLeading),
+            answer = write => Ok(answer),
+        }
+    }
+
+    /// A read of the cloud that takes too long is an error of its own.
+    pub async fn cloud_read<R>(
+        call: &str,
+        limit: Duration,
+        read: impl Future<Output = Result<R, ProviderError>>,
+    ) -> Result<R, ProviderError> {
+        tokio::time::timeout(limit, read).await.unwrap_or_else(|_| Err(ProviderError::deadline(call, limit)))
+    }
+}

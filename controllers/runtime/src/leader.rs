@@ -1,0 +1,165 @@
+//! Whether this process may write.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use ccm_provider::{Clock, LeaderToken};
+use tokio::sync::watch;
+
+/// Where the process stands. It only ever moves down this list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Watches, keeps its stores warm, writes nothing.
+    Standby,
+    /// Writes, until the given moment unless the lease is renewed. `None`: without election, for ever.
+    Leading {
+        /// When another process may take the lease.
+        until: Option<Instant>,
+    },
+    /// Shutting down: what is in flight may end, nothing new begins.
+    Draining {
+        /// As in [`State::Leading`].
+        until: Option<Instant>,
+    },
+    /// Another process may lead by now: nothing is written any more.
+    Lost,
+}
+
+/// The state as a value that is passed around; every write asks it.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    state: Arc<watch::Sender<State>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Leadership {
+    /// Starts as a standby.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { state: Arc::new(watch::Sender::new(State::Standby)), clock }
+    }
+
+    /// Where the process stands now.
+    pub fn state(&self) -> State {
+        *self.state.borrow()
+    }
+
+    /// Enters or extends leadership. Without effect once draining began or the lease was lost.
+    pub fn lead(&self, for_at_most: Option<Duration>) {
+        let until = for_at_most.map(|d| self.clock.now() + d);
+        self.state.send_if_modified(|state| match state {
+            State::Standby => {
+                *state = State::Leading { until };
+                true
+            }
+            // Waiters look for changes of the kind of state, not for each renewal.
+            State::Leading { until: old } | State::Draining { until: old } => {
+                *old = until;
+                false
+            }
+            State::Lost => false,
+        });
+    }
+
+    /// No new work from now on.
+    pub fn drain(&self) {
+        self.state.send_if_modified(|state| match *state {
+            State::Leading { until } => {
+                *state = State::Draining { until };
+                true
+            }
+            State::Standby => {
+                *state = State::Draining { until: Some(self.clock.now()) };
+                true
+            }
+            State::Draining { .. } | State::Lost => false,
+        });
+    }
+
+    /// No write from now on.
+    pub fn lose(&self) {
+        self.state.send_if_modified(|state| std::mem::replace(state, State::Lost) != State::Lost);
+    }
+
+    /// Whether a write may start: leading or draining, and the lease not run out by the local clock.
+    pub fn may_write(&self) -> bool {
+        match self.state() {
+            State::Leading { until } | State::Draining { until } => until.is_none_or(|until| self.clock.now() < until),
+            State::Standby | State::Lost => false,
+        }
+    }
+
+    /// Waits until the process leads; false if it never will.
+    pub async fn leading(&self) -> bool {
+        let mut states = self.state.subscribe();
+        match states.wait_for(|state| *state != State::Standby).await {
+            Ok(state) => matches!(*state, State::Leading { .. }),
+            Err(_) => false,
+        }
+    }
+
+    /// Waits until no new work may begin.
+    pub async fn ended(&self) {
+        let mut states = self.state.subscribe();
+        // The sender lives in self, so this cannot fail.
+        drop(states.wait_for(|state| matches!(state, State::Draining { .. } | State::Lost)).await);
+    }
+
+    /// Waits until nothing may be written any more.
+    pub async fn lost(&self) {
+        let mut states = self.state.subscribe();
+        drop(states.wait_for(|state| *state == State::Lost).await);
+    }
+}
+
+#[async_trait]
+impl LeaderToken for Leadership {
+    fn is_leading(&self) -> bool {
+        self.may_write()
+    }
+
+    async fn lost(&self) {
+        self.ended().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_not_renewed_ends_writes_by_the_local_clock() {
+        let leadership = Leadership::new(Arc::new(SystemClock));
+        assert!(!leadership.may_write());
+        leadership.lead(Some(Duration::from_secs(15)));
+        assert!(leadership.may_write());
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert!(leadership.may_write());
+        leadership.lead(Some(Duration::from_secs(15)));
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert!(leadership.may_write());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(!leadership.may_write());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_lease_never_comes_back() {
+        let leadership = Leadership::new(Arc::new(SystemClock));
+        leadership.lead(None);
+        leadership.lose();
+        leadership.lead(None);
+        leadership.drain();
+        assert_eq!(leadership.state(), State::Lost);
+        assert!(!leadership.may_write());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_ends_new_work_but_not_writes_in_flight() {
+        let leadership = Leadership::new(Arc::new(SystemClock));
+        leadership.lead(None);
+        leadership.drain();
+        leadership.ended().await;
+        assert!(leadership.may_write());
+    }
+}

@@ -1,0 +1,426 @@
+//! The work queue: client-go's semantics, and `take_ready`, which hands out all waiting keys at once.
+//!
+//! * A key that waits is not added twice.
+//! * A key is never worked on twice at once; added meanwhile, it is handed out again after [`Queue::done`].
+//! * A delayed add keeps the earliest due time.
+//! * Failures are counted per key and decide the delay of the next try.
+//! * After [`Queue::shut_down`] nothing is handed out any more; what runs may end.
+//!
+//! Source: `kubernetes/client-go` `util/workqueue`.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::metrics::{Metrics, QueueMetrics};
+
+/// What may be queued.
+pub trait Key: Clone + Eq + Hash + Ord + Debug + Send + Sync + 'static {}
+impl<T: Clone + Eq + Hash + Ord + Debug + Send + Sync + 'static> Key for T {}
+
+/// How long a key that failed waits.
+#[derive(Debug, Clone, Copy)]
+pub struct RateLimit {
+    /// Delay after the first failure; doubles with each.
+    pub base: Duration,
+    /// Longest delay.
+    pub max: Duration,
+    /// Tokens per second and burst that all retries of the queue share, if any.
+    pub bucket: Option<(u32, u32)>,
+}
+
+impl RateLimit {
+    /// client-go's default: 5 ms doubling to 1000 s, and at most 10 retries a second, 100 in a burst.
+    pub const DEFAULT: Self =
+        Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10, 100)) };
+
+    /// The delay after `failures` earlier failures.
+    fn delay(&self, failures: u32) -> Duration {
+        let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
+        self.base.checked_mul(factor).map_or(self.max, |delay| delay.min(self.max))
+    }
+}
+
+/// A queue of keys.
+pub struct Queue<K: Key> {
+    state: Mutex<State<K>>,
+    changed: Notify,
+    limit: RateLimit,
+    metrics: QueueMetrics,
+}
+
+struct State<K> {
+    ready: VecDeque<K>,
+    dirty: HashSet<K>,
+    processing: HashMap<K, Instant>,
+    waiting: BTreeMap<(Instant, u64), K>,
+    due: HashMap<K, (Instant, u64)>,
+    failures: HashMap<K, u32>,
+    added: HashMap<K, Instant>,
+    bucket: Option<Bucket>,
+    sequence: u64,
+    closed: bool,
+}
+
+struct Bucket {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    /// Takes one token, on credit if need be, and says how long to wait for it.
+    fn take(&mut self, now: Instant) -> Duration {
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + gained).min(self.burst) - 1.0;
+        self.at = now;
+        if self.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.tokens / self.per_second) }
+    }
+}
+
+/// What the metrics ask at each scrape.
+pub(crate) trait QueueTimes: Send + Sync {
+    /// Sum of the running times of what is being worked on, and the longest of them.
+    fn running(&self) -> (Duration, Duration);
+}
+
+impl<K: Key> QueueTimes for Queue<K> {
+    fn running(&self) -> (Duration, Duration) {
+        let now = Instant::now();
+        let times = self.lock();
+        let times = times.processing.values().map(|since| now.saturating_duration_since(*since));
+        times.fold((Duration::ZERO, Duration::ZERO), |(sum, max), time| (sum + time, max.max(time)))
+    }
+}
+
+impl<K: Key> Debug for Queue<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Queue")
+            .field("ready", &state.ready.len())
+            .field("processing", &state.processing.len())
+            .field("waiting", &state.waiting.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Key> Queue<K> {
+    /// An empty queue; `name` is the label of its metrics.
+    pub fn new(name: &str, limit: RateLimit, metrics: &Metrics) -> Arc<Self> {
+        let bucket = limit.bucket.map(|(per_second, burst)| Bucket {
+            per_second: f64::from(per_second),
+            burst: f64::from(burst),
+            tokens: f64::from(burst),
+            at: Instant::now(),
+        });
+        Arc::new_cyclic(|me: &Weak<Self>| Self {
+            state: Mutex::new(State {
+                ready: VecDeque::new(),
+                dirty: HashSet::new(),
+                processing: HashMap::new(),
+                waiting: BTreeMap::new(),
+                due: HashMap::new(),
+                failures: HashMap::new(),
+                added: HashMap::new(),
+                bucket,
+                sequence: 0,
+                closed: false,
+            }),
+            changed: Notify::new(),
+            limit,
+            metrics: metrics.queue(name, me.clone()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a key now. Without effect when it waits already or the queue is shut down.
+    pub fn add(&self, key: K) {
+        let mut state = self.lock();
+        self.add_locked(&mut state, key);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    fn add_locked(&self, state: &mut State<K>, key: K) {
+        if state.closed || !state.dirty.insert(key.clone()) {
+            return;
+        }
+        self.metrics.adds.inc();
+        state.added.insert(key.clone(), Instant::now());
+        if !state.processing.contains_key(&key) {
+            state.ready.push_back(key);
+            self.depth(state);
+        }
+    }
+
+    fn depth(&self, state: &State<K>) {
+        self.metrics.depth.set(i64::try_from(state.ready.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Adds a key after a delay. Of several delays the earliest counts.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        self.metrics.retries.inc();
+        let at = Instant::now() + delay;
+        if let Some(old) = state.due.get(&key).copied() {
+            if old.0 <= at {
+                return;
+            }
+            state.waiting.remove(&old);
+        }
+        state.sequence += 1;
+        let slot = (at, state.sequence);
+        state.waiting.insert(slot, key.clone());
+        state.due.insert(key, slot);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Counts a failure of the key and adds it after the delay that follows from the count. Returns the delay.
+    pub fn add_rate_limited(&self, key: K) -> Duration {
+        let mut state = self.lock();
+        let failures = state.failures.entry(key.clone()).or_insert(0);
+        let own = self.limit.delay(*failures);
+        *failures = failures.saturating_add(1);
+        let shared = state.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.take(Instant::now()));
+        drop(state);
+        let delay = own.max(shared);
+        self.add_after(key, delay);
+        delay
+    }
+
+    /// Forgets the failures of a key.
+    pub fn forget(&self, key: &K) {
+        self.lock().failures.remove(key);
+    }
+
+    /// How often the key failed since it was forgotten.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.lock().failures.get(key).copied().unwrap_or(0)
+    }
+
+    /// Waits for at least one key and takes all that are ready, at most `max`. Each must be given back with
+    /// [`Queue::done`]. `None` once the queue is shut down.
+    pub async fn take_ready(&self, max: usize) -> Option<Vec<K>> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that nothing added in between is missed.
+            changed.as_mut().enable();
+            let next = {
+                let mut state = self.lock();
+                self.promote(&mut state);
+                if state.closed {
+                    return None;
+                }
+                if !state.ready.is_empty() {
+                    return Some(self.hand_out(&mut state, max));
+                }
+                state.waiting.keys().next().map(|(at, _)| *at)
+            };
+            match next {
+                Some(at) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(at) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    fn promote(&self, state: &mut State<K>) {
+        let now = Instant::now();
+        while let Some(entry) = state.waiting.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let key = entry.remove();
+            state.due.remove(&key);
+            self.add_locked(state, key);
+        }
+    }
+
+    fn hand_out(&self, state: &mut State<K>, max: usize) -> Vec<K> {
+        let now = Instant::now();
+        let count = state.ready.len().min(max.max(1));
+        let keys: Vec<K> = state.ready.drain(..count).collect();
+        for key in &keys {
+            state.dirty.remove(key);
+            state.processing.insert(key.clone(), now);
+            if let Some(since) = state.added.remove(key) {
+                self.metrics.waited.observe(now.saturating_duration_since(since).as_secs_f64());
+            }
+        }
+        self.depth(state);
+        keys
+    }
+
+    /// Gives a key back. If it was added meanwhile, it is ready again.
+    pub fn done(&self, key: &K) {
+        let mut state = self.lock();
+        if let Some(since) = state.processing.remove(key) {
+            self.metrics.worked.observe(since.elapsed().as_secs_f64());
+        }
+        if state.dirty.contains(key) {
+            state.ready.push_back(key.clone());
+            self.depth(&state);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Hands out nothing any more and drops what waits.
+    pub fn shut_down(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.ready.clear();
+        state.waiting.clear();
+        state.due.clear();
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until nothing is being worked on.
+    pub async fn drained(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.lock().processing.is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Keys ready, in work, and waiting for a delay to pass.
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        let state = self.lock();
+        (state.ready.len(), state.processing.len(), state.waiting.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+
+    fn queue(limit: RateLimit) -> Arc<Queue<&'static str>> {
+        Queue::new("test", limit, &Metrics::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiting_key_is_not_added_twice() {
+        let q = queue(LIMIT);
+        q.add("a");
+        q.add("b");
+        q.add("a");
+        assert_eq!(q.take_ready(10).await, Some(vec!["a", "b"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_in_work_is_handed_out_again_only_after_done() {
+        let q = queue(LIMIT);
+        q.add("a");
+        assert_eq!(q.take_ready(10).await, Some(vec!["a"]));
+        q.add("a");
+        assert_eq!(q.sizes(), (0, 1, 0));
+        assert!(tokio::time::timeout(Duration::from_secs(1), q.take_ready(10)).await.is_err());
+        q.done(&"a");
+        assert_eq!(q.take_ready(10).await, Some(vec!["a"]));
+        q.done(&"a");
+        assert_eq!(q.sizes(), (0, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn take_ready_hands_out_all_at_once_up_to_the_maximum() {
+        let q = queue(LIMIT);
+        for key in ["a", "b", "c"] {
+            q.add(key);
+        }
+        assert_eq!(q.take_ready(2).await, Some(vec!["a", "b"]));
+        assert_eq!(q.take_ready(2).await, Some(vec!["c"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delayed_add_keeps_the_earliest_time() {
+        let q = queue(LIMIT);
+        let start = Instant::now();
+        q.add_after("a", Duration::from_secs(10));
+        q.add_after("a", Duration::from_secs(3));
+        q.add_after("a", Duration::from_secs(20));
+        assert_eq!(q.take_ready(1).await, Some(vec!["a"]));
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
+        q.done(&"a");
+        assert!(tokio::time::timeout(Duration::from_secs(60), q.take_ready(1)).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_double_the_delay_up_to_the_maximum_and_are_forgotten() {
+        let q = queue(LIMIT);
+        let delays: Vec<u64> = (0..8)
+            .map(|_| {
+                q.lock().waiting.clear();
+                q.lock().due.clear();
+                q.add_rate_limited("a").as_secs()
+            })
+            .collect();
+        assert_eq!(delays, [5, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(q.failures(&"a"), 8);
+        q.forget(&"a");
+        assert_eq!(q.failures(&"a"), 0);
+        // Each key has its own count.
+        assert_eq!(q.add_rate_limited("b").as_secs(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_shared_bucket_slows_retries_after_the_burst() {
+        let limit =
+            RateLimit { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10, 100)) };
+        let q: Arc<Queue<u32>> = Queue::new("bucket", limit, &Metrics::new());
+        let delays: Vec<Duration> = (0..120).map(|key| q.add_rate_limited(key)).collect();
+        assert_eq!(delays[99], Duration::from_millis(5));
+        assert_eq!(delays[119].as_millis(), 2000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_shut_down_nothing_is_handed_out_and_what_runs_may_end() {
+        let q = queue(LIMIT);
+        q.add("a");
+        q.add("b");
+        assert_eq!(q.take_ready(1).await, Some(vec!["a"]));
+        q.shut_down();
+        assert_eq!(q.take_ready(1).await, None);
+        assert!(tokio::time::timeout(Duration::from_secs(1), q.drained()).await.is_err());
+        q.done(&"a");
+        q.drained().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiting_taker_wakes_when_a_key_comes() {
+        let q = queue(LIMIT);
+        let taker = tokio::spawn({
+            let q = q.clone();
+            async move { q.take_ready(1).await }
+        });
+        tokio::task::yield_now().await;
+        q.add("a");
+        assert_eq!(taker.await.unwrap(), Some(vec!["a"]));
+    }
+}

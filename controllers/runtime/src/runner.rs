@@ -1,0 +1,5 @@
+//! runner
+#[derive(Debug)]
+pub enum Outcome {}
+#[derive(Debug)]
+pub enum SyncError {}

@@ -1,0 +1,4 @@
+//! store
+pub trait Kept {}
+#[derive(Debug)]
+pub struct Store;

@@ -1,0 +1,3 @@
+//! view
+#[derive(Debug)]
+pub struct InstanceView;
