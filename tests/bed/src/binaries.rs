@@ -4,6 +4,7 @@ use std::env;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Once;
 
 use anyhow::bail;
 
@@ -61,8 +62,12 @@ pub(crate) fn find() -> anyhow::Result<Option<Binaries>> {
     if env::var("CI").is_ok_and(|value| value == "true") {
         bail!(reason);
     }
-    // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen.
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {reason}");
+    static TOLD: Once = Once::new();
+    // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen. One write, because the
+    // harness prints at the same time.
+    TOLD.call_once(|| {
+        let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
+    });
     Ok(None)
 }
 

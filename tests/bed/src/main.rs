@@ -25,7 +25,7 @@ async fn run(options: Options) -> anyhow::Result<ExitCode> {
     let audit = options.audit;
     let Some(bed) = Bed::start_with(options).await? else { return Ok(ExitCode::FAILURE) };
     let own = bed.kubeconfig_with(&bed.ccm_token)?;
-    println!("API server   {} (Kubernetes {})", bed.url, ccm_test_bed::kubernetes_version());
+    println!("API server   {}", bed.url);
     println!("As the cloud-controller-manager's service account: {}", own.display());
     if audit {
         println!("Audit log    {}", bed.audit_log().display());
