@@ -1,1 +1,52 @@
-//! tests/apiserver
+//! An in-memory Kubernetes API for tests and the demo.
+//!
+//! It serves the kinds that a cloud controller manager reads and writes, with the semantics that such a program can trip
+//! over: versions and conflicts, watches that expire, status as a separate subresource, strategic merge patches, finalizers,
+//! Services whose addresses and ports are allocated. What clients did can be read from [`RequestLog`]; what goes wrong can be
+//! chosen with [`Faults`].
+//!
+//! It is *not* an API server: there is no authorization, no field ownership, no pruning of unknown fields, no garbage
+//! collection. The conformance suite beside it runs against this server and a real one.
+//!
+//! ```
+//! use ccm_test_apiserver::{ApiServer, Fault, Match, Options};
+//! use serde_json::json;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let server = ApiServer::start(Options::default()).await.unwrap();
+//! server.store().create("nodes", "", json!({"metadata": {"name": "a"}})).unwrap();
+//! server.faults().add(Fault::too_many_requests(1).on(Match::on("list", "nodes")).times(2));
+//! // … point a client at server.url() …
+//! assert_eq!(server.store().log().remote_writes(), []);
+//! server.stop().await;
+//! # });
+//! ```
+
+mod admission;
+mod clock;
+mod discovery;
+mod error;
+mod faults;
+mod http;
+mod kind;
+mod log;
+mod options;
+mod patch;
+mod selector;
+mod server;
+mod store;
+mod table;
+mod value;
+mod watch;
+
+pub use clock::Clock;
+pub use error::ApiError;
+pub use faults::{Effect, Fault, FaultCommand, FaultId, Faults, Match};
+pub use http::{Body, Closed, Handler};
+pub use kind::{KINDS, Kind};
+pub use log::{CountKey, RequestLog, WriteEntry};
+pub use options::Options;
+pub use patch::Patch;
+pub use server::ApiServer;
+pub use store::{DeleteOptions, IN_PROCESS, List, ListOptions, Store, Stored};
+pub use watch::{EventType, Watch, WatchEvent, WatchOptions};

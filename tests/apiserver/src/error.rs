@@ -1,0 +1,206 @@
+//! Failures as the API reports them: a `Status` object.
+
+use crate::kind::Kind;
+use serde_json::{Map, Value, json};
+
+/// A failed request: what the server answers with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError {
+    /// HTTP status and `code`.
+    pub code: u16,
+    /// `reason`, such as `NotFound`.
+    pub reason: String,
+    /// `message`.
+    pub message: String,
+    /// `details`, when there are any.
+    pub details: Option<Box<Value>>,
+    /// `Retry-After` seconds, sent as a header too.
+    pub retry_after: Option<u64>,
+    /// A token in `metadata.continue` that goes on without consistency (expired lists only).
+    pub continue_token: Option<String>,
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+/// One field of an `Invalid` answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cause {
+    reason: &'static str,
+    message: String,
+    field: String,
+}
+
+impl Cause {
+    pub(crate) fn required(field: &str, detail: &str) -> Cause {
+        Cause { reason: "FieldValueRequired", message: with_detail("Required value", detail), field: field.into() }
+    }
+
+    pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> Cause {
+        let message = with_detail(&format!("Invalid value: {value}"), detail);
+        Cause { reason: "FieldValueInvalid", message, field: field.into() }
+    }
+
+    pub(crate) fn forbidden(field: &str, detail: &str) -> Cause {
+        Cause { reason: "FieldValueForbidden", message: with_detail("Forbidden", detail), field: field.into() }
+    }
+
+    pub(crate) fn duplicate(field: &str, value: &Value) -> Cause {
+        Cause { reason: "FieldValueDuplicate", message: format!("Duplicate value: {value}"), field: field.into() }
+    }
+
+    pub(crate) fn not_supported(field: &str, value: &str, supported: &[&str]) -> Cause {
+        let quoted: Vec<String> = supported.iter().map(|one| format!("\"{one}\"")).collect();
+        let message = format!("Unsupported value: \"{value}\": supported values: {}", quoted.join(", "));
+        Cause { reason: "FieldValueNotSupported", message, field: field.into() }
+    }
+}
+
+fn with_detail(head: &str, detail: &str) -> String {
+    if detail.is_empty() { head.to_owned() } else { format!("{head}: {detail}") }
+}
+
+impl ApiError {
+    /// An answer with this code, reason and message and nothing else.
+    #[must_use]
+    pub fn new(code: u16, reason: &str, message: impl Into<String>) -> ApiError {
+        ApiError {
+            code,
+            reason: reason.to_owned(),
+            message: message.into(),
+            details: None,
+            retry_after: None,
+            continue_token: None,
+        }
+    }
+
+    fn about(mut self, kind: &Kind, name: &str) -> ApiError {
+        let mut details = Map::new();
+        if !name.is_empty() {
+            details.insert("name".into(), name.into());
+        }
+        if !kind.group.is_empty() {
+            details.insert("group".into(), kind.group.into());
+        }
+        details.insert("kind".into(), kind.plural.into());
+        self.details = Some(Box::new(Value::Object(details)));
+        self
+    }
+
+    pub(crate) fn not_found(kind: &Kind, name: &str) -> ApiError {
+        ApiError::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified())).about(kind, name)
+    }
+
+    pub(crate) fn already_exists(kind: &Kind, name: &str) -> ApiError {
+        ApiError::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified())).about(kind, name)
+    }
+
+    pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> ApiError {
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
+        ApiError::new(409, "Conflict", message).about(kind, name)
+    }
+
+    pub(crate) fn modified(kind: &Kind, name: &str) -> ApiError {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        ApiError::conflict(kind, name, why)
+    }
+
+    pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> ApiError {
+        let message = format!("{} \"{name}\" is forbidden: {why}", kind.qualified());
+        ApiError::new(403, "Forbidden", message).about(kind, name)
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
+        ApiError::new(400, "BadRequest", message)
+    }
+
+    pub(crate) fn expired(message: impl Into<String>) -> ApiError {
+        ApiError::new(410, "Expired", message)
+    }
+
+    pub(crate) fn internal(message: impl std::fmt::Display) -> ApiError {
+        let mut error = ApiError::new(500, "InternalError", format!("Internal error occurred: {message}"));
+        error.details = Some(Box::new(json!({"causes": [{"message": message.to_string()}]})));
+        error
+    }
+
+    /// The client asks for a version that does not exist yet.
+    pub(crate) fn too_large(asked: u64, current: u64) -> ApiError {
+        let message = format!("Too large resource version: {asked}, current: {current}");
+        let mut error = ApiError::new(504, "Timeout", message);
+        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        error.details = Some(Box::new(json!({"causes": [cause], "retryAfterSeconds": 1})));
+        error.retry_after = Some(1);
+        error
+    }
+
+    pub(crate) fn no_resource() -> ApiError {
+        let mut error = ApiError::new(404, "NotFound", "the server could not find the requested resource");
+        error.details = Some(Box::new(json!({})));
+        error
+    }
+
+    pub(crate) fn method_not_allowed() -> ApiError {
+        let message = "the server does not allow this method on the requested resource";
+        let mut error = ApiError::new(405, "MethodNotAllowed", message);
+        error.details = Some(Box::new(json!({})));
+        error
+    }
+
+    pub(crate) fn unsupported_media(accepted: &str) -> ApiError {
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        ApiError::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 422 for an object of `kind`; the causes are listed in the message as the real server lists them.
+    pub(crate) fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> ApiError {
+        ApiError::invalid_as(&kind.qualified_kind(), kind.kind, kind.group, name, causes)
+    }
+
+    pub(crate) fn invalid_as(title: &str, kind: &str, group: &str, name: &str, causes: &[Cause]) -> ApiError {
+        let lines: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let list = match lines.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut error = ApiError::new(422, "Invalid", format!("{title} \"{name}\" is invalid: {list}"));
+        let mut details = Map::new();
+        if !name.is_empty() {
+            details.insert("name".into(), name.into());
+        }
+        if !group.is_empty() {
+            details.insert("group".into(), group.into());
+        }
+        details.insert("kind".into(), kind.into());
+        let causes: Vec<Value> = causes
+            .iter()
+            .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
+            .collect();
+        details.insert("causes".into(), causes.into());
+        error.details = Some(Box::new(Value::Object(details)));
+        error
+    }
+
+    /// The `Status` object of this failure.
+    #[must_use]
+    pub fn to_status(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".into(), token.clone().into());
+        }
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code,
+        });
+        if let Some(details) = &self.details {
+            crate::value::set(&mut status, &["details"], Value::clone(details));
+        }
+        status
+    }
+}

@@ -1,0 +1,87 @@
+//! What clients asked for: every write in full, everything as counts.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// One write request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WriteEntry {
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: &'static str,
+    /// Plural name of the resource.
+    pub resource: &'static str,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name of the object (the generated one, when it was generated).
+    pub name: String,
+    /// `status` or empty.
+    pub subresource: String,
+    /// `User-Agent`, or [`crate::IN_PROCESS`].
+    pub user_agent: String,
+    /// `Content-Type` of the request.
+    pub content_type: String,
+    /// The body as sent; null when there was none.
+    pub body: Value,
+    /// HTTP status of the answer; what the server would have said where a fault swallowed it.
+    pub status: u16,
+}
+
+/// What requests are counted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CountKey {
+    /// `get`, `list`, `watch`, `create`, …
+    pub verb: String,
+    /// Plural name of the resource, or the path of a request that is about none.
+    pub resource: String,
+    /// HTTP status of the answer; 0 when there was none.
+    pub status: u16,
+}
+
+/// The log of requests.
+#[derive(Debug, Default)]
+pub struct RequestLog {
+    writes: Mutex<Vec<WriteEntry>>,
+    counts: Mutex<BTreeMap<CountKey, u64>>,
+}
+
+impl RequestLog {
+    pub(crate) fn write(&self, entry: WriteEntry) {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+    }
+
+    pub(crate) fn count(&self, verb: &str, resource: &str, status: u16) {
+        let key = CountKey { verb: verb.to_owned(), resource: resource.to_owned(), status };
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+    }
+
+    /// Every write since the last [`RequestLog::clear`], in-process ones included.
+    #[must_use]
+    pub fn writes(&self) -> Vec<WriteEntry> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The writes that came over HTTP.
+    #[must_use]
+    pub fn remote_writes(&self) -> Vec<WriteEntry> {
+        self.writes().into_iter().filter(|entry| entry.user_agent != crate::IN_PROCESS).collect()
+    }
+
+    /// HTTP requests by verb, resource and status.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<CountKey, u64> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// HTTP requests of this verb on this resource, whatever the answer was.
+    #[must_use]
+    pub fn count_of(&self, verb: &str, resource: &str) -> u64 {
+        self.counts().iter().filter(|(key, _)| key.verb == verb && key.resource == resource).map(|(_, n)| n).sum()
+    }
+
+    /// Forgets writes and counts.
+    pub fn clear(&self) {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,46 @@
+//! What can be chosen when a server starts.
+
+use crate::clock::Clock;
+use std::time::Duration;
+
+/// How the server behaves; `Options::default()` is a current API server that forgets nothing during a test.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Port on 127.0.0.1; 0 takes any.
+    pub port: u16,
+    /// When set, requests without this bearer token get 401.
+    pub token: Option<String>,
+    /// How many changes of each kind are kept for watches and old lists.
+    pub history: usize,
+    /// Seeds uids and generated names; random when unset.
+    pub seed: Option<u64>,
+    /// The time on objects.
+    pub clock: Clock,
+    /// How often a watch that allows bookmarks gets one.
+    pub bookmark_interval: Duration,
+    /// Whether `sendInitialEvents` works. Off: 500, as an API server over an old etcd answers.
+    pub streaming_lists: bool,
+    /// Whether Services can have two address families.
+    pub dual_stack: bool,
+    /// How many events an HTTP watch writes at once, at most.
+    pub watch_batch: usize,
+    /// What `/version` says.
+    pub version: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            port: 0,
+            token: None,
+            history: 100_000,
+            seed: None,
+            clock: Clock::default(),
+            bookmark_interval: Duration::from_secs(60),
+            streaming_lists: true,
+            dual_stack: false,
+            watch_batch: 256,
+            version: "v1.36.3".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What is stored: the live objects of each kind, and a bounded history from which watches and old lists are served.
+
+use crate::kind::{KINDS, Kind};
+use crate::selector::{self, Fields, Labels};
+use crate::value::{at, set, text};
+use bytes::Bytes;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// One version of an object. Serialized once; lists and watches share the bytes.
+#[derive(Debug)]
+pub struct Stored {
+    /// The kind of the object.
+    pub kind: &'static Kind,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The resourceVersion of this version.
+    pub version: u64,
+    /// The object as JSON, type first.
+    pub bytes: Bytes,
+    bare: usize,
+    labels: BTreeMap<String, String>,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Stored {
+    /// Serializes `value` as version `version`.
+    pub(crate) fn new(kind: &'static Kind, mut value: Value, version: u64) -> Stored {
+        set(&mut value, &["metadata", "resourceVersion"], version.to_string());
+        let labels = at(&value, &["metadata", "labels"]).and_then(Value::as_object).map(|labels| {
+            labels.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+        });
+        let fields = selector::extract(kind, &value);
+        let namespace = text(&value, &["metadata", "namespace"]).to_owned();
+        let name = text(&value, &["metadata", "name"]).to_owned();
+        if let Value::Object(map) = &mut value {
+            map.remove("kind");
+            map.remove("apiVersion");
+        }
+        let mut bytes = kind.prefix().into_bytes();
+        let bare = bytes.len() + 1;
+        let rest = value.to_string();
+        bytes.push(b',');
+        bytes.extend_from_slice(rest.trim_start_matches('{').as_bytes());
+        let (labels, bytes) = (labels.unwrap_or_default(), Bytes::from(bytes));
+        Stored { kind, namespace, name, version, bytes, bare, labels, fields }
+    }
+
+    /// The object as a JSON value.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_default()
+    }
+
+    /// The bytes behind `{"kind":…,"apiVersion":…,`: items of a list carry no type.
+    pub(crate) fn bare(&self) -> Bytes {
+        self.bytes.slice(self.bare..)
+    }
+
+    pub(crate) fn key(&self) -> String {
+        key(&self.namespace, &self.name)
+    }
+
+    pub(crate) fn matches(&self, scope: &Scope) -> bool {
+        (scope.namespace.is_empty() || scope.namespace == self.namespace)
+            && scope.labels.matches(&self.labels)
+            && scope.fields.matches(&self.fields)
+    }
+}
+
+/// `namespace/name`, ordered as the real storage orders its keys.
+pub(crate) fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// Which objects of a kind a list or watch covers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope {
+    pub(crate) namespace: String,
+    pub(crate) labels: Labels,
+    pub(crate) fields: Fields,
+}
+
+impl Scope {
+    /// Whether anything beyond the namespace is selected.
+    pub(crate) fn is_selective(&self) -> bool {
+        !self.labels.is_empty() || !self.fields.is_empty()
+    }
+}
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One entry of the history.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub(crate) version: u64,
+    pub(crate) change: Change,
+    pub(crate) object: Arc<Stored>,
+    pub(crate) previous: Option<Arc<Stored>>,
+}
+
+/// The live objects of a kind, in key order.
+pub(crate) type Objects = BTreeMap<String, Arc<Stored>>;
+
+/// The live objects and the history of one kind.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    pub(crate) objects: Objects,
+    pub(crate) history: VecDeque<Record>,
+    /// Versions before this one can no longer be asked for.
+    pub(crate) floor: u64,
+    /// The newest change that is no longer in `history`.
+    pub(crate) dropped: u64,
+    /// Woken at every write.
+    pub(crate) signal: watch::Sender<u64>,
+}
+
+/// Everything behind the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) version: u64,
+    pub(crate) collections: Vec<Collection>,
+    pub(crate) history_limit: usize,
+    pub(crate) ids: Ids,
+    pub(crate) allocations: crate::admission::Allocations,
+}
+
+impl State {
+    pub(crate) fn new(history_limit: usize, seed: u64) -> State {
+        let empty = || Collection {
+            objects: Objects::new(),
+            history: VecDeque::new(),
+            floor: 0,
+            dropped: 0,
+            signal: watch::Sender::new(0),
+        };
+        let collections = KINDS.iter().map(|_| empty()).collect();
+        let allocations = crate::admission::Allocations::default();
+        State { version: 1, collections, history_limit, ids: Ids(seed), allocations }
+    }
+
+    pub(crate) fn of(&self, kind: &Kind) -> &Collection {
+        // One collection per entry of KINDS, made in `new`.
+        self.collections.get(kind.index).unwrap_or_else(|| unreachable!())
+    }
+
+    pub(crate) fn of_mut(&mut self, kind: &Kind) -> &mut Collection {
+        self.collections.get_mut(kind.index).unwrap_or_else(|| unreachable!())
+    }
+
+    pub(crate) fn find(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Stored>> {
+        self.of(kind).objects.get(&key(namespace, name)).cloned()
+    }
+
+    /// Stores a new version of an object.
+    pub(crate) fn put(&mut self, kind: &'static Kind, value: Value) -> Arc<Stored> {
+        self.version += 1;
+        let version = self.version;
+        let object = Arc::new(Stored::new(kind, value, version));
+        let previous = self.of_mut(kind).objects.insert(object.key(), Arc::clone(&object));
+        let change = if previous.is_some() { Change::Modified } else { Change::Added };
+        self.record(kind, Record { version, change, object: Arc::clone(&object), previous });
+        object
+    }
+
+    /// Removes an object; its last state, under the version of the removal, is what watchers see.
+    pub(crate) fn take(&mut self, kind: &'static Kind, last: Value) -> Arc<Stored> {
+        self.version += 1;
+        let version = self.version;
+        let object = Arc::new(Stored::new(kind, last, version));
+        let previous = self.of_mut(kind).objects.remove(&object.key());
+        self.record(kind, Record { version, change: Change::Deleted, object: Arc::clone(&object), previous });
+        object
+    }
+
+    fn record(&mut self, kind: &Kind, record: Record) {
+        let (limit, version) = (self.history_limit, record.version);
+        let collection = self.of_mut(kind);
+        collection.history.push_back(record);
+        while collection.history.len() > limit {
+            if let Some(dropped) = collection.history.pop_front() {
+                collection.floor = dropped.version;
+                collection.dropped = dropped.version;
+            }
+        }
+        collection.signal.send_replace(version);
+    }
+
+    /// Forgets the history of a kind up to and including `version`.
+    pub(crate) fn compact(&mut self, kind: &Kind, version: u64) {
+        let collection = self.of_mut(kind);
+        while collection.history.front().is_some_and(|record| record.version <= version) {
+            collection.dropped = collection.history.pop_front().map_or(0, |record| record.version);
+        }
+        collection.floor = collection.floor.max(version);
+        collection.signal.send_modify(|_| ());
+    }
+
+    /// The objects of a kind as they were at `version`, or `None` when the history does not reach back that far.
+    pub(crate) fn objects_at(&self, kind: &Kind, version: u64) -> Option<Cow<'_, Objects>> {
+        let collection = self.of(kind);
+        if version < collection.floor {
+            return None;
+        }
+        if collection.history.back().is_none_or(|newest| newest.version <= version) {
+            return Some(Cow::Borrowed(&collection.objects));
+        }
+        let mut objects = collection.objects.clone();
+        for record in collection.history.iter().rev().take_while(|record| record.version > version) {
+            match &record.previous {
+                Some(previous) => objects.insert(previous.key(), Arc::clone(previous)),
+                None => objects.remove(&record.object.key()),
+            };
+        }
+        Some(Cow::Owned(objects))
+    }
+}
+
+/// A source of uids and name suffixes: a sequence that a seed determines, so that a run can be repeated.
+#[derive(Debug)]
+pub(crate) struct Ids(u64);
+
+impl Ids {
+    /// The next number of the sequence (splitmix64).
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn uid(&mut self) -> String {
+        let bits = (u128::from(self.next()) << 64) | u128::from(self.next());
+        uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid().to_string()
+    }
+
+    /// Five characters that cannot spell a word, as generated names end.
+    pub(crate) fn suffix(&mut self) -> String {
+        const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut bits = self.next();
+        let mut suffix = String::new();
+        for _ in 0..5 {
+            let index = usize::try_from(bits % 27).unwrap_or_default();
+            suffix.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'x')));
+            bits /= 27;
+        }
+        suffix
+    }
+}

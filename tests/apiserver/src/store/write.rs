@@ -1,0 +1,406 @@
+//! Creates, updates, patches and deletes.
+
+use super::Core;
+use super::state::{State, Stored};
+use crate::admission::{self, Context};
+use crate::clock::seconds;
+use crate::error::{ApiError, Cause};
+use crate::kind::{KINDS, Kind};
+use crate::patch::Patch;
+use crate::store::read::parse_scope;
+use crate::value::{at, copy, list, remove, set, text};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Which object a write is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    pub(crate) kind: &'static Kind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+    pub(crate) dry_run: bool,
+}
+
+impl Write {
+    pub(crate) fn new(kind: &'static Kind, namespace: &str, name: &str) -> Write {
+        Write {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            subresource: String::new(),
+            dry_run: false,
+        }
+    }
+}
+
+/// Conditions of a delete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Delete only the object with this uid.
+    pub uid: Option<String>,
+    /// Delete only this version of the object.
+    pub resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// Reads a `DeleteOptions` body.
+    pub(crate) fn from_value(body: &Value) -> DeleteOptions {
+        let read = |field: &str| at(body, &["preconditions", field]).and_then(Value::as_str).map(str::to_owned);
+        DeleteOptions { uid: read("uid"), resource_version: read("resourceVersion") }
+    }
+
+    pub(super) fn to_value(&self) -> Value {
+        let mut preconditions = Map::new();
+        for (field, value) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            preconditions.extend(value.as_ref().map(|value| (field.to_owned(), value.as_str().into())));
+        }
+        if preconditions.is_empty() { Value::Null } else { json!({"preconditions": preconditions}) }
+    }
+}
+
+/// Members of the metadata that belong to the server.
+const SYSTEM: [&str; 5] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+
+impl Core {
+    fn now(&self) -> String {
+        seconds(self.options.clock.now())
+    }
+
+    /// Makes an object.
+    pub(crate) fn create(&self, write: &Write, mut object: Value) -> Result<Arc<Stored>, ApiError> {
+        let kind = write.kind;
+        identify(write, &mut object)?;
+        if !text(&object, &["metadata", "resourceVersion"]).is_empty() {
+            return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
+        }
+        let mut state = self.lock();
+        check_namespace(&state, write, &object)?;
+        name(&mut state, kind, &mut object)?;
+        let now = self.now();
+        for field in SYSTEM.iter().chain(&["managedFields", "selfLink", "resourceVersion"]) {
+            remove(&mut object, &["metadata", field]);
+        }
+        set(&mut object, &["metadata", "uid"], state.ids.uid());
+        set(&mut object, &["metadata", "creationTimestamp"], now.clone());
+        let object_name = text(&object, &["metadata", "name"]).to_owned();
+        if state.find(kind, &write.namespace, &object_name).is_some() {
+            return Err(ApiError::already_exists(kind, &object_name));
+        }
+        let before = write.dry_run.then(|| state.allocations.clone());
+        let mut context = self.context(&mut state, kind, &now);
+        admission::create(&mut context, &mut object)?;
+        Ok(store(&mut state, kind, object, before))
+    }
+
+    fn context<'a>(&self, state: &'a mut State, kind: &'static Kind, now: &'a str) -> Context<'a> {
+        Context { kind, allocations: &mut state.allocations, dual_stack: self.options.dual_stack, now }
+    }
+
+    /// Replaces an object or its status; the flag says whether it was made instead.
+    pub(crate) fn update(&self, write: &Write, mut object: Value) -> Result<(Arc<Stored>, bool), ApiError> {
+        let kind = write.kind;
+        identify(write, &mut object)?;
+        let mut state = self.lock();
+        let Some(current) = state.find(kind, &write.namespace, &write.name) else {
+            drop(state);
+            return self.create_on_update(write, object);
+        };
+        let old = current.value();
+        let version = text(&object, &["metadata", "resourceVersion"]);
+        if version.is_empty() && !kind.unconditional_update {
+            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+            return Err(ApiError::invalid(kind, &write.name, &[cause]));
+        }
+        if !version.is_empty() && version != current.version.to_string() {
+            return Err(ApiError::modified(kind, &write.name));
+        }
+        self.replace(&mut state, write, &current, &old, object).map(|stored| (stored, false))
+    }
+
+    fn create_on_update(&self, write: &Write, mut object: Value) -> Result<(Arc<Stored>, bool), ApiError> {
+        if !write.kind.create_on_update || !write.subresource.is_empty() {
+            return Err(ApiError::not_found(write.kind, &write.name));
+        }
+        if !text(&object, &["metadata", "uid"]).is_empty() {
+            return Err(ApiError::not_found(write.kind, &write.name));
+        }
+        remove(&mut object, &["metadata", "resourceVersion"]);
+        self.create(write, object).map(|stored| (stored, true))
+    }
+
+    /// Patches an object or its status; the flag says whether an apply made it.
+    pub(crate) fn patch(&self, write: &Write, patch: &Patch) -> Result<(Arc<Stored>, bool), ApiError> {
+        let kind = write.kind;
+        let mut state = self.lock();
+        let Some(current) = state.find(kind, &write.namespace, &write.name) else {
+            drop(state);
+            return match patch {
+                Patch::Apply(body) if write.subresource.is_empty() => {
+                    let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
+                    crate::value::object(&mut object).extend(body.as_object().cloned().unwrap_or_default());
+                    self.create(write, object).map(|stored| (stored, true))
+                }
+                _ => Err(ApiError::not_found(kind, &write.name)),
+            };
+        };
+        let old = current.value();
+        let mut wanted = patch.apply(kind, &old)?;
+        if text(&wanted, &["metadata", "resourceVersion"]) != current.version.to_string() {
+            // Only a patch that names a version gets here with another one; taking the version out is no condition.
+            if at(&wanted, &["metadata", "resourceVersion"]).is_some() {
+                return Err(ApiError::modified(kind, &write.name));
+            }
+        }
+        identify(write, &mut wanted)?;
+        self.replace(&mut state, write, &current, &old, wanted).map(|stored| (stored, false))
+    }
+
+    /// The common end of updates and patches, `version` already checked.
+    fn replace(
+        &self,
+        state: &mut State,
+        write: &Write,
+        current: &Arc<Stored>,
+        old: &Value,
+        mut object: Value,
+    ) -> Result<Arc<Stored>, ApiError> {
+        let kind = write.kind;
+        let (uid, current_uid) = (text(&object, &["metadata", "uid"]), text(old, &["metadata", "uid"]));
+        if !uid.is_empty() && uid != current_uid {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current_uid}");
+            return Err(ApiError::conflict(kind, &write.name, &why));
+        }
+        for field in SYSTEM.iter().chain(&["resourceVersion", "generateName"]) {
+            copy(&mut object, old, &["metadata", field]);
+        }
+        remove(&mut object, &["metadata", "managedFields"]);
+        remove(&mut object, &["metadata", "selfLink"]);
+        let before = write.dry_run.then(|| state.allocations.clone());
+        let now = self.now();
+        let mut context = self.context(state, kind, &now);
+        if write.subresource == "status" {
+            let mut merged = old.clone();
+            copy(&mut merged, &object, &["metadata"]);
+            copy(&mut merged, &object, &["status"]);
+            object = merged;
+            admission::update_status(&context, old, &mut object)?;
+        } else {
+            if kind.status {
+                copy(&mut object, old, &["status"]);
+            }
+            if kind.plural == "namespaces" {
+                copy(&mut object, old, &["spec"]);
+            }
+            admission::update(&mut context, old, &mut object)?;
+        }
+        let going = at(&object, &["metadata", "deletionTimestamp"]).is_some();
+        if going && list(&object, &["metadata", "finalizers"]).is_empty() && !write.dry_run {
+            return Ok(take(state, kind, object));
+        }
+        if equal(kind, &object, old) {
+            return Ok(Arc::clone(current));
+        }
+        Ok(store(state, kind, object, before))
+    }
+
+    /// Deletes an object; the flag says whether it is gone (and not just marked).
+    pub(crate) fn delete(&self, write: &Write, options: &DeleteOptions) -> Result<(Arc<Stored>, bool), ApiError> {
+        let mut state = self.lock();
+        self.delete_in(&mut state, write, options)
+    }
+
+    fn delete_in(
+        &self,
+        state: &mut State,
+        write: &Write,
+        options: &DeleteOptions,
+    ) -> Result<(Arc<Stored>, bool), ApiError> {
+        let kind = write.kind;
+        let Some(current) = state.find(kind, &write.namespace, &write.name) else {
+            return Err(ApiError::not_found(kind, &write.name));
+        };
+        let mut object = current.value();
+        check_preconditions(kind, &current, &object, options)?;
+        if kind.plural == "namespaces" && ["default", "kube-system", "kube-public"].contains(&write.name.as_str()) {
+            return Err(ApiError::forbidden(kind, &write.name, "this namespace may not be deleted"));
+        }
+        if write.dry_run {
+            return Ok((current, true));
+        }
+        if kind.plural == "namespaces" {
+            self.empty_namespace(state, &write.name);
+        }
+        if list(&object, &["metadata", "finalizers"]).is_empty() {
+            return Ok((take(state, kind, object), true));
+        }
+        if at(&object, &["metadata", "deletionTimestamp"]).is_some() {
+            return Ok((current, false));
+        }
+        set(&mut object, &["metadata", "deletionTimestamp"], self.now());
+        set(&mut object, &["metadata", "deletionGracePeriodSeconds"], 0);
+        Ok((state.put(kind, object), false))
+    }
+
+    /// What the namespace controller of a whole cluster does, at once.
+    fn empty_namespace(&self, state: &mut State, namespace: &str) {
+        for kind in KINDS.iter().filter(|kind| kind.namespaced) {
+            let names: Vec<String> = state
+                .of(kind)
+                .objects
+                .values()
+                .filter(|stored| stored.namespace == namespace)
+                .map(|stored| stored.name.clone())
+                .collect();
+            for name in names {
+                // The lock is held, so nothing can be missing and no condition was set.
+                let _gone = self.delete_in(state, &Write::new(kind, namespace, &name), &DeleteOptions::default());
+            }
+        }
+    }
+
+    /// Deletes what the selectors select. Returns the last states.
+    pub(crate) fn delete_collection(
+        &self,
+        write: &Write,
+        labels: &str,
+        fields: &str,
+        options: &DeleteOptions,
+    ) -> Result<Vec<Arc<Stored>>, ApiError> {
+        let scope = parse_scope(write.kind, &write.namespace, labels, fields)?;
+        let mut state = self.lock();
+        let chosen: Vec<Arc<Stored>> =
+            state.of(write.kind).objects.values().filter(|stored| stored.matches(&scope)).map(Arc::clone).collect();
+        let mut gone = Vec::new();
+        for stored in chosen {
+            let one = Write { namespace: stored.namespace.clone(), name: stored.name.clone(), ..write.clone() };
+            gone.push(self.delete_in(&mut state, &one, options)?.0);
+        }
+        Ok(gone)
+    }
+}
+
+/// Checks type, namespace and name of a body against the URL, and fills in what the body leaves out.
+fn identify(write: &Write, object: &mut Value) -> Result<(), ApiError> {
+    let kind = write.kind;
+    let (found_kind, found_version) = (text(object, &["kind"]), text(object, &["apiVersion"]));
+    if !object.is_object() {
+        return Err(ApiError::bad_request("the body of the request is not an object"));
+    }
+    if !found_version.is_empty() && found_version != kind.api_version() {
+        let expected = kind.api_version();
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({found_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if !found_kind.is_empty() && found_kind != kind.kind {
+        let (version, wanted) = (kind.version, kind.kind);
+        return Err(ApiError::bad_request(format!(
+            "{found_kind} in version \"{version}\" cannot be handled as a {wanted}: converting ({version}.{found_kind}) to \
+             (core.{wanted}): unknown conversion"
+        )));
+    }
+    let namespace = text(object, &["metadata", "namespace"]);
+    if !namespace.is_empty() && namespace != write.namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let name = text(object, &["metadata", "name"]);
+    if !write.name.is_empty() && name != write.name && !name.is_empty() {
+        let wanted = &write.name;
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    if !write.namespace.is_empty() {
+        set(object, &["metadata", "namespace"], write.namespace.clone());
+    }
+    if !write.name.is_empty() {
+        set(object, &["metadata", "name"], write.name.clone());
+    }
+    set(object, &["kind"], kind.kind);
+    set(object, &["apiVersion"], kind.api_version());
+    Ok(())
+}
+
+fn check_namespace(state: &State, write: &Write, object: &Value) -> Result<(), ApiError> {
+    if !write.kind.namespaced {
+        return Ok(());
+    }
+    let namespaces = Kind::by_plural("namespaces").ok_or_else(ApiError::no_resource)?;
+    let Some(namespace) = state.find(namespaces, "", &write.namespace) else {
+        return Err(ApiError::not_found(namespaces, &write.namespace));
+    };
+    if at(&namespace.value(), &["metadata", "deletionTimestamp"]).is_some() {
+        let why =
+            format!("unable to create new content in namespace {} because it is being terminated", write.namespace);
+        return Err(ApiError::forbidden(write.kind, text(object, &["metadata", "name"]), &why));
+    }
+    Ok(())
+}
+
+/// Makes a name from `generateName` when there is none.
+fn name(state: &mut State, kind: &Kind, object: &mut Value) -> Result<(), ApiError> {
+    if !text(object, &["metadata", "name"]).is_empty() {
+        return Ok(());
+    }
+    let base = text(object, &["metadata", "generateName"]).to_owned();
+    if base.is_empty() {
+        return Err(ApiError::invalid(
+            kind,
+            "",
+            &[Cause::required("metadata.name", "name or generateName is required")],
+        ));
+    }
+    // Room for the suffix in a label's 63 characters.
+    let base: String = base.chars().take(58).collect();
+    let name = format!("{base}{}", state.ids.suffix());
+    set(object, &["metadata", "name"], name);
+    Ok(())
+}
+
+fn check_preconditions(kind: &Kind, current: &Stored, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    let name = &current.name;
+    let uid = text(object, &["metadata", "uid"]);
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+        return Err(ApiError::conflict(kind, name, &why));
+    }
+    let version = current.version.to_string();
+    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
+        let why = format!(
+            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+        );
+        return Err(ApiError::conflict(kind, name, &why));
+    }
+    Ok(())
+}
+
+/// Stores a version, or only shows it when `before` holds the allocations to go back to.
+fn store(state: &mut State, kind: &'static Kind, object: Value, before: Option<admission::Allocations>) -> Arc<Stored> {
+    match before {
+        None => state.put(kind, object),
+        Some(before) => {
+            state.allocations = before;
+            Arc::new(Stored::new(kind, object, state.version))
+        }
+    }
+}
+
+fn take(state: &mut State, kind: &'static Kind, object: Value) -> Arc<Stored> {
+    admission::removed(kind, &mut state.allocations, &object);
+    state.take(kind, object)
+}
+
+/// Whether a write changes nothing. Compared in stored form, so that order and type members do not count.
+fn equal(kind: &'static Kind, new: &Value, old: &Value) -> bool {
+    let bare = |value: &Value| {
+        let mut value = value.clone();
+        remove(&mut value, &["metadata", "resourceVersion"]);
+        set(&mut value, &["kind"], kind.kind);
+        set(&mut value, &["apiVersion"], kind.api_version());
+        value
+    };
+    bare(new) == bare(old)
+}

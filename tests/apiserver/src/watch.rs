@@ -1,0 +1,266 @@
+//! Watches: a cursor over the history of a kind. Nothing is queued per watcher, so a slow one costs nothing.
+
+use crate::admission;
+use crate::error::ApiError;
+use crate::kind::Kind;
+use crate::store::{Change, Core, Record, Scope, Snapshot, State, StoredObject, parse_scope};
+use crate::value::set;
+use bytes::Bytes;
+use serde_json::json;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What a watch asks for; the members are the query parameters of the same names.
+#[derive(Debug, Clone, Default)]
+pub struct WatchOptions {
+    /// Namespace; empty for all.
+    pub namespace: String,
+    /// `labelSelector`.
+    pub label_selector: String,
+    /// `fieldSelector`.
+    pub field_selector: String,
+    /// `resourceVersion`; empty or `0` begins with the objects that exist.
+    pub resource_version: String,
+    /// `resourceVersionMatch`; empty when not given.
+    pub resource_version_match: String,
+    /// `allowWatchBookmarks`.
+    pub allow_bookmarks: bool,
+    /// `sendInitialEvents`.
+    pub send_initial_events: Option<bool>,
+}
+
+/// Kind of a watch event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// The object is new to this watch.
+    Added,
+    /// The object changed.
+    Modified,
+    /// The object is gone, or no longer selected.
+    Deleted,
+    /// Nothing but a version up to which everything was sent.
+    Bookmark,
+    /// The watch ends with a `Status`.
+    Error,
+}
+
+impl EventType {
+    /// As on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
+            EventType::Bookmark => "BOOKMARK",
+            EventType::Error => "ERROR",
+        }
+    }
+}
+
+/// One event of a watch.
+#[derive(Debug, Clone)]
+pub struct WatchEvent {
+    /// What happened.
+    pub event: EventType,
+    /// The object as JSON.
+    pub object: Bytes,
+}
+
+impl WatchEvent {
+    /// The object as a JSON value.
+    #[must_use]
+    pub fn value(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.object).unwrap_or_default()
+    }
+}
+
+/// An open watch.
+#[derive(Debug)]
+pub struct Watch {
+    core: Arc<Core>,
+    kind: &'static Kind,
+    scope: Scope,
+    /// Everything up to this version has been looked at.
+    cursor: u64,
+    signal: watch::Receiver<u64>,
+    ready: VecDeque<WatchEvent>,
+    bookmarks: bool,
+    ended: bool,
+}
+
+impl Watch {
+    /// Opens a watch; `view` is what a stale cache would begin with.
+    pub(crate) fn open(
+        core: &Arc<Core>,
+        kind: &'static Kind,
+        options: &WatchOptions,
+        view: Option<&Snapshot>,
+    ) -> Result<Watch, ApiError> {
+        let scope = parse_scope(kind, &options.namespace, &options.label_selector, &options.field_selector)?;
+        check_initial(core, options)?;
+        let asked = crate::store::parse_version(&options.resource_version)?;
+        let state = core.lock();
+        let signal = state.of(kind).signal.subscribe();
+        let mut watch = Watch {
+            core: Arc::clone(core),
+            kind,
+            scope,
+            cursor: 0,
+            signal,
+            ready: VecDeque::new(),
+            bookmarks: options.allow_bookmarks,
+            ended: false,
+        };
+        let streaming = options.send_initial_events == Some(true);
+        match asked {
+            Some(asked) if asked > state.version => {
+                return Err(ApiError::too_large(asked, state.version));
+            }
+            Some(asked) if asked > 0 && !streaming => watch.begin_at(&state, asked),
+            _ if options.send_initial_events == Some(false) => watch.cursor = state.version,
+            _ => watch.begin_with_objects(&state, view, streaming),
+        }
+        drop(state);
+        Ok(watch)
+    }
+
+    fn begin_at(&mut self, state: &State, asked: u64) {
+        self.cursor = asked;
+        if asked < state.of(self.kind).floor {
+            self.fail(&crate::store::too_old(asked, state, self.kind));
+        }
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        let object = error.to_status().to_string().into();
+        self.ready.push_back(WatchEvent { event: EventType::Error, object });
+        self.ended = true;
+    }
+
+    fn begin_with_objects(&mut self, state: &State, view: Option<&Snapshot>, streaming: bool) {
+        let (objects, version) = match view {
+            Some(view) => (&view.objects, view.version),
+            None => (&state.of(self.kind).objects, state.version),
+        };
+        for stored in objects.values().filter(|stored| stored.matches(&self.scope)) {
+            self.ready.push_back(WatchEvent { event: EventType::Added, object: stored.bytes.clone() });
+        }
+        self.cursor = version;
+        if streaming && self.bookmarks {
+            let end = bookmark(self.kind, version, true);
+            self.ready.push_back(end);
+        }
+    }
+
+    /// The next event; `None` after the watch has ended.
+    pub async fn next(&mut self) -> Option<WatchEvent> {
+        loop {
+            if let Some(event) = self.try_next() {
+                return Some(event);
+            }
+            if self.ended || self.signal.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// The next event, if there is one now.
+    pub fn try_next(&mut self) -> Option<WatchEvent> {
+        if self.ready.is_empty() && !self.ended {
+            self.collect();
+        }
+        self.ready.pop_front()
+    }
+
+    /// Whether the watch has ended and nothing is left to read.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended && self.ready.is_empty()
+    }
+
+    /// A bookmark at what this watch has seen, if it allows bookmarks and nothing waits.
+    pub(crate) fn bookmark(&mut self) -> Option<WatchEvent> {
+        if !self.bookmarks || self.ended {
+            return None;
+        }
+        self.collect();
+        if self.ready.is_empty() { Some(bookmark(self.kind, self.cursor, false)) } else { self.ready.pop_front() }
+    }
+
+    /// Resolves when something may have changed.
+    pub(crate) async fn changed(&mut self) {
+        // The sender lives in the store that this watch holds.
+        let _closed = self.signal.changed().await;
+    }
+
+    /// Moves the cursor on, until enough events are ready or the end is reached.
+    fn collect(&mut self) {
+        self.signal.mark_unchanged();
+        let core = Arc::clone(&self.core);
+        let state = core.lock();
+        let collection = state.of(self.kind);
+        if self.cursor < collection.dropped {
+            self.fail(&crate::store::too_old(self.cursor, &state, self.kind));
+            return;
+        }
+        let seen = self.cursor;
+        let first = collection.history.partition_point(|record| record.version <= seen);
+        for record in collection.history.range(first..) {
+            self.cursor = record.version;
+            self.ready.extend(translate(record, &self.scope));
+            if self.ready.len() >= core.options.watch_batch {
+                return;
+            }
+        }
+        self.cursor = self.cursor.max(state.version);
+    }
+}
+
+fn check_initial(core: &Core, options: &WatchOptions) -> Result<(), ApiError> {
+    use crate::error::Cause;
+    let refuse =
+        |cause: Cause| Err(ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", &[cause]));
+    let matching = options.resource_version_match.as_str();
+    match options.send_initial_events {
+        None if !matching.is_empty() => refuse(Cause::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )),
+        None => Ok(()),
+        Some(_) if matching != "NotOlderThan" => {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            refuse(Cause::forbidden("resourceVersionMatch", detail))
+        }
+        Some(true) if !core.options.streaming_lists => {
+            Err(ApiError::internal("the required storage feature RequestWatchProgress is disabled"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// What a record means to a watch with this scope.
+fn translate(record: &Record, scope: &Scope) -> Option<WatchEvent> {
+    let now = record.change != Change::Deleted && record.object.matches(scope);
+    let before = record.previous.as_ref().filter(|previous| previous.matches(scope));
+    let (event, object) = match (before, now) {
+        (None, true) => (EventType::Added, record.object.bytes.clone()),
+        (Some(_), true) => (EventType::Modified, record.object.bytes.clone()),
+        (Some(_), false) if record.change == Change::Deleted => (EventType::Deleted, record.object.bytes.clone()),
+        // Left the selection: the last selected state, under the version of the change.
+        (Some(previous), false) => {
+            (EventType::Deleted, StoredObject::new(previous.kind, previous.value(), record.version).bytes)
+        }
+        (None, false) => return None,
+    };
+    Some(WatchEvent { event, object })
+}
+
+fn bookmark(kind: &'static Kind, version: u64, initial_end: bool) -> WatchEvent {
+    let mut object = admission::empty_shape(kind);
+    if initial_end {
+        set(&mut object, &["metadata", "annotations"], json!({"k8s.io/initial-events-end": "true"}));
+    }
+    WatchEvent { event: EventType::Bookmark, object: StoredObject::new(kind, object, version).bytes }
+}
