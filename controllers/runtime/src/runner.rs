@@ -1,5 +1,516 @@
-//! runner
-#[derive(Debug)]
-pub enum Outcome {}
-#[derive(Debug)]
-pub enum SyncError {}
+//! Drives controllers: takes keys in batches, keeps groups apart, bounds what runs, catches panics, puts keys back.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{ErrorClass, ProviderError};
+use futures::FutureExt;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use crate::gate::GateError;
+use crate::leader::Leadership;
+use crate::metrics::Metrics;
+use crate::queue::{Key, Queue};
+
+/// How a sync went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is left to do until the object changes.
+    Done,
+    /// To be looked at again after this time, without counting a failure.
+    After(Duration),
+}
+
+/// How a sync failed. Decides when the key comes back.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SyncError {
+    /// After the back-off of the queue.
+    #[error("{0}")]
+    Retry(String),
+    /// After exactly this delay, without counting a failure.
+    #[error("{message}")]
+    RetryAfter {
+        /// What went wrong.
+        message: String,
+        /// When to come back.
+        after: Duration,
+    },
+    /// Only when the object changes.
+    #[error("{0}")]
+    Terminal(String),
+    /// The write gate is closed: another process writes now, or this is a dry run. Not a failure.
+    #[error("{0}")]
+    Closed(GateError),
+}
+
+impl SyncError {
+    /// `<context>: <error>`, with the delay that the provider asked for.
+    pub fn provider(context: &str, error: &ProviderError) -> Self {
+        let message = if context.is_empty() { error.to_string() } else { format!("{context}: {error}") };
+        match (error.retry_after(), error.class()) {
+            (Some(after), _) => Self::RetryAfter { message, after },
+            // What the user must change first is tried at the longest interval only: it may depend on other objects.
+            (None, ErrorClass::Invalid { .. }) => Self::RetryAfter { message, after: Duration::from_secs(300) },
+            (None, _) => Self::Retry(message),
+        }
+    }
+
+    /// `<context>: <error>`; a closed gate stays recognizable.
+    pub fn gate(context: &str, error: GateError) -> Self {
+        match error {
+            GateError::Api(error) => {
+                let message = format!("{context}: {error}");
+                match error.retry_after() {
+                    Some(after) => Self::RetryAfter { message, after },
+                    None => Self::Retry(message),
+                }
+            }
+            closed => Self::Closed(closed),
+        }
+    }
+}
+
+/// A controller that works from a queue.
+#[async_trait]
+pub trait Reconciler: Send + Sync + 'static {
+    /// What is queued.
+    type Key: Key;
+    /// What [`Reconciler::observe`] found for one key.
+    type Observed: Send + 'static;
+    /// Keys of one group are worked on together, and never twice at once.
+    type Group: Clone + Eq + Hash + Ord + Send + 'static;
+
+    /// Name for logs and metrics.
+    fn name(&self) -> &'static str;
+
+    /// The group of a key. Read when the key is taken from the queue.
+    fn group(&self, key: &Self::Key) -> Self::Group;
+
+    /// Reads for all keys at once: one answer per key, in order.
+    async fn observe(&self, keys: &[Self::Key]) -> Vec<Result<Self::Observed, SyncError>>;
+
+    /// Decides and writes for the keys of one group; one answer per key.
+    async fn reconcile(&self, work: Vec<(Self::Key, Self::Observed)>) -> Vec<(Self::Key, Result<Outcome, SyncError>)>;
+}
+
+/// Bounds of a runner.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Keys per batch.
+    pub batch: usize,
+    /// Groups at work at once.
+    pub groups: usize,
+}
+
+/// Runs a controller until its queue is shut down, then waits for what is at work.
+pub async fn run<R: Reconciler>(
+    reconciler: Arc<R>,
+    queue: Arc<Queue<R::Key>>,
+    limits: Limits,
+    leadership: Leadership,
+    metrics: Metrics,
+) {
+    let (ended_tx, mut ended) = mpsc::unbounded_channel::<Vec<R::Group>>();
+    let slots = Arc::new(Semaphore::new(limits.groups.max(1)));
+    // Groups at work, with the keys that wait for them.
+    let mut busy: HashMap<R::Group, Vec<R::Key>> = HashMap::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        let keys = tokio::select! {
+            biased;
+            Some(groups) = ended.recv() => {
+                let mut waiting = Vec::new();
+                for group in groups {
+                    waiting.extend(busy.remove(&group).unwrap_or_default());
+                }
+                if waiting.is_empty() {
+                    continue;
+                }
+                waiting
+            }
+            Some(_) = tasks.join_next() => continue,
+            keys = queue.take_ready(limits.batch) => match keys {
+                Some(keys) => keys,
+                None => break,
+            },
+        };
+        let mut batch: BTreeMap<R::Group, Vec<R::Key>> = BTreeMap::new();
+        let mut claimed: HashSet<R::Group> = HashSet::new();
+        for key in keys {
+            let group = reconciler.group(&key);
+            match busy.get_mut(&group) {
+                Some(waiting) if !claimed.contains(&group) => waiting.push(key),
+                Some(_) => batch.entry(group).or_default().push(key),
+                None => {
+                    busy.insert(group.clone(), Vec::new());
+                    claimed.insert(group.clone());
+                    batch.entry(group).or_default().push(key);
+                }
+            }
+        }
+        if batch.is_empty() {
+            continue;
+        }
+        let worker = Batch {
+            reconciler: reconciler.clone(),
+            queue: queue.clone(),
+            slots: slots.clone(),
+            ended: ended_tx.clone(),
+            metrics: metrics.clone(),
+        };
+        tasks.spawn(worker.run(batch));
+    }
+    tokio::select! {
+        () = async { while tasks.join_next().await.is_some() {} } => {}
+        // Nothing may be written any more: whatever still runs is of no use.
+        () = leadership.lost() => tasks.shutdown().await,
+    }
+}
+
+struct Batch<R: Reconciler> {
+    reconciler: Arc<R>,
+    queue: Arc<Queue<R::Key>>,
+    slots: Arc<Semaphore>,
+    ended: mpsc::UnboundedSender<Vec<R::Group>>,
+    metrics: Metrics,
+}
+
+impl<R: Reconciler> Batch<R> {
+    async fn run(self, batch: BTreeMap<R::Group, Vec<R::Key>>) {
+        let keys: Vec<R::Key> = batch.values().flatten().cloned().collect();
+        let observed = AssertUnwindSafe(self.reconciler.observe(&keys)).catch_unwind().await;
+        let mut observed = match observed {
+            Ok(answers) if answers.len() == keys.len() => answers.into_iter(),
+            Ok(answers) => {
+                let text = format!("observe answered for {} of {} keys", answers.len(), keys.len());
+                keys.iter().map(|_| Err(SyncError::Retry(text.clone()))).collect::<Vec<_>>().into_iter()
+            }
+            Err(panic) => {
+                let text = self.panicked(&*panic);
+                keys.iter().map(|_| Err(SyncError::Retry(text.clone()))).collect::<Vec<_>>().into_iter()
+            }
+        };
+        let me = Arc::new(self);
+        let mut groups = JoinSet::new();
+        for (group, keys) in batch {
+            let mut work = Vec::new();
+            for key in keys {
+                match observed.next() {
+                    Some(Ok(seen)) => work.push((key, seen)),
+                    Some(Err(error)) => me.put_back(&key, Err(error)),
+                    None => me.put_back(&key, Err(SyncError::Retry("not observed".into()))),
+                }
+            }
+            groups.spawn(Self::run_group(me.clone(), group, work));
+        }
+        while groups.join_next().await.is_some() {}
+    }
+
+    async fn run_group(self: Arc<Self>, group: R::Group, work: Vec<(R::Key, R::Observed)>) {
+        if let Ok(_slot) = self.slots.acquire().await
+            && !work.is_empty()
+        {
+            let keys: Vec<R::Key> = work.iter().map(|(key, _)| key.clone()).collect();
+            match AssertUnwindSafe(self.reconciler.reconcile(work)).catch_unwind().await {
+                Ok(answers) => {
+                    let mut open: HashSet<R::Key> = keys.into_iter().collect();
+                    for (key, answer) in answers {
+                        if open.remove(&key) {
+                            self.put_back(&key, answer);
+                        }
+                    }
+                    for key in open {
+                        self.put_back(&key, Err(SyncError::Retry("no answer from the controller".into())));
+                    }
+                }
+                Err(panic) => {
+                    let text = self.panicked(&*panic);
+                    for key in keys {
+                        self.put_back(&key, Err(SyncError::Retry(text.clone())));
+                    }
+                }
+            }
+        }
+        // The runner is gone only when the process ends.
+        let _ = self.ended.send(vec![group]);
+    }
+
+    fn put_back(&self, key: &R::Key, answer: Result<Outcome, SyncError>) {
+        let controller = self.reconciler.name();
+        match answer {
+            Ok(Outcome::Done) => self.queue.forget(key),
+            Ok(Outcome::After(delay)) => {
+                self.queue.forget(key);
+                self.queue.add_after(key.clone(), delay);
+            }
+            Err(SyncError::Closed(reason)) => {
+                tracing::debug!(controller, ?key, %reason, "sync ended at the write gate")
+            }
+            Err(SyncError::Terminal(error)) => {
+                self.metrics.sync_error(controller);
+                tracing::warn!(controller, ?key, error, "sync failed; it is tried again when the object changes");
+                self.queue.forget(key);
+            }
+            Err(SyncError::RetryAfter { message, after }) => {
+                self.metrics.sync_error(controller);
+                tracing::warn!(
+                    controller,
+                    ?key,
+                    error = message,
+                    ?after,
+                    "sync failed; it is tried again as asked for"
+                );
+                self.queue.add_after(key.clone(), after);
+            }
+            Err(SyncError::Retry(error)) => {
+                self.metrics.sync_error(controller);
+                let after = self.queue.add_rate_limited(key.clone());
+                tracing::warn!(controller, ?key, error, ?after, "sync failed; it is tried again");
+            }
+        }
+        self.queue.done(key);
+    }
+
+    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> String {
+        let controller = self.reconciler.name();
+        self.metrics.panicked(controller);
+        let text = panic_text(panic);
+        tracing::error!(controller, panic = text, "a sync panicked");
+        format!("a sync panicked: {text}")
+    }
+}
+
+/// The message of a caught panic.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+/// From where the period of [`periodically`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// From the start of a run; a run that takes longer is followed at once by the next.
+    FromStart,
+    /// From the end of a run.
+    FromEnd,
+}
+
+/// Runs `pass` at once and then periodically until no new work may begin. A panic ends the pass, not the loop.
+pub async fn periodically<F, Fut>(
+    name: &'static str,
+    period: Duration,
+    pace: Pace,
+    leadership: Leadership,
+    metrics: Metrics,
+    mut pass: F,
+) where
+    F: FnMut() -> Fut + Send,
+    Fut: Future<Output = ()> + Send,
+{
+    loop {
+        let started = tokio::time::Instant::now();
+        // Draining lets a pass in flight end; a lost lease drops it.
+        let one = AssertUnwindSafe(pass()).catch_unwind();
+        tokio::select! {
+            biased;
+            () = leadership.lost() => return,
+            ended = one => if let Err(panic) = ended {
+                metrics.panicked(name);
+                tracing::error!(controller = name, panic = panic_text(&*panic), "a pass panicked");
+            },
+        }
+        let wait = match pace {
+            Pace::FromEnd => period,
+            Pace::FromStart => period.saturating_sub(started.elapsed()),
+        };
+        tokio::select! {
+            biased;
+            () = leadership.ended() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::queue::RateLimit;
+
+    type Log = Mutex<Vec<Vec<u32>>>;
+
+    /// Groups keys by their tens; 13 panics once, 7 fails, 8 asks for 42 s.
+    #[derive(Default)]
+    struct Model {
+        observed: Log,
+        groups: Log,
+        at_work: AtomicUsize,
+        most: AtomicUsize,
+        panicked: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Reconciler for Model {
+        type Key = u32;
+        type Observed = ();
+        type Group = u32;
+        fn name(&self) -> &'static str {
+            "model"
+        }
+        fn group(&self, key: &u32) -> u32 {
+            key / 10
+        }
+        async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
+            self.observed.lock().unwrap().push(keys.to_vec());
+            keys.iter().map(|_| Ok(())).collect()
+        }
+        async fn reconcile(&self, work: Vec<(u32, ())>) -> Vec<(u32, Result<Outcome, SyncError>)> {
+            let now = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            let keys: Vec<u32> = work.iter().map(|(key, ())| *key).collect();
+            self.groups.lock().unwrap().push(keys.clone());
+            if keys.contains(&13) && self.panicked.fetch_add(1, Ordering::SeqCst) == 0 {
+                panic!("thirteen");
+            }
+            let answer = |key| match key {
+                7 => Err(SyncError::Retry("seven".into())),
+                8 => Err(SyncError::RetryAfter { message: "eight".into(), after: Duration::from_secs(42) }),
+                _ => Ok(Outcome::Done),
+            };
+            keys.into_iter().map(|key| (key, answer(key))).collect()
+        }
+    }
+
+    fn start(groups: usize) -> (Arc<Model>, Arc<Queue<u32>>, Leadership, tokio::task::JoinHandle<()>) {
+        let metrics = Metrics::new();
+        let limit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+        let queue = Queue::new("model", limit, &metrics);
+        let leadership = Leadership::new(Arc::new(SystemClock));
+        leadership.lead(None);
+        let model = Arc::new(Model::default());
+        let limits = Limits { batch: 1000, groups };
+        let task = tokio::spawn(run(model.clone(), queue.clone(), limits, leadership.clone(), metrics));
+        (model, queue, leadership, task)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_waiting_keys_are_observed_in_one_call_and_grouped() {
+        let (model, queue, _leadership, _task) = start(100);
+        for key in [1, 2, 11, 12, 21] {
+            queue.add(key);
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(*model.observed.lock().unwrap(), [[1, 2, 11, 12, 21]]);
+        let mut groups = model.groups.lock().unwrap().clone();
+        groups.sort();
+        assert_eq!(groups, [vec![1, 2], vec![11, 12], vec![21]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_is_never_worked_on_twice_at_once_and_waiting_keys_are_joined() {
+        let (model, queue, _leadership, _task) = start(100);
+        queue.add(1);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for key in [2, 3, 4] {
+            queue.add(key);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(*model.groups.lock().unwrap(), [vec![1], vec![2, 3, 4]]);
+        assert_eq!(model.most.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_groups_than_allowed_are_at_work() {
+        let (model, queue, _leadership, _task) = start(3);
+        for key in 0..20 {
+            queue.add(key * 10);
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(model.groups.lock().unwrap().len(), 20);
+        assert_eq!(model.most.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_retried_and_hurts_nobody_else() {
+        let (model, queue, _leadership, _task) = start(100);
+        queue.add(13);
+        queue.add(21);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(*model.groups.lock().unwrap(), [vec![13], vec![21], vec![13]]);
+        assert_eq!(queue.failures(&13), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_counted_and_an_asked_delay_is_not() {
+        let (_model, queue, _leadership, _task) = start(100);
+        queue.add(7);
+        queue.add(8);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!((queue.failures(&7), queue.failures(&8)), (1, 0));
+        assert_eq!(queue.sizes(), (0, 0, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutting_down_waits_for_what_is_at_work() {
+        let (model, queue, leadership, task) = start(100);
+        queue.add(1);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        leadership.drain();
+        queue.shut_down();
+        task.await.unwrap();
+        assert_eq!(model.groups.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_lease_drops_what_is_at_work() {
+        let (model, queue, leadership, task) = start(100);
+        queue.add(1);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        queue.shut_down();
+        leadership.lose();
+        task.await.unwrap();
+        assert!(model.groups.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn periods_count_from_start_or_end_and_survive_a_panic() {
+        for (pace, expected) in [(Pace::FromStart, [0, 10, 20]), (Pace::FromEnd, [0, 13, 26])] {
+            let leadership = Leadership::new(Arc::new(SystemClock));
+            leadership.lead(None);
+            let began = tokio::time::Instant::now();
+            let log = Arc::new(Mutex::new(Vec::new()));
+            let pass = {
+                let log = log.clone();
+                move || {
+                    let log = log.clone();
+                    async move {
+                        let run = {
+                            let mut log = log.lock().unwrap();
+                            log.push(began.elapsed().as_secs());
+                            log.len()
+                        };
+                        tokio::time::sleep(Duration::from_secs(3)).await;
+                        assert!(run != 1, "the first run panics");
+                    }
+                }
+            };
+            let ten = Duration::from_secs(10);
+            let task = tokio::spawn(periodically("test", ten, pace, leadership.clone(), Metrics::new(), pass));
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            leadership.drain();
+            task.await.unwrap();
+            assert_eq!(log.lock().unwrap()[..3], expected);
+        }
+    }
+}

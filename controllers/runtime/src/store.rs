@@ -1,4 +1,0 @@
-//! store
-pub trait Kept {}
-#[derive(Debug)]
-pub struct Store;

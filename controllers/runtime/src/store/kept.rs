@@ -1,0 +1,326 @@
+//! How an object of the API becomes what is kept of it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use ccm_provider::node::{ConditionStatus, Pairs};
+use ccm_provider::well_known::ANNOTATION_PROVIDED_NODE_IP;
+use ccm_provider::{AddressType, Node, NodeAddress, NodeName, Service, ServiceKey, Taint};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::intern::Interner;
+
+/// A kind of object that can be kept in a store.
+pub trait Kept: Send + Sync + Sized + 'static {
+    /// Identity.
+    type Key: Ord + Hash + Clone + fmt::Debug + fmt::Display + Send + Sync;
+    /// Path of the collection.
+    const PATH: &'static str;
+    /// Plural name.
+    const NAME: &'static str;
+    /// Parses one object.
+    fn decode(json: &str, keep: &Keep) -> Result<Self, serde_json::Error>;
+    /// Identity.
+    fn key(&self) -> Self::Key;
+    /// Version.
+    fn resource_version(&self) -> &str;
+}
+
+/// What to keep beyond the fixed fields.
+#[derive(Debug, Default)]
+pub struct Keep {
+    node_annotations: Vec<String>,
+    interner: Interner,
+}
+
+impl Keep {
+    /// Keeps the node annotations that the core reads, and these.
+    pub fn new(node_annotations: &[&str]) -> Self {
+        let mut keep: Vec<String> = node_annotations.iter().map(|key| (*key).to_owned()).collect();
+        keep.push(ANNOTATION_PROVIDED_NODE_IP.to_owned());
+        Self { node_annotations: keep, interner: Interner::default() }
+    }
+}
+
+/// A text that borrows from the JSON where it has no escapes.
+#[derive(Default, Clone)]
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        from.deserialize_str(TextVisitor)
+    }
+}
+
+/// A map of texts in the order of the JSON; null reads as empty.
+#[derive(Default)]
+struct Map<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Map<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct MapVisitor;
+        impl<'de> Visitor<'de> for MapVisitor {
+            type Value = Map<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+                Ok(Map::default())
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(0));
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Map(pairs))
+            }
+        }
+        from.deserialize_any(MapVisitor)
+    }
+}
+
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+#[derive(Deserialize)]
+struct NodeWire<'a> {
+    #[serde(borrow)]
+    metadata: MetaWire<'a>,
+    #[serde(borrow, default)]
+    spec: NodeSpecWire<'a>,
+    #[serde(borrow, default)]
+    status: NodeStatusWire<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetaWire<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    #[serde(borrow, default)]
+    resource_version: Text<'a>,
+    #[serde(borrow, default)]
+    labels: Map<'a>,
+    #[serde(borrow, default)]
+    annotations: Map<'a>,
+    creation_timestamp: Option<jiff::Timestamp>,
+    deletion_timestamp: Option<de::IgnoredAny>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeSpecWire<'a> {
+    #[serde(rename = "providerID", borrow)]
+    provider_id: Text<'a>,
+    #[serde(rename = "podCIDR", borrow)]
+    pod_cidr: Text<'a>,
+    #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
+    pod_cidrs: Vec<Box<str>>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    taints: Vec<TaintWire<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaintWire<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow, default)]
+    value: Text<'a>,
+    #[serde(borrow, default)]
+    effect: Text<'a>,
+    #[serde(borrow)]
+    time_added: Option<Text<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct NodeStatusWire<'a> {
+    #[serde(borrow, deserialize_with = "or_default")]
+    addresses: Vec<AddressWire<'a>>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    conditions: Vec<ConditionWire<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AddressWire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    address: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct ConditionWire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    reason: Text<'a>,
+}
+
+impl Kept for Node {
+    type Key = NodeName;
+    const PATH: &'static str = "/api/v1/nodes";
+    const NAME: &'static str = "nodes";
+
+    fn decode(json: &str, keep: &Keep) -> Result<Self, serde_json::Error> {
+        let wire: NodeWire<'_> = serde_json::from_str(json)?;
+        let intern = |text: &Text<'_>| keep.interner.get(&text.0);
+        let name: Arc<str> = wire.metadata.name.0.as_ref().into();
+        let value = |text: &Text<'_>| if text.0 == *name { name.clone() } else { intern(text) };
+        let labels: Pairs = wire.metadata.labels.0.iter().map(|(k, v)| (intern(k), value(v))).collect();
+        let wanted = |key: &str| keep.node_annotations.iter().any(|k| k == key);
+        let annotations = wire.metadata.annotations.0.iter().filter(|(k, _)| wanted(&k.0));
+        let annotations: Pairs = annotations.map(|(k, v)| (intern(k), Arc::<str>::from(&*v.0))).collect();
+        let pod_cidrs = match wire.spec.pod_cidrs {
+            cidrs if cidrs.is_empty() && !wire.spec.pod_cidr.0.is_empty() => vec![wire.spec.pod_cidr.0.as_ref().into()],
+            cidrs => cidrs,
+        };
+        let condition = |kind: &str| wire.status.conditions.iter().find(|c| c.kind.0 == kind);
+        Ok(Self {
+            uid: wire.metadata.uid.0.as_ref().into(),
+            resource_version: wire.metadata.resource_version.0.as_ref().into(),
+            created: wire.metadata.creation_timestamp,
+            deleting: wire.metadata.deletion_timestamp.is_some(),
+            labels,
+            annotations,
+            provider_id: Some(wire.spec.provider_id.0).filter(|id| !id.is_empty()).map(|id| id.as_ref().into()),
+            pod_cidrs: pod_cidrs.into(),
+            taints: wire
+                .spec
+                .taints
+                .iter()
+                .map(|t| Taint {
+                    key: intern(&t.key),
+                    value: intern(&t.value),
+                    effect: intern(&t.effect),
+                    time_added: t.time_added.as_ref().map(|at| at.0.as_ref().into()),
+                })
+                .collect(),
+            addresses: wire
+                .status
+                .addresses
+                .iter()
+                .map(|a| NodeAddress::new(AddressType::from(&*a.kind.0), &*a.address.0))
+                .collect(),
+            ready: condition("Ready").map(|c| ConditionStatus::from(&*c.status.0)),
+            network_unavailable: condition("NetworkUnavailable")
+                .map(|c| (ConditionStatus::from(&*c.status.0), intern(&c.reason))),
+            name: NodeName::from(name),
+        })
+    }
+
+    fn key(&self) -> NodeName {
+        self.name.clone()
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+/// kubectl's copy of the object as applied: long, and of no use to anybody here.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+impl Kept for Service {
+    type Key = ServiceKey;
+    const PATH: &'static str = "/api/v1/services";
+    const NAME: &'static str = "services";
+
+    fn decode(json: &str, _keep: &Keep) -> Result<Self, serde_json::Error> {
+        let mut service: Self = serde_json::from_str(json)?;
+        service.metadata.annotations.remove(LAST_APPLIED);
+        Ok(service)
+    }
+
+    fn key(&self) -> ServiceKey {
+        Self::key(self)
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_keeps_what_is_read_and_drops_the_rest() {
+        let json = r#"{"metadata": {"name": "n1", "uid": "u", "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"x": {}}],
+            "labels": {"kubernetes.io/hostname": "n1", "a": "\"b\""},
+            "annotations": {"big": "xxxx", "alpha.kubernetes.io/provided-node-ip": "10.0.0.1"}},
+            "spec": {"providerID": "fake://n1", "podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"],
+              "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]},
+            "status": {"images": [{"names": ["x"], "sizeBytes": 1}], "capacity": {"cpu": "4"},
+              "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Odd", "address": "y"}],
+              "conditions": [{"type": "Ready", "status": "False"},
+                {"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"}]}}"#;
+        let node = Node::decode(json, &Keep::new(&[])).unwrap();
+        assert_eq!(&*node.name, "n1");
+        assert_eq!(node.labels.get("a"), Some("\"b\""));
+        assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("alpha.kubernetes.io/provided-node-ip", "10.0.0.1")]);
+        assert_eq!(node.provider_id.as_deref(), Some("fake://n1"));
+        assert_eq!(node.pod_cidrs.len(), 2);
+        assert_eq!(node.taints[0].time_added.as_deref(), Some("2026-01-01T00:00:00Z"));
+        assert_eq!(node.addresses[1].kind.as_str(), "Odd");
+        assert_eq!(node.ready, Some(ConditionStatus::False));
+        assert_eq!(node.network_unavailable.as_ref().unwrap().0, ConditionStatus::True);
+        assert!(!node.deleting);
+    }
+
+    #[test]
+    fn a_bare_node_and_null_fields_are_read() {
+        let json = r#"{"metadata": {"name": "n", "labels": null, "annotations": null, "deletionTimestamp": null},
+            "spec": {"taints": null, "podCIDR": "10.1.0.0/24"}, "status": {"addresses": null}}"#;
+        let node = Node::decode(json, &Keep::new(&[])).unwrap();
+        assert!(node.labels.is_empty() && node.provider_id.is_none() && node.ready.is_none() && !node.deleting);
+        assert_eq!(&*node.pod_cidrs[0], "10.1.0.0/24");
+    }
+
+    #[test]
+    fn repeated_texts_of_two_nodes_are_shared() {
+        let keep = Keep::new(&[]);
+        let node = |name: &str| {
+            let json = format!(r#"{{"metadata": {{"name": "{name}", "labels": {{"zone": "a"}}}}}}"#);
+            Node::decode(&json, &keep).unwrap()
+        };
+        let (a, b) = (node("a1"), node("b1"));
+        let pointer = |n: &Node| n.labels.get("zone").unwrap().as_ptr();
+        assert_eq!(pointer(&a), pointer(&b));
+    }
+
+    #[test]
+    fn a_service_loses_only_the_copy_that_kubectl_keeps() {
+        let json = r#"{"metadata": {"name": "s", "namespace": "d", "annotations":
+            {"kubectl.kubernetes.io/last-applied-configuration": "{}", "x": "y"}}, "spec": {"type": "LoadBalancer",
+            "ports": [{"port": 80, "targetPort": "http", "protocol": "TCP"}]}}"#;
+        let service = Service::decode(json, &Keep::default()).unwrap();
+        assert_eq!(service.metadata.annotations.len(), 1);
+        assert!(service.wants_load_balancer());
+        assert_eq!(Kept::key(&service).to_string(), "d/s");
+    }
+}

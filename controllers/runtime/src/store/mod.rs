@@ -1,0 +1,228 @@
+//! Watched stores: slim copies of Kubernetes objects, kept current by a list and a watch.
+//!
+//! Objects are parsed straight into their kept form ([`kept`]); what nobody reads never reaches memory. The
+//! [`reflector`] fills a [`Store`]; readers get shared pointers; handlers get every change in order.
+
+pub mod intern;
+pub mod kept;
+pub mod reflector;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use ccm_provider::{Node, NodeReader, NodeRef, ObjectChange, Service, ServiceKey, ServiceReader, SharedInformers};
+use tokio::sync::watch;
+
+pub use kept::{Keep, Kept};
+pub use reflector::Reflector;
+
+type Handler<T> = Box<dyn Fn(ObjectChange<Arc<T>>) + Send + Sync>;
+
+/// The known objects of one kind.
+pub struct Store<T: Kept> {
+    objects: RwLock<BTreeMap<T::Key, Arc<T>>>,
+    // Also taken around each change, so that a handler registered late sees every object once and then every change.
+    handlers: Mutex<Vec<Handler<T>>>,
+    synced: watch::Sender<bool>,
+}
+
+impl<T: Kept> std::fmt::Debug for Store<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("kind", &T::NAME).field("objects", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Kept> Default for Store<T> {
+    fn default() -> Self {
+        Self { objects: RwLock::default(), handlers: Mutex::default(), synced: watch::Sender::new(false) }
+    }
+}
+
+impl<T: Kept> Store<T> {
+    /// An empty store.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    /// One object.
+    pub fn get(&self, key: &T::Key) -> Option<Arc<T>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// All objects in the order of their keys.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until the first list was complete.
+    pub async fn synced(&self) {
+        let mut synced = self.synced.subscribe();
+        drop(synced.wait_for(|synced| *synced).await);
+    }
+
+    /// Whether the first list was complete.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Registers a handler. It sees all present objects as additions, then every change, in order; it must not block.
+    pub fn on_change(&self, handler: impl Fn(ObjectChange<Arc<T>>) + Send + Sync + 'static) {
+        let mut handlers = self.lock_handlers();
+        for object in self.list() {
+            handler(ObjectChange::Added(object));
+        }
+        handlers.push(Box::new(handler));
+    }
+
+    fn lock_handlers(&self) -> MutexGuard<'_, Vec<Handler<T>>> {
+        self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(handlers: &[Handler<T>], change: &ObjectChange<Arc<T>>) {
+        for handler in handlers {
+            handler(change.clone());
+        }
+    }
+
+    /// An object was added or changed. The same version again is no change.
+    pub fn apply(&self, object: T) {
+        let handlers = self.lock_handlers();
+        let object = Arc::new(object);
+        let old = self.get(&object.key());
+        if old.as_ref().is_some_and(|old| old.resource_version() == object.resource_version()) {
+            return;
+        }
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.key(), object.clone());
+        let change = match old {
+            Some(old) => ObjectChange::Updated(old, object),
+            None => ObjectChange::Added(object),
+        };
+        Self::tell(&handlers, &change);
+    }
+
+    /// An object is gone.
+    pub fn remove(&self, key: &T::Key) {
+        let handlers = self.lock_handlers();
+        let old = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        if let Some(old) = old {
+            Self::tell(&handlers, &ObjectChange::Deleted(old));
+        }
+    }
+
+    /// A list is complete: what it did not show is gone.
+    pub fn complete(&self, seen: &BTreeSet<T::Key>) {
+        let gone: Vec<T::Key> = {
+            let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+            objects.keys().filter(|key| !seen.contains(*key)).cloned().collect()
+        };
+        for key in gone {
+            self.remove(&key);
+        }
+        self.synced.send_replace(true);
+    }
+
+    /// Shows every object to the handlers again, unchanged.
+    pub fn resync(&self) {
+        let handlers = self.lock_handlers();
+        for object in self.list() {
+            Self::tell(&handlers, &ObjectChange::Updated(object.clone(), object));
+        }
+    }
+}
+
+impl NodeReader for Store<Node> {
+    fn get(&self, name: &str) -> Option<NodeRef> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn list(&self) -> Vec<NodeRef> {
+        Self::list(self)
+    }
+}
+
+impl ServiceReader for Store<Service> {
+    fn get(&self, key: &ServiceKey) -> Option<Arc<Service>> {
+        Self::get(self, key)
+    }
+
+    fn list(&self) -> Vec<Arc<Service>> {
+        Self::list(self)
+    }
+}
+
+/// What providers may watch along with the core.
+#[derive(Debug, Clone)]
+pub struct Informers {
+    /// Nodes.
+    pub nodes: Arc<Store<Node>>,
+    /// Services.
+    pub services: Arc<Store<Service>>,
+}
+
+impl SharedInformers for Informers {
+    fn on_node(&self, handler: Box<dyn Fn(ObjectChange<NodeRef>) + Send + Sync>) {
+        self.nodes.on_change(handler);
+    }
+
+    fn on_service(&self, handler: Box<dyn Fn(ObjectChange<Arc<Service>>) + Send + Sync>) {
+        self.services.on_change(handler);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, version: &str) -> Node {
+        Node { name: name.into(), resource_version: version.into(), ..Node::default() }
+    }
+
+    fn recorded(store: &Store<Node>) -> Arc<Mutex<Vec<String>>> {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        store.on_change({
+            let log = log.clone();
+            move |change| {
+                log.lock().unwrap().push(match change {
+                    ObjectChange::Added(n) => format!("+{}", n.name),
+                    ObjectChange::Updated(o, n) => format!("{}:{}>{}", n.name, o.resource_version, n.resource_version),
+                    ObjectChange::Deleted(n) => format!("-{}", n.name),
+                });
+            }
+        });
+        log
+    }
+
+    #[test]
+    fn a_late_handler_sees_every_object_once_and_then_every_change() {
+        let store = Store::default();
+        store.apply(node("a", "1"));
+        let log = recorded(&store);
+        store.apply(node("b", "2"));
+        store.apply(node("a", "3"));
+        store.remove(&"b".into());
+        assert_eq!(*log.lock().unwrap(), ["+a", "+b", "a:1>3", "-b"]);
+    }
+
+    #[test]
+    fn a_list_that_shows_the_same_version_is_no_change_and_what_it_lacks_is_deleted() {
+        let store = Store::default();
+        store.apply(node("a", "1"));
+        store.apply(node("b", "2"));
+        let log = recorded(&store);
+        log.lock().unwrap().clear();
+        store.apply(node("a", "1"));
+        store.complete(&BTreeSet::from(["a".into()]));
+        assert_eq!(*log.lock().unwrap(), ["-b"]);
+        assert!(store.is_synced());
+    }
+}

@@ -1,0 +1,369 @@
+//! Fills a store: one list, then one watch that goes on from there.
+//!
+//! The list is streamed where the API server can, because a page is held whole while it is parsed; else it comes in small
+//! pages. A broken watch goes on from the last version seen; only a forgotten version (410) brings a new list, during
+//! which the store keeps what it has.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Keep, Kept, Store};
+use crate::client::{ApiError, Call, Client, status_error};
+
+/// Objects per page where the list is not streamed.
+const PAGE: usize = 50;
+/// How long a watch lasts before the server ends it.
+const WATCH_FOR: Duration = Duration::from_secs(290);
+/// How long a watch may be silent: bookmarks come about once a minute.
+const SILENCE: Duration = Duration::from_secs(300);
+/// Pause after a failure; doubles up to the maximum (client-go's values).
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
+/// Lists older than what the store has seen are refused this many times in a row; then they are believed, since the
+/// cluster may have been restored from a backup.
+const STALE_LISTS: u32 = 5;
+
+/// Keeps a [`Store`] current.
+pub struct Reflector<T: Kept> {
+    store: Arc<Store<T>>,
+    client: Client,
+    keep: Arc<Keep>,
+    rng: StdRng,
+    version: Option<String>,
+    streaming: bool,
+    stale: u32,
+    backoff: Duration,
+}
+
+impl<T: Kept> std::fmt::Debug for Reflector<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reflector").field("kind", &T::NAME).field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// Why a list or watch ended.
+#[derive(Debug)]
+enum Ended {
+    /// As it should: go on from the last version.
+    Normally,
+    /// The version is forgotten: list again.
+    Forgotten,
+    /// Try again later.
+    Failed(ApiError),
+}
+
+impl From<ApiError> for Ended {
+    fn from(error: ApiError) -> Self {
+        if error.is_gone() { Self::Forgotten } else { Self::Failed(error) }
+    }
+}
+
+impl<T: Kept> Reflector<T> {
+    /// A reflector; [`Reflector::run`] starts it. `seed` makes the jitter repeatable.
+    pub fn new(store: Arc<Store<T>>, client: Client, keep: Arc<Keep>, seed: u64) -> Self {
+        Self {
+            store,
+            client,
+            keep,
+            rng: StdRng::seed_from_u64(seed),
+            version: None,
+            streaming: true,
+            stale: 0,
+            backoff: BACKOFF.0,
+        }
+    }
+
+    /// Runs for ever; ends by being dropped.
+    pub async fn run(mut self) {
+        let mut relist = true;
+        loop {
+            let ended = match (relist, self.streaming) {
+                (true, true) => self.list_streaming().await,
+                (true, false) => self.list_in_pages().await,
+                (false, _) => self.watch().await,
+            };
+            match ended {
+                Ok(()) | Err(Ended::Normally) => relist = false,
+                Err(Ended::Forgotten) => {
+                    tracing::debug!(kind = T::NAME, "the watched version is forgotten: listing again");
+                    relist = true;
+                    self.pause(None).await;
+                }
+                Err(Ended::Failed(error)) => {
+                    tracing::warn!(kind = T::NAME, %error, synced = self.store.is_synced(), "list or watch failed, trying again");
+                    self.pause(error.retry_after()).await;
+                }
+            }
+        }
+    }
+
+    async fn pause(&mut self, at_least: Option<Duration>) {
+        let delay = self.backoff.mul_f64(self.rng.random_range(1.0..2.0));
+        self.backoff = (self.backoff * 2).min(BACKOFF.1);
+        tokio::time::sleep(delay.max(at_least.unwrap_or_default())).await;
+    }
+
+    /// Lists by a watch that begins with all objects, and goes on watching. `Ok` never comes back: the watch ends
+    /// somehow.
+    async fn list_streaming(&mut self) -> Result<(), Ended> {
+        let version = self.version.clone().unwrap_or_default();
+        let path = format!(
+            "{}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds={}",
+            T::PATH,
+            WATCH_FOR.as_secs()
+        );
+        match self.client.stream(&Call::get(path)).await {
+            Ok(frames) => self.follow(frames, Some(BTreeSet::new())).await,
+            // Old servers refuse the parameters, servers over an old etcd answer 500; both can do pages.
+            Err(ApiError::Status { code: code @ (400 | 403 | 422 | 500), message, .. }) => {
+                tracing::info!(kind = T::NAME, code, message, "no streaming list here, listing in pages");
+                self.streaming = false;
+                self.list_in_pages().await
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn list_in_pages(&mut self) -> Result<(), Ended> {
+        let mut seen = BTreeSet::new();
+        let mut next = String::new();
+        loop {
+            let mut path = format!("{}?limit={PAGE}", T::PATH);
+            if !next.is_empty() {
+                path.push_str("&continue=");
+                path.push_str(&next);
+            }
+            let page = self.client.send(&Call::get(path)).await?;
+            let page: Page<'_> = serde_json::from_slice(&page).map_err(|e| ApiError::Decode(e.to_string()))?;
+            if next.is_empty() {
+                self.refuse_stale(page.metadata.resource_version)?;
+            }
+            for item in &page.items {
+                seen.extend(self.apply(item.get(), true));
+            }
+            next = page.metadata.next.unwrap_or_default().replace('+', "%2B").replace('=', "%3D").replace('/', "%2F");
+            if next.is_empty() {
+                self.version = Some(page.metadata.resource_version.to_owned());
+                self.store.complete(&seen);
+                self.backoff = BACKOFF.0;
+                return Ok(());
+            }
+        }
+    }
+
+    /// A list that is older than what the store has seen would take objects back in time, or away.
+    fn refuse_stale(&mut self, listed: &str) -> Result<(), Ended> {
+        let stale = self.version.as_deref().is_some_and(|seen| is_older(listed, seen));
+        self.stale = if stale { self.stale + 1 } else { 0 };
+        if !stale || self.stale > STALE_LISTS {
+            return Ok(());
+        }
+        let message = format!("a list of version {listed} is older than what was seen");
+        Err(Ended::Failed(ApiError::Decode(message)))
+    }
+
+    async fn watch(&mut self) -> Result<(), Ended> {
+        let version = self.version.clone().unwrap_or_default();
+        let path = format!(
+            "{}?watch=true&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds={}",
+            T::PATH,
+            WATCH_FOR.as_secs()
+        );
+        let frames = self.client.stream(&Call::get(path)).await?;
+        self.follow(frames, None).await
+    }
+
+    /// Takes over events until the stream ends. `listing` collects what the initial events show.
+    async fn follow(
+        &mut self,
+        frames: impl Stream<Item = Result<Bytes, ApiError>>,
+        mut listing: Option<BTreeSet<T::Key>>,
+    ) -> Result<(), Ended> {
+        futures::pin_mut!(frames);
+        let mut lines = Lines::default();
+        loop {
+            while let Some(line) = lines.next() {
+                self.event(&line, &mut listing)?;
+            }
+            match tokio::time::timeout(SILENCE, frames.next()).await {
+                Ok(Some(Ok(frame))) => lines.push(&frame),
+                Ok(Some(Err(error))) if listing.is_some() => return Err(error.into()),
+                // The watch goes on from the last version; a cut alone is no reason to wait long.
+                Ok(Some(Err(_)) | None) | Err(_) if listing.is_none() => {
+                    let pause = self.backoff.min(Duration::from_secs(1)).mul_f64(self.rng.random_range(0.1..1.0));
+                    tokio::time::sleep(pause).await;
+                    return Err(Ended::Normally);
+                }
+                Ok(_) | Err(_) => {
+                    return Err(ApiError::Transport("the list ended before it was complete".into()).into());
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, line: &[u8], listing: &mut Option<BTreeSet<T::Key>>) -> Result<(), Ended> {
+        let event: WatchEvent<'_> =
+            serde_json::from_slice(line).map_err(|e| ApiError::Decode(format!("watch event of {}: {e}", T::NAME)))?;
+        let object = event.object.get();
+        match event.kind {
+            "ADDED" | "MODIFIED" => {
+                let key = self.apply(object, listing.is_some());
+                if let (Some(seen), Some(key)) = (listing.as_mut(), key) {
+                    seen.insert(key);
+                }
+            }
+            "DELETED" => {
+                if let Ok(gone) = T::decode(object, &self.keep) {
+                    self.store.remove(&gone.key());
+                }
+            }
+            "BOOKMARK" => {}
+            "ERROR" => {
+                let code = serde_json::from_str::<Code>(object).map_or(500, |status| status.code);
+                let http = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+                return Err(status_error(http, object.as_bytes(), None).into());
+            }
+            other => tracing::debug!(kind = T::NAME, event = other, "unknown kind of watch event"),
+        }
+        let meta: Object<'_> = serde_json::from_str(object).unwrap_or_default();
+        let complete = event.kind == "BOOKMARK" && meta.metadata.annotations.initial_events_end == Some("true");
+        if complete && let Some(seen) = listing.take() {
+            self.refuse_stale(meta.metadata.resource_version)?;
+            self.store.complete(&seen);
+        }
+        // While the initial events come, they are in no order of versions.
+        if listing.is_none() && !meta.metadata.resource_version.is_empty() {
+            self.version = Some(meta.metadata.resource_version.to_owned());
+            self.backoff = BACKOFF.0;
+        }
+        Ok(())
+    }
+
+    /// Takes over one object. One that cannot be read is left out with an error; the others go on. A listed object never
+    /// replaces a newer one.
+    fn apply(&self, json: &str, listed: bool) -> Option<T::Key> {
+        match T::decode(json, &self.keep) {
+            Ok(object) => {
+                let key = object.key();
+                let known = self.store.get(&key).filter(|_| listed && self.stale <= STALE_LISTS);
+                if !known.is_some_and(|known| is_older(object.resource_version(), known.resource_version())) {
+                    self.store.apply(object);
+                }
+                Some(key)
+            }
+            Err(error) => {
+                let name = serde_json::from_str::<Object<'_>>(json).unwrap_or_default().metadata.name.to_owned();
+                tracing::error!(kind = T::NAME, name, %error, "an object of the API server cannot be read and is ignored");
+                None
+            }
+        }
+    }
+}
+
+/// Versions of one API server are numbers that grow; anything else is not compared.
+fn is_older(version: &str, than: &str) -> bool {
+    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
+}
+
+#[derive(Deserialize)]
+struct WatchEvent<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Code {
+    #[serde(default)]
+    code: u16,
+}
+
+#[derive(Deserialize, Default)]
+struct Object<'a> {
+    #[serde(borrow, default)]
+    metadata: Meta<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Meta<'a> {
+    name: &'a str,
+    resource_version: &'a str,
+    #[serde(borrow)]
+    annotations: BookmarkAnnotations<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct BookmarkAnnotations<'a> {
+    #[serde(rename = "k8s.io/initial-events-end", borrow, default)]
+    initial_events_end: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    metadata: ListMeta<'a>,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta<'a> {
+    resource_version: &'a str,
+    #[serde(rename = "continue")]
+    next: Option<&'a str>,
+}
+
+/// Cuts a stream of frames into lines.
+#[derive(Default)]
+struct Lines {
+    buffer: BytesMut,
+    searched: usize,
+}
+
+impl Lines {
+    fn push(&mut self, frame: &[u8]) {
+        self.buffer.extend_from_slice(frame);
+    }
+
+    fn next(&mut self) -> Option<BytesMut> {
+        let rest = self.buffer.get(self.searched..)?;
+        match rest.iter().position(|byte| *byte == b'\n') {
+            Some(at) => {
+                let line = self.buffer.split_to(self.searched + at + 1);
+                self.searched = 0;
+                Some(line)
+            }
+            None => {
+                self.searched = self.buffer.len();
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_across_frames() {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        for frame in ["{\"a\"", ":1}\n{\"b\":", "2}\n", "{}\n{", "}\n"] {
+            lines.push(frame.as_bytes());
+            while let Some(line) = lines.next() {
+                found.push(String::from_utf8(line.to_vec()).unwrap());
+            }
+        }
+        assert_eq!(found, ["{\"a\":1}\n", "{\"b\":2}\n", "{}\n", "{}\n"]);
+    }
+}
