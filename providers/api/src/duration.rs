@@ -116,7 +116,7 @@ pub fn format(duration: Duration) -> String {
     text
 }
 
-/// A duration that displays as [`format`] prints it, for log fields and messages.
+/// A duration that displays as [`format()`] prints it, for log fields and messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Display(pub Duration);
 

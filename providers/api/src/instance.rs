@@ -1,6 +1,7 @@
 //! What a cloud knows of its instances (upstream: `InstancesV2`).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -178,11 +179,144 @@ pub struct Snapshot {
 impl Snapshot {
     /// The answer for one node. A node without provider ID that is not found by name is "could not tell": its name may
     /// just not be the one the cloud knows.
+    ///
+    /// The caller sorts out the nodes of other clouds by [`crate::Node::provider_scheme`] first. As a second line, an ID
+    /// of a scheme that no instance of the list has is never taken for gone, nor is one that is no provider ID at all.
     pub fn find(&self, name: &str, provider_id: Option<&str>) -> Lookup {
-        let Some(id) = provider_id.or_else(|| self.by_name.get(name).map(String::as_str)) else {
-            return Lookup::Unknown(ProviderError::InstanceNotFound);
+        let Some(id) = provider_id else { return self.find_by_name(name) };
+        if let Some(answer) = self.by_provider_id.get(id) {
+            return answer.clone();
+        }
+        let Some((scheme, _)) = id.split_once("://") else {
+            return Lookup::Unknown(ProviderError::unknown(format!(
+                "{id:?} is no provider ID of the form scheme://id"
+            )));
         };
-        let unlisted = Evidence { kind: EvidenceKind::Unlisted, read_began: self.began, grace: self.grace };
-        self.by_provider_id.get(id).cloned().unwrap_or(Lookup::Gone(unlisted))
+        if !self.by_provider_id.is_empty() && !self.has_scheme(scheme) {
+            return Lookup::Foreign;
+        }
+        Lookup::Gone(Evidence { kind: EvidenceKind::Unlisted, read_began: self.began, grace: self.grace })
+    }
+
+    fn find_by_name(&self, name: &str) -> Lookup {
+        match self.by_name.get(name) {
+            None => Lookup::Unknown(ProviderError::InstanceNotFound),
+            Some(id) => self.by_provider_id.get(id).cloned().unwrap_or_else(|| {
+                Lookup::Unknown(ProviderError::bug(format!("the list names {id} for node {name} but does not hold it")))
+            }),
+        }
+    }
+
+    fn has_scheme(&self, scheme: &str) -> bool {
+        let start = format!("{scheme}://");
+        let at_or_after = (Bound::Included(&*start), Bound::Unbounded);
+        self.by_provider_id.range::<str, _>(at_or_after).next().is_some_and(|(id, _)| id.starts_with(&start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(ids: &[&str], names: &[(&str, &str)]) -> Snapshot {
+        let found = |id: &&str| {
+            let metadata = InstanceMetadata { provider_id: (*id).to_owned(), ..InstanceMetadata::default() };
+            ((*id).to_owned(), Lookup::found(metadata))
+        };
+        Snapshot {
+            began: SystemTime::UNIX_EPOCH,
+            grace: Duration::from_secs(60),
+            by_provider_id: ids.iter().map(found).collect(),
+            by_name: names.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())).collect(),
+        }
+    }
+
+    fn id_of(answer: &Lookup) -> &str {
+        match answer {
+            Lookup::Found(instance) => &instance.metadata.as_ref().unwrap().as_ref().unwrap().provider_id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_provider_id_is_looked_up_before_the_name() {
+        let snapshot = snapshot(&["fake://1", "fake://2"], &[("n", "fake://2")]);
+        assert_eq!(id_of(&snapshot.find("n", Some("fake://1"))), "fake://1");
+        assert_eq!(id_of(&snapshot.find("n", None)), "fake://2");
+    }
+
+    #[test]
+    fn absence_from_a_complete_list_carries_its_time_and_grace() {
+        let snapshot = snapshot(&["fake://1"], &[("n", "fake://1")]);
+        let Lookup::Gone(evidence) = snapshot.find("n", Some("fake://9")) else { panic!("not gone") };
+        assert_eq!(
+            evidence,
+            Evidence {
+                kind: EvidenceKind::Unlisted,
+                read_began: SystemTime::UNIX_EPOCH,
+                grace: Duration::from_secs(60)
+            }
+        );
+    }
+
+    #[test]
+    fn a_listed_terminated_instance_keeps_its_own_evidence() {
+        let mut snapshot = snapshot(&[], &[("n", "fake://1")]);
+        let state = EvidenceKind::Terminated { state: "terminated".into() };
+        let gone = Evidence { kind: state.clone(), read_began: SystemTime::UNIX_EPOCH, grace: Duration::ZERO };
+        snapshot.by_provider_id.insert("fake://1".into(), Lookup::Gone(gone));
+        for id in [None, Some("fake://1")] {
+            assert!(matches!(snapshot.find("n", id), Lookup::Gone(evidence) if evidence.kind == state));
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_no_evidence() {
+        let snapshot = snapshot(&["fake://1"], &[]);
+        assert!(matches!(snapshot.find("n", None), Lookup::Unknown(ProviderError::InstanceNotFound)));
+    }
+
+    #[test]
+    fn a_node_of_another_cloud_is_never_gone() {
+        let snapshot = snapshot(&["fake://1", "zeta://1"], &[]);
+        for foreign in ["alpha://1", "fak://1", "fakes://1", "zz://1", "://1"] {
+            assert!(matches!(snapshot.find("n", Some(foreign)), Lookup::Foreign), "{foreign}");
+        }
+        assert!(matches!(snapshot.find("n", Some("fake://2")), Lookup::Gone(_)));
+        assert!(matches!(snapshot.find("n", Some("zeta://2")), Lookup::Gone(_)));
+    }
+
+    #[test]
+    fn what_is_no_provider_id_is_never_gone() {
+        for odd in ["", "i-1", "fake:/1"] {
+            assert!(matches!(snapshot(&["fake://1"], &[]).find("n", Some(odd)), Lookup::Unknown(_)), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_contradicts_itself_is_no_evidence() {
+        let answer = snapshot(&["fake://1"], &[("n", "fake://2")]).find("n", None);
+        assert!(matches!(answer, Lookup::Unknown(error) if error.class() == crate::ErrorClass::Bug));
+    }
+
+    #[test]
+    fn a_wider_answer_covers_a_narrower_question() {
+        let all = Aspects::LIFECYCLE.union(Aspects::METADATA);
+        for part in [Aspects::LIFECYCLE, Aspects::ADDRESSES, Aspects::METADATA, Aspects::default()] {
+            assert!(all.covers(part));
+        }
+        assert!(Aspects::METADATA.covers(Aspects::ADDRESSES));
+        assert!(!Aspects::ADDRESSES.covers(Aspects::METADATA));
+        assert!(!Aspects::METADATA.covers(Aspects::LIFECYCLE));
+    }
+
+    #[test]
+    fn evidence_reads_as_a_sentence() {
+        let text = |kind| Evidence { kind, read_began: SystemTime::UNIX_EPOCH, grace: Duration::ZERO }.to_string();
+        assert_eq!(
+            text(EvidenceKind::Terminated { state: "shutting-down".into() }),
+            "the cloud shows the instance as shutting-down"
+        );
+        assert_eq!(text(EvidenceKind::Absent), "the cloud says that the instance does not exist");
     }
 }

@@ -181,17 +181,253 @@ impl SingleInstances for LegacyInstances {
         }))
     }
 
+    /// Addresses only. Upstream looks for no instance ID here (`controllers/node/node_controller.go`,
+    /// `getInstanceNodeAddresses`): a node without provider ID costs one or two calls per period, not three, and is found by
+    /// name even while `InstanceID` fails.
     async fn addresses(&self, node: &Node) -> Result<Option<InstanceMetadata>, ProviderError> {
-        let provider_id = match self.provider_id(node).await {
-            Ok(id) => id,
-            Err(error) if error.is_not_implemented() => String::new(),
-            Err(error) => return Err(error),
-        };
-        let node_addresses = self.addresses_of(&provider_id, &node.name).await?;
+        let node_addresses = self.addresses_of(node.provider_id_or_empty(), &node.name).await?;
         Ok(Some(InstanceMetadata { node_addresses, ..InstanceMetadata::default() }))
     }
 
     fn provider_id_required(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::node::AddressType;
+
+    type Script<T> = Result<T, ProviderError>;
+
+    /// Plays fixed answers and writes down what was asked.
+    struct Cloud {
+        calls: Mutex<Vec<String>>,
+        id: Script<String>,
+        addresses_by_id: Script<Vec<NodeAddress>>,
+        addresses_by_name: Script<Vec<NodeAddress>>,
+        type_by_id: Script<String>,
+        type_by_name: Script<String>,
+        exists: Script<bool>,
+        shutdown: Script<bool>,
+        zone_by_id: Script<ZoneInfo>,
+        zone_by_name: Script<ZoneInfo>,
+    }
+
+    impl Default for Cloud {
+        fn default() -> Self {
+            let zone = |name: &str| ZoneInfo { failure_domain: name.into(), region: "r".into() };
+            Self {
+                calls: Mutex::default(),
+                id: Ok("i-1".into()),
+                addresses_by_id: Ok(vec![NodeAddress::new(AddressType::InternalIp, "10.0.0.1")]),
+                addresses_by_name: Ok(vec![NodeAddress::new(AddressType::InternalIp, "10.0.0.2")]),
+                type_by_id: Ok("type-by-id".into()),
+                type_by_name: Ok("type-by-name".into()),
+                exists: Ok(true),
+                shutdown: Ok(false),
+                zone_by_id: Ok(zone("zone-by-id")),
+                zone_by_name: Ok(zone("zone-by-name")),
+            }
+        }
+    }
+
+    impl Cloud {
+        fn say<T: Clone>(&self, call: &str, argument: &str, answer: &Script<T>) -> Script<T> {
+            self.calls.lock().unwrap().push(format!("{call}({argument})"));
+            answer.clone()
+        }
+
+        fn calls(&self) -> Vec<String> {
+            std::mem::take(&mut *self.calls.lock().unwrap())
+        }
+    }
+
+    #[async_trait]
+    impl Instances for Cloud {
+        async fn node_addresses(&self, name: &str) -> Script<Vec<NodeAddress>> {
+            self.say("addresses by name", name, &self.addresses_by_name)
+        }
+        async fn node_addresses_by_provider_id(&self, id: &str) -> Script<Vec<NodeAddress>> {
+            self.say("addresses", id, &self.addresses_by_id)
+        }
+        async fn instance_id(&self, name: &str) -> Script<String> {
+            self.say("id", name, &self.id)
+        }
+        async fn instance_type(&self, name: &str) -> Script<String> {
+            self.say("type by name", name, &self.type_by_name)
+        }
+        async fn instance_type_by_provider_id(&self, id: &str) -> Script<String> {
+            self.say("type", id, &self.type_by_id)
+        }
+        async fn instance_exists_by_provider_id(&self, id: &str) -> Script<bool> {
+            self.say("exists", id, &self.exists)
+        }
+        async fn instance_shutdown_by_provider_id(&self, id: &str) -> Script<bool> {
+            self.say("shutdown", id, &self.shutdown)
+        }
+    }
+
+    #[async_trait]
+    impl Zones for Cloud {
+        async fn zone(&self) -> Script<ZoneInfo> {
+            Err(ProviderError::NotImplemented)
+        }
+        async fn zone_by_provider_id(&self, id: &str) -> Script<ZoneInfo> {
+            self.say("zone", id, &self.zone_by_id)
+        }
+        async fn zone_by_node_name(&self, name: &str) -> Script<ZoneInfo> {
+            self.say("zone by name", name, &self.zone_by_name)
+        }
+    }
+
+    fn adapter(cloud: Cloud) -> (Arc<Cloud>, LegacyInstances) {
+        let cloud = Arc::new(cloud);
+        (cloud.clone(), LegacyInstances::new("fake", cloud.clone(), Some(cloud)))
+    }
+
+    fn node(provider_id: Option<&str>) -> Node {
+        Node { name: "n".into(), provider_id: provider_id.map(Into::into), ..Node::default() }
+    }
+
+    fn fails<T>(text: &str) -> Script<T> {
+        Err(ProviderError::unknown(text))
+    }
+
+    #[tokio::test]
+    async fn a_node_gets_provider_id_addresses_type_and_zone() {
+        let (cloud, legacy) = adapter(Cloud::default());
+        let metadata = legacy.metadata(&node(None)).await.unwrap().unwrap();
+        assert_eq!(metadata.provider_id, "fake://i-1");
+        assert_eq!(metadata.instance_type, "type-by-id");
+        assert_eq!((&*metadata.zone, &*metadata.region), ("zone-by-id", "r"));
+        assert_eq!(cloud.calls(), ["id(n)", "addresses(fake://i-1)", "type(fake://i-1)", "zone(fake://i-1)"]);
+        assert!(!legacy.provider_id_required());
+    }
+
+    #[tokio::test]
+    async fn a_provider_id_of_the_node_is_taken_over_unasked() {
+        let (cloud, legacy) = adapter(Cloud::default());
+        let metadata = legacy.metadata(&node(Some("fake:///z/i-7"))).await.unwrap().unwrap();
+        assert_eq!(metadata.provider_id, "fake:///z/i-7");
+        assert_eq!(cloud.calls()[0], "addresses(fake:///z/i-7)");
+    }
+
+    #[tokio::test]
+    async fn an_instance_id_with_a_leading_slash_gives_three() {
+        let cloud = Cloud { id: Ok("/zone/i-1".into()), ..Cloud::default() };
+        assert_eq!(instance_provider_id("fake", Some(&cloud), "n").await.unwrap(), "fake:///zone/i-1");
+    }
+
+    #[tokio::test]
+    async fn unimplemented_instance_ids_initialize_by_name_without_provider_id() {
+        let (cloud, legacy) = adapter(Cloud {
+            id: Err(ProviderError::NotImplemented.wrap("no IDs here")),
+            addresses_by_id: fails("no"),
+            type_by_id: fails("no"),
+            zone_by_id: fails("no"),
+            ..Cloud::default()
+        });
+        let metadata = legacy.metadata(&node(None)).await.unwrap().unwrap();
+        assert_eq!(metadata.provider_id, "");
+        assert_eq!(&*metadata.node_addresses[0].address, "10.0.0.2");
+        assert_eq!((&*metadata.instance_type, &*metadata.zone), ("type-by-name", "zone-by-name"));
+        assert_eq!(
+            cloud.calls(),
+            ["id(n)", "addresses()", "addresses by name(n)", "type()", "type by name(n)", "zone()", "zone by name(n)"]
+        );
+    }
+
+    #[tokio::test]
+    async fn any_other_error_of_the_instance_id_keeps_the_taint() {
+        for (error, text) in [
+            (ProviderError::unknown("quota"), "failed to get instance ID from cloud provider: quota"),
+            (ProviderError::InstanceNotFound, "instance not found"),
+        ] {
+            let (cloud, legacy) = adapter(Cloud { id: Err(error), ..Cloud::default() });
+            assert_eq!(legacy.metadata(&node(None)).await.unwrap_err().to_string(), text);
+            assert_eq!(cloud.calls(), ["id(n)"]);
+        }
+        let none = instance_provider_id("fake", None, "n").await.unwrap_err();
+        assert_eq!(none.to_string(), "failed to get instances from cloud provider");
+    }
+
+    #[tokio::test]
+    async fn an_empty_instance_type_without_error_is_final() {
+        let (cloud, legacy) = adapter(Cloud { type_by_id: Ok(String::new()), ..Cloud::default() });
+        let metadata = legacy.metadata(&node(Some("fake://i-1"))).await.unwrap().unwrap();
+        assert_eq!(metadata.instance_type, "");
+        assert!(!cloud.calls().contains(&"type by name(n)".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn two_failed_look_ups_name_both_errors() {
+        let error = |cloud: Cloud| async {
+            let (_, legacy) = adapter(cloud);
+            legacy.metadata(&node(Some("fake://i-1"))).await.unwrap_err().to_string()
+        };
+        assert_eq!(
+            error(Cloud { addresses_by_id: fails("a"), addresses_by_name: fails("b"), ..Cloud::default() }).await,
+            "error fetching node by provider ID: a, and error by node name: b"
+        );
+        assert_eq!(
+            error(Cloud { type_by_id: fails("a"), type_by_name: fails("b"), ..Cloud::default() }).await,
+            "InstanceType: Error fetching by providerID: a Error fetching by NodeName: b"
+        );
+        assert_eq!(
+            error(Cloud { zone_by_id: fails("a"), zone_by_name: fails("b"), ..Cloud::default() }).await,
+            "failed to get zone from cloud provider: Zone: Error fetching by providerID: a Error fetching by NodeName: b"
+        );
+    }
+
+    #[tokio::test]
+    async fn without_zones_no_zone_is_set() {
+        let cloud = Arc::new(Cloud::default());
+        let legacy = LegacyInstances::new("fake", cloud, None);
+        let metadata = legacy.metadata(&node(None)).await.unwrap().unwrap();
+        assert_eq!((&*metadata.zone, &*metadata.region), ("", ""));
+    }
+
+    #[tokio::test]
+    async fn the_periodic_refresh_asks_for_addresses_and_nothing_else() {
+        let (cloud, legacy) = adapter(Cloud { id: fails("down"), addresses_by_id: fails("no"), ..Cloud::default() });
+        let answer = legacy.addresses(&node(None)).await.unwrap().unwrap();
+        assert_eq!(&*answer.node_addresses[0].address, "10.0.0.2");
+        assert_eq!(cloud.calls(), ["addresses()", "addresses by name(n)"]);
+        let (cloud, legacy) = adapter(Cloud::default());
+        legacy.addresses(&node(Some("fake://i-1"))).await.unwrap();
+        assert_eq!(cloud.calls(), ["addresses(fake://i-1)"]);
+    }
+
+    #[tokio::test]
+    async fn a_missing_instance_id_means_gone_and_not_shut_down() {
+        let (cloud, legacy) = adapter(Cloud { id: Err(ProviderError::InstanceNotFound), ..Cloud::default() });
+        assert!(!legacy.exists(&node(None)).await.unwrap());
+        assert!(!legacy.shutdown(&node(None)).await.unwrap());
+        assert_eq!(cloud.calls(), ["id(n)", "id(n)"]);
+    }
+
+    #[tokio::test]
+    async fn an_existence_error_is_not_a_no() {
+        let (_, legacy) = adapter(Cloud { id: fails("down"), ..Cloud::default() });
+        assert!(legacy.exists(&node(None)).await.is_err());
+        // Only the look-up of the ID may answer "not found".
+        let (_, legacy) = adapter(Cloud { exists: Err(ProviderError::InstanceNotFound), ..Cloud::default() });
+        assert!(legacy.exists(&node(Some("fake://i-1"))).await.is_err());
+        let (_, legacy) = adapter(Cloud { id: Err(ProviderError::NotImplemented), ..Cloud::default() });
+        assert!(legacy.exists(&node(None)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn unimplemented_shutdown_means_running() {
+        let (_, legacy) = adapter(Cloud { shutdown: Err(ProviderError::NotImplemented.wrap("x")), ..Cloud::default() });
+        assert!(!legacy.shutdown(&node(Some("fake://i-1"))).await.unwrap());
+        let (_, legacy) = adapter(Cloud { shutdown: fails("down"), ..Cloud::default() });
+        assert!(legacy.shutdown(&node(Some("fake://i-1"))).await.is_err());
+        let (_, legacy) = adapter(Cloud { shutdown: Ok(true), ..Cloud::default() });
+        assert!(legacy.shutdown(&node(Some("fake://i-1"))).await.unwrap());
     }
 }

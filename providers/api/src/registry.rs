@@ -153,3 +153,133 @@ impl Registry {
         factory.build(config).await.map_err(|source| RegistryError::Init { name: name.to_owned(), source })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Cloud(&'static str);
+
+    impl CloudProvider for Cloud {
+        fn name(&self) -> &str {
+            self.0
+        }
+    }
+
+    /// Remembers the configuration that it got.
+    struct Factory {
+        name: &'static str,
+        fails: bool,
+        config: Mutex<Option<Option<CloudConfig>>>,
+    }
+
+    #[async_trait]
+    impl ProviderFactory for Factory {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        async fn build(&self, config: Option<CloudConfig>) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+            *self.config.lock().unwrap() = Some(config);
+            if self.fails { Err(ProviderError::unknown("no credentials")) } else { Ok(Arc::new(Cloud(self.name))) }
+        }
+    }
+
+    fn factory(name: &'static str, fails: bool) -> Arc<Factory> {
+        Arc::new(Factory { name, fails, config: Mutex::default() })
+    }
+
+    fn registry(names: &[&'static str]) -> Registry {
+        let mut registry = Registry::new();
+        for &name in names {
+            registry.register(factory(name, false)).unwrap();
+        }
+        registry
+    }
+
+    async fn error(registry: &Registry, name: &str, path: &str) -> RegistryError {
+        registry.init(name, path, &["aws", "gce"]).await.err().unwrap()
+    }
+
+    /// A file that certainly exists.
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+
+    #[test]
+    fn a_name_is_registered_once() {
+        let mut registry = registry(&["fake"]);
+        let error = registry.register(factory("fake", false)).unwrap_err();
+        assert_eq!(error.to_string(), r#"Cloud provider "fake" was registered twice"#);
+        registry.register(factory("other", false)).unwrap();
+        assert_eq!(registry.names().collect::<Vec<_>>(), ["fake", "other"]);
+        assert!(registry.is_registered("fake") && !registry.is_registered("Fake"));
+        assert_eq!(format!("{registry:?}"), r#"["fake", "other"]"#);
+    }
+
+    #[tokio::test]
+    async fn an_unknown_provider_is_an_error_that_lists_the_known_ones() {
+        assert_eq!(
+            error(&registry(&["fake", "other"]), "foo", "").await.to_string(),
+            "Cloud provider could not be initialized: unknown cloud provider \"foo\" (compiled in: fake, other)"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_known_provider_that_was_left_out_names_its_feature() {
+        let error = error(&registry(&["fake"]), "aws", "").await;
+        assert!(matches!(error, RegistryError::NotCompiledIn(_)));
+        assert_eq!(
+            error.to_string(),
+            "Cloud provider could not be initialized: unknown cloud provider \"aws\": it exists but was not compiled in; \
+             build with `cargo build --features aws`"
+        );
+        let compiled_in = registry(&["aws"]).init("aws", "", &["aws"]).await.ok().unwrap();
+        assert_eq!(compiled_in.name(), "aws");
+    }
+
+    #[tokio::test]
+    async fn external_is_exactly_that_word_and_gives_no_provider() {
+        for name in ["external", ""] {
+            // The file is not even looked at.
+            let error = error(&registry(&["fake"]), name, "/does/not/exist").await;
+            assert!(matches!(error, RegistryError::Nil));
+            assert_eq!(error.to_string(), "Cloud provider is nil");
+        }
+        assert!(matches!(error(&registry(&["fake"]), "External", "").await, RegistryError::Unknown { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_missing_config_file_is_an_error_that_names_it() {
+        let error = error(&registry(&["fake"]), "fake", "/does/not/exist").await;
+        assert!(matches!(error, RegistryError::Config { .. }));
+        let text = error.to_string();
+        assert!(text.starts_with("Couldn't open cloud provider configuration /does/not/exist: No such file"), "{text}");
+        assert!(error.source().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_empty_path_means_no_config_and_a_file_its_text() {
+        let factory = factory("fake", false);
+        let mut registry = Registry::new();
+        registry.register(factory.clone()).unwrap();
+        registry.init("fake", "", &[]).await.ok().unwrap();
+        assert!(factory.config.lock().unwrap().take().unwrap().is_none());
+        registry.init("fake", FILE, &[]).await.ok().unwrap();
+        let config = factory.config.lock().unwrap().take().unwrap().unwrap();
+        assert_eq!(config.path, PathBuf::from(FILE));
+        assert!(config.text.contains("ccm-provider"));
+        assert!(!format!("{config:?}").contains("ccm-provider\""), "the text may hold secrets");
+    }
+
+    #[tokio::test]
+    async fn a_failing_factory_is_named() {
+        let mut registry = Registry::new();
+        registry.register(factory("fake", true)).unwrap();
+        assert_eq!(
+            error(&registry, "fake", "").await.to_string(),
+            "Cloud provider could not be initialized: could not init cloud provider \"fake\": no credentials"
+        );
+    }
+}
