@@ -1,1 +1,16 @@
-//! providers/kit
+//! Helpers that provider crates share.
+//!
+//! * [`document`]: YAML or JSON settings, read so that every mistake is reported with the path of its key.
+//! * [`reload`]: a file that is read again whenever it changes, where the last good content stays in force.
+//! * [`glob`]: `*` and `?` patterns over whole texts.
+//!
+//! What only one provider needs does not belong here, and neither does anything that knows a particular cloud.
+#![deny(missing_docs)]
+
+pub mod document;
+pub mod glob;
+pub mod reload;
+
+pub use document::{Fields, Problems, Value};
+pub use glob::Glob;
+pub use reload::{Change, Stamp, Watched};

@@ -1,0 +1,357 @@
+//! The file of `--cloud-config`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ccm_kit::document::{self, DocumentError};
+use ccm_kit::{Fields, Glob, Problems, Value};
+use ccm_provider::{AddressType, LoadBalancerIngress, NodeAddress, PortStatus};
+use ipnet::IpNet;
+
+use crate::faults::Rule;
+use crate::state::StoredRoute;
+
+#[cfg(test)]
+mod tests;
+
+/// Everything that the file says.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) start: StartConfig,
+    pub(crate) zone: Zone,
+    pub(crate) absence_grace: Duration,
+    pub(crate) unlisted: Unlisted,
+    pub(crate) instances: Vec<Instance>,
+    pub(crate) load_balancers: LoadBalancers,
+    pub(crate) routes: Routes,
+    pub(crate) volumes: Vec<Volume>,
+    pub(crate) clusters: Vec<Cluster>,
+    pub(crate) faults: Vec<Rule>,
+}
+
+/// The part that is read at the start only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StartConfig {
+    pub(crate) provider_name: String,
+    pub(crate) has_cluster_id: bool,
+    pub(crate) call_log: Option<PathBuf>,
+    pub(crate) state_file: Option<PathBuf>,
+    pub(crate) interfaces: Interfaces,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Interfaces {
+    pub(crate) instances: bool,
+    pub(crate) instances_v2: bool,
+    pub(crate) zones: bool,
+    pub(crate) load_balancer: bool,
+    pub(crate) routes: bool,
+    pub(crate) clusters: bool,
+    pub(crate) pv_labels: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Zone {
+    pub(crate) failure_domain: String,
+    pub(crate) region: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unlisted {
+    Invent,
+    Missing,
+    Error,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Instance {
+    pub(crate) name: String,
+    /// `None`: `<providerName>://<name>`.
+    pub(crate) provider_id: Option<String>,
+    pub(crate) instance_id: Option<String>,
+    pub(crate) kind: String,
+    pub(crate) zone: Option<String>,
+    pub(crate) region: Option<String>,
+    pub(crate) addresses: Vec<NodeAddress>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) exists: bool,
+    pub(crate) shutdown: bool,
+    pub(crate) no_metadata: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct LoadBalancers {
+    pub(crate) pool: IpNet,
+    pub(crate) ip_mode: Option<String>,
+    pub(crate) ports: bool,
+    pub(crate) statuses: Vec<StatusRule>,
+    pub(crate) initial: Vec<InitialBalancer>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct StatusRule {
+    pub(crate) service: Option<Glob>,
+    pub(crate) ingress: Vec<LoadBalancerIngress>,
+    pub(crate) missing: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InitialBalancer {
+    pub(crate) service: String,
+    pub(crate) ingress: Vec<LoadBalancerIngress>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Routes {
+    pub(crate) node_addresses: bool,
+    pub(crate) initial: Vec<StoredRoute>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Volume {
+    pub(crate) id: String,
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster {
+    pub(crate) name: String,
+    pub(crate) master: String,
+}
+
+impl Config {
+    /// What an absent or empty file means.
+    pub(crate) fn defaults() -> Result<Self, DocumentError> {
+        Self::parse("", Path::new(""))
+    }
+
+    /// Relative paths start at `folder`.
+    pub(crate) fn parse(text: &str, folder: &Path) -> Result<Self, DocumentError> {
+        let tree = match document::parse(text)? {
+            serde_json::Value::Null => serde_json::Value::Object(serde_json::Map::new()),
+            tree => tree,
+        };
+        let problems = Problems::default();
+        let config = Value::root(&tree, &problems).fields().map(|fields| Self::read(fields, folder));
+        problems.into_result()?;
+        match config {
+            Some(config) => Ok(config),
+            // Unreachable: what is no map was noted as a problem.
+            None => Self::parse("", folder),
+        }
+    }
+
+    fn read(mut f: Fields<'_>, folder: &Path) -> Self {
+        let path = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| folder.join(text));
+        let start = StartConfig {
+            provider_name: f.text("providerName").unwrap_or_else(|| "fake".to_owned()),
+            has_cluster_id: f.flag("hasClusterID").unwrap_or(true),
+            call_log: path(f.text("callLog")),
+            state_file: path(f.text("stateFile")),
+            interfaces: Interfaces::read(f.fields("interfaces")),
+        };
+        let words = [("invent", Unlisted::Invent), ("missing", Unlisted::Missing), ("error", Unlisted::Error)];
+        Self {
+            zone: f.fields("zone").map(Zone::read).unwrap_or_default(),
+            absence_grace: f.duration("absenceGrace").unwrap_or_default(),
+            unlisted: f.word("unlisted", &words).unwrap_or(Unlisted::Invent),
+            instances: read_instances(f.list("instances"), &start.provider_name),
+            load_balancers: LoadBalancers::read(f.fields("loadBalancers")),
+            routes: f.fields("routes").map(Routes::read).unwrap_or_default(),
+            volumes: each(&f.list("volumes"), |mut v| {
+                Some(Volume { id: v.needed_text("id")?, labels: v.texts("labels") })
+            }),
+            clusters: each(&f.list("clusters"), |mut c| {
+                let master = c.text("master").unwrap_or_default();
+                Some(Cluster { name: c.needed_text("name")?, master })
+            }),
+            faults: f.list("faults").iter().filter_map(|rule| Rule::read(rule, folder)).collect(),
+            start,
+        }
+    }
+}
+
+impl StartConfig {
+    /// The keys that differ.
+    pub(crate) fn changes(&self, new: &Self) -> Vec<&'static str> {
+        [
+            ("providerName", self.provider_name != new.provider_name),
+            ("hasClusterID", self.has_cluster_id != new.has_cluster_id),
+            ("callLog", self.call_log != new.call_log),
+            ("stateFile", self.state_file != new.state_file),
+            ("interfaces", self.interfaces != new.interfaces),
+        ]
+        .into_iter()
+        .filter_map(|(key, changed)| changed.then_some(key))
+        .collect()
+    }
+}
+
+impl Interfaces {
+    fn read(fields: Option<Fields<'_>>) -> Self {
+        let defaults = Self {
+            instances: false,
+            instances_v2: true,
+            zones: false,
+            load_balancer: true,
+            routes: false,
+            clusters: false,
+            pv_labels: false,
+        };
+        let Some(mut f) = fields else { return defaults };
+        Self {
+            instances: f.flag("instances").unwrap_or(defaults.instances),
+            instances_v2: f.flag("instancesV2").unwrap_or(defaults.instances_v2),
+            zones: f.flag("zones").unwrap_or(defaults.zones),
+            load_balancer: f.flag("loadBalancer").unwrap_or(defaults.load_balancer),
+            routes: f.flag("routes").unwrap_or(defaults.routes),
+            clusters: f.flag("clusters").unwrap_or(defaults.clusters),
+            pv_labels: f.flag("pvLabels").unwrap_or(defaults.pv_labels),
+        }
+    }
+}
+
+impl Zone {
+    fn read(mut f: Fields<'_>) -> Self {
+        Self {
+            failure_domain: f.text("failureDomain").unwrap_or_default(),
+            region: f.text("region").unwrap_or_default(),
+        }
+    }
+}
+
+/// Two entries may share a name or a provider ID (an instance that was replaced, say), but of two that share both the
+/// second could never be found.
+fn read_instances(values: Vec<Value<'_>>, provider_name: &str) -> Vec<Instance> {
+    let mut seen: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut instances = Vec::with_capacity(values.len());
+    for value in values {
+        let Some(instance) = value.fields().and_then(Instance::read) else { continue };
+        let key = (instance.name.clone(), instance.provider_id(provider_name));
+        if let Some(first) = seen.get(&key) {
+            value.problem(format_args!(
+                "instance {:?} with provider ID {:?} is listed twice, first as {first}",
+                key.0, key.1
+            ));
+        } else {
+            seen.insert(key, value.path().to_owned());
+        }
+        instances.push(instance);
+    }
+    instances
+}
+
+impl Instance {
+    fn read(mut f: Fields<'_>) -> Option<Self> {
+        let name = f.needed_text("name");
+        let instance = Self {
+            name: String::new(),
+            provider_id: f.text("providerID"),
+            instance_id: f.text("instanceID"),
+            kind: f.text("type").unwrap_or_default(),
+            zone: f.text("zone"),
+            region: f.text("region"),
+            addresses: each(&f.list("addresses"), read_address),
+            labels: f.texts("labels"),
+            exists: f.flag("exists").unwrap_or(true),
+            shutdown: f.flag("shutdown").unwrap_or(false),
+            no_metadata: f.flag("noMetadata").unwrap_or(false),
+        };
+        Some(Self { name: name?, ..instance })
+    }
+
+    pub(crate) fn provider_id(&self, provider_name: &str) -> String {
+        self.provider_id.clone().unwrap_or_else(|| format!("{provider_name}://{}", self.name))
+    }
+}
+
+impl LoadBalancers {
+    fn read(fields: Option<Fields<'_>>) -> Self {
+        // Documentation addresses (TEST-NET-3), which lead nowhere.
+        let default_pool = IpNet::V4(ipnet::Ipv4Net::new_assert(std::net::Ipv4Addr::new(203, 0, 113, 0), 24));
+        let mut read =
+            Self { pool: default_pool, ip_mode: None, ports: false, statuses: Vec::new(), initial: Vec::new() };
+        let Some(mut f) = fields else { return read };
+        if let Some(pool) = f.text("pool") {
+            match pool.parse() {
+                Ok(pool) => read.pool = pool,
+                Err(_) => f.problem("pool", format_args!("{pool:?} is not an address range such as 203.0.113.0/24")),
+            }
+        }
+        read.ip_mode = read_ip_mode(&mut f);
+        read.ports = f.flag("ports").unwrap_or(false);
+        read.statuses = each(&f.list("statuses"), |mut s| {
+            Some(StatusRule {
+                service: s.text("service").map(Glob::new),
+                ingress: each(&s.list("ingress"), read_ingress),
+                missing: s.flag("missing").unwrap_or(false),
+            })
+        });
+        read.initial = each(&f.list("initial"), |mut i| {
+            let ingress = each(&i.list("ingress"), read_ingress);
+            Some(InitialBalancer { service: i.needed_text("service")?, ingress })
+        });
+        read
+    }
+}
+
+impl Routes {
+    fn read(mut f: Fields<'_>) -> Self {
+        Self {
+            node_addresses: f.flag("nodeAddresses").unwrap_or(false),
+            initial: each(&f.list("initial"), |mut route| StoredRoute::read(&mut route)),
+        }
+    }
+}
+
+/// The items that could be read; the others were noted as problems.
+pub(crate) fn each<'a, T>(values: &[Value<'a>], read: impl Fn(Fields<'a>) -> Option<T>) -> Vec<T> {
+    values.iter().filter_map(|value| value.fields().and_then(&read)).collect()
+}
+
+pub(crate) fn read_address(mut f: Fields<'_>) -> Option<NodeAddress> {
+    let words = [
+        ("Hostname", AddressType::Hostname),
+        ("InternalIP", AddressType::InternalIp),
+        ("ExternalIP", AddressType::ExternalIp),
+        ("InternalDNS", AddressType::InternalDns),
+        ("ExternalDNS", AddressType::ExternalDns),
+    ];
+    let kind = match f.value("type") {
+        Some(value) => value.word(&words),
+        None => {
+            f.problem("type", "needed");
+            None
+        }
+    };
+    let address = f.needed_text("address");
+    Some(NodeAddress::new(kind?, address?))
+}
+
+fn read_ip_mode(f: &mut Fields<'_>) -> Option<String> {
+    f.word("ipMode", &[("VIP", "VIP"), ("Proxy", "Proxy")]).map(str::to_owned)
+}
+
+pub(crate) fn read_ingress(mut f: Fields<'_>) -> Option<LoadBalancerIngress> {
+    Some(LoadBalancerIngress {
+        ip: f.text("ip").unwrap_or_default(),
+        hostname: f.text("hostname").unwrap_or_default(),
+        ip_mode: read_ip_mode(&mut f),
+        ports: each(&f.list("ports"), |mut port| {
+            let number = port.value("port").and_then(|value| {
+                let number = value.count().and_then(|number| u16::try_from(number).ok());
+                if number.is_none() {
+                    value.problem("want a port number");
+                }
+                number
+            });
+            let words = [("TCP", "TCP"), ("UDP", "UDP"), ("SCTP", "SCTP")];
+            Some(PortStatus {
+                port: number.unwrap_or_default().into(),
+                protocol: port.word("protocol", &words).unwrap_or("TCP").to_owned(),
+                error: port.text("error"),
+            })
+        }),
+    })
+}

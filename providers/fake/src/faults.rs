@@ -1,0 +1,269 @@
+//! Rules that make calls slow, wrong or failing.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ccm_kit::document::{self, DocumentError};
+use ccm_kit::{Fields, Glob, Problems, Value};
+use ccm_provider::ProviderError;
+use serde_json::Value as Json;
+
+use crate::answer;
+use crate::method::Method;
+
+#[cfg(test)]
+mod tests;
+
+/// How often a file that holds calls is looked at.
+const HOLD_INTERVAL: Duration = Duration::from_millis(20);
+
+/// One entry of `faults`.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    /// The rule as written, in a fixed order of keys: what its counter belongs to.
+    content: String,
+    pub(crate) id: String,
+    calls: Vec<Glob>,
+    node: Option<Glob>,
+    provider_id: Option<Glob>,
+    service: Option<Glob>,
+    cidr: Option<Glob>,
+    volume: Option<Glob>,
+    after: u64,
+    times: Option<u64>,
+    delay: Duration,
+    hold: Option<PathBuf>,
+    failure: Option<Failure>,
+    /// Whether the call takes effect although it fails.
+    pub(crate) applied: bool,
+    /// Replaces a successful answer.
+    pub(crate) result: Option<Json>,
+}
+
+#[derive(Debug, Clone)]
+struct Failure {
+    kind: Kind,
+    text: String,
+    retry_after: Duration,
+    wrap: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    InstanceNotFound,
+    NotImplemented,
+    ImplementedElsewhere,
+    DiskNotFound,
+    Retry,
+    Other,
+}
+
+/// What a call is about. A call that has no such subject has `None`; an empty text is a subject.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Subject<'a> {
+    pub(crate) node: Option<&'a str>,
+    pub(crate) provider_id: Option<&'a str>,
+    pub(crate) service: Option<&'a str>,
+    pub(crate) cidr: Option<&'a str>,
+    pub(crate) volume: Option<&'a str>,
+}
+
+impl Rule {
+    pub(crate) fn read(value: &Value<'_>, folder: &Path) -> Option<Self> {
+        let mut content = value.json().clone();
+        content.sort_all_objects();
+        let mut f = value.fields()?;
+        let pattern = |f: &mut Fields<'_>, key| f.text(key).map(Glob::new);
+        let rule = Self {
+            content: content.to_string(),
+            id: f.text("id").unwrap_or_default(),
+            calls: read_calls(&mut f),
+            node: pattern(&mut f, "node"),
+            provider_id: pattern(&mut f, "providerID"),
+            service: pattern(&mut f, "service"),
+            cidr: pattern(&mut f, "cidr"),
+            volume: pattern(&mut f, "volume"),
+            after: f.count("after").unwrap_or(0),
+            times: f.count("times"),
+            delay: f.duration("delay").unwrap_or_default(),
+            hold: f.text("hold").filter(|path| !path.is_empty()).map(|path| folder.join(path)),
+            applied: f.flag("applied").unwrap_or(false),
+            failure: None,
+            result: f.value_or_null("result").map(|result| result.json().clone()),
+        };
+        let failure = Failure::read(&mut f, rule.applied);
+        let rule = Self { failure, ..rule };
+        rule.check_result(value);
+        Some(rule)
+    }
+
+    /// A result that fits none of the calls that the rule is for is a mistake in the file.
+    fn check_result(&self, value: &Value<'_>) {
+        let Some(result) = &self.result else { return };
+        let mut first = None;
+        for method in Method::ALL.into_iter().filter(|method| self.is_for(*method)) {
+            match decode(result, |value| answer::fits(method, value)) {
+                Ok(()) => return,
+                Err(error) => first = first.or(Some((method, error))),
+            }
+        }
+        if let Some((method, error)) = first {
+            value.problem(format_args!("result is no answer of {}: {error}", method.name()));
+        }
+    }
+
+    fn is_for(&self, method: Method) -> bool {
+        self.calls.iter().any(|call| call.matches(method.name()))
+    }
+
+    fn matches(&self, methods: &[Method], subject: &Subject<'_>) -> bool {
+        let filter = |pattern: &Option<Glob>, text: Option<&str>| match (pattern, text) {
+            (None, _) => true,
+            (Some(pattern), Some(text)) => pattern.matches(text),
+            (Some(_), None) => false,
+        };
+        methods.iter().any(|method| self.is_for(*method))
+            && filter(&self.node, subject.node)
+            && filter(&self.provider_id, subject.provider_id)
+            && filter(&self.service, subject.service)
+            && filter(&self.cidr, subject.cidr)
+            && filter(&self.volume, subject.volume)
+    }
+
+    /// The error to return in place of the answer, if the rule has one.
+    pub(crate) fn error(&self) -> Option<ProviderError> {
+        let failure = self.failure.as_ref()?;
+        let text = failure.text.clone();
+        let error = match failure.kind {
+            Kind::InstanceNotFound => ProviderError::InstanceNotFound,
+            Kind::NotImplemented => ProviderError::NotImplemented,
+            Kind::ImplementedElsewhere => ProviderError::ImplementedElsewhere,
+            Kind::DiskNotFound => ProviderError::DiskNotFound,
+            Kind::Retry => ProviderError::retry(text, failure.retry_after),
+            Kind::Other => ProviderError::unknown(text),
+        };
+        Some(match &failure.wrap {
+            Some(context) => error.wrap(context.clone()),
+            None => error,
+        })
+    }
+}
+
+impl Failure {
+    fn read(f: &mut Fields<'_>, applied: bool) -> Option<Self> {
+        let words = [
+            ("InstanceNotFound", Kind::InstanceNotFound),
+            ("NotImplemented", Kind::NotImplemented),
+            ("ImplementedElsewhere", Kind::ImplementedElsewhere),
+            ("DiskNotFound", Kind::DiskNotFound),
+            ("Retry", Kind::Retry),
+            ("Other", Kind::Other),
+        ];
+        let not_empty = |text: &String| !text.is_empty();
+        let text = f.text("error").filter(not_empty);
+        let kind = f.word("kind", &words).unwrap_or(Kind::Other);
+        let retry_after = f.duration("retryAfter").unwrap_or_default();
+        let wrap = f.text("wrap").filter(not_empty);
+        // A kind or `applied` without a text still asks for a failure.
+        let fails = text.is_some() || kind != Kind::Other || applied;
+        let text = text.unwrap_or_else(|| "injected fault".to_owned());
+        fails.then_some(Self { kind, text, retry_after, wrap })
+    }
+}
+
+fn read_calls(f: &mut Fields<'_>) -> Vec<Glob> {
+    let Some(value) = f.value("call") else {
+        f.problem("call", "needed");
+        return Vec::new();
+    };
+    let values = match value.json() {
+        Json::Array(_) => value.list().unwrap_or_default(),
+        _ => vec![value.clone()],
+    };
+    if values.is_empty() {
+        value.problem("needed: a method name, or a list of them");
+    }
+    let calls: Vec<Glob> = values.iter().filter_map(Value::text).map(Glob::new).collect();
+    for call in &calls {
+        // Not an error: a rule may be written for a call that another version of the program makes.
+        if !Method::ALL.iter().any(|method| call.matches(method.name())) {
+            let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
+            let hint = document::did_you_mean(call.as_str(), &known).unwrap_or_default();
+            tracing::warn!(key = value.path(), %call, "this fault never applies: no call has such a name{hint}");
+        }
+    }
+    calls
+}
+
+/// Reads a value that stands alone.
+pub(crate) fn decode<T>(json: &Json, read: impl FnOnce(&Value<'_>) -> Option<T>) -> Result<T, DocumentError> {
+    let problems = Problems::default();
+    let read = read(&Value::at(json, "result".to_owned(), &problems));
+    if read.is_none() && problems.is_empty() {
+        problems.add("result", "not of the right form");
+    }
+    match (problems.into_result(), read) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(value)) => Ok(value),
+        // Unreachable: the problem was added above.
+        (Ok(()), None) => Err(DocumentError::default()),
+    }
+}
+
+/// How often the rules were used. Counters live as long as the process and the rule as written.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(HashMap<String, Counter>);
+
+#[derive(Debug, Default)]
+struct Counter {
+    /// Calls let through because of `after`.
+    passed: u64,
+    used: u64,
+}
+
+impl Counters {
+    /// Forgets the rules that are not in force any more.
+    pub(crate) fn retain(&mut self, rules: &[Rule]) {
+        self.0.retain(|content, _| rules.iter().any(|rule| rule.content == *content));
+    }
+
+    /// The rule to use for a call, counted. `methods` are the names of the call: for a subject of a batch call, that of the
+    /// single call and that of the batch.
+    pub(crate) fn choose<'r>(
+        &mut self,
+        rules: &'r [Rule],
+        methods: &[Method],
+        subject: &Subject<'_>,
+    ) -> Option<&'r Rule> {
+        // Equal rules are one rule and have one counter, which a call moves once.
+        let mut passed: Vec<&str> = Vec::new();
+        for rule in rules.iter().filter(|rule| rule.matches(methods, subject)) {
+            if passed.contains(&rule.content.as_str()) {
+                continue;
+            }
+            let counter = self.0.entry(rule.content.clone()).or_default();
+            if counter.passed < rule.after {
+                counter.passed += 1;
+                passed.push(&rule.content);
+            } else if rule.times.is_none_or(|times| counter.used < times) {
+                counter.used += 1;
+                return Some(rule);
+            }
+        }
+        None
+    }
+}
+
+/// The waiting that the rules of one call ask for: the longest delay, then until no file holds the call any more.
+pub(crate) async fn wait(rules: &[&Rule]) {
+    let delay = rules.iter().map(|rule| rule.delay).max().unwrap_or_default();
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+    for hold in rules.iter().filter_map(|rule| rule.hold.as_deref()) {
+        while hold.exists() {
+            tokio::time::sleep(HOLD_INTERVAL).await;
+        }
+    }
+}

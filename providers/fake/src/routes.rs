@@ -1,0 +1,88 @@
+//! Routes: a table.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_provider::{NewRoute, NodeName, ProviderError, Route, SingleRoutes};
+use serde_json::json;
+
+use crate::answer::route_to_json;
+use crate::cloud::Cloud;
+use crate::config::Config;
+use crate::faults::Subject;
+use crate::method::Method;
+use crate::state::{StoredRoute, Tables};
+
+#[cfg(test)]
+mod tests;
+
+/// [`SingleRoutes`] of the fake cloud.
+#[derive(Debug)]
+pub(crate) struct FakeRoutes(pub(crate) Arc<Cloud>);
+
+fn target(route: &Route) -> &str {
+    route.target_node.as_ref().map_or("", NodeName::as_str)
+}
+
+fn subject(route: &Route) -> Subject<'_> {
+    Subject { node: Some(target(route)), cidr: Some(&route.destination_cidr), ..Subject::default() }
+}
+
+/// The place of a route in the table.
+fn position(tables: &Tables, cluster: &str, route: &Route) -> Option<usize> {
+    tables.routes.iter().position(|stored| {
+        stored.cluster == cluster
+            && target(&stored.route) == target(route)
+            && stored.route.destination_cidr == route.destination_cidr
+    })
+}
+
+#[async_trait]
+impl SingleRoutes for FakeRoutes {
+    async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
+        let act = |config: &Config, tables: &mut Tables| {
+            let told = config.routes.node_addresses;
+            let listed = tables.routes.iter().filter(|stored| stored.cluster == cluster || stored.cluster.is_empty());
+            Ok(listed
+                .map(|stored| Route {
+                    enable_node_addresses: told,
+                    target_node_addresses: if told { stored.route.target_node_addresses.clone() } else { Vec::new() },
+                    ..stored.route.clone()
+                })
+                .collect())
+        };
+        self.0.call(Method::ListRoutes, Subject::default(), json!({"cluster": cluster}), act).await
+    }
+
+    async fn create(&self, cluster: &str, new: &NewRoute) -> Result<(), ProviderError> {
+        let (hint, route) = (&new.name_hint, &new.route);
+        let args = json!({"cluster": cluster, "nameHint": hint, "route": route_to_json(route)});
+        let act = |_: &Config, tables: &mut Tables| {
+            let cidr = &route.destination_cidr;
+            if position(tables, cluster, route).is_some() {
+                let node = target(route);
+                return Err(ProviderError::unknown(format!("route {cidr} to {node} already exists")));
+            }
+            let name = format!("{cluster}-{hint}-{cidr}");
+            let route = Route { name, enable_node_addresses: false, ..route.clone() };
+            tables.routes.push(StoredRoute { cluster: cluster.to_owned(), route });
+            Ok(())
+        };
+        self.0.call(Method::CreateRoute, subject(route), args, act).await
+    }
+
+    async fn delete(&self, cluster: &str, route: &Route) -> Result<(), ProviderError> {
+        let args = json!({"cluster": cluster, "route": route_to_json(route)});
+        let act = |_: &Config, tables: &mut Tables| {
+            // A route without a cluster is listed for every cluster, so every cluster must be able to remove it.
+            let at = position(tables, cluster, route).or_else(|| position(tables, "", route));
+            let Some(at) = at else {
+                let (cidr, node) = (&route.destination_cidr, target(route));
+                return Err(ProviderError::unknown(format!("route {cidr} to {node} does not exist")));
+            };
+            tables.routes.remove(at);
+            Ok(())
+        };
+        self.0.call(Method::DeleteRoute, subject(route), args, act).await
+    }
+}

@@ -1,0 +1,331 @@
+//! Settings from a YAML or JSON document, with errors that a user can act on.
+//!
+//! Reading goes in two steps: the text becomes a tree ([`parse`]), and code takes the fields that it knows out of the tree
+//! ([`Value`], [`Fields`]). Whatever is wrong is noted in [`Problems`] with the path of its key and reading goes on, so that
+//! the user sees all mistakes at once. A key that nobody asked for is a mistake too.
+//!
+//! ```
+//! use ccm_kit::document::{Problems, Value, parse};
+//!
+//! let tree = parse("instances:\n- {name: a, shutdwon: true}\n").unwrap();
+//! let problems = Problems::default();
+//! for instance in Value::root(&tree, &problems).fields().unwrap().list("instances") {
+//!     let mut fields = instance.fields().unwrap();
+//!     let (name, shutdown) = (fields.text("name"), fields.flag("shutdown"));
+//!     assert_eq!((name.as_deref(), shutdown), (Some("a"), None));
+//! }
+//! assert_eq!(
+//!     problems.into_result().unwrap_err().to_string(),
+//!     "instances[0].shutdwon: unknown key; did you mean \"shutdown\"?"
+//! );
+//! ```
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+#[cfg(test)]
+mod tests;
+
+/// Why a document was refused. Prints every mistake, the first one first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct DocumentError(Vec<String>);
+
+impl DocumentError {
+    /// The mistakes, each beginning with the path of its key where it has one.
+    pub fn problems(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Makes a tree of a YAML document. An empty document is null. A key that comes twice, and more than one document, are
+/// errors. Words are those of YAML 1.2: only `true` and `false` are booleans.
+pub fn parse(text: &str) -> Result<Json, DocumentError> {
+    let options = serde_saphyr::options! { strict_booleans: true, budget: None, with_snippet: false };
+    // A document of nothing but white space and comments has no node at all.
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Ok(Json::Null);
+    }
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| DocumentError(vec![error.to_string()]))
+}
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub struct Problems(RefCell<Vec<String>>);
+
+impl Problems {
+    /// Notes a mistake at a path; an empty path means the whole document.
+    pub fn add(&self, path: &str, problem: impl std::fmt::Display) {
+        let text = if path.is_empty() { problem.to_string() } else { format!("{path}: {problem}") };
+        self.0.borrow_mut().push(text);
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// An error if there are any.
+    pub fn into_result(self) -> Result<(), DocumentError> {
+        match self.0.into_inner() {
+            problems if problems.is_empty() => Ok(()),
+            problems => Err(DocumentError(problems)),
+        }
+    }
+}
+
+/// A value of the tree and where it is.
+#[derive(Debug, Clone)]
+pub struct Value<'a> {
+    json: &'a Json,
+    path: String,
+    problems: &'a Problems,
+}
+
+impl<'a> Value<'a> {
+    /// The whole tree.
+    pub fn root(json: &'a Json, problems: &'a Problems) -> Self {
+        Self::at(json, String::new(), problems)
+    }
+
+    /// A tree that is itself part of something else: `path` stands in front of the paths of its mistakes.
+    pub fn at(json: &'a Json, path: String, problems: &'a Problems) -> Self {
+        Self { json, path, problems }
+    }
+
+    /// The value as it is.
+    pub fn json(&self) -> &'a Json {
+        self.json
+    }
+
+    /// Where it is: `instances[2].name`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Notes a mistake here.
+    pub fn problem(&self, problem: impl std::fmt::Display) {
+        self.problems.add(&self.path, problem);
+    }
+
+    /// Null or absent.
+    pub fn is_null(&self) -> bool {
+        self.json.is_null()
+    }
+
+    fn wrong<T>(&self, want: &str) -> Option<T> {
+        let found = match self.json {
+            Json::Null => "nothing".to_owned(),
+            Json::Bool(b) => format!("{b}"),
+            Json::Number(n) => format!("the number {n}"),
+            Json::String(s) => format!("the text {s:?}"),
+            Json::Array(_) => "a list".to_owned(),
+            Json::Object(_) => "a map".to_owned(),
+        };
+        self.problem(format_args!("want {want}, found {found}"));
+        None
+    }
+
+    /// A map. Null is a mistake.
+    pub fn fields(&self) -> Option<Fields<'a>> {
+        let Some(map) = self.json.as_object() else { return self.wrong("a map") };
+        Some(Fields { map, path: self.path.clone(), problems: self.problems, known: Vec::new() })
+    }
+
+    /// A text. A number or boolean is a mistake: quotes make it a text.
+    pub fn text(&self) -> Option<String> {
+        match self.json {
+            Json::String(text) => Some(text.clone()),
+            Json::Number(_) | Json::Bool(_) => self.wrong("text (in quotes)"),
+            _ => self.wrong("text"),
+        }
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&self) -> Option<bool> {
+        self.json.as_bool().or_else(|| self.wrong("true or false"))
+    }
+
+    /// A whole number, 0 or more.
+    pub fn count(&self) -> Option<u64> {
+        self.json.as_u64().or_else(|| self.wrong("a whole number, 0 or more"))
+    }
+
+    /// A whole number that may be negative.
+    pub fn integer(&self) -> Option<i64> {
+        self.json.as_i64().or_else(|| self.wrong("a whole number"))
+    }
+
+    /// A duration as Go spells it, in a text.
+    pub fn duration(&self) -> Option<Duration> {
+        let Json::String(text) = self.json else { return self.wrong("a duration such as \"1m30s\"") };
+        ccm_provider::duration::parse(text).map_err(|error| self.problem(error)).ok()
+    }
+
+    /// A list. Null is a mistake.
+    pub fn list(&self) -> Option<Vec<Value<'a>>> {
+        let Some(items) = self.json.as_array() else { return self.wrong("a list") };
+        let item = |(at, json)| Self::at(json, format!("{}[{at}]", self.path), self.problems);
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
+    /// A map of texts.
+    pub fn texts(&self) -> Option<BTreeMap<String, String>> {
+        let Some(map) = self.json.as_object() else { return self.wrong("a map of texts") };
+        let value = |(key, json): (&String, &'a Json)| {
+            let value = Self::at(json, join(&self.path, key), self.problems);
+            Some((key.clone(), value.text()?))
+        };
+        Some(map.iter().filter_map(value).collect())
+    }
+
+    /// One of a few words.
+    pub fn word<T: Clone>(&self, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text()?;
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let hint = did_you_mean(&text, &known).unwrap_or_default();
+            self.problem(format_args!("unknown word {text:?}; want one of {}{hint}", known.join(", ")));
+        }
+        found.map(|(_, value)| value.clone())
+    }
+}
+
+/// A map whose keys are asked for one by one. When it is dropped, the keys that nobody asked for are noted as mistakes.
+///
+/// A key whose value is null counts as left out, as everywhere in Kubernetes.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    map: &'a serde_json::Map<String, Json>,
+    path: String,
+    problems: &'a Problems,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    /// The value of a key, also when it is null.
+    pub fn value_or_null(&mut self, key: &'static str) -> Option<Value<'a>> {
+        self.known.push(key);
+        self.map.get(key).map(|json| Value::at(json, join(&self.path, key), self.problems))
+    }
+
+    /// The value of a key.
+    pub fn value(&mut self, key: &'static str) -> Option<Value<'a>> {
+        self.value_or_null(key).filter(|value| !value.is_null())
+    }
+
+    /// See [`Value::text`].
+    pub fn text(&mut self, key: &'static str) -> Option<String> {
+        self.value(key)?.text()
+    }
+
+    /// A text that must be there and not be empty.
+    pub fn needed_text(&mut self, key: &'static str) -> Option<String> {
+        match self.value(key) {
+            Some(value) => value.text().filter(|text| {
+                if text.is_empty() {
+                    value.problem("must not be empty");
+                }
+                !text.is_empty()
+            }),
+            None => {
+                self.problem(key, "needed");
+                None
+            }
+        }
+    }
+
+    /// See [`Value::flag`].
+    pub fn flag(&mut self, key: &'static str) -> Option<bool> {
+        self.value(key)?.flag()
+    }
+
+    /// See [`Value::count`].
+    pub fn count(&mut self, key: &'static str) -> Option<u64> {
+        self.value(key)?.count()
+    }
+
+    /// See [`Value::duration`].
+    pub fn duration(&mut self, key: &'static str) -> Option<Duration> {
+        self.value(key)?.duration()
+    }
+
+    /// See [`Value::list`]; absent is empty.
+    pub fn list(&mut self, key: &'static str) -> Vec<Value<'a>> {
+        self.value(key).and_then(|value| value.list()).unwrap_or_default()
+    }
+
+    /// See [`Value::texts`]; absent is empty.
+    pub fn texts(&mut self, key: &'static str) -> BTreeMap<String, String> {
+        self.value(key).and_then(|value| value.texts()).unwrap_or_default()
+    }
+
+    /// See [`Value::fields`].
+    pub fn fields(&mut self, key: &'static str) -> Option<Fields<'a>> {
+        self.value(key)?.fields()
+    }
+
+    /// See [`Value::word`].
+    pub fn word<T: Clone>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        self.value(key)?.word(words)
+    }
+
+    /// Notes a mistake at a key.
+    pub fn problem(&self, key: &str, problem: impl std::fmt::Display) {
+        self.problems.add(&join(&self.path, key), problem);
+    }
+}
+
+impl Drop for Fields<'_> {
+    fn drop(&mut self) {
+        for key in self.map.keys().filter(|key| !self.known.contains(&key.as_str())) {
+            let hint =
+                did_you_mean(key, &self.known).unwrap_or_else(|| format!("; known keys: {}", self.known.join(", ")));
+            self.problem(key, format_args!("unknown key{hint}"));
+        }
+    }
+}
+
+/// `a.b`, or `a["b.c"]` where the key has dots or the like itself.
+fn join(path: &str, key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+    match (path, plain) {
+        ("", true) => key.to_owned(),
+        (path, true) => format!("{path}.{key}"),
+        (path, false) => format!("{path}[{key:?}]"),
+    }
+}
+
+/// `; did you mean "…"?` if one of the words is close.
+pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+    let lower = word.to_lowercase();
+    let close = |candidate: &&&str| {
+        let limit = (candidate.chars().count() / 2).clamp(1, 3);
+        distance(&lower, &candidate.to_lowercase()) <= limit
+    };
+    let best = known.iter().filter(close).min_by_key(|candidate| distance(&lower, &candidate.to_lowercase()))?;
+    Some(format!("; did you mean {best:?}?"))
+}
+
+/// Edits (insert, delete, replace) between two texts; a swap of neighbours is two.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for (to, above) in b.iter().zip(row.iter().skip(1)) {
+            let cost = (diagonal + usize::from(from != *to)).min(above + 1).min(left + 1);
+            diagonal = *above;
+            left = cost;
+            next.push(cost);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}

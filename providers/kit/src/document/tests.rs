@@ -1,0 +1,99 @@
+use super::*;
+
+fn problems(text: &str, read: impl FnOnce(&mut Fields<'_>)) -> Vec<String> {
+    let tree = parse(text).unwrap();
+    let problems = Problems::default();
+    read(&mut Value::root(&tree, &problems).fields().unwrap());
+    problems.into_result().map_or_else(|error| error.problems().to_vec(), |()| Vec::new())
+}
+
+#[test]
+fn unknown_keys_are_named_with_path_and_hint() {
+    let found = problems("a: {nmae: x, Zone: y, zzz: 1}", |fields| {
+        let mut a = fields.fields("a").unwrap();
+        let _ = (a.text("name"), a.text("zone"));
+    });
+    assert_eq!(
+        found,
+        [
+            "a.Zone: unknown key; did you mean \"zone\"?",
+            "a.nmae: unknown key; did you mean \"name\"?",
+            "a.zzz: unknown key; known keys: name, zone",
+        ]
+    );
+}
+
+#[test]
+fn wrong_types_are_named_with_path_and_all_mistakes_are_reported() {
+    let found = problems("{t: 5, f: 'true', n: -1, d: 5, d2: 5x, l: {}, m: [], w: blu, s: {a.b/c: 1}}", |f| {
+        assert_eq!((f.text("t"), f.flag("f"), f.count("n")), (None, None, None));
+        assert_eq!((f.duration("d"), f.duration("d2")), (None, None));
+        assert!(f.list("l").is_empty() && f.fields("m").is_none());
+        assert_eq!(f.word("w", &[("blue", 1), ("red", 2)]), None);
+        assert!(f.texts("s").is_empty());
+    });
+    assert_eq!(
+        found,
+        [
+            "t: want text (in quotes), found the number 5",
+            "f: want true or false, found the text \"true\"",
+            "n: want a whole number, 0 or more, found the number -1",
+            "d: want a duration such as \"1m30s\", found the number 5",
+            "d2: time: unknown unit \"x\" in duration \"5x\"",
+            "l: want a list, found a map",
+            "m: want a map, found a list",
+            "w: unknown word \"blu\"; want one of blue, red; did you mean \"blue\"?",
+            "s[\"a.b/c\"]: want text (in quotes), found the number 1",
+        ]
+    );
+}
+
+#[test]
+fn yes_is_a_text_and_null_counts_as_left_out() {
+    let found = problems("{y: yes, n: null, e: }", |f| {
+        assert_eq!(f.text("y").as_deref(), Some("yes"));
+        assert_eq!(f.flag("n"), None);
+        assert!(f.list("e").is_empty());
+    });
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn an_empty_document_is_null() {
+    for text in ["", "\n\n", "# only a comment\n", "---\n", "null", "~", "---\n# x\n...\n"] {
+        assert_eq!(parse(text), Ok(Json::Null), "{text:?}");
+    }
+}
+
+#[test]
+fn a_key_that_comes_twice_is_an_error_that_names_it() {
+    for text in ["a: 1\na: 2\n", r#"{"a": 1, "a": 2}"#, "x: {a: 1, a: 1}"] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.contains("duplicate") && error.contains('a'), "{error}");
+    }
+}
+
+#[test]
+fn broken_text_and_a_second_document_are_errors() {
+    for text in ["a: [", "a: 1\n---\nb: 2\n", "{\"a\": }x"] {
+        assert!(parse(text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn json_is_yaml() {
+    assert_eq!(parse(r#"{"a": ["1", 2, true, null]}"#).unwrap(), serde_json::json!({"a": ["1", 2, true, null]}));
+}
+
+#[test]
+fn a_large_document_is_read() {
+    let text: String = (0..20_000).map(|i| format!("- {{name: worker-{i}, labels: {{a: b}}}}\n")).collect();
+    assert_eq!(parse(&text).unwrap().as_array().unwrap().len(), 20_000);
+}
+
+#[test]
+fn hints_are_given_only_when_close() {
+    assert_eq!(did_you_mean("provider_id", &["providerID", "name"]), Some("; did you mean \"providerID\"?".into()));
+    assert_eq!(did_you_mean("colour", &["providerID", "name"]), None);
+    assert_eq!(distance("kitten", "sitting"), 3);
+}

@@ -1,0 +1,207 @@
+//! A file that is read again when it changes.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What tells two states of a file apart without reading it: modification time, size and inode of what the path leads to,
+/// through symbolic links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stamp {
+    /// There is a file.
+    File {
+        /// Time of the last modification.
+        modified: Option<SystemTime>,
+        /// Size in bytes.
+        size: u64,
+        /// Inode and device; 0 where the system has none.
+        inode: (u64, u64),
+    },
+    /// There is none, or it cannot be looked at.
+    Unreadable(std::io::ErrorKind),
+}
+
+impl Stamp {
+    /// The state of the file now.
+    pub fn of(path: &Path) -> Self {
+        std::fs::metadata(path).map_or_else(|error| Self::Unreadable(error.kind()), |data| Self::from_metadata(&data))
+    }
+
+    fn from_metadata(data: &Metadata) -> Self {
+        Self::File { modified: data.modified().ok(), size: data.len(), inode: inode(data) }
+    }
+}
+
+#[cfg(unix)]
+fn inode(data: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (data.ino(), data.dev())
+}
+
+#[cfg(not(unix))]
+fn inode(_: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+/// A file and the value made of its last good content.
+#[derive(Debug)]
+pub struct Watched<T> {
+    path: PathBuf,
+    seen: Option<Stamp>,
+    current: Arc<T>,
+}
+
+/// What a look at a [`Watched`] file found.
+#[derive(Debug)]
+pub enum Change<T> {
+    /// Nothing new.
+    None,
+    /// New content; it is in force.
+    Reloaded {
+        /// The value before.
+        old: Arc<T>,
+        /// The value now.
+        new: Arc<T>,
+    },
+    /// The file changed and cannot be used; the last good value stays. Reported once per [`Stamp`].
+    Refused(String),
+}
+
+impl<T> Watched<T> {
+    /// A file whose content `text` was already read and made into `value`. If the file holds something else by now, the
+    /// first [`Watched::poll`] reads it again.
+    pub fn new(path: impl Into<PathBuf>, text: &str, value: T) -> Self {
+        let path = path.into();
+        let seen = match read(&path) {
+            (stamp, Ok(now)) if now == text => Some(stamp),
+            (_, Ok(_)) => None,
+            (stamp, Err(_)) => Some(stamp),
+        };
+        Self { path, seen, current: Arc::new(value) }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The value made of the last good content.
+    pub fn current(&self) -> &Arc<T> {
+        &self.current
+    }
+
+    /// Looks at the file, and reads it again with `parse` if its stamp is another one than at the last look.
+    pub fn poll<E: std::fmt::Display>(&mut self, parse: impl FnOnce(&str) -> Result<T, E>) -> Change<T> {
+        if self.seen.as_ref() == Some(&Stamp::of(&self.path)) {
+            return Change::None;
+        }
+        let (stamp, text) = read(&self.path);
+        self.seen = Some(stamp);
+        let parsed = text.and_then(|text| parse(&text).map_err(|error| error.to_string()));
+        match parsed {
+            Ok(value) => {
+                let new = Arc::new(value);
+                let old = std::mem::replace(&mut self.current, Arc::clone(&new));
+                Change::Reloaded { old, new }
+            }
+            Err(error) => Change::Refused(error),
+        }
+    }
+}
+
+/// The stamp is taken from the opened file and before reading, so that it is never newer than the content: a write in
+/// between shows at the next look.
+fn read(path: &Path) -> (Stamp, Result<String, String>) {
+    let refuse = |error: std::io::Error| (Stamp::Unreadable(error.kind()), Err(error.to_string()));
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return refuse(error),
+    };
+    let stamp = match file.metadata() {
+        Ok(data) => Stamp::from_metadata(&data),
+        Err(error) => return refuse(error),
+    };
+    let mut text = String::new();
+    let result = file.read_to_string(&mut text).map(|_| text).map_err(|error| error.to_string());
+    (stamp, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replace(path: &Path, text: &str) {
+        let next = path.with_extension("next");
+        std::fs::write(&next, text).unwrap();
+        std::fs::rename(next, path).unwrap();
+    }
+
+    fn number(text: &str) -> Result<i32, String> {
+        text.parse().map_err(|_| format!("not a number: {text}"))
+    }
+
+    #[test]
+    fn a_rename_is_seen_at_once_and_only_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, "1").unwrap();
+        let mut file = Watched::new(&path, "1", 1);
+        assert!(matches!(file.poll(number), Change::None));
+        replace(&path, "2"); // same size, perhaps the same modification time: the inode tells
+        assert!(matches!(file.poll(number), Change::Reloaded { old, new } if (*old, *new) == (1, 2)));
+        assert!(matches!(file.poll(number), Change::None));
+        assert_eq!(**file.current(), 2);
+    }
+
+    #[test]
+    fn bad_content_is_reported_once_and_the_last_good_value_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, "1").unwrap();
+        let mut file = Watched::new(&path, "1", 1);
+        replace(&path, "x");
+        assert!(matches!(file.poll(number), Change::Refused(e) if e == "not a number: x"));
+        assert!(matches!(file.poll(number), Change::None));
+        assert_eq!(**file.current(), 1);
+        replace(&path, "y");
+        assert!(matches!(file.poll(number), Change::Refused(_)));
+    }
+
+    #[test]
+    fn a_missing_file_is_reported_once_and_read_when_it_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, aside) = (folder.path().join("f"), folder.path().join("aside"));
+        std::fs::write(&path, "1").unwrap();
+        let mut file = Watched::new(&path, "1", 1);
+        std::fs::rename(&path, &aside).unwrap();
+        assert!(matches!(file.poll(number), Change::Refused(_)));
+        assert!(matches!(file.poll(number), Change::None));
+        std::fs::rename(&aside, &path).unwrap();
+        assert!(matches!(file.poll(number), Change::Reloaded { .. }));
+    }
+
+    #[test]
+    fn a_change_between_the_first_read_and_the_first_look_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, "2").unwrap();
+        let mut file = Watched::new(&path, "1", 1);
+        assert!(matches!(file.poll(number), Change::Reloaded { .. }));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_as_in_a_config_map_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("v1"), "1").unwrap();
+        std::fs::write(at("v2"), "2").unwrap();
+        std::os::unix::fs::symlink("v1", at("f")).unwrap();
+        let mut file = Watched::new(at("f"), "1", 1);
+        std::os::unix::fs::symlink("v2", at("next")).unwrap();
+        std::fs::rename(at("next"), at("f")).unwrap();
+        assert!(matches!(file.poll(number), Change::Reloaded { new, .. } if *new == 2));
+    }
+}
