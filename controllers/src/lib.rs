@@ -1,1 +1,65 @@
-//! controllers
+//! The cloud loops: initialization and lifecycle of nodes, load balancers for Services, routes.
+//!
+//! Every controller has the same shape: `decide` holds pure functions over observed state, `mod` the trigger and the
+//! apply. Nothing here knows a particular cloud, an HTTP client or a flag.
+
+pub mod lifecycle;
+pub mod node;
+pub mod route;
+pub mod service;
+
+use std::sync::Arc;
+
+use ccm_provider::{Clock, EventSink, EventType, Node, Service, Subject};
+use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
+
+/// What all controllers share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The one way to write.
+    pub gate: Gate,
+    /// Watched nodes.
+    pub nodes: Arc<Store<Node>>,
+    /// Watched Services.
+    pub services: Arc<Store<Service>>,
+    /// Instances; `None` when the provider has none.
+    pub view: Option<Arc<InstanceView>>,
+    /// Whether new work may begin.
+    pub leadership: Leadership,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Metrics of the process.
+    pub metrics: Metrics,
+    /// `--cluster-name`
+    pub cluster: Arc<str>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+/// Why a controller does not run; the process goes on without it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotStarted(pub String);
+
+impl Shared {
+    /// Tells the plan of a dry run on the object itself, once per plan.
+    fn show(&self, plan: &ccm_provider::Plan, events: &dyn EventSink, subject: &Subject) {
+        if self.gate.show(plan) {
+            events.event(subject, EventType::Normal, "DryRun", &format!("With --dry-run nothing is written. {plan}"));
+        }
+    }
+}
+
+/// Path of a node.
+fn node_path(name: &str) -> String {
+    format!("/api/v1/nodes/{name}")
+}
+
+/// Path of a node's status.
+fn node_status_path(name: &str) -> String {
+    format!("/api/v1/nodes/{name}/status")
+}

@@ -1,1 +1,455 @@
-//! election
+//! Which process leads: election over a Lease, with client-go's visible behaviour.
+//!
+//! Three rules keep two processes from leading at once, whatever the wall clocks show:
+//!
+//! 1. A holder counts its lease from *before* the request that renewed it, on its own monotonic clock.
+//! 2. A candidate counts a foreign lease from *after* it saw the record change, on its own monotonic clock, for the
+//!    duration written in that record. The times in the record are for humans.
+//! 3. Every write of the Lease carries the `resourceVersion` of the object it was decided on.
+//!
+//! Better than upstream (`client-go/tools/leaderelection`): a standby watches the Lease where it may, so a released one
+//! is taken at once; a holder that sees another holder stops at once and not after the renew deadline; and it never
+//! believes in its lease for longer than others do.
+
+mod lease;
+mod standby;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ccm_provider::{Clock, EventSink, EventType, Subject, duration};
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore, SeedableRng};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{ApiError, Client};
+use crate::leader::{Leadership, State};
+use crate::metrics::Metrics;
+use lease::{Lease, Leases};
+use standby::Watch;
+
+/// The retry period is stretched by up to this much, so that candidates do not move in step.
+const JITTER: f64 = 1.2;
+/// A failure that repeats is logged again after this time.
+const REPEAT_LOG: Duration = Duration::from_secs(60);
+
+/// Which Lease, under which name, and the times (`--leader-elect-*`).
+#[derive(Debug, Clone)]
+pub struct ElectionConfig {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Unique name of this process, see [`identity`].
+    pub identity: String,
+    /// How long others wait for a holder that is silent.
+    pub lease_duration: Duration,
+    /// How long the holder tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// Pause between attempts.
+    pub retry_period: Duration,
+}
+
+impl ElectionConfig {
+    /// All that is wrong, in client-go's words.
+    pub fn validate(&self) -> Result<(), Vec<String>> {
+        let checks = [
+            (self.lease_duration > self.renew_deadline, "leaseDuration must be greater than renewDeadline"),
+            (
+                self.renew_deadline.as_secs_f64() > JITTER * self.retry_period.as_secs_f64(),
+                "renewDeadline must be greater than retryPeriod*JitterFactor",
+            ),
+            (!self.lease_duration.is_zero(), "leaseDuration must be greater than zero"),
+            (!self.renew_deadline.is_zero(), "renewDeadline must be greater than zero"),
+            (!self.retry_period.is_zero(), "retryPeriod must be greater than zero"),
+            (!self.identity.is_empty(), "Lock identity is empty"),
+            (!self.name.is_empty(), "resourceName is required"),
+            (!self.namespace.is_empty(), "resourceNamespace is required"),
+        ];
+        let wrong: Vec<String> =
+            checks.into_iter().filter(|(good, _)| !good).map(|(_, text)| text.to_owned()).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    }
+
+    /// A request must leave time for a second one before the renew deadline.
+    fn request_deadline(&self) -> Duration {
+        (self.renew_deadline / 2).max(Duration::from_secs(1))
+    }
+}
+
+/// `<hostname>_<uuid>`: a restarted process is another candidate, also on the same host.
+pub fn identity(hostname: &str) -> String {
+    let mut bytes = [0_u8; 16];
+    StdRng::from_os_rng().fill_bytes(&mut bytes);
+    let random = u128::from_be_bytes(bytes);
+    // Version 4, variant 1, as RFC 9562 wants them.
+    let id = random & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let hex = format!("{id:032x}");
+    let part = |from, to| hex.get(from..to).unwrap_or_default();
+    format!("{hostname}_{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+}
+
+/// How an election ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was shut down before it led. The Lease was not touched.
+    NeverLed,
+    /// The lease is lost: another process may lead by now. The process should exit with 1.
+    Lost,
+    /// It led, was told that all writers have ended, and gave the lease back (or tried to).
+    Released,
+}
+
+/// Everything that an election needs.
+pub struct Election {
+    /// Which Lease, and the times; must be valid.
+    pub config: ElectionConfig,
+    /// Under the user agent of the election; paced by nobody.
+    pub client: Client,
+    /// Told of acquisition, renewal and loss. When it is drained, renewal goes on until `release` says otherwise.
+    pub leadership: Leadership,
+    /// Takes the events on the Lease.
+    pub events: Arc<dyn EventSink>,
+    /// The monotonic part decides; the wall clock is only written into the Lease.
+    pub clock: Arc<dyn Clock>,
+    /// `leader_election_*`
+    pub metrics: Metrics,
+    /// Cancelled by the caller once **all writers have ended** and events are flushed: the lease is given back.
+    pub release: CancellationToken,
+    /// Of the jitter.
+    pub seed: u64,
+    /// What the log says when the lease is lost; upstream has `leaderelection lost` and, for the second lease of a
+    /// leader migration, `migration leaderelection lost`.
+    pub lost_message: &'static str,
+}
+
+impl std::fmt::Debug for Election {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Election").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Election {
+    /// Waits for the lease, then keeps it, until it is lost or given back.
+    ///
+    /// [`Leadership`] is `Lost` before this returns [`Ended::Lost`], and also before a lease is given back. So wait for
+    /// this future, not for the state, to tell the two apart.
+    pub async fn run(self) -> Ended {
+        let leases = Leases::new(&self.client, &self.config);
+        let rng = StdRng::seed_from_u64(self.seed);
+        self.metrics.leader(&self.config.name, false);
+        let mut candidate = Candidate {
+            parts: self,
+            leases,
+            rng,
+            observed: None,
+            leader: String::new(),
+            watch: Watch::default(),
+            complaint: None,
+        };
+        match candidate.acquire().await {
+            Some(held) => candidate.keep(held).await,
+            None => Ended::NeverLed,
+        }
+    }
+}
+
+/// The Lease as this process last wrote it.
+struct Held {
+    lease: Lease,
+    /// When others may take it, at the earliest.
+    until: Instant,
+}
+
+/// The record as last seen to change.
+struct Observed {
+    lease: Lease,
+    /// When that was, on the local clock.
+    at: Instant,
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Held(Held),
+    /// Another process holds the lease.
+    Foreign,
+    Failed(&'static str, ApiError),
+}
+
+struct Candidate {
+    parts: Election,
+    leases: Leases,
+    rng: StdRng,
+    observed: Option<Observed>,
+    /// The holder that was last logged.
+    leader: String,
+    watch: Watch,
+    complaint: Option<(String, Instant)>,
+}
+
+impl Candidate {
+    fn now(&self) -> Instant {
+        self.parts.clock.now()
+    }
+
+    /// Tries until the lease is ours. `None` if it is not wanted any more.
+    async fn acquire(&mut self) -> Option<Held> {
+        tracing::info!("attempting to acquire leader lease {}...", self.leases.label());
+        loop {
+            if self.unwanted() {
+                return None;
+            }
+            // Not cut short by a shutdown: what the server did with the request must be known.
+            match self.attempt().await {
+                Attempt::Held(held) => return self.acquired(held).await,
+                Attempt::Foreign => {}
+                Attempt::Failed(verb, error) => self.complain(verb, &error),
+            }
+            let pause = self.parts.config.retry_period.mul_f64(1.0 + JITTER * self.rng.random::<f64>());
+            self.stand_by(pause).await;
+        }
+    }
+
+    fn unwanted(&self) -> bool {
+        self.parts.release.is_cancelled()
+            || matches!(self.parts.leadership.state(), State::Draining { .. } | State::Lost)
+    }
+
+    async fn acquired(&mut self, held: Held) -> Option<Held> {
+        self.watch = Watch::default();
+        self.complaint = None;
+        tracing::info!("successfully acquired lease {}", self.leases.label());
+        if self.unwanted() {
+            self.give_back(held).await;
+            return None;
+        }
+        self.parts.metrics.leader(&self.parts.config.name, true);
+        self.lead(&held);
+        self.tell(&held.lease, "became leader");
+        Some(held)
+    }
+
+    fn lead(&self, held: &Held) {
+        let left = held.until.saturating_duration_since(self.now());
+        if !left.is_zero() {
+            self.parts.leadership.lead(Some(left));
+        }
+    }
+
+    /// Reads the lease and takes it if it is free.
+    async fn attempt(&mut self) -> Attempt {
+        // The second round is for a Lease that somebody else created in between.
+        for _ in 0..2 {
+            match self.leases.get().await {
+                Ok(lease) => {
+                    self.observe(lease.clone());
+                    if !self.may_take() {
+                        return Attempt::Foreign;
+                    }
+                    return self.put(&lease).await;
+                }
+                Err(error) if error.is_not_found() => match self.create().await {
+                    Attempt::Failed(_, error) if error.is_conflict() => {}
+                    attempt => return attempt,
+                },
+                Err(error) => return Attempt::Failed("get", error),
+            }
+        }
+        Attempt::Foreign
+    }
+
+    async fn create(&mut self) -> Attempt {
+        let sent = self.now();
+        let answer = self.leases.create(self.parts.clock.wall()).await;
+        self.written("create", sent, answer)
+    }
+
+    async fn put(&mut self, lease: &Lease) -> Attempt {
+        let body = lease.taken(&self.parts.config, self.parts.clock.wall());
+        let sent = self.now();
+        let answer = self.leases.put(&body).await;
+        self.written("update", sent, answer)
+    }
+
+    fn written(&mut self, verb: &'static str, sent: Instant, answer: Result<Lease, ApiError>) -> Attempt {
+        match answer {
+            Ok(lease) => {
+                self.observe(lease.clone());
+                Attempt::Held(Held { lease, until: sent + self.parts.config.lease_duration })
+            }
+            Err(error) => Attempt::Failed(verb, error),
+        }
+    }
+
+    /// Notes what was read, and since when it has been so.
+    fn observe(&mut self, lease: Lease) {
+        let holder = lease.record().holder;
+        if holder != self.leader && !holder.is_empty() {
+            tracing::info!(identity = holder, lease = self.leases.label(), "new leader elected");
+            self.leader = holder.to_owned();
+        }
+        let at = match &self.observed {
+            Some(observed) if observed.lease.same_record(&lease) => observed.at,
+            _ => self.now(),
+        };
+        self.observed = Some(Observed { lease, at });
+    }
+
+    /// When the lease that was seen may be taken; `None` for at once.
+    fn foreign_until(&self) -> Option<Instant> {
+        let Observed { lease, at } = self.observed.as_ref()?;
+        let record = lease.record();
+        let free = record.holder.is_empty() || record.holder == self.parts.config.identity;
+        // A record without a duration comes from no known program: wait as long as we would ask of others.
+        (!free).then(|| *at + record.duration.unwrap_or(self.parts.config.lease_duration))
+    }
+
+    fn may_take(&self) -> bool {
+        self.foreign_until().is_none_or(|until| until <= self.now())
+    }
+
+    /// Renews until the lease is lost or given back.
+    async fn keep(&mut self, mut held: Held) -> Ended {
+        let release = self.parts.release.clone();
+        loop {
+            let round = tokio::select! {
+                biased;
+                () = release.cancelled() => None,
+                renewed = self.next_renewal(&held) => Some(renewed),
+            };
+            match round {
+                None => {
+                    self.give_back(held).await;
+                    return Ended::Released;
+                }
+                Some(Ok(renewed)) => {
+                    held = renewed;
+                    self.lead(&held);
+                }
+                Some(Err(why)) => return self.lost(&held, &why),
+            }
+        }
+    }
+
+    /// Waits for the time, then renews within the renew deadline, and never beyond the moment when others may take over.
+    async fn next_renewal(&mut self, held: &Held) -> Result<Held, String> {
+        let retry = self.parts.config.retry_period;
+        self.sleep_until((self.now() + retry).min(held.until)).await;
+        let give_up = (self.now() + self.parts.config.renew_deadline).min(held.until);
+        let mut last = String::from("there was no time to renew it");
+        while self.now() < give_up {
+            let left = give_up.saturating_duration_since(self.now());
+            match tokio::time::timeout(left, self.renew(held)).await {
+                Ok(Attempt::Held(renewed)) if renewed.until > self.now() => {
+                    self.complaint = None;
+                    return Ok(renewed);
+                }
+                Ok(Attempt::Held(_)) => last = String::from("renewing took longer than the lease lasts"),
+                Ok(Attempt::Foreign) => return Err(format!("{} holds it now", self.leader)),
+                Ok(Attempt::Failed(verb, error)) => {
+                    self.complain(verb, &error);
+                    last = error.to_string();
+                }
+                Err(_) => last = String::from("the API server did not answer"),
+            }
+            self.sleep_until((self.now() + retry).min(give_up)).await;
+        }
+        let deadline = duration::format(self.parts.config.renew_deadline);
+        Err(format!("not renewed within the renew deadline of {deadline}: {last}"))
+    }
+
+    /// One attempt: from the last seen object, and if that fails from a fresh one.
+    async fn renew(&mut self, held: &Held) -> Attempt {
+        if let attempt @ Attempt::Held(_) = self.put(&held.lease).await {
+            return attempt;
+        }
+        self.parts.metrics.leader_slow_path(&self.parts.config.name);
+        let lease = match self.leases.get().await {
+            Ok(lease) => lease,
+            Err(error) if error.is_not_found() => return self.create().await,
+            Err(error) => return Attempt::Failed("get", error),
+        };
+        self.observe(lease.clone());
+        let (record, ours) = (lease.record(), held.lease.record());
+        // An emptied holder (an administrator's hand) is taken again, if nobody led in between.
+        let emptied = record.holder.is_empty() && record.transitions == ours.transitions;
+        if record.holder != self.parts.config.identity && !emptied {
+            if record.holder.is_empty() {
+                self.leader = String::from("nobody (another process released it)");
+            }
+            return Attempt::Foreign;
+        }
+        self.put(&lease).await
+    }
+
+    fn lost(&self, held: &Held, why: &str) -> Ended {
+        self.parts.leadership.lose();
+        self.stopped(held);
+        tracing::error!(lease = self.leases.label(), reason = why, "{}", self.parts.lost_message);
+        Ended::Lost
+    }
+
+    fn stopped(&self, held: &Held) {
+        self.parts.metrics.leader(&self.parts.config.name, false);
+        self.tell(&held.lease, "stopped leading");
+    }
+
+    /// Empties the holder, so that another process need not wait.
+    async fn give_back(&mut self, mut held: Held) {
+        // First the local side: from the request on, another process may write.
+        self.parts.leadership.lose();
+        let limit = self.parts.config.request_deadline();
+        let result = tokio::time::timeout(limit, async {
+            loop {
+                let Err(error) = self.leases.put(&held.lease.released(self.parts.clock.wall())).await else { return };
+                self.complain("update", &error);
+                match self.leases.get().await {
+                    Ok(lease) if lease.record().holder == self.parts.config.identity => held.lease = lease,
+                    Ok(_) => return,
+                    Err(error) => self.complain("get", &error),
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+        match result.await {
+            Ok(()) => tracing::info!(lease = self.leases.label(), "released the lease"),
+            Err(_) => tracing::warn!(lease = self.leases.label(), "the lease could not be released and has to run out"),
+        }
+        self.stopped(&held);
+    }
+
+    async fn sleep_until(&self, moment: Instant) {
+        tokio::time::sleep(moment.saturating_duration_since(self.now())).await;
+    }
+
+    fn tell(&self, lease: &Lease, what: &str) {
+        let config = &self.parts.config;
+        let subject = Subject {
+            kind: "Lease",
+            api_version: "coordination.k8s.io/v1",
+            namespace: config.namespace.as_str().into(),
+            name: config.name.as_str().into(),
+            uid: lease.uid().into(),
+        };
+        let message = format!("{} {what}", config.identity);
+        self.parts.events.event(&subject, EventType::Normal, "LeaderElection", &message);
+    }
+
+    /// Logs a failure once, and again only after a while: attempts come every two seconds.
+    fn complain(&mut self, verb: &str, error: &ApiError) {
+        // Losing a race is the normal course.
+        if error.is_conflict() {
+            tracing::debug!(lease = self.leases.label(), verb, "another process wrote the lease first");
+            return;
+        }
+        let text = self.leases.explain(verb, error);
+        let now = self.now();
+        if self.complaint.as_ref().is_some_and(|(last, at)| *last == text && now < *at + REPEAT_LOG) {
+            return;
+        }
+        tracing::error!(lease = self.leases.label(), "{text}");
+        self.complaint = Some((text, now));
+    }
+}

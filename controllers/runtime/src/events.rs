@@ -1,1 +1,136 @@
-//! events
+//! The event recorder, with client-go's visible behaviour.
+//!
+//! ```text
+//! ComponentRecorder::event ─> bounded queue ─> Correlator (aggregate, count, cut storms) ─> Deliver ─> API server
+//! ```
+//!
+//! Events are core/v1 (roles made for upstream allow no others). Recording never blocks and never fails: what cannot be
+//! kept is dropped and counted. Order is kept per object, so that a count is patched after its event was created.
+
+mod correlate;
+mod deliver;
+mod lru;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ccm_provider::{Clock, EventSink, EventType, Subject};
+use tokio::sync::{mpsc, watch};
+
+use crate::gate::Gate;
+use crate::metrics::Metrics;
+pub use deliver::Delivery;
+
+/// Events that wait; more are dropped.
+const QUEUE: usize = 1000;
+
+/// An event as recorded.
+#[derive(Debug, Clone)]
+struct Recorded {
+    component: Arc<str>,
+    subject: Subject,
+    kind: EventType,
+    reason: String,
+    message: String,
+    /// Wall clock.
+    at: SystemTime,
+    /// Nanoseconds since 1970, made unique: it ends the name of the event.
+    stamp: u64,
+}
+
+/// Records events. Cheap to clone; all clones share one queue.
+#[derive(Clone)]
+pub struct Recorder {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: mpsc::Sender<Recorded>,
+    open: watch::Sender<usize>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    last_stamp: AtomicU64,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("open", &*self.shared.open.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// A recorder and the task that delivers for it: spawn [`Delivery::run`]. `seed` is that of the retry jitter.
+    pub fn new(gate: Gate, clock: Arc<dyn Clock>, metrics: Metrics, seed: u64) -> (Self, Delivery) {
+        let (queue, received) = mpsc::channel(QUEUE);
+        let open = watch::Sender::new(0);
+        let delivery = Delivery::new(received, open.clone(), gate, Arc::clone(&clock), metrics.clone(), seed);
+        let shared = Shared { queue, open, clock, metrics, last_stamp: AtomicU64::new(0) };
+        (Self { shared: Arc::new(shared) }, delivery)
+    }
+
+    /// The same recorder under the name of a component: `service-controller`, `cloud-node-controller`, …
+    pub fn for_component(&self, component: &str) -> ComponentRecorder {
+        ComponentRecorder { shared: Arc::clone(&self.shared), component: component.into() }
+    }
+
+    /// Waits until everything recorded so far is delivered or dropped, at most for the given time. Answers how many are
+    /// left.
+    pub async fn flush(&self, limit: Duration) -> usize {
+        let mut open = self.shared.open.subscribe();
+        let left = tokio::time::timeout(limit, open.wait_for(|open| *open == 0)).await;
+        match left {
+            Ok(_) => 0,
+            Err(_) => *self.shared.open.borrow(),
+        }
+    }
+}
+
+/// Records the events of one component.
+#[derive(Clone)]
+pub struct ComponentRecorder {
+    shared: Arc<Shared>,
+    component: Arc<str>,
+}
+
+impl std::fmt::Debug for ComponentRecorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ComponentRecorder").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+impl EventSink for ComponentRecorder {
+    fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str) {
+        let shared = &self.shared;
+        let at = shared.clock.wall();
+        let recorded = Recorded {
+            component: Arc::clone(&self.component),
+            subject: subject.clone(),
+            kind,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            at,
+            stamp: shared.stamp(at),
+        };
+        // Counted before it is queued, so that the count never falls below zero.
+        shared.open.send_modify(|open| *open += 1);
+        if shared.queue.try_send(recorded).is_err() {
+            shared.open.send_modify(|open| *open = open.saturating_sub(1));
+            shared.metrics.event("overflow");
+            tracing::debug!(reason, message, "event dropped: too many are waiting");
+        }
+    }
+}
+
+impl Shared {
+    /// Two events of one object must not get one name, also when the clock stands still or is set back.
+    fn stamp(&self, at: SystemTime) -> u64 {
+        let nanos = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let now = u64::try_from(nanos).unwrap_or_default();
+        let next = |last: u64| Some(if now == last { now.wrapping_add(1) } else { now });
+        let last = self.last_stamp.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
+        next(last).unwrap_or(now)
+    }
+}

@@ -1,6 +1,7 @@
 //! The one way to write: to the API server and to the cloud.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +14,8 @@ use crate::metrics::Metrics;
 
 /// API writes in flight at once. More buy nothing: about 20 keep an API server busy.
 const IN_FLIGHT: usize = 32;
+/// Plans of a dry run that are remembered, so as not to repeat them.
+const SHOWN_AT_MOST: usize = 20_000;
 
 /// Checks before each write that this process leads, is no dry run and does not hurry; counts it.
 #[derive(Debug, Clone)]
@@ -21,6 +24,8 @@ pub struct Gate {
     leadership: Leadership,
     dry_run: bool,
     in_flight: Arc<Semaphore>,
+    // The last plan of each subject, so that a dry run says each thing once. Bounded: see `show`.
+    shown: Arc<Mutex<HashMap<String, Plan>>>,
     metrics: Metrics,
 }
 
@@ -61,7 +66,14 @@ impl GateError {
 impl Gate {
     /// A gate for writes of `leadership`.
     pub fn new(client: Client, leadership: Leadership, dry_run: bool, metrics: Metrics) -> Self {
-        Self { client, leadership, dry_run, in_flight: Arc::new(Semaphore::new(IN_FLIGHT)), metrics }
+        Self {
+            client,
+            leadership,
+            dry_run,
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
+            shown: Arc::default(),
+            metrics,
+        }
     }
 
     /// Whether plans are only shown.
@@ -84,19 +96,29 @@ impl Gate {
         Err(refusal)
     }
 
-    /// Shows a plan: at INFO in a dry run, at DEBUG otherwise.
-    pub fn show(&self, plan: &Plan) {
+    /// Shows a plan: at INFO in a dry run, at DEBUG otherwise. True when this is a dry run and the plan is news: then the
+    /// caller tells it in an event too.
+    pub fn show(&self, plan: &Plan) -> bool {
         if plan.is_empty() {
-            return;
-        }
-        if self.dry_run {
-            tracing::info!(subject = %plan.subject, "Plan (dry run, nothing is written): {plan}");
-        } else {
-            tracing::debug!(subject = %plan.subject, "Plan: {plan}");
+            return false;
         }
         for step in &plan.steps {
             self.metrics.plan_step(step.verb.as_str(), &step.kind, self.dry_run);
         }
+        if !self.dry_run {
+            tracing::debug!(subject = %plan.subject, "Plan: {plan}");
+            return false;
+        }
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.len() >= SHOWN_AT_MOST {
+            shown.clear();
+        }
+        if shown.get(&plan.subject) == Some(plan) {
+            return false;
+        }
+        shown.insert(plan.subject.clone(), plan.clone());
+        tracing::info!(subject = %plan.subject, "Plan (dry run, nothing is written): {plan}");
+        true
     }
 
     /// Writes to the API server.

@@ -32,6 +32,7 @@ struct Inner {
     requests: IntCounterVec,
     request_time: HistogramVec,
     leader: IntGaugeVec,
+    slow_path: IntCounterVec,
     running: IntGaugeVec,
     steps: IntCounterVec,
     refusals: IntCounterVec,
@@ -125,6 +126,11 @@ impl Metrics {
             leader: gauge(
                 "leader_election_master_status",
                 "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+                name,
+            ),
+            slow_path: counter(
+                "leader_election_slowpath_total",
+                "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
                 name,
             ),
             running: gauge(
@@ -225,6 +231,11 @@ impl Metrics {
     /// 1 while this process holds the lease.
     pub fn leader(&self, lease: &str, leading: bool) {
         self.0.leader.with_label_values(&[lease]).set(i64::from(leading));
+    }
+
+    /// A renewal from the last seen object failed and the lease was read again.
+    pub(crate) fn leader_slow_path(&self, lease: &str) {
+        self.0.slow_path.with_label_values(&[lease]).inc();
     }
 
     /// 1 while a controller runs; `name` as in upstream's label.

@@ -20,6 +20,7 @@ type Handler<T> = Box<dyn Fn(ObjectChange<Arc<T>>) + Send + Sync>;
 
 /// The known objects of one kind.
 pub struct Store<T: Kept> {
+    keep: Keep,
     objects: RwLock<BTreeMap<T::Key, Arc<T>>>,
     // Also taken around each change, so that a handler registered late sees every object once and then every change.
     handlers: Mutex<Vec<Handler<T>>>,
@@ -32,16 +33,20 @@ impl<T: Kept> std::fmt::Debug for Store<T> {
     }
 }
 
-impl<T: Kept> Default for Store<T> {
-    fn default() -> Self {
-        Self { objects: RwLock::default(), handlers: Mutex::default(), synced: watch::Sender::new(false) }
-    }
-}
-
 impl<T: Kept> Store<T> {
-    /// An empty store.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self::default())
+    /// An empty store that keeps of each object what `keep` says.
+    pub fn new(keep: Keep) -> Arc<Self> {
+        Arc::new(Self {
+            keep,
+            objects: RwLock::default(),
+            handlers: Mutex::default(),
+            synced: watch::Sender::new(false),
+        })
+    }
+
+    /// What is kept of each object.
+    pub fn keep(&self) -> &Keep {
+        &self.keep
     }
 
     /// One object.
@@ -94,8 +99,25 @@ impl<T: Kept> Store<T> {
         }
     }
 
-    /// An object was added or changed. The same version again is no change.
+    /// An object was added or changed. The same version again, or an older one, is no change.
     pub fn apply(&self, object: T) {
+        let known = self.get(&object.key());
+        if !known.is_some_and(|known| is_older(object.resource_version(), known.resource_version())) {
+            self.replace(object);
+        }
+    }
+
+    /// The API server's answer to a write of ours: known at once, before the watch shows it. A new object is left to the
+    /// watch, since the answer may be that to a write of an object deleted meanwhile.
+    pub fn written(&self, answer: &[u8]) {
+        let Ok(Ok(object)) = std::str::from_utf8(answer).map(|json| T::decode(json, &self.keep)) else { return };
+        if self.get(&object.key()).is_some() {
+            self.apply(object);
+        }
+    }
+
+    /// As [`Store::apply`], but an older version is believed too.
+    pub fn replace(&self, object: T) {
         let handlers = self.lock_handlers();
         let object = Arc::new(object);
         let old = self.get(&object.key());
@@ -138,6 +160,11 @@ impl<T: Kept> Store<T> {
             Self::tell(&handlers, &ObjectChange::Updated(object.clone(), object));
         }
     }
+}
+
+/// Versions of one API server are numbers that grow; anything else is not compared.
+pub(crate) fn is_older(version: &str, than: &str) -> bool {
+    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }
 
 impl NodeReader for Store<Node> {
@@ -204,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_late_handler_sees_every_object_once_and_then_every_change() {
-        let store = Store::default();
+        let store = Store::new(Keep::default());
         store.apply(node("a", "1"));
         let log = recorded(&store);
         store.apply(node("b", "2"));
@@ -214,8 +241,20 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_to_a_write_is_known_before_the_watch_and_older_events_do_not_undo_it() {
+        let store = Store::new(Keep::default());
+        store.apply(node("a", "1"));
+        store.written(br#"{"metadata": {"name": "a", "resourceVersion": "5"}}"#);
+        store.apply(node("a", "3"));
+        assert_eq!(&*store.get(&"a".into()).unwrap().resource_version, "5");
+        store.written(br#"{"metadata": {"name": "gone", "resourceVersion": "6"}}"#);
+        store.written(b"<html>");
+        assert_eq!(store.len(), 1);
+    }
+
+    #[test]
     fn a_list_that_shows_the_same_version_is_no_change_and_what_it_lacks_is_deleted() {
-        let store = Store::default();
+        let store = Store::new(Keep::default());
         store.apply(node("a", "1"));
         store.apply(node("b", "2"));
         let log = recorded(&store);

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Keep, Kept, Store};
+use super::{Kept, Store, is_older};
 use crate::client::{ApiError, Call, Client, status_error};
 
 /// Objects per page where the list is not streamed.
@@ -33,7 +33,6 @@ const STALE_LISTS: u32 = 5;
 pub struct Reflector<T: Kept> {
     store: Arc<Store<T>>,
     client: Client,
-    keep: Arc<Keep>,
     rng: StdRng,
     version: Option<String>,
     streaming: bool,
@@ -66,11 +65,10 @@ impl From<ApiError> for Ended {
 
 impl<T: Kept> Reflector<T> {
     /// A reflector; [`Reflector::run`] starts it. `seed` makes the jitter repeatable.
-    pub fn new(store: Arc<Store<T>>, client: Client, keep: Arc<Keep>, seed: u64) -> Self {
+    pub fn new(store: Arc<Store<T>>, client: Client, seed: u64) -> Self {
         Self {
             store,
             client,
-            keep,
             rng: StdRng::seed_from_u64(seed),
             version: None,
             streaming: true,
@@ -219,7 +217,7 @@ impl<T: Kept> Reflector<T> {
                 }
             }
             "DELETED" => {
-                if let Ok(gone) = T::decode(object, &self.keep) {
+                if let Ok(gone) = T::decode(object, self.store.keep()) {
                     self.store.remove(&gone.key());
                 }
             }
@@ -246,13 +244,14 @@ impl<T: Kept> Reflector<T> {
     }
 
     /// Takes over one object. One that cannot be read is left out with an error; the others go on. A listed object never
-    /// replaces a newer one.
+    /// replaces a newer one, unless older lists had to be believed.
     fn apply(&self, json: &str, listed: bool) -> Option<T::Key> {
-        match T::decode(json, &self.keep) {
+        match T::decode(json, self.store.keep()) {
             Ok(object) => {
                 let key = object.key();
-                let known = self.store.get(&key).filter(|_| listed && self.stale <= STALE_LISTS);
-                if !known.is_some_and(|known| is_older(object.resource_version(), known.resource_version())) {
+                if listed && self.stale > STALE_LISTS {
+                    self.store.replace(object);
+                } else {
                     self.store.apply(object);
                 }
                 Some(key)
@@ -264,11 +263,6 @@ impl<T: Kept> Reflector<T> {
             }
         }
     }
-}
-
-/// Versions of one API server are numbers that grow; anything else is not compared.
-fn is_older(version: &str, than: &str) -> bool {
-    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,178 @@
+//! What becomes of an event before it is sent: repeats are counted, similar ones combined, storms cut.
+//!
+//! The rules and numbers are those of `client-go/tools/record/events_cache.go`, with its order: an event is counted even
+//! if it is then cut, so the count is right when one passes again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ccm_provider::{EventType, Subject};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::Recorded;
+use super::lru::Lru;
+use crate::clock::timestamp;
+
+/// Keys remembered per rule.
+const CACHE: usize = 4096;
+/// Distinct messages of one key from which on they are combined.
+const SIMILAR: usize = 10;
+/// For how long messages of one key count as similar.
+const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
+/// Events that one source may send about one object at once.
+const BURST: f64 = 25.0;
+/// After the burst: one per this time.
+const REFILL: Duration = Duration::from_secs(300);
+const COMBINED: &str = "(combined from similar events): ";
+
+type ObjectKey = (Arc<str>, Subject);
+type SimilarKey = (ObjectKey, EventType, String);
+/// Without a message: the combined event of a key.
+type EventKey = (SimilarKey, Option<String>);
+
+/// An event to be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outgoing {
+    /// The whole event.
+    pub(super) body: Value,
+    pub(super) subject: Subject,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+    /// What has changed since the event was sent before; `None` if it is new.
+    pub(super) patch: Option<Value>,
+}
+
+#[derive(Default)]
+struct Similar {
+    messages: BTreeSet<String>,
+    last: Option<Instant>,
+}
+
+struct Counted {
+    count: u64,
+    first: Timestamp,
+    name: Arc<str>,
+}
+
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+pub(super) struct Correlator {
+    similar: Lru<SimilarKey, Similar>,
+    counted: Lru<EventKey, Counted>,
+    buckets: Lru<ObjectKey, Bucket>,
+}
+
+impl Correlator {
+    pub(super) fn new() -> Self {
+        Self { similar: Lru::new(CACHE), counted: Lru::new(CACHE), buckets: Lru::new(CACHE) }
+    }
+
+    /// The event as it is to be sent; `None` if it is cut.
+    pub(super) fn take(&mut self, event: Recorded, now: Instant) -> Option<Outgoing> {
+        let object = (Arc::clone(&event.component), event.subject.clone());
+        let key = (object.clone(), event.kind, event.reason.clone());
+        let combined = self.combine(&key, &event.message, now);
+        let message = if combined { format!("{COMBINED}{}", event.message) } else { event.message.clone() };
+        let key = (key, (!combined).then(|| message.clone()));
+        let outgoing = self.count(&key, event, &message);
+        self.admit(&object, now).then_some(outgoing)
+    }
+
+    /// Whether there were so many different messages lately that this one is combined with them.
+    fn combine(&mut self, key: &SimilarKey, message: &str, now: Instant) -> bool {
+        let similar = self.similar.entry(key, Similar::default);
+        if similar.last.is_some_and(|last| now.saturating_duration_since(last) > SIMILAR_WITHIN) {
+            similar.messages.clear();
+        }
+        similar.last = Some(now);
+        if !similar.messages.contains(message) {
+            // The set never reaches the limit: those that are known go on being counted one by one.
+            if similar.messages.len() + 1 >= SIMILAR {
+                return true;
+            }
+            similar.messages.insert(message.to_owned());
+        }
+        false
+    }
+
+    fn count(&mut self, key: &EventKey, event: Recorded, message: &str) -> Outgoing {
+        let at = timestamp(event.at);
+        let counted = self.counted.entry(key, || Counted { count: 0, first: at, name: name(&event) });
+        counted.count += 1;
+        let namespace = match &*event.subject.namespace {
+            "" => Arc::from("default"),
+            _ => Arc::clone(&event.subject.namespace),
+        };
+        let last = time(at);
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": counted.name, "namespace": namespace},
+            "involvedObject": reference(&event.subject),
+            "reason": event.reason,
+            "message": message,
+            "source": {"component": event.component},
+            "firstTimestamp": time(counted.first),
+            "lastTimestamp": last,
+            "count": counted.count,
+            "type": match event.kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
+            "eventTime": null,
+            "reportingComponent": event.component,
+            "reportingInstance": "",
+        });
+        let patch =
+            (counted.count > 1).then(|| json!({"count": counted.count, "lastTimestamp": last, "message": message}));
+        Outgoing { body, namespace, name: Arc::clone(&counted.name), patch, subject: event.subject }
+    }
+
+    /// Takes a token of the source and object.
+    fn admit(&mut self, object: &ObjectKey, now: Instant) -> bool {
+        let bucket = self.buckets.entry(object, || Bucket { tokens: BURST, filled: now });
+        let refill = now.saturating_duration_since(bucket.filled).as_secs_f64() / REFILL.as_secs_f64();
+        bucket.tokens = (bucket.tokens + refill).min(BURST);
+        bucket.filled = now;
+        // A sum of fractions may miss one by a hair.
+        let admitted = bucket.tokens >= 1.0 - 1e-9;
+        if admitted {
+            bucket.tokens -= 1.0;
+        }
+        admitted
+    }
+}
+
+fn reference(subject: &Subject) -> Value {
+    let mut reference = json!({"kind": subject.kind, "name": subject.name, "apiVersion": subject.api_version});
+    for (field, value) in [("namespace", &subject.namespace), ("uid", &subject.uid)] {
+        if let (Some(object), false) = (reference.as_object_mut(), value.is_empty()) {
+            object.insert(field.to_owned(), json!(value));
+        }
+    }
+    reference
+}
+
+/// Events carry whole seconds.
+fn time(at: Timestamp) -> String {
+    format!("{at:.0}")
+}
+
+/// `<object>.<hex nanoseconds>`; without the object where that is no name that the server takes.
+fn name(event: &Recorded) -> Arc<str> {
+    let name = format!("{}.{:016x}", event.subject.name, event.stamp);
+    if is_subdomain(&name) { name.into() } else { format!("event.{:016x}", event.stamp).into() }
+}
+
+fn is_subdomain(name: &str) -> bool {
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
+            && bytes.first().is_some_and(alphanumeric)
+            && bytes.last().is_some_and(alphanumeric)
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}

@@ -1,0 +1,116 @@
+//! Whether a node goes, gets the shutdown taint, or stays. Pure.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use ccm_provider::node::ConditionStatus;
+use ccm_provider::taint::shutdown_taint;
+use ccm_provider::{Evidence, EvidenceKind, Lookup, Node, NodeName, NodeRef, ProviderError};
+
+/// What shall happen to a node.
+#[derive(Debug, Clone)]
+pub enum Verdict {
+    /// Nothing.
+    Keep,
+    /// Gone, on this evidence.
+    Delete(Evidence),
+    /// Probably gone, but the evidence is not enough yet; why.
+    Wait(String),
+    /// The instance is stopped: taint the node.
+    Taint,
+    /// Could not tell.
+    Unknown(ProviderError),
+}
+
+/// Nodes that a complete list lacked, with the moment that list began: a second list must agree.
+#[derive(Debug, Default)]
+pub struct Unconfirmed(BTreeMap<NodeName, (Box<str>, SystemTime)>);
+
+/// Whether the cloud must be asked about a node at all: only when the kubelet does not say that it is well.
+pub fn needs_answer(node: &Node) -> bool {
+    node.ready != Some(ConditionStatus::True)
+}
+
+/// Whether a node that is well again still carries the shutdown taint.
+pub fn recovered(node: &Node) -> bool {
+    let taint = shutdown_taint();
+    !needs_answer(node) && node.taints.iter().any(|t| t.same_identity(&taint))
+}
+
+/// Judges one node that is not Ready. `now` is the wall clock as it would be without jumps since the start.
+pub fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: &mut Unconfirmed) -> Verdict {
+    let evidence = match answer {
+        Lookup::Gone(evidence) => evidence,
+        Lookup::Found(instance) => {
+            unconfirmed.0.remove(&node.name);
+            return match &instance.shutdown {
+                Ok(true) if node.taints.iter().any(|t| t.same_identity(&shutdown_taint())) => Verdict::Keep,
+                Ok(true) => Verdict::Taint,
+                Ok(false) => Verdict::Keep,
+                Err(error) if error.is_not_implemented() || error.is_instance_not_found() => Verdict::Keep,
+                Err(error) => Verdict::Unknown(error.clone()),
+            };
+        }
+        Lookup::Foreign => return Verdict::Keep,
+        // An error says nothing about an earlier list: what was unconfirmed stays so.
+        Lookup::Unknown(error) => return Verdict::Unknown(error.clone()),
+    };
+    if matches!(evidence.kind, EvidenceKind::Terminated { .. }) {
+        return Verdict::Delete(evidence.clone());
+    }
+    if let Some(wait) = too_young(node, evidence, now) {
+        return Verdict::Wait(wait);
+    }
+    if evidence.kind == EvidenceKind::Absent {
+        return Verdict::Delete(evidence.clone());
+    }
+    match unconfirmed.0.get(&node.name) {
+        Some((uid, earlier)) if *uid == node.uid && *earlier < evidence.read_began => Verdict::Delete(evidence.clone()),
+        Some((uid, _)) if *uid == node.uid => Verdict::Wait(format!("{evidence}; a second list must agree")),
+        _ => {
+            unconfirmed.0.insert(node.name.clone(), (node.uid.clone(), evidence.read_began));
+            Verdict::Wait(format!("{evidence}; a second list must agree"))
+        }
+    }
+}
+
+/// Clouds show new instances late: absence tells nothing about a node that was young when the read began.
+fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String> {
+    if evidence.grace.is_zero() {
+        return None;
+    }
+    let created = node.created.map(SystemTime::from);
+    let age = created.and_then(|created| evidence.read_began.min(now).duration_since(created).ok());
+    if age.is_some_and(|age| age >= evidence.grace) {
+        return None;
+    }
+    let age = ccm_provider::duration::format(Duration::from_secs(age.unwrap_or_default().as_secs()));
+    let grace = ccm_provider::duration::format(evidence.grace);
+    Some(format!("{evidence}; but the node is only {age} old and judged from {grace} on"))
+}
+
+impl Unconfirmed {
+    /// Forgets nodes that are no longer asked about.
+    pub fn retain(&mut self, asked: &[NodeRef]) {
+        self.0.retain(|name, _| asked.iter().any(|node| node.name == *name));
+    }
+}
+
+/// How many nodes one pass may delete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// At least this many.
+    pub nodes: usize,
+    /// Or this share of the cluster, if that is more.
+    pub percent: usize,
+}
+
+impl Budget {
+    /// The larger of 10 nodes and 10 % of the cluster.
+    pub const DEFAULT: Self = Self { nodes: 10, percent: 10 };
+
+    /// For a cluster of this size.
+    pub fn of(self, cluster: usize) -> usize {
+        self.nodes.max(cluster.saturating_mul(self.percent) / 100)
+    }
+}

@@ -1,0 +1,230 @@
+//! cloud-node-lifecycle-controller: deletes nodes whose instance is gone, taints those whose instance is stopped.
+//!
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/nodelifecycle/node_lifecycle_controller.go`. Unlike
+//! there, a node is deleted only on evidence that is strong enough for its age, and only so many in one pass.
+
+pub mod decide;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use ccm_provider::taint::shutdown_taint;
+use ccm_provider::{
+    Aspects, Change, EventSink, EventType, Evidence, Node, NodeRef, Plan, Risk, Step, Subject, Taint, Verb, patch,
+    taint,
+};
+use ccm_runtime::client::Call;
+use ccm_runtime::runner::{self, Pace};
+use ccm_runtime::{GateError, InstanceView};
+use futures::StreamExt;
+use http::Method;
+
+use self::decide::{Budget, Unconfirmed, Verdict};
+use crate::{NotStarted, Shared, node_path};
+
+/// Canonical name.
+pub const NAME: &str = "cloud-node-lifecycle-controller";
+/// Writes of one pass that are under way at once.
+const IN_FLIGHT: usize = 32;
+/// Tries of a taint patch that meets conflicts, and the pause between them.
+const CONFLICT_TRIES: u32 = 5;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Settings of the controller.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// `--node-monitor-period`
+    pub period: Duration,
+    /// How many nodes one pass may delete.
+    pub budget: Budget,
+}
+
+/// The controller.
+pub struct LifecycleController {
+    shared: Shared,
+    view: Arc<InstanceView>,
+    events: Arc<dyn EventSink>,
+    budget: Budget,
+    unconfirmed: Mutex<Unconfirmed>,
+    // A wall clock that jumps after the start must not make nodes look older than they are.
+    started: (Instant, SystemTime),
+    foreign: prometheus::Gauge,
+    waiting: prometheus::Gauge,
+}
+
+impl std::fmt::Debug for LifecycleController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LifecycleController")
+    }
+}
+
+/// Starts the controller; the future runs until no new work may begin.
+pub fn start(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    config: Config,
+) -> Result<impl Future<Output = ()> + Send, NotStarted> {
+    let Some(view) = shared.view.clone() else {
+        return Err(NotStarted("cloud provider does not support instances".into()));
+    };
+    let controller = Arc::new(LifecycleController::new(shared.clone(), view, events, config.budget));
+    Ok(async move {
+        shared.nodes.synced().await;
+        let pass = move || controller.clone().pass();
+        runner::periodically(NAME, config.period, Pace::FromEnd, shared.leadership, shared.metrics, pass).await;
+    })
+}
+
+impl LifecycleController {
+    /// A controller that is driven by the caller.
+    pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, budget: Budget) -> Self {
+        let gauge = |name, help| ccm_runtime::metrics::gauge(&shared.metrics, name, help);
+        let foreign = gauge("ccm_foreign_nodes", "Nodes with the provider ID of another cloud; never touched.");
+        let waiting = gauge(
+            "ccm_nodes_deletion_deferred",
+            "Nodes whose instance is gone but whose deletion waits for the budget of a later pass.",
+        );
+        let started = (shared.clock.now(), shared.clock.wall());
+        Self { shared, view, events, budget, unconfirmed: Mutex::default(), started, foreign, waiting }
+    }
+
+    /// One pass over all nodes.
+    pub async fn pass(self: Arc<Self>) {
+        let nodes = self.shared.nodes.list();
+        let foreign = nodes.iter().filter(|n| self.view.is_foreign(n.provider_id.as_deref())).count();
+        self.foreign.set(f64::from(u32::try_from(foreign).unwrap_or(u32::MAX)));
+        let asked: Vec<NodeRef> = nodes.iter().filter(|node| decide::needs_answer(node)).cloned().collect();
+        let answers = match asked.is_empty() {
+            true => Vec::new(),
+            false => self.view.get(&asked, Aspects::LIFECYCLE, Duration::ZERO).await,
+        };
+        let now = self.started.1 + self.shared.clock.now().saturating_duration_since(self.started.0);
+        let verdicts: Vec<Verdict> = {
+            let mut unconfirmed = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
+            unconfirmed.retain(&asked);
+            asked.iter().zip(&answers).map(|(node, a)| decide::judge(node, a, now, &mut unconfirmed)).collect()
+        };
+        let mut deletions = Vec::new();
+        let mut taints: Vec<(&NodeRef, bool)> =
+            nodes.iter().filter(|node| decide::recovered(node)).map(|node| (node, false)).collect();
+        for (node, verdict) in asked.iter().zip(verdicts) {
+            match verdict {
+                Verdict::Keep => {}
+                Verdict::Delete(evidence) => deletions.push((node, evidence)),
+                Verdict::Taint => taints.push((node, true)),
+                Verdict::Wait(reason) => tracing::info!(node = %node.name, reason, "node is not deleted yet"),
+                Verdict::Unknown(error) => {
+                    tracing::error!(node = %node.name, %error, "error checking if node exists or is shut down: left as it is");
+                }
+            }
+        }
+        self.keep_to_budget(&mut deletions, nodes.len());
+        let delete = deletions.iter().map(|(node, evidence)| self.delete(node, evidence));
+        futures::stream::iter(delete).for_each_concurrent(IN_FLIGHT, |deletion| deletion).await;
+        let taint = taints.into_iter().map(|(node, add)| self.set_shutdown_taint(node, add));
+        futures::stream::iter(taint).for_each_concurrent(IN_FLIGHT, |taint| taint).await;
+    }
+
+    /// Defers what exceeds the budget to a later pass, and says so.
+    fn keep_to_budget(&self, deletions: &mut Vec<(&NodeRef, Evidence)>, cluster: usize) {
+        let allowed = self.budget.of(cluster);
+        let deferred = deletions.split_off(allowed.min(deletions.len()));
+        self.waiting.set(f64::from(u32::try_from(deferred.len()).unwrap_or(u32::MAX)));
+        if deferred.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            deferred = deferred.len(),
+            allowed,
+            "more nodes are gone than one pass may delete; the rest waits for the next passes"
+        );
+        for (node, evidence) in deferred {
+            self.shared.metrics.guard_refused("node-deletion-budget");
+            let message = format!(
+                "Not deleted in this pass: {evidence}, but one pass deletes at most {allowed} of {cluster} nodes. It is tried \
+                 again in the next pass; --node-deletion-budget raises the limit"
+            );
+            let subject = Subject::node(&node.name, &node.uid);
+            self.events.event(&subject, EventType::Warning, "NodeDeletionDeferred", &message);
+        }
+    }
+
+    async fn delete(&self, node: &Node, evidence: &Evidence) {
+        let subject = Subject::node(&node.name, &node.uid);
+        let plan = Plan::new(format!("node {}", node.name)).with(Step {
+            verb: Verb::Delete,
+            kind: "Node".into(),
+            id: node.name.to_string(),
+            changes: Vec::new(),
+            reason: evidence.to_string(),
+            risk: Risk::None,
+        });
+        self.shared.show(&plan, &*self.events, &subject);
+        if self.shared.gate.is_dry_run() {
+            return;
+        }
+        tracing::info!(node = %node.name, %evidence, "deleting node");
+        let message = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
+        self.events.event(&subject, EventType::Normal, "DeletingNode", &message);
+        let body = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}});
+        match self.shared.gate.write(&Call::json(Method::DELETE, node_path(&node.name), &body)).await {
+            Ok(_) | Err(GateError::DryRun | GateError::NotLeading) => {}
+            Err(error) if error.is_not_found() => {}
+            // Another node took the name since: it is not the one that is gone.
+            Err(error) if error.is_conflict() => {
+                tracing::info!(node = %node.name, "a new node has the name of the one that is gone: left as it is");
+            }
+            Err(error) => {
+                tracing::error!(node = %node.name, %error, "unable to delete node");
+                let message = format!("Failed deleting node {}: {error}", node.name);
+                self.events.event(&subject, EventType::Warning, "DeletingNodeFailed", &message);
+            }
+        }
+    }
+
+    async fn set_shutdown_taint(&self, node: &NodeRef, add: bool) {
+        let mut node = node.clone();
+        for attempt in 1.. {
+            let Some(taints) = changed_taints(&node, add) else { return };
+            self.shared.show(&taint_plan(&node, add), &*self.events, &Subject::node(&node.name, &node.uid));
+            let body = patch::node_taints(&node.resource_version, &taints);
+            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body)).await {
+                Ok(answer) => return self.shared.nodes.written(&answer),
+                Err(GateError::DryRun | GateError::NotLeading) => return,
+                Err(error) if error.is_not_found() => return,
+                Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => {}
+                Err(error) => {
+                    tracing::error!(node = %node.name, %error, add, "failed to change the shutdown taint");
+                    return;
+                }
+            }
+            tokio::time::sleep(CONFLICT_PAUSE).await;
+            match self.shared.nodes.get(&node.name) {
+                Some(current) if current.uid == node.uid => node = current,
+                _ => return,
+            }
+        }
+    }
+}
+
+fn changed_taints(node: &Node, add: bool) -> Option<Vec<Taint>> {
+    match add {
+        true => taint::add_or_update(&node.taints, shutdown_taint()),
+        false => taint::remove(&node.taints, &shutdown_taint()),
+    }
+}
+
+fn taint_plan(node: &Node, add: bool) -> Plan {
+    let key = Some(shutdown_taint().key.to_string());
+    let (before, after) = if add { (None, key) } else { (key, None) };
+    Plan::new(format!("node {} shutdown taint", node.name)).with(Step {
+        verb: Verb::Update,
+        kind: "Node".into(),
+        id: node.name.to_string(),
+        changes: vec![Change { field: "taint".into(), before, after }],
+        reason: if add { "the instance is stopped" } else { "the node is Ready again" }.into(),
+        risk: Risk::None,
+    })
+}

@@ -1,0 +1,148 @@
+//! What a node takes over from its instance. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use ccm_provider::well_known::{
+    ANNOTATION_PROVIDED_NODE_IP, LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA,
+    LABEL_ZONE, LABEL_ZONE_BETA, TAINT_UNINITIALIZED,
+};
+use ccm_provider::{Change, InstanceMetadata, Node, NodeAddress, Plan, Risk, Step, Taint, Verb, address, taint};
+use regex::Regex;
+
+/// Beta and stable spelling of the labels that the core keeps equal.
+const PAIRS: [(&str, &str); 3] =
+    [(LABEL_ZONE_BETA, LABEL_ZONE), (LABEL_REGION_BETA, LABEL_REGION), (LABEL_INSTANCE_TYPE_BETA, LABEL_INSTANCE_TYPE)];
+
+// `None` only if the pattern were malformed; then every key counts as reserved.
+static RESERVED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(^|\.)(kubernetes|k8s)\.io/").ok());
+
+/// The changes of an initialization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Initialization {
+    /// To be set; `None` when the node has one or the cloud tells none.
+    pub provider_id: Option<String>,
+    /// Labels that differ from the node's.
+    pub labels: BTreeMap<String, String>,
+    /// The taints that remain.
+    pub taints: Vec<Taint>,
+    /// Additional labels that were left out, in words.
+    pub left_out: Vec<String>,
+}
+
+/// Decides what initialization writes. The uninitialized taint goes whatever its value and effect.
+///
+/// Source: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
+pub fn initialize(node: &Node, metadata: &InstanceMetadata, needs_provider_id: bool) -> Result<Initialization, String> {
+    if needs_provider_id && metadata.provider_id.is_empty() && node.provider_id.is_none() {
+        return Err(format!("cloud provider does not set node provider ID for node {}", node.name));
+    }
+    check_provided_ip(node, &metadata.node_addresses)?;
+    let mut labels = BTreeMap::new();
+    let fixed = [
+        (&metadata.instance_type, LABEL_INSTANCE_TYPE_BETA, LABEL_INSTANCE_TYPE),
+        (&metadata.zone, LABEL_ZONE_BETA, LABEL_ZONE),
+        (&metadata.region, LABEL_REGION_BETA, LABEL_REGION),
+    ];
+    for (value, beta, stable) in fixed {
+        if !value.is_empty() {
+            labels.insert(beta.to_owned(), value.clone());
+            labels.insert(stable.to_owned(), value.clone());
+        }
+    }
+    let mut left_out = Vec::new();
+    for (key, value) in &metadata.additional_labels {
+        if RESERVED.as_ref().is_none_or(|reserved| reserved.is_match(key)) {
+            left_out.push(format!("label {key}={value} of the cloud is left out: its prefix is reserved"));
+        } else if let Some(present) = node.labels.get(key) {
+            if present != value {
+                left_out.push(format!("label {key}={value} of the cloud is left out: the node has {key}={present}"));
+            }
+        } else {
+            labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    labels.retain(|key, value| node.labels.get(key) != Some(value));
+    let provider_id = Some(metadata.provider_id.clone()).filter(|id| !id.is_empty() && node.provider_id.is_none());
+    Ok(Initialization { provider_id, labels, taints: taint::without_key(&node.taints, TAINT_UNINITIALIZED), left_out })
+}
+
+fn check_provided_ip(node: &Node, cloud: &[NodeAddress]) -> Result<(), String> {
+    let Some(provided) = node.annotations.get(ANNOTATION_PROVIDED_NODE_IP) else { return Ok(()) };
+    address::filter_by_node_ips(cloud, provided).map(drop).map_err(|error| {
+        format!(
+            "failed to get node modifiers from cloud provider: provided node ip for node {:?} is not valid: {error}",
+            node.name.as_str()
+        )
+    })
+}
+
+/// The addresses that the node shall have; `None` when nothing needs to be written.
+pub fn addresses(node: &Node, cloud: &[NodeAddress]) -> Result<Option<Vec<NodeAddress>>, String> {
+    if cloud.is_empty() {
+        return Ok(None);
+    }
+    let wanted = address::with_hostname(cloud.to_vec(), &node.addresses);
+    let wanted = match node.annotations.get(ANNOTATION_PROVIDED_NODE_IP) {
+        Some(provided) => address::filter_by_node_ips(&wanted, provided)?,
+        None => wanted,
+    };
+    Ok((!address::same_addresses(&node.addresses, &wanted)).then_some(wanted))
+}
+
+/// Labels whose stable spelling must follow the beta spelling.
+pub fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
+    let fix = |(beta, stable): (&str, &'static str)| {
+        let value = node.labels.get(beta)?;
+        (node.labels.get(stable) != Some(value)).then(|| (stable, value.to_owned()))
+    };
+    PAIRS.into_iter().filter_map(fix).collect()
+}
+
+impl Initialization {
+    /// The writes in words.
+    pub fn plan(&self, node: &Node, addresses: Option<&[NodeAddress]>) -> Plan {
+        let labels = self.labels.iter().map(|(key, value)| Change {
+            field: format!("label {key}").into(),
+            before: node.labels.get(key).map(str::to_owned),
+            after: Some(value.clone()),
+        });
+        let id = self.provider_id.iter().map(|id| Change {
+            field: "spec.providerID".into(),
+            before: None,
+            after: Some(id.clone()),
+        });
+        let taint = Change { field: "taint".into(), before: Some(TAINT_UNINITIALIZED.into()), after: None };
+        let mut plan = Plan::new(format!("node {}", node.name)).with(Step {
+            verb: Verb::Update,
+            kind: "Node".into(),
+            id: node.name.to_string(),
+            changes: id.chain(labels).chain([taint]).collect(),
+            reason: "the node waits for initialization".into(),
+            risk: Risk::None,
+        });
+        if let Some(addresses) = addresses {
+            plan = plan.with(address_step(node, addresses));
+        }
+        plan
+    }
+}
+
+/// The write of new addresses in words.
+pub fn address_step(node: &Node, addresses: &[NodeAddress]) -> Step {
+    let print = |list: &[NodeAddress]| {
+        list.iter().map(|a| format!("{}={}", a.kind.as_str(), a.address)).collect::<Vec<_>>().join(" ")
+    };
+    Step {
+        verb: Verb::Update,
+        kind: "Node".into(),
+        id: node.name.to_string(),
+        changes: vec![Change {
+            field: "status.addresses".into(),
+            before: Some(print(&node.addresses)).filter(|list| !list.is_empty()),
+            after: Some(print(addresses)),
+        }],
+        reason: "the cloud shows other addresses".into(),
+        risk: Risk::None,
+    }
+}

@@ -1,0 +1,348 @@
+//! cloud-node-controller: initializes new nodes, keeps addresses and the older labels current.
+//!
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
+
+pub mod decide;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::well_known::TAINT_UNINITIALIZED;
+use ccm_provider::{
+    Aspects, EventSink, EventType, InstanceMetadata, Lookup, Node, NodeName, NodeRef, ObjectChange, Plan,
+    ProviderError, Risk, Step, Subject, Verb, patch,
+};
+use ccm_runtime::client::Call;
+use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
+use ccm_runtime::{GateError, InstanceView, Queue, RateLimit, metrics};
+use futures::StreamExt;
+
+use crate::{NotStarted, Shared, node_path, node_status_path};
+
+/// Canonical name.
+pub const NAME: &str = "cloud-node-controller";
+/// Tries of a write that meets a conflict, and the pause between them.
+const CONFLICT_TRIES: u32 = 20;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+/// Buckets of the two delay metrics, in seconds.
+const BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
+
+/// Settings of the controller.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// `--concurrent-node-syncs`; `None`: bounded only by the pace of the API server.
+    pub concurrent_syncs: Option<usize>,
+    /// `--concurrent-node-status-updates`; `None`: as many as syncs.
+    pub concurrent_status_updates: Option<usize>,
+    /// `--node-status-update-frequency`
+    pub status_update_period: Duration,
+}
+
+/// The controller.
+pub struct NodeController {
+    shared: Shared,
+    view: Arc<InstanceView>,
+    events: Arc<dyn EventSink>,
+    taint_removal: prometheus::Histogram,
+    initial_sync: prometheus::Histogram,
+}
+
+impl std::fmt::Debug for NodeController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NodeController")
+    }
+}
+
+/// What was found for a key.
+#[derive(Debug)]
+pub enum Observed {
+    /// The node is not in the cache (any more).
+    Missing,
+    /// The node is initialized.
+    Settled(NodeRef),
+    /// The node waits for initialization; what the cloud says of it.
+    Waiting(NodeRef, Lookup),
+}
+
+/// Starts the controller; the future runs until no new work may begin.
+pub fn start(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    config: Config,
+) -> Result<impl Future<Output = ()> + Send, NotStarted> {
+    let Some(view) = shared.view.clone() else {
+        return Err(NotStarted("cloud provider does not support instances".into()));
+    };
+    let queue = Queue::new("Nodes", RateLimit::DEFAULT, &shared.metrics);
+    let controller = Arc::new(NodeController::new(shared.clone(), view, events));
+    shared.nodes.on_change({
+        let queue = queue.clone();
+        move |change| match change {
+            ObjectChange::Added(node) | ObjectChange::Updated(_, node) => {
+                // An initialized node whose labels are in order needs nothing: no use to queue it.
+                if node.has_taint(TAINT_UNINITIALIZED) || !decide::label_fixes(&node).is_empty() {
+                    queue.add(node.name.clone());
+                }
+            }
+            ObjectChange::Deleted(_) => {}
+        }
+    });
+    let limits = Limits { batch: 5000, groups: config.concurrent_syncs.unwrap_or(1000) };
+    let status = controller.clone();
+    let parallel = config.concurrent_status_updates.or(config.concurrent_syncs).unwrap_or(100).max(1);
+    Ok(async move {
+        shared.nodes.synced().await;
+        let (leadership, metrics) = (shared.leadership.clone(), shared.metrics.clone());
+        let refresh = runner::periodically(
+            "node addresses",
+            config.status_update_period,
+            Pace::FromEnd,
+            leadership.clone(),
+            metrics.clone(),
+            move || status.clone().refresh_addresses(parallel),
+        );
+        let closing = async {
+            leadership.ended().await;
+            queue.shut_down();
+        };
+        futures::join!(refresh, closing, runner::run(controller, queue.clone(), limits, leadership.clone(), metrics));
+    })
+}
+
+#[async_trait]
+impl Reconciler for NodeController {
+    type Key = NodeName;
+    type Observed = Observed;
+    type Group = NodeName;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn group(&self, key: &NodeName) -> NodeName {
+        key.clone()
+    }
+
+    async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {
+        let nodes: Vec<Option<NodeRef>> = keys.iter().map(|key| self.shared.nodes.get(key)).collect();
+        let waiting: Vec<NodeRef> =
+            nodes.iter().flatten().filter(|node| node.has_taint(TAINT_UNINITIALIZED)).cloned().collect();
+        let mut answers = self.view.get(&waiting, Aspects::METADATA, Duration::ZERO).await.into_iter();
+        let observed = nodes.into_iter().map(|node| match node {
+            None => Observed::Missing,
+            Some(node) if node.has_taint(TAINT_UNINITIALIZED) => {
+                let none = || Lookup::Unknown(ProviderError::bug("no answer"));
+                Observed::Waiting(node, answers.next().unwrap_or_else(none))
+            }
+            Some(node) => Observed::Settled(node),
+        });
+        observed.map(Ok).collect()
+    }
+
+    async fn reconcile(&self, work: Vec<(NodeName, Observed)>) -> Vec<(NodeName, Result<Outcome, SyncError>)> {
+        let mut answers = Vec::with_capacity(work.len());
+        for (key, observed) in work {
+            let answer = match observed {
+                Observed::Missing => Ok(Outcome::Done),
+                Observed::Settled(node) => self.fix_labels(&node).await,
+                Observed::Waiting(node, lookup) => self.initialize(&node, lookup).await,
+            };
+            answers.push((key, answer));
+        }
+        answers
+    }
+}
+
+impl NodeController {
+    /// A controller that is driven by the caller.
+    pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>) -> Self {
+        let taint_removal = metrics::histogram(
+            &shared.metrics,
+            "node_controller_cloud_provider_taint_removal_delay_seconds",
+            "Number of seconds after node creation when NodeController removed the cloud-provider taint of a single node.",
+            &BUCKETS,
+        );
+        let initial_sync = metrics::histogram(
+            &shared.metrics,
+            "node_controller_initial_node_sync_delay_seconds",
+            "Number of seconds after node creation when NodeController finished the initial synchronization of a single node.",
+            &BUCKETS,
+        );
+        Self { shared, view, events, taint_removal, initial_sync }
+    }
+
+    async fn initialize(&self, node: &NodeRef, lookup: Lookup) -> Result<Outcome, SyncError> {
+        let context = format!("failed to get instance metadata for node {}", node.name);
+        let metadata = match lookup {
+            Lookup::Found(instance) => match &instance.metadata {
+                Ok(Some(metadata)) => metadata.clone(),
+                Ok(None) => {
+                    tracing::info!(node = %node.name, "the cloud has no metadata for the node yet: left as it is");
+                    return Ok(Outcome::Done);
+                }
+                Err(error) => return Err(self.failed(node, SyncError::provider(&context, error))),
+            },
+            Lookup::Foreign => {
+                tracing::debug!(node = %node.name, "the node belongs to another cloud: left as it is");
+                return Ok(Outcome::Done);
+            }
+            Lookup::Gone(evidence) => {
+                let text = format!("{context}: {} ({evidence})", ProviderError::InstanceNotFound);
+                return Err(self.failed(node, SyncError::Retry(text)));
+            }
+            Lookup::Unknown(error) => return Err(self.failed(node, SyncError::provider(&context, &error))),
+        };
+        let subject = Subject::node(&node.name, &node.uid);
+        let Some(written) = self.remove_taint(node, &metadata, &subject).await? else { return Ok(Outcome::Done) };
+        self.observe_age(&written, &self.taint_removal);
+        tracing::info!(node = %node.name, "Successfully initialized node with cloud provider");
+        if let Err(error) = self.update_addresses(&written, &metadata, &subject).await {
+            tracing::error!(node = %node.name, error, "Failed to update node addresses for node");
+        }
+        self.events.event(&subject, EventType::Normal, "Synced", "Node synced successfully");
+        self.observe_age(&written, &self.initial_sync);
+        Ok(Outcome::Done)
+    }
+
+    /// Tells the user on the node why it stays tainted.
+    fn failed(&self, node: &Node, error: SyncError) -> SyncError {
+        let message = format!(
+            "{error}. The node keeps the taint {TAINT_UNINITIALIZED} and takes no pods until this is resolved; it is tried again"
+        );
+        let subject = Subject::node(&node.name, &node.uid);
+        self.events.event(&subject, EventType::Warning, "FailedToInitializeNode", &message);
+        error
+    }
+
+    /// Writes everything but the addresses; `None` when there is nothing left to do or nothing may be written.
+    async fn remove_taint(
+        &self,
+        node: &NodeRef,
+        metadata: &InstanceMetadata,
+        subject: &Subject,
+    ) -> Result<Option<NodeRef>, SyncError> {
+        let mut node = node.clone();
+        for attempt in 1.. {
+            let init = decide::initialize(&node, metadata, self.view.provider_id_required())
+                .map_err(|error| self.failed(&node, SyncError::Retry(error)))?;
+            for text in &init.left_out {
+                tracing::warn!(node = %node.name, "{text}");
+            }
+            let addresses = decide::addresses(&node, &metadata.node_addresses).ok().flatten();
+            self.shared.show(&init.plan(&node, addresses.as_deref()), &*self.events, subject);
+            let body = patch::node_initialization(
+                &node.resource_version,
+                init.provider_id.as_deref(),
+                init.labels,
+                &init.taints,
+            );
+            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body)).await {
+                Ok(answer) => {
+                    self.shared.nodes.written(&answer);
+                    return Ok(self.shared.nodes.get(&node.name).or(Some(node)));
+                }
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => {}
+                Err(error) => return Err(SyncError::gate("failed to initialize node", error)),
+            }
+            tokio::time::sleep(CONFLICT_PAUSE).await;
+            match self.shared.nodes.get(&node.name) {
+                Some(current) if current.has_taint(TAINT_UNINITIALIZED) => node = current,
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    fn observe_age(&self, node: &Node, histogram: &prometheus::Histogram) {
+        if let Some(created) = node.created {
+            let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
+            histogram.observe(now.duration_since(created).as_secs_f64().max(0.0));
+        }
+    }
+
+    async fn update_addresses(
+        &self,
+        node: &Node,
+        metadata: &InstanceMetadata,
+        subject: &Subject,
+    ) -> Result<(), String> {
+        let Some(wanted) = decide::addresses(node, &metadata.node_addresses)? else { return Ok(()) };
+        let plan = Plan::new(format!("node {} addresses", node.name)).with(decide::address_step(node, &wanted));
+        self.shared.show(&plan, &*self.events, subject);
+        let call = patch::node_addresses(&wanted);
+        match self.shared.gate.write(&Call::strategic(node_status_path(&node.name), &call)).await {
+            Ok(answer) => {
+                self.shared.nodes.written(&answer);
+                Ok(())
+            }
+            Err(GateError::DryRun | GateError::NotLeading) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// One periodic pass over all initialized nodes. One failure does not stop the others; nothing is retried before the
+    /// next pass.
+    pub async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
+        let mut nodes = self.shared.nodes.list();
+        nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
+        let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO).await;
+        let refresh = |(node, answer): (NodeRef, Lookup)| {
+            let me = &self;
+            async move {
+                let error = match answer {
+                    Lookup::Found(instance) => match &instance.metadata {
+                        Ok(Some(metadata)) => {
+                            // The cache again: the look-up may have taken long.
+                            let current = me.shared.nodes.get(&node.name).unwrap_or(node.clone());
+                            let subject = Subject::node(&node.name, &node.uid);
+                            me.update_addresses(&current, metadata, &subject).await.err()
+                        }
+                        Ok(None) => None,
+                        Err(error) => Some(error.to_string()),
+                    },
+                    Lookup::Unknown(error) => Some(error.to_string()),
+                    Lookup::Gone(_) | Lookup::Foreign => None,
+                };
+                if let Some(error) = error {
+                    tracing::error!(node = %node.name, error, "Failed to update node addresses for node");
+                }
+            }
+        };
+        futures::stream::iter(nodes.into_iter().zip(answers)).for_each_concurrent(parallel, refresh).await;
+    }
+
+    async fn fix_labels(&self, node: &Node) -> Result<Outcome, SyncError> {
+        let fixes = decide::label_fixes(node);
+        if fixes.is_empty() || self.view.is_foreign(node.provider_id.as_deref()) {
+            return Ok(Outcome::Done);
+        }
+        let changes = fixes.iter().map(|(key, value)| ccm_provider::Change {
+            field: format!("label {key}").into(),
+            before: node.labels.get(key).map(str::to_owned),
+            after: Some(value.clone()),
+        });
+        let plan = Plan::new(format!("node {} labels", node.name)).with(Step {
+            verb: Verb::Update,
+            kind: "Node".into(),
+            id: node.name.to_string(),
+            changes: changes.collect(),
+            reason: "the stable labels follow the beta labels".into(),
+            risk: Risk::None,
+        });
+        self.shared.show(&plan, &*self.events, &Subject::node(&node.name, &node.uid));
+        let call = patch::node_labels(fixes);
+        match self.shared.gate.write(&Call::strategic(node_path(&node.name), &call)).await {
+            Ok(answer) => {
+                self.shared.nodes.written(&answer);
+                Ok(Outcome::Done)
+            }
+            Err(error) if error.is_not_found() => Ok(Outcome::Done),
+            Err(error) => Err(SyncError::gate("failed to reconcile labels", error)),
+        }
+    }
+}
