@@ -180,7 +180,7 @@ for stage in "${all_stages[@]}"; do
 	"$not_run") result='NOT RUN' skipped=$((skipped + 1)) ;;
 	*) result=FAILED failed=$((failed + 1)) ;;
 	esac
-	table+=("$(printf '%-12s %-8s %5d s  %s' "$stage" "$result" "$((SECONDS - started))" "$reason")")
+	table+=("$(printf '%-12s %-8s %5d s%s' "$stage" "$result" "$((SECONDS - started))" "${reason:+  $reason}")")
 	if [[ $stage == toolchain && $result == FAILED ]]; then break; fi
 done
 
