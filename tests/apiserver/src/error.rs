@@ -28,6 +28,9 @@ impl std::fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
+/// Reason of an error that is still to be given its form; never sent.
+const UNDECODABLE: &str = "undecodable";
+
 /// One field of an `Invalid` answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cause {
@@ -50,8 +53,10 @@ impl Cause {
         Cause { reason: "FieldValueForbidden", message: with_detail("Forbidden", detail), field: field.into() }
     }
 
-    pub(crate) fn duplicate(field: &str, value: &Value) -> Cause {
-        Cause { reason: "FieldValueDuplicate", message: format!("Duplicate value: {value}"), field: field.into() }
+    /// `value` is the text of the value: for structs the server prints its own form, not JSON.
+    pub(crate) fn duplicate(field: &str, value: &str, detail: &str) -> Cause {
+        let message = with_detail(&format!("Duplicate value: {value}"), detail);
+        Cause { reason: "FieldValueDuplicate", message, field: field.into() }
     }
 
     pub(crate) fn not_supported(field: &str, value: &str, supported: &[&str]) -> Cause {
@@ -110,6 +115,31 @@ impl ApiError {
         ApiError::conflict(kind, name, why)
     }
 
+    /// A condition of a delete that does not hold; these name the kind and not the resource.
+    pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> ApiError {
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified_kind());
+        let mut error = ApiError::new(409, "Conflict", message).about(kind, name);
+        if let Some(details) = &mut error.details {
+            crate::value::set(details, &["kind"], kind.kind);
+        }
+        error
+    }
+
+    /// A PUT whose uid is not that of the stored object.
+    pub(crate) fn other_uid(kind: &Kind, namespace: &str, name: &str, wanted: &str, found: &str) -> ApiError {
+        let folder = match kind.plural {
+            "nodes" => "minions",
+            "services" => "services/specs",
+            plural => plural,
+        };
+        let path = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{path}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        );
+        ApiError::conflict(kind, name, &why)
+    }
+
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> ApiError {
         let message = format!("{} \"{name}\" is forbidden: {why}", kind.qualified());
         ApiError::new(403, "Forbidden", message).about(kind, name)
@@ -117,6 +147,31 @@ impl ApiError {
 
     pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
         ApiError::new(400, "BadRequest", message)
+    }
+
+    /// A body that the typed server could not decode. A patch reports it otherwise than a whole object.
+    pub(crate) fn undecodable(why: &str) -> ApiError {
+        let mut error = ApiError::bad_request(why);
+        error.reason = UNDECODABLE.to_owned();
+        error
+    }
+
+    /// Gives an undecodable body the form in which this verb reports it.
+    pub(crate) fn from_decoding(self, kind: &Kind, patch: bool) -> ApiError {
+        if self.reason != UNDECODABLE {
+            return self;
+        }
+        if patch {
+            let cause = Cause {
+                reason: "FieldValueInvalid",
+                message: format!("Invalid value: {}", self.message),
+                field: "patch".into(),
+            };
+            return ApiError::invalid_as("", "", "", "", &[cause]);
+        }
+        let (version, name) = (kind.version, kind.kind);
+        let message = format!("{name} in version \"{version}\" cannot be handled as a {name}: {}", self.message);
+        ApiError::bad_request(message)
     }
 
     pub(crate) fn expired(message: impl Into<String>) -> ApiError {
@@ -131,12 +186,17 @@ impl ApiError {
 
     /// The client asks for a version that does not exist yet.
     pub(crate) fn too_large(asked: u64, current: u64) -> ApiError {
-        let message = format!("Too large resource version: {asked}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let mut error = ApiError::new(504, "Timeout", message);
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
         error.details = Some(Box::new(json!({"causes": [cause], "retryAfterSeconds": 1})));
         error.retry_after = Some(1);
         error
+    }
+
+    pub(crate) fn invalid_initial_events() -> ApiError {
+        let cause = Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", &[cause])
     }
 
     pub(crate) fn no_resource() -> ApiError {
@@ -148,6 +208,12 @@ impl ApiError {
     pub(crate) fn method_not_allowed() -> ApiError {
         let message = "the server does not allow this method on the requested resource";
         let mut error = ApiError::new(405, "MethodNotAllowed", message);
+        error.details = Some(Box::new(json!({})));
+        error
+    }
+
+    pub(crate) fn unsupported_patch() -> ApiError {
+        let mut error = ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
         error.details = Some(Box::new(json!({})));
         error
     }
@@ -177,7 +243,9 @@ impl ApiError {
         if !group.is_empty() {
             details.insert("group".into(), group.into());
         }
-        details.insert("kind".into(), kind.into());
+        if !kind.is_empty() {
+            details.insert("kind".into(), kind.into());
+        }
         let causes: Vec<Value> = causes
             .iter()
             .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
@@ -196,8 +264,11 @@ impl ApiError {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            crate::value::set(&mut status, &["reason"], self.reason.clone());
+        }
         if let Some(details) = &self.details {
             crate::value::set(&mut status, &["details"], Value::clone(details));
         }

@@ -44,7 +44,7 @@ const CORE: Kind = Kind {
 };
 
 /// Every served kind.
-pub static KINDS: [Kind; 9] = [
+pub static KINDS: [Kind; 10] = [
     Kind {
         plural: "namespaces",
         singular: "namespace",
@@ -117,6 +117,8 @@ pub static KINDS: [Kind; 9] = [
         index: 8,
         ..CORE
     },
+    // Stored and served as they come, for `kubectl describe node`, which lists them.
+    Kind { plural: "pods", singular: "pod", kind: "Pod", short: &["po"], status: true, index: 9, ..CORE },
 ];
 
 impl Kind {

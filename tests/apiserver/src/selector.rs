@@ -142,7 +142,7 @@ impl Fields {
                 )));
             };
             if !names(kind).contains(&field) {
-                return Err(unsupported(kind, selector, field));
+                return Err(unsupported(kind, field));
             }
             terms.push(Term { field: field.to_owned(), value: value.to_owned(), equal });
         }
@@ -161,17 +161,13 @@ impl Fields {
     }
 }
 
-fn unsupported(kind: &Kind, selector: &str, field: &str) -> ApiError {
+fn unsupported(kind: &Kind, field: &str) -> ApiError {
     let why = if matches!(kind.plural, "leases" | "configmaps" | "serviceaccounts" | "persistentvolumes") {
         format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {
         format!("field label not supported: {field}")
     };
-    let group = kind.group;
-    let (version, plural) = (kind.version, kind.plural);
-    ApiError::bad_request(format!(
-        "Unable to find \"{group}/{version}, Resource={plural}\" that match label selector \"\", field selector \"{selector}\": {why}"
-    ))
+    ApiError::bad_request(why)
 }
 
 /// The selectable fields of a kind.
@@ -179,6 +175,7 @@ fn names(kind: &Kind) -> &'static [&'static str] {
     match kind.plural {
         "nodes" => &["metadata.name", "spec.unschedulable"],
         "namespaces" => &["metadata.name", "status.phase"],
+        "pods" => &["metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"],
         "services" => &["metadata.name", "metadata.namespace", "spec.clusterIP", "spec.type"],
         "secrets" => &["metadata.name", "metadata.namespace", "type"],
         "events" => &[

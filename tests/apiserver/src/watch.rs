@@ -115,9 +115,6 @@ impl Watch {
         };
         let streaming = options.send_initial_events == Some(true);
         match asked {
-            Some(asked) if asked > state.version => {
-                return Err(ApiError::too_large(asked, state.version));
-            }
             Some(asked) if asked > 0 && !streaming => watch.begin_at(&state, asked),
             _ if options.send_initial_events == Some(false) => watch.cursor = state.version,
             _ => watch.begin_with_objects(&state, view, streaming),
@@ -220,18 +217,23 @@ impl Watch {
 
 fn check_initial(core: &Core, options: &WatchOptions) -> Result<(), ApiError> {
     use crate::error::Cause;
-    let refuse =
-        |cause: Cause| Err(ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", &[cause]));
+    let refuse = |causes: &[Cause]| {
+        Err(ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", causes))
+    };
     let matching = options.resource_version_match.as_str();
     match options.send_initial_events {
-        None if !matching.is_empty() => refuse(Cause::forbidden(
+        None if !matching.is_empty() => refuse(&[Cause::forbidden(
             "resourceVersionMatch",
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        )),
+        )]),
         None => Ok(()),
         Some(_) if matching != "NotOlderThan" => {
             let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            refuse(Cause::forbidden("resourceVersionMatch", detail))
+            let mut causes = vec![Cause::forbidden("resourceVersionMatch", detail)];
+            if !matching.is_empty() {
+                causes.push(Cause::not_supported("resourceVersionMatch", matching, &["NotOlderThan"]));
+            }
+            refuse(&causes)
         }
         Some(true) if !core.options.streaming_lists => {
             Err(ApiError::internal("the required storage feature RequestWatchProgress is disabled"))

@@ -7,8 +7,6 @@ use serde_json::Value;
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
 alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end \
-with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end \
 with an alphanumeric character (e.g. 'example.com', regex used for validation is \
 '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -38,11 +36,13 @@ fn length(limit: usize) -> String {
 
 fn check_name(kind: &Kind, name: &str) -> Option<Cause> {
     let (good, text, limit) = match kind.plural {
-        "namespaces" => (is_label(name), LABEL, 63),
-        "services" => (is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()), LABEL_1035, 63),
+        "namespaces" | "services" => (is_label(name), LABEL, 63),
         _ => (is_subdomain(name), SUBDOMAIN, 253),
     };
     let value = Value::from(name);
+    if kind.plural == "namespaces" && name.contains('.') {
+        return Some(Cause::invalid("metadata.name", &value, "must not contain dots"));
+    }
     if name.len() > limit {
         return Some(Cause::invalid("metadata.name", &value, &length(limit)));
     }
@@ -84,8 +84,13 @@ pub(crate) fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
         // Annotation keys may have capitals in the prefix.
         causes.extend(annotations.keys().filter_map(|key| check_key("metadata.annotations", &key.to_lowercase())));
     }
-    for finalizer in texts(object, &["metadata", "finalizers"]) {
-        causes.extend(check_key("metadata.finalizers", &finalizer));
+    for (index, finalizer) in texts(object, &["metadata", "finalizers"]).iter().enumerate() {
+        let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&finalizer.as_str());
+        causes.extend(check_key("metadata.finalizers", finalizer));
+        if !standard && !finalizer.contains('/') {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.push(Cause::invalid(&format!("metadata.finalizers[{index}]"), &finalizer.as_str().into(), detail));
+        }
     }
     causes
 }

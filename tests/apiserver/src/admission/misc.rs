@@ -2,8 +2,11 @@
 
 use crate::error::Cause;
 use crate::kind::Kind;
-use crate::value::{at, copy, remove, set, set_default, text};
+use crate::value::{at, copy, list, remove, set, set_default, text};
 use serde_json::{Value, json};
+
+/// Keeps a volume that is in use.
+pub(crate) const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
 
 pub(super) fn default_namespace(object: &mut Value) {
     let name = text(object, &["metadata", "name"]).to_owned();
@@ -39,18 +42,27 @@ fn base64(bytes: &[u8]) -> String {
 pub(super) fn default_volume_spec(object: &mut Value) {
     set_default(object, &["spec", "persistentVolumeReclaimPolicy"], "Retain");
     set_default(object, &["spec", "volumeMode"], "Filesystem");
+    if at(object, &["spec", "hostPath"]).is_some() {
+        set_default(object, &["spec", "hostPath", "type"], "");
+    }
 }
 
 pub(super) fn default_volume(object: &mut Value, now: &str) {
     default_volume_spec(object);
     set(object, &["status"], json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+    // What the admission plugin StorageObjectInUseProtection does to every new volume.
+    let mut finalizers = list(object, &["metadata", "finalizers"]).to_vec();
+    if !finalizers.iter().any(|one| one == PV_PROTECTION) {
+        finalizers.push(PV_PROTECTION.into());
+    }
+    set(object, &["metadata", "finalizers"], finalizers);
 }
 
 /// An event lives in the namespace of its object, or in `default` when that has none.
 pub(super) fn validate_event(object: &Value) -> Option<Cause> {
     let involved = text(object, &["involvedObject", "namespace"]);
     let own = text(object, &["metadata", "namespace"]);
-    let fits = if involved.is_empty() { matches!(own, "default" | "kube-system") } else { own == involved };
+    let fits = if involved.is_empty() { own == "default" } else { own == involved };
     (!fits).then(|| Cause::invalid("involvedObject.namespace", &involved.into(), "does not match event.namespace"))
 }
 

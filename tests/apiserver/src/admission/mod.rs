@@ -11,6 +11,7 @@ use crate::kind::Kind;
 use serde_json::Value;
 
 pub(crate) use metadata::{added_finalizers, validate_metadata};
+pub(crate) use misc::PV_PROTECTION;
 pub(crate) use service::Allocations;
 
 /// What admission may look at and hand out.

@@ -25,7 +25,10 @@ pub(super) fn default_old(object: &mut Value) {
     let single = text(object, &["spec", "podCIDR"]).to_owned();
     match list(object, &["spec", "podCIDRs"]).first().and_then(Value::as_str).map(str::to_owned) {
         Some(first) if single.is_empty() => set(object, &["spec", "podCIDR"], first),
-        None if !single.is_empty() => set(object, &["spec", "podCIDRs"], json!([single])),
+        // The old single member wins when the two disagree.
+        found if !single.is_empty() && found.as_ref() != Some(&single) => {
+            set(object, &["spec", "podCIDRs"], json!([single]));
+        }
         _ => {}
     }
     if let Some(capacity) = at(object, &["status", "capacity"]).cloned() {
@@ -53,13 +56,19 @@ pub(super) fn validate(object: &Value) -> Vec<Cause> {
         let same =
             |other: &&Value| text(other, &["key"]) == text(taint, &["key"]) && text(other, &["effect"]) == effect;
         if taints.iter().take(index).any(|other| same(&other)) {
-            causes.push(Cause::duplicate(&format!("metadata.taints[{index}]"), taint));
+            let (key, value) = (text(taint, &["key"]), text(taint, &["value"]));
+            let shown =
+                format!("{{\"Key\":\"{key}\",\"Value\":\"{value}\",\"Effect\":\"{effect}\",\"TimeAdded\":null}}");
+            let detail = "taints must be unique by key and effect pair";
+            causes.push(Cause::duplicate(&format!("metadata.taints[{index}]"), &shown, detail));
         }
     }
     let addresses = list(object, &["status", "addresses"]);
     for (index, address) in addresses.iter().enumerate() {
         if addresses.iter().take(index).any(|other| other == address) {
-            causes.push(Cause::duplicate(&format!("status.addresses[{index}]"), address));
+            let (kind, address) = (text(address, &["type"]), text(address, &["address"]));
+            let shown = format!("{{\"Type\":\"{kind}\",\"Address\":\"{address}\"}}");
+            causes.push(Cause::duplicate(&format!("status.addresses[{index}]"), &shown, ""));
         }
     }
     causes

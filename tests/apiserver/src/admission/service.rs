@@ -155,6 +155,13 @@ fn default_families(context: &Context<'_>, service: &mut Value) {
         "" => "SingleStack".to_owned(),
         policy => policy.to_owned(),
     };
+    // A headless service without selector may have endpoints of any family.
+    let any = is_headless(service) && at(service, &["spec", "selector"]).is_none();
+    let policy =
+        if any && families.is_empty() && policy == "SingleStack" { "RequireDualStack".to_owned() } else { policy };
+    if any && policy == "RequireDualStack" && families.is_empty() {
+        families = vec!["IPv4".to_owned(), "IPv6".to_owned()];
+    }
     if families.is_empty() {
         let given: Option<IpAddr> = text(service, &["spec", "clusterIP"]).parse().ok();
         families.push(if given.is_some_and(|given| given.is_ipv6()) { "IPv6" } else { "IPv4" }.to_owned());
@@ -194,6 +201,9 @@ pub(super) fn default_changed(context: &Context<'_>, old: &Value, new: &mut Valu
             }
         }
     }
+    if has_address(old) && !has_address(new) && unchanged(new, "internalTrafficPolicy") {
+        remove(new, &["spec", "internalTrafficPolicy"]);
+    }
     if kind_of(new) != "LoadBalancer" {
         set(new, &["status", "loadBalancer"], Map::new());
     }
@@ -203,6 +213,12 @@ pub(super) fn default_changed(context: &Context<'_>, old: &Value, new: &mut Valu
 /// Values that the server gave stay when a client sends none.
 fn keep_allocated(old: &Value, new: &mut Value) {
     if has_address(old) && has_address(new) {
+        let given = text(new, &["spec", "clusterIP"]).to_owned();
+        let stays = at(old, &["spec", "clusterIPs"]) == at(new, &["spec", "clusterIPs"]);
+        if !given.is_empty() && given != text(old, &["spec", "clusterIP"]) && stays {
+            // A client that knows only the single member changed that.
+            set(new, &["spec", "clusterIPs"], json!([given]));
+        }
         if text(new, &["spec", "clusterIP"]).is_empty() {
             copy(new, old, &["spec", "clusterIP"]);
         }
@@ -313,9 +329,7 @@ fn claim(context: &mut Context<'_>, service: &Value, given: &str, old: Option<&V
         IpAddr::V6(v6) => matches!(v6.segments(), [0xfd00, 0x10, 0x96, 0, ..]),
     };
     if !inside {
-        let why =
-            format!("the provided IP ({given}) is not in the valid range. The range of valid IPs is 10.96.0.0/12");
-        return Err(refuse(&why));
+        return Err(refuse("the provided network does not match the current range"));
     }
     let ours = old.is_some_and(|old| texts(old, &["spec", "clusterIPs"]).iter().any(|one| one == given));
     if context.allocations.addresses.contains(&address) && !ours {
@@ -386,10 +400,23 @@ pub(super) fn validate(service: &Value) -> Vec<Cause> {
         let detail = "may only be set for externally-accessible services";
         causes.push(Cause::invalid("spec.externalTrafficPolicy", &policy.into(), detail));
     }
+    for (index, range) in texts(service, &["spec", "loadBalancerSourceRanges"]).iter().enumerate() {
+        if !is_cidr(range.trim()) {
+            let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+            let field = format!("spec.LoadBalancerSourceRanges[{index}]");
+            causes.push(Cause::invalid(&field, &range.as_str().into(), detail));
+        }
+    }
     if kind != "LoadBalancer" && at(service, &["spec", "loadBalancerClass"]).is_some() {
         causes.push(Cause::forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'"));
     }
     causes
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let most = address.parse::<IpAddr>().map_or(0, |address| if address.is_ipv6() { 128 } else { 32 });
+    most > 0 && length.parse::<u8>().is_ok_and(|length| length <= most)
 }
 
 fn validate_port(ports: &[Value], index: usize, port: &Value) -> Vec<Cause> {
@@ -400,7 +427,7 @@ fn validate_port(ports: &[Value], index: usize, port: &Value) -> Vec<Cause> {
         causes.push(Cause::required(&field("name"), ""));
     }
     if !name.is_empty() && ports.iter().take(index).any(|other| text(other, &["name"]) == name) {
-        causes.push(Cause::duplicate(&field("name"), &name.into()));
+        causes.push(Cause::duplicate(&field("name"), &format!("\"{name}\""), ""));
     }
     let value = at(port, &["port"]).cloned().unwrap_or(json!(0));
     if !(1..=65535).contains(&value.as_i64().unwrap_or_default()) {
@@ -409,6 +436,17 @@ fn validate_port(ports: &[Value], index: usize, port: &Value) -> Vec<Cause> {
     let protocol = text(port, &["protocol"]);
     if !["SCTP", "TCP", "UDP"].contains(&protocol) {
         causes.push(Cause::not_supported(&field("protocol"), protocol, &["SCTP", "TCP", "UDP"]));
+    }
+    let target = at(port, &["targetPort"]).and_then(Value::as_i64);
+    if let Some(target) = target.filter(|target| !(1..=65535).contains(target)) {
+        causes.push(Cause::invalid(&field("targetPort"), &target.into(), "must be between 1 and 65535, inclusive"));
+    }
+    let same = |other: &&Value| at(other, &["port"]) == at(port, &["port"]) && text(other, &["protocol"]) == protocol;
+    if ports.iter().take(index).any(|other| same(&other)) {
+        let shown = format!(
+            "{{\"Name\":\"\",\"Protocol\":\"{protocol}\",\"AppProtocol\":null,\"Port\":{value},\"TargetPort\":0,\"NodePort\":0}}"
+        );
+        causes.push(Cause::duplicate(&format!("spec.ports[{index}]"), &shown, ""));
     }
     let node_port = at(port, &["nodePort"]).and_then(Value::as_i64).unwrap_or_default();
     if node_port != 0 && !u16::try_from(node_port).is_ok_and(|port| NODE_PORTS.contains(&port)) {
@@ -454,7 +492,7 @@ pub(super) fn validate_status(service: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let ingress = list(service, &["status", "loadBalancer", "ingress"]);
     if !ingress.is_empty() && kind_of(service) != "LoadBalancer" {
-        let detail = "may only be used when `spec.type` is \"LoadBalancer\"";
+        let detail = "may only be used when `spec.type` is 'LoadBalancer'";
         causes.push(Cause::forbidden("status.loadBalancer.ingress", detail));
     }
     for (index, entry) in ingress.iter().enumerate() {

@@ -140,12 +140,18 @@ fn time(value: &mut Value, path: &[&str], micro: bool) -> Result<(), ApiError> {
         return Ok(());
     };
     let parsed: Option<jiff::Timestamp> = found.as_str().and_then(|text| text.parse().ok());
-    let Some(parsed) = parsed else {
-        let message = format!("parsing time {found} as \"2006-01-02T15:04:05Z07:00\": cannot parse {found}");
-        return Err(ApiError::bad_request(message));
+    let Some(parsed) = parsed.filter(|_| !micro || has_six_digits(found.as_str().unwrap_or_default())) else {
+        let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
+        return Err(ApiError::undecodable(&format!("parsing time {found} as \"{layout}\": cannot parse {found}")));
     };
     set(value, path, if micro { format!("{parsed:.6}") } else { crate::clock::seconds(parsed) });
     Ok(())
+}
+
+/// A `MicroTime` is refused unless its fraction has exactly six digits.
+fn has_six_digits(text: &str) -> bool {
+    let fraction = text.split_once('.').map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count());
+    fraction == Some(6)
 }
 
 #[cfg(test)]
@@ -155,9 +161,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn lease_times_get_six_digits() {
+    fn lease_times_need_six_digits() {
+        let kind = Kind::by_plural("leases").unwrap();
         let mut lease = json!({"spec": {"renewTime": "2024-01-01T00:00:00Z"}});
-        normalize(Kind::by_plural("leases").unwrap(), &mut lease).unwrap();
-        assert_eq!(lease, json!({"spec": {"renewTime": "2024-01-01T00:00:00.000000Z"}}));
+        assert_eq!(normalize(kind, &mut lease).unwrap_err().code, 400);
+        let mut lease = json!({"spec": {"renewTime": "2024-01-01T00:00:00.100000Z"}});
+        assert!(normalize(kind, &mut lease).is_ok());
     }
 }

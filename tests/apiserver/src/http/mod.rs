@@ -54,8 +54,10 @@ impl Call {
         if media.contains("yaml") {
             return patch::yaml(&self.body);
         }
-        if media.contains("protobuf") || media.contains("cbor") {
-            return Err(ApiError::unsupported_media("application/json, application/yaml"));
+        // The default of a plain HTTP client that sets nothing, and of kubectl for a delete without options.
+        if !(media.is_empty() || media.contains("json") || media.contains("x-www-form-urlencoded")) {
+            let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            return Err(ApiError::unsupported_media(accepted));
         }
         serde_json::from_slice(&self.body).map_err(|error| {
             ApiError::bad_request(format!("the object provided is unrecognized (must be of type Object): {error}"))
@@ -142,7 +144,7 @@ impl Handler {
 
     fn dispatch(&self, call: &Call, route: &Route, verb: &'static str, end_after: Option<(u64, bool)>) -> Reply {
         let outcome = match route {
-            Route::Other(path) => Ok(self.other(call, path)),
+            Route::Other(path) => Ok(self.other(path)),
             Route::Collection { kind, namespace } => match verb {
                 "watch" => self.watch(call, kind, namespace, end_after),
                 "list" => self.list(call, kind, namespace),
@@ -159,10 +161,10 @@ impl Handler {
         outcome.unwrap_or_else(|error| reply::error(&error))
     }
 
-    fn other(&self, call: &Call, path: &str) -> Reply {
+    fn other(&self, path: &str) -> Reply {
         match path {
             "/healthz" | "/livez" | "/readyz" => reply::plain(200, "ok"),
-            _ => match discovery::answer(path, call.header(header::ACCEPT), &self.core.options) {
+            _ => match discovery::answer(path, &self.core.options) {
                 Some(value) => reply::json_value(200, &value),
                 None => reply::plain(404, "404 page not found\n"),
             },
@@ -189,11 +191,14 @@ impl Handler {
             namespace: namespace.to_owned(),
             label_selector: query.text("labelSelector"),
             field_selector: query.text("fieldSelector"),
-            limit: query.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or_default(),
+            limit: limit(query)?,
             continue_token: query.text("continue"),
             resource_version: query.text("resourceVersion"),
             resource_version_match: query.text("resourceVersionMatch"),
         };
+        if query.has("sendInitialEvents") {
+            return Err(ApiError::invalid_initial_events());
+        }
         let view = self.faults.view(kind);
         let list = self.core.list(kind, &options, view.as_deref())?;
         if wants_table(call) {
@@ -336,6 +341,16 @@ fn target_name(call: &Call, route: &Route, verb: &str) -> String {
 
 fn delete_options(call: &Call) -> Result<DeleteOptions, ApiError> {
     call.value().map(|body| DeleteOptions::from_value(&body))
+}
+
+fn limit(query: &Query) -> Result<usize, ApiError> {
+    let text = query.text("limit");
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let why = || ApiError::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"));
+    // A negative limit is no limit.
+    text.parse::<i64>().map(|limit| usize::try_from(limit).unwrap_or_default()).map_err(|_| why())
 }
 
 fn wants_table(call: &Call) -> bool {

@@ -29,6 +29,10 @@ impl Route {
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
             _ => return Ok(Route::Other(path.to_owned())),
         };
+        let served = |kind: &Kind| kind.group == group && kind.version == version;
+        if !KINDS.iter().any(served) {
+            return Ok(Route::Other(path.to_owned()));
+        }
         let find = |plural: &str| {
             let same = |kind: &&Kind| kind.group == group && kind.version == version && kind.plural == plural;
             KINDS.iter().find(same).ok_or(UnknownResource)
@@ -63,6 +67,9 @@ impl Route {
         let verb = match (self, method.as_str()) {
             (Route::Collection { .. }, "GET") if query.flag("watch") => "watch",
             (Route::Collection { .. }, "GET") => "list",
+            (Route::Collection { kind, namespace }, "POST" | "DELETE") if kind.namespaced && namespace.is_empty() => {
+                return Err(ApiError::method_not_allowed());
+            }
             (Route::Collection { .. }, "POST") => "create",
             (Route::Collection { .. }, "DELETE") => "deletecollection",
             (Route::Object { .. }, "GET") => "get",

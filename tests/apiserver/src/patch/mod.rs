@@ -25,10 +25,6 @@ pub enum Patch {
     Apply(Value),
 }
 
-/// The formats that a server accepts, in the words of its 415 answer.
-pub(crate) const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, \
-application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor";
-
 impl Patch {
     /// Reads a patch of the format that the content type names.
     pub(crate) fn parse(content_type: &str, body: &[u8]) -> Result<Patch, ApiError> {
@@ -45,7 +41,7 @@ impl Patch {
                 Ok(value) => Ok(Patch::Apply(value)),
                 Err(_) => Ok(Patch::Apply(yaml(body)?)),
             },
-            _ => Err(ApiError::unsupported_media(ACCEPTED)),
+            _ => Err(ApiError::unsupported_patch()),
         }
     }
 

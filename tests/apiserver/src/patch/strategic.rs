@@ -177,7 +177,7 @@ fn obey_element_directives(
 }
 
 fn no_key(item: &Value, key: &str) -> ApiError {
-    bad(format!("map: {item} does not contain declared merge key: {key}"))
+    ApiError::new(500, "", format!("map: {item} does not contain declared merge key: {key}"))
 }
 
 fn merge_elements(

@@ -60,12 +60,8 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {
-        let cause = Cause::invalid(
-            "resourceVersion",
-            &text.into(),
-            &format!("strconv.ParseUint: parsing \"{text}\": invalid syntax"),
-        );
-        ApiError::invalid_as("", "", "", "", &[cause])
+        let why = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+        ApiError::new(500, "", format!("resourceVersion: Invalid value: \"{text}\": {why}"))
     })
 }
 
@@ -93,7 +89,9 @@ impl Token {
             let (version, after) = (plain.get("rv")?.as_u64()?, plain.get("start")?.as_str()?.to_owned());
             Some(Token { version, after })
         });
-        token.ok_or_else(|| ApiError::bad_request("continue key is not valid: encoded value is not valid"))
+        token.ok_or_else(|| {
+            ApiError::bad_request("invalid continue token: continue key is not valid: encoded value is not valid")
+        })
     }
 }
 
@@ -128,14 +126,17 @@ impl Core {
         let scope = parse_scope(kind, &options.namespace, &options.label_selector, &options.field_selector)?;
         check_match(options)?;
         let state = self.lock();
-        let asked = parse_version(&options.resource_version)?;
+        let asked = parse_version(&options.resource_version).map_err(|error| {
+            // Lists wrap what gets and watches let through.
+            ApiError::bad_request(format!("invalid resource version: {}", error.message))
+        })?;
         let exact = options.resource_version_match == "Exact"
             || (options.limit > 0 && options.resource_version_match.is_empty() && asked.is_some_and(|asked| asked > 0));
         if !options.continue_token.is_empty() {
+            let token = Token::read(&options.continue_token)?;
             if asked.is_some_and(|asked| asked > 0) {
                 return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
             }
-            let token = Token::read(&options.continue_token)?;
             return next_page(&state, kind, &scope, options, token);
         }
         if let Some(view) = view {
@@ -184,7 +185,7 @@ fn check_match(options: &ListOptions) -> Result<(), ApiError> {
     if matching == "Exact" && options.resource_version == "0" {
         return refuse(Cause::forbidden(
             field,
-            "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ));
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::error::{ApiError, Cause};
 use crate::kind::{KINDS, Kind};
 use crate::patch::Patch;
 use crate::store::read::parse_scope;
-use crate::value::{at, copy, list, remove, set, text};
+use crate::value::{at, copy, list, remove, set, set_default, text};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -84,12 +84,16 @@ impl Core {
         set(&mut object, &["metadata", "uid"], state.ids.uid());
         set(&mut object, &["metadata", "creationTimestamp"], now.clone());
         let object_name = text(&object, &["metadata", "name"]).to_owned();
-        if state.find(kind, &write.namespace, &object_name).is_some() {
-            return Err(ApiError::already_exists(kind, &object_name));
+        if let Some(present) = state.find(kind, &write.namespace, &object_name) {
+            let mut error = ApiError::already_exists(kind, &object_name);
+            if at(&present.value(), &["metadata", "deletionTimestamp"]).is_some() {
+                error.message = format!("object is being deleted: {}", error.message);
+            }
+            return Err(error);
         }
         let before = write.dry_run.then(|| state.allocations.clone());
         let mut context = self.context(&mut state, kind, &now);
-        admission::create(&mut context, &mut object)?;
+        admission::create(&mut context, &mut object).map_err(|error| error.from_decoding(kind, false))?;
         Ok(store(&mut state, kind, object, before))
     }
 
@@ -100,6 +104,12 @@ impl Core {
     /// Replaces an object or its status; the flag says whether it was made instead.
     pub(crate) fn update(&self, write: &Write, mut object: Value) -> Result<(Arc<Stored>, bool), ApiError> {
         let kind = write.kind;
+        if text(&object, &["metadata", "name"]).is_empty() && object.is_object() {
+            let name = &write.name;
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
         identify(write, &mut object)?;
         let mut state = self.lock();
         let Some(current) = state.find(kind, &write.namespace, &write.name) else {
@@ -107,6 +117,10 @@ impl Core {
             return self.create_on_update(write, object);
         };
         let old = current.value();
+        let (uid, found) = (text(&object, &["metadata", "uid"]), text(&old, &["metadata", "uid"]));
+        if !uid.is_empty() && uid != found {
+            return Err(ApiError::other_uid(kind, &write.namespace, &write.name, uid, found));
+        }
         let version = text(&object, &["metadata", "resourceVersion"]);
         if version.is_empty() && !kind.unconditional_update {
             let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
@@ -115,15 +129,17 @@ impl Core {
         if !version.is_empty() && version != current.version.to_string() {
             return Err(ApiError::modified(kind, &write.name));
         }
-        self.replace(&mut state, write, &current, &old, object).map(|stored| (stored, false))
+        let outcome = self.replace(&mut state, write, &current, &old, object);
+        outcome.map(|stored| (stored, false)).map_err(|error| error.from_decoding(kind, false))
     }
 
     fn create_on_update(&self, write: &Write, mut object: Value) -> Result<(Arc<Stored>, bool), ApiError> {
-        if !write.kind.create_on_update || !write.subresource.is_empty() {
+        if !write.kind.create_on_update {
             return Err(ApiError::not_found(write.kind, &write.name));
         }
-        if !text(&object, &["metadata", "uid"]).is_empty() {
-            return Err(ApiError::not_found(write.kind, &write.name));
+        let uid = text(&object, &["metadata", "uid"]);
+        if !uid.is_empty() {
+            return Err(ApiError::other_uid(write.kind, &write.namespace, &write.name, uid, ""));
         }
         remove(&mut object, &["metadata", "resourceVersion"]);
         self.create(write, object).map(|stored| (stored, true))
@@ -152,8 +168,14 @@ impl Core {
                 return Err(ApiError::modified(kind, &write.name));
             }
         }
+        if let Some(uid) = at(&wanted, &["metadata", "uid"]).filter(|uid| Some(*uid) != at(&old, &["metadata", "uid"]))
+        {
+            let cause = Cause::invalid("metadata.uid", uid, "field is immutable");
+            return Err(ApiError::invalid(kind, &write.name, &[cause]));
+        }
         identify(write, &mut wanted)?;
-        self.replace(&mut state, write, &current, &old, wanted).map(|stored| (stored, false))
+        let outcome = self.replace(&mut state, write, &current, &old, wanted);
+        outcome.map(|stored| (stored, false)).map_err(|error| error.from_decoding(kind, true))
     }
 
     /// The common end of updates and patches, `version` already checked.
@@ -166,11 +188,6 @@ impl Core {
         mut object: Value,
     ) -> Result<Arc<Stored>, ApiError> {
         let kind = write.kind;
-        let (uid, current_uid) = (text(&object, &["metadata", "uid"]), text(old, &["metadata", "uid"]));
-        if !uid.is_empty() && uid != current_uid {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current_uid}");
-            return Err(ApiError::conflict(kind, &write.name, &why));
-        }
         for field in SYSTEM.iter().chain(&["resourceVersion", "generateName"]) {
             copy(&mut object, old, &["metadata", field]);
         }
@@ -229,7 +246,16 @@ impl Core {
             return Ok((current, true));
         }
         if kind.plural == "namespaces" {
-            self.empty_namespace(state, &write.name);
+            return Ok(self.delete_namespace(state, object));
+        }
+        if kind.plural == "persistentvolumes" && text(&object, &["status", "phase"]) != "Bound" {
+            // What the protection controller of a whole cluster does, at once.
+            let mut finalizers = list(&object, &["metadata", "finalizers"]).to_vec();
+            finalizers.retain(|one| one != admission::PV_PROTECTION);
+            match finalizers.is_empty() {
+                true => remove(&mut object, &["metadata", "finalizers"]).map_or((), drop),
+                false => set(&mut object, &["metadata", "finalizers"], finalizers),
+            }
         }
         if list(&object, &["metadata", "finalizers"]).is_empty() {
             return Ok((take(state, kind, object), true));
@@ -242,7 +268,17 @@ impl Core {
         Ok((state.put(kind, object), false))
     }
 
-    /// What the namespace controller of a whole cluster does, at once.
+    /// Marks a namespace as going away, then does at once what the namespace controller of a whole cluster does.
+    fn delete_namespace(&self, state: &mut State, mut object: Value) -> (Arc<Stored>, bool) {
+        let name = text(&object, &["metadata", "name"]).to_owned();
+        set_default(&mut object, &["metadata", "deletionTimestamp"], self.now());
+        set(&mut object, &["status", "phase"], "Terminating");
+        let marked = state.put(namespaces(), object);
+        self.empty_namespace(state, &name);
+        finish_namespace(state, &name);
+        (marked, false)
+    }
+
     fn empty_namespace(&self, state: &mut State, namespace: &str) {
         for kind in KINDS.iter().filter(|kind| kind.namespaced) {
             let names: Vec<String> = state
@@ -328,9 +364,8 @@ fn check_namespace(state: &State, write: &Write, object: &Value) -> Result<(), A
     if !write.kind.namespaced {
         return Ok(());
     }
-    let namespaces = Kind::by_plural("namespaces").ok_or_else(ApiError::no_resource)?;
-    let Some(namespace) = state.find(namespaces, "", &write.namespace) else {
-        return Err(ApiError::not_found(namespaces, &write.namespace));
+    let Some(namespace) = state.find(namespaces(), "", &write.namespace) else {
+        return Err(ApiError::not_found(namespaces(), &write.namespace));
     };
     if at(&namespace.value(), &["metadata", "deletionTimestamp"]).is_some() {
         let why =
@@ -364,15 +399,19 @@ fn check_preconditions(kind: &Kind, current: &Stored, object: &Value, options: &
     let name = &current.name;
     let uid = text(object, &["metadata", "uid"]);
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
-        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-        return Err(ApiError::conflict(kind, name, &why));
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been \
+             deleted and then recreated"
+        );
+        return Err(ApiError::precondition(kind, name, &why));
     }
     let version = current.version.to_string();
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
         let why = format!(
-            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). \
+             The object might have been modified"
         );
-        return Err(ApiError::conflict(kind, name, &why));
+        return Err(ApiError::precondition(kind, name, &why));
     }
     Ok(())
 }
@@ -390,7 +429,31 @@ fn store(state: &mut State, kind: &'static Kind, object: Value, before: Option<a
 
 fn take(state: &mut State, kind: &'static Kind, object: Value) -> Arc<Stored> {
     admission::removed(kind, &mut state.allocations, &object);
-    state.take(kind, object)
+    let namespace = text(&object, &["metadata", "namespace"]).to_owned();
+    let taken = state.take(kind, object);
+    finish_namespace(state, &namespace);
+    taken
+}
+
+fn namespaces() -> &'static Kind {
+    let [namespaces, ..] = &KINDS;
+    namespaces
+}
+
+/// Removes a namespace that is going away and has become empty.
+fn finish_namespace(state: &mut State, name: &str) {
+    let Some(namespace) = state.find(namespaces(), "", name) else { return };
+    let object = namespace.value();
+    let going = at(&object, &["metadata", "deletionTimestamp"]).is_some();
+    let used = || {
+        KINDS.iter().any(|kind| {
+            let first = state.of(kind).objects.range(format!("{name}/")..).next();
+            first.is_some_and(|(_, stored)| stored.namespace == name)
+        })
+    };
+    if going && list(&object, &["metadata", "finalizers"]).is_empty() && !used() {
+        state.take(namespaces(), object);
+    }
 }
 
 /// Whether a write changes nothing. Compared in stored form, so that order and type members do not count.
