@@ -1,1 +1,12 @@
-fn main() {}
+//! The cloud-controller-manager: the providers that were compiled in, and nothing else.
+//!
+//! An out-of-tree provider has a `main` like this one, with its own factory registered.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let app = ccm::App::new();
+    #[cfg(feature = "fake")]
+    let app = app.register(ccm_provider_fake::Factory);
+    app.run(std::env::args_os())
+}

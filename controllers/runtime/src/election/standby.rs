@@ -4,6 +4,7 @@
 //! for upstream allow no watch on leases; then there is only the polling that upstream does.
 
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -27,8 +28,11 @@ pub(super) struct Watch {
     not_before: Option<Instant>,
 }
 
+type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, ApiError>> + Send>>;
+
 struct Open {
-    frames: Pin<Box<dyn Stream<Item = Result<Bytes, ApiError>> + Send>>,
+    // Never locked: the mutex only makes the type `Sync`, so that the election can run on any thread.
+    frames: Mutex<Frames>,
     buffer: Vec<u8>,
     until: Instant,
 }
@@ -50,7 +54,7 @@ impl Open {
                     Err(_) => return Seen::Ended(None),
                 }
             }
-            match self.frames.next().await {
+            match self.frames.get_mut().unwrap_or_else(PoisonError::into_inner).next().await {
                 Some(Ok(frame)) if self.buffer.len() + frame.len() <= MAX_LINE => self.buffer.extend_from_slice(&frame),
                 Some(Err(error)) => return Seen::Ended(Some(error)),
                 Some(Ok(_)) | None => return Seen::Ended(None),
@@ -111,7 +115,8 @@ impl Candidate {
         }
         let (client, call) = self.leases.watch(observed.lease.version(), WATCH_TIME);
         let opening = async move { client.stream(&call).await };
-        let frames = Box::pin(futures::stream::once(opening).try_flatten());
+        let frames: Frames = Box::pin(futures::stream::once(opening).try_flatten());
+        let frames = Mutex::new(frames);
         // The server ends a watch by itself; a connection that died without a word must end here.
         self.watch.open = Some(Open { frames, buffer: Vec::new(), until: now + WATCH_TIME + WATCH_TIME / 10 });
     }

@@ -18,10 +18,11 @@ impl<K: Eq + Hash + Clone, V> Lru<K, V> {
     /// The value of a key, which becomes the one used last; made if there is none.
     pub(super) fn entry(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         self.tick += 1;
-        if !self.entries.contains_key(key) && self.entries.len() >= self.size {
-            if let Some((_, oldest)) = self.by_use.pop_first() {
-                self.entries.remove(&oldest);
-            }
+        if !self.entries.contains_key(key)
+            && self.entries.len() >= self.size
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.entries.remove(&oldest);
         }
         let tick = self.tick;
         let (used, value) = self.entries.entry(key.clone()).or_insert_with(|| (0, make()));

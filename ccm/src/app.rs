@@ -1,0 +1,101 @@
+//! The program: arguments, provider, manager, exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ccm_provider::{CloudProvider, ProviderFactory, Registry, RegistryError};
+
+use crate::exit::Failure;
+use crate::options::Options;
+use crate::options::parse::{self, Asked};
+use crate::{logging, manager};
+
+/// Providers of this project that a build may leave out.
+const OPTIONAL: [&str; 1] = ["fake"];
+
+/// A cloud-controller-manager with the registered providers.
+#[derive(Debug, Default)]
+pub struct App {
+    registry: Registry,
+    // Kept until `run`, so that registration can be chained.
+    broken: Option<RegistryError>,
+}
+
+impl App {
+    /// A program without any provider.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a provider. Two of one name end the program with code 255.
+    #[must_use]
+    pub fn register(mut self, factory: impl ProviderFactory + 'static) -> Self {
+        if let Err(error) = self.registry.register(Arc::new(factory)) {
+            self.broken.get_or_insert(error);
+        }
+        self
+    }
+
+    /// Runs with these arguments, the program's name first, until a signal, a lost lease or an error.
+    pub fn run(self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+        match self.start(args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("Error: {}", failure.message);
+                ExitCode::from(failure.exit.code())
+            }
+        }
+    }
+
+    fn start(self, args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+        if let Some(error) = self.broken {
+            return Err(Failure::fatal(error.to_string()));
+        }
+        let values = match parse::parse(args)? {
+            Asked::Run(values) => values,
+            Asked::Print(text) => {
+                print!("{text}");
+                return Ok(());
+            }
+        };
+        let options = Options::new(&values)?;
+        logging::init(options.verbosity);
+        if options.verbosity >= 1 {
+            for line in values.lines() {
+                tracing::info!("FLAG: {line}");
+            }
+        }
+        // One TLS provider for the process, before anything speaks TLS. An error means that one is set already.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::fatal(format!("cannot start the runtime: {error}")))?;
+        let ended = runtime.block_on(async {
+            let provider = self.provider(&options).await?;
+            manager::run(options, provider).await
+        });
+        // Tasks that nobody waits for any more, such as a read of a slow cloud, must not hold up the exit.
+        runtime.shutdown_background();
+        ended
+    }
+
+    async fn provider(&self, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {
+        let made = self.registry.init(&options.cloud_provider, &options.cloud_config, &OPTIONAL).await;
+        let provider = made.map_err(|error| Failure::fatal(error.to_string()))?;
+        if !provider.has_cluster_id() {
+            if !options.allow_untagged_cloud {
+                return Err(Failure::fatal(
+                    "no ClusterID found. A ClusterID is required for the cloud provider to function properly. This check can \
+                     be bypassed by setting the --allow-untagged-cloud option",
+                ));
+            }
+            tracing::warn!(
+                "detected a cluster without a ClusterID. A ClusterID will be required in the future. Please tag your cluster to avoid any future issues"
+            );
+        }
+        Ok(provider)
+    }
+}

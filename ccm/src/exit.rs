@@ -1,0 +1,41 @@
+//! How the process ends.
+
+/// A failure that ends the process, with its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit code.
+    pub exit: Exit,
+    /// What the user reads on stderr.
+    pub message: String,
+}
+
+/// Exit codes other than 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Flags, validation, ports, kubeconfig; a lost lease.
+    Error,
+    /// What upstream calls fatal: the provider cannot be made, no cluster ID, a controller cannot start.
+    Fatal,
+}
+
+impl Exit {
+    /// As the shell sees it.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Error => 1,
+            Self::Fatal => 255,
+        }
+    }
+}
+
+impl Failure {
+    /// Exit code 1.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Error, message: message.into() }
+    }
+
+    /// Exit code 255.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Fatal, message: message.into() }
+    }
+}
