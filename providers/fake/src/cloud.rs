@@ -61,7 +61,7 @@ impl Cloud {
             None => invalid(error.to_string()),
         };
         let config = match file {
-            Some(file) => Config::parse(&file.text, folder_of(&file.path)),
+            Some(file) => Config::parse(&file.text, folder_of(&file.path), None),
             None => Config::defaults(),
         }
         .map_err(|error| refuse(&error))?;
@@ -94,7 +94,7 @@ impl Cloud {
         let World { file, config, counters, tables } = &mut *world;
         let Some(file) = file else { return Arc::clone(config) };
         let folder = folder_of(file.path()).to_owned();
-        match file.poll(|text| Config::parse(text, &folder)) {
+        match file.poll(|text| Config::parse(text, &folder, Some(&self.start.provider_name))) {
             Change::None => {}
             Change::Refused(error) => {
                 tracing::warn!(file = %file.path().display(), %error, "the last good content of the fake cloud stays in force");
@@ -132,8 +132,8 @@ impl Cloud {
     }
 
     fn begin(&self, name: CallName, args: Json) -> Begun<'_> {
-        let config = self.reload();
         let at = SystemTime::now();
+        let config = self.reload();
         Begun { config, at, line: self.log.start(name, args) }
     }
 

@@ -1,6 +1,6 @@
 //! The file of `--cloud-config`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) zone: Zone,
     pub(crate) absence_grace: Duration,
     pub(crate) unlisted: Unlisted,
-    pub(crate) instances: Vec<Instance>,
+    pub(crate) instances: Instances,
     pub(crate) load_balancers: LoadBalancers,
     pub(crate) routes: Routes,
     pub(crate) volumes: Vec<Volume>,
@@ -67,8 +67,7 @@ pub(crate) enum Unlisted {
 #[derive(Debug, Clone)]
 pub(crate) struct Instance {
     pub(crate) name: String,
-    /// `None`: `<providerName>://<name>`.
-    pub(crate) provider_id: Option<String>,
+    pub(crate) provider_id: String,
     pub(crate) instance_id: Option<String>,
     pub(crate) kind: String,
     pub(crate) zone: Option<String>,
@@ -78,6 +77,16 @@ pub(crate) struct Instance {
     pub(crate) exists: bool,
     pub(crate) shutdown: bool,
     pub(crate) no_metadata: bool,
+}
+
+/// The entries in order, with the first entry for each way to find one: a big cluster asks for all of its nodes at once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Instances {
+    list: Vec<Instance>,
+    by_id: HashMap<String, usize>,
+    by_name: HashMap<String, usize>,
+    /// Only those entries that have no provider ID.
+    by_name_alone: HashMap<String, usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -123,26 +132,26 @@ pub(crate) struct Cluster {
 impl Config {
     /// What an absent or empty file means.
     pub(crate) fn defaults() -> Result<Self, DocumentError> {
-        Self::parse("", Path::new(""))
+        Self::parse("", Path::new(""), None)
     }
 
-    /// Relative paths start at `folder`.
-    pub(crate) fn parse(text: &str, folder: &Path) -> Result<Self, DocumentError> {
+    /// Relative paths start at `folder`. `provider_name` is that of the start, where the file may say another one by now.
+    pub(crate) fn parse(text: &str, folder: &Path, provider_name: Option<&str>) -> Result<Self, DocumentError> {
         let tree = match document::parse(text)? {
             serde_json::Value::Null => serde_json::Value::Object(serde_json::Map::new()),
             tree => tree,
         };
         let problems = Problems::default();
-        let config = Value::root(&tree, &problems).fields().map(|fields| Self::read(fields, folder));
+        let config = Value::root(&tree, &problems).fields().map(|fields| Self::read(fields, folder, provider_name));
         problems.into_result()?;
         match config {
             Some(config) => Ok(config),
             // Unreachable: what is no map was noted as a problem.
-            None => Self::parse("", folder),
+            None => Self::parse("", folder, provider_name),
         }
     }
 
-    fn read(mut f: Fields<'_>, folder: &Path) -> Self {
+    fn read(mut f: Fields<'_>, folder: &Path, provider_name: Option<&str>) -> Self {
         let path = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| folder.join(text));
         let start = StartConfig {
             provider_name: f.text("providerName").unwrap_or_else(|| "fake".to_owned()),
@@ -156,11 +165,12 @@ impl Config {
             zone: f.fields("zone").map(Zone::read).unwrap_or_default(),
             absence_grace: f.duration("absenceGrace").unwrap_or_default(),
             unlisted: f.word("unlisted", &words).unwrap_or(Unlisted::Invent),
-            instances: read_instances(f.list("instances"), &start.provider_name),
+            instances: Instances::read(&f.list("instances"), provider_name.unwrap_or(&start.provider_name)),
             load_balancers: LoadBalancers::read(f.fields("loadBalancers")),
             routes: f.fields("routes").map(Routes::read).unwrap_or_default(),
             volumes: each(&f.list("volumes"), |mut v| {
-                Some(Volume { id: v.needed_text("id")?, labels: v.texts("labels") })
+                let labels = v.texts("labels");
+                Some(Volume { id: v.needed_text("id")?, labels })
             }),
             clusters: each(&f.list("clusters"), |mut c| {
                 let master = c.text("master").unwrap_or_default();
@@ -221,33 +231,49 @@ impl Zone {
     }
 }
 
-/// Two entries may share a name or a provider ID (an instance that was replaced, say), but of two that share both the
-/// second could never be found.
-fn read_instances(values: Vec<Value<'_>>, provider_name: &str) -> Vec<Instance> {
-    let mut seen: BTreeMap<(String, String), String> = BTreeMap::new();
-    let mut instances = Vec::with_capacity(values.len());
-    for value in values {
-        let Some(instance) = value.fields().and_then(Instance::read) else { continue };
-        let key = (instance.name.clone(), instance.provider_id(provider_name));
-        if let Some(first) = seen.get(&key) {
-            value.problem(format_args!(
-                "instance {:?} with provider ID {:?} is listed twice, first as {first}",
-                key.0, key.1
-            ));
-        } else {
-            seen.insert(key, value.path().to_owned());
+impl Instances {
+    /// Two entries may share a name or a provider ID (an instance that was replaced, say), but of two that share both the
+    /// second could never be found.
+    fn read(values: &[Value<'_>], provider_name: &str) -> Self {
+        let mut read = Self::default();
+        let mut seen: HashMap<(String, String), &str> = HashMap::new();
+        for value in values {
+            let Some(instance) = value.fields().and_then(|fields| Instance::read(fields, provider_name)) else {
+                continue;
+            };
+            let (name, id) = (&instance.name, &instance.provider_id);
+            if let Some(first) = seen.insert((name.clone(), id.clone()), value.path()) {
+                let problem = format!("instance {name:?} with provider ID {id:?} is listed twice, first as {first}");
+                value.problem(problem);
+            }
+            let at = read.list.len();
+            read.by_name.entry(name.clone()).or_insert(at);
+            match id.as_str() {
+                "" => read.by_name_alone.entry(name.clone()).or_insert(at),
+                id => read.by_id.entry(id.to_owned()).or_insert(at),
+            };
+            read.list.push(instance);
         }
-        instances.push(instance);
+        read
     }
-    instances
+
+    /// The first entry with this provider ID, or with this name where the question or the entry has no provider ID: a node
+    /// that has one must not be taken for another machine that got its name.
+    pub(crate) fn find(&self, name: &str, provider_id: &str) -> Option<&Instance> {
+        let by_name = if provider_id.is_empty() { &self.by_name } else { &self.by_name_alone };
+        // No entry has an empty name, and `by_id` has no empty ID.
+        let at = [self.by_id.get(provider_id), by_name.get(name)].into_iter().flatten().min()?;
+        self.list.get(*at)
+    }
 }
 
 impl Instance {
-    fn read(mut f: Fields<'_>) -> Option<Self> {
+    fn read(mut f: Fields<'_>, provider_name: &str) -> Option<Self> {
         let name = f.needed_text("name");
+        let default_id = format!("{provider_name}://{}", name.as_deref().unwrap_or_default());
         let instance = Self {
             name: String::new(),
-            provider_id: f.text("providerID"),
+            provider_id: f.text("providerID").unwrap_or(default_id),
             instance_id: f.text("instanceID"),
             kind: f.text("type").unwrap_or_default(),
             zone: f.text("zone"),
@@ -259,10 +285,6 @@ impl Instance {
             no_metadata: f.flag("noMetadata").unwrap_or(false),
         };
         Some(Self { name: name?, ..instance })
-    }
-
-    pub(crate) fn provider_id(&self, provider_name: &str) -> String {
-        self.provider_id.clone().unwrap_or_else(|| format!("{provider_name}://{}", self.name))
     }
 }
 

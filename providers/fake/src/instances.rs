@@ -34,14 +34,7 @@ pub(crate) fn find(
     name: &str,
     provider_id: &str,
 ) -> Result<Option<Known>, ProviderError> {
-    let found = config.instances.iter().find(|entry| {
-        let id = entry.provider_id(provider_name);
-        let by_id = !provider_id.is_empty() && id == provider_id;
-        // A node that has a provider ID must not be taken for another machine that got its name.
-        let by_name = !name.is_empty() && entry.name == name && (provider_id.is_empty() || id.is_empty());
-        by_id || by_name
-    });
-    if let Some(entry) = found {
+    if let Some(entry) = config.instances.find(name, provider_id) {
         return Ok(entry.exists.then(|| Known::listed(entry, config, provider_name)));
     }
     match config.unlisted {
@@ -55,7 +48,7 @@ pub(crate) fn find(
 
 impl Known {
     fn listed(entry: &config::Instance, config: &Config, provider_name: &str) -> Self {
-        let provider_id = entry.provider_id(provider_name);
+        let provider_id = entry.provider_id.clone();
         let default = |own: &Option<String>, zone: &String| own.as_ref().unwrap_or(zone).clone();
         Self {
             instance_id: entry.instance_id.clone().unwrap_or_else(|| without_scheme(&provider_id, provider_name)),
