@@ -90,26 +90,28 @@ impl Rule {
             hold: f.text("hold").filter(|path| !path.is_empty()).map(|path| folder.join(path)),
             applied: f.flag("applied").unwrap_or(false),
             failure: None,
-            result: f.value_or_null("result").map(|result| result.json().clone()),
+            result: None,
         };
         let failure = Failure::read(&mut f, rule.applied);
-        let rule = Self { failure, ..rule };
-        rule.check_result(value);
-        Some(rule)
+        // Null is an answer, too: "nothing" as metadata, say.
+        let result = f.value_or_null("result");
+        if let Some(result) = &result {
+            rule.check_result(result);
+        }
+        Some(Self { failure, result: result.map(|result| result.json().clone()), ..rule })
     }
 
     /// A result that fits none of the calls that the rule is for is a mistake in the file.
-    fn check_result(&self, value: &Value<'_>) {
-        let Some(result) = &self.result else { return };
+    fn check_result(&self, result: &Value<'_>) {
         let mut first = None;
         for method in Method::ALL.into_iter().filter(|method| self.is_for(*method)) {
-            match decode(result, |value| answer::fits(method, value)) {
+            match decode(result.json(), |value| answer::fits(method, value)) {
                 Ok(()) => return,
                 Err(error) => first = first.or(Some((method, error))),
             }
         }
         if let Some((method, error)) = first {
-            value.problem(format_args!("result is no answer of {}: {error}", method.name()));
+            result.problem(format_args!("no answer of {}: {error}", method.name()));
         }
     }
 

@@ -49,7 +49,10 @@ pub fn parse(text: &str) -> Result<Json, DocumentError> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Json::Null);
     }
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| DocumentError(vec![error.to_string()]))
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+        DocumentError(vec![text])
+    })
 }
 
 /// The mistakes found so far.

@@ -87,7 +87,26 @@ impl fmt::Display for Glob {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// The definition, word by word.
+    fn naive(pattern: &[char], text: &[char]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some(('*', rest)) => (0..=text.len()).any(|n| naive(rest, &text[n..])),
+            Some((c, rest)) => text.split_first().is_some_and(|(t, tail)| (*c == '?' || c == t) && naive(rest, tail)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_definition(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
+            let chars = |text: &str| text.chars().collect::<Vec<_>>();
+            prop_assert_eq!(Glob::new(&*pattern).matches(&text), naive(&chars(&pattern), &chars(&text)));
+        }
+    }
 
     #[test]
     fn a_pattern_covers_the_whole_text_and_star_crosses_slashes() {

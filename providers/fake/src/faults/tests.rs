@@ -174,7 +174,7 @@ fn a_result_that_fits_no_call_of_its_rule_is_a_mistake_in_the_file() {
         "call: NodeAddresses, result: [{type: Foo, address: a}]",
     ] {
         let error = Bed::new(&format!("faults: [{{{rule}}}]")).refused();
-        assert!(error.contains("faults[0]: result is no answer of "), "{error}");
+        assert!(error.contains("faults[0].result: no answer of "), "{error}");
     }
     Bed::new("faults: [{call: '*', result: true}, {call: CreateRoute, result: 5}]").cloud();
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::tests::Bed;
-use ccm_provider::CloudProvider;
+use crate::tests::{Bed, node};
+use ccm_provider::{Aspects, CloudProvider, InstancesV2, LegacyInstances, Lookup, OneByOne};
 
 const ON: &str = "interfaces: {instances: true, zones: true, instancesV2: false}\n";
 
@@ -125,4 +125,19 @@ async fn results_replace_texts_lists_and_zones() {
     assert_eq!(instances.instance_id("a").await.unwrap(), "other");
     assert_eq!(&*instances.node_addresses("a").await.unwrap()[0].address, "h");
     assert_eq!(zones.zone().await.unwrap().failure_domain, "f");
+}
+
+#[tokio::test]
+async fn the_adapter_of_the_core_initializes_a_node_from_it() {
+    let bed = bed(FILE);
+    let cloud = bed.cloud();
+    let adapter = LegacyInstances::new("fake", cloud.legacy_instances().unwrap(), cloud.zones());
+    let answers = OneByOne::new(adapter, 1).lookup(&[node("a", ""), node("gone", "")], Aspects::METADATA).await;
+    let Lookup::Found(instance) = &answers[0] else { panic!("{answers:?}") };
+    // The provider ID is made of the instance ID, which no entry has as provider ID: so all else is found by name.
+    let metadata = instance.metadata.clone().unwrap().unwrap();
+    assert_eq!((&*metadata.provider_id, &*metadata.instance_type, &*metadata.zone), ("fake://i-a", "t", "za"));
+    assert_eq!(metadata.node_addresses.len(), 1);
+    let Lookup::Found(instance) = &answers[1] else { panic!("{answers:?}") };
+    assert!(instance.metadata.as_ref().unwrap_err().is_instance_not_found());
 }
