@@ -255,8 +255,25 @@ impl Manager {
             lifecycle::NAME => {
                 lifecycle::start(shared, events("cloud-node-lifecycle-controller"), self.options.lifecycle).map(boxed)
             }
-            service::NAME => Err(NotStarted("later".into())),
-            _ => Err(NotStarted("later".into())),
+            service::NAME => {
+                let balancer = self.provider.load_balancer();
+                service::start(shared, balancer, events("service-controller"), self.options.service).map(boxed)
+            }
+            _ if !self.options.configure_cloud_routes => Err(NotStarted("--configure-cloud-routes=false".into())),
+            _ => {
+                let routes = self.provider.routes();
+                let cluster_cidrs = match routes {
+                    // Only now does it matter whether the range is right.
+                    Some(_) => self.options.cluster_cidrs().map_err(Failure::fatal)?,
+                    None => Vec::new(),
+                };
+                let config = route::Config {
+                    cluster_cidrs,
+                    period: self.options.route_period,
+                    watch_based: self.options.watch_based_routes,
+                };
+                route::start(shared, routes, self.provider.name(), events("route_controller"), config).map(boxed)
+            }
         })
     }
 

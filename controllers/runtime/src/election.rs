@@ -321,6 +321,8 @@ impl Candidate {
             };
             match round {
                 None => {
+                    // First the local side: from the request on, another process may write.
+                    self.stopped(&held);
                     self.give_back(held).await;
                     return Ended::Released;
                 }
@@ -385,21 +387,19 @@ impl Candidate {
     }
 
     fn lost(&self, held: &Held, why: &str) -> Ended {
-        self.parts.leadership.lose();
         self.stopped(held);
         tracing::error!(lease = self.leases.label(), reason = why, "{}", self.parts.lost_message);
         Ended::Lost
     }
 
     fn stopped(&self, held: &Held) {
+        self.parts.leadership.lose();
         self.parts.metrics.leader(&self.parts.config.name, false);
         self.tell(&held.lease, "stopped leading");
     }
 
     /// Empties the holder, so that another process need not wait.
     async fn give_back(&mut self, mut held: Held) {
-        // First the local side: from the request on, another process may write.
-        self.parts.leadership.lose();
         let limit = self.parts.config.request_deadline();
         let result = tokio::time::timeout(limit, async {
             loop {
@@ -417,7 +417,6 @@ impl Candidate {
             Ok(()) => tracing::info!(lease = self.leases.label(), "released the lease"),
             Err(_) => tracing::warn!(lease = self.leases.label(), "the lease could not be released and has to run out"),
         }
-        self.stopped(&held);
     }
 
     async fn sleep_until(&self, moment: Instant) {

@@ -249,7 +249,7 @@ impl<R: Reconciler> Batch<R> {
                 self.queue.add_after(key.clone(), delay);
             }
             Err(SyncError::Closed(reason)) => {
-                tracing::debug!(controller, ?key, %reason, "sync ended at the write gate")
+                tracing::debug!(controller, ?key, %reason, "sync ended at the write gate");
             }
             Err(SyncError::Terminal(error)) => {
                 self.metrics.sync_error(controller);

@@ -49,7 +49,8 @@ impl std::fmt::Debug for InstanceView {
 
 #[derive(Default)]
 struct State {
-    pending: Option<Pending>,
+    // By what is asked: an error in one aspect must not spoil the answer to another.
+    pending: BTreeMap<Aspects, Pending>,
     window: Duration,
     last_call: Option<Instant>,
     snapshot: Option<(Instant, Arc<Snapshot>)>,
@@ -59,7 +60,6 @@ struct State {
 /// Questions that wait for the end of the window.
 struct Pending {
     nodes: BTreeMap<NodeName, NodeRef>,
-    aspects: Aspects,
     answers: watch::Receiver<Option<Answers>>,
 }
 
@@ -120,16 +120,13 @@ impl InstanceView {
     async fn ask(self: &Arc<Self>, nodes: &[&NodeRef], aspects: Aspects) -> Answers {
         let mut answers = {
             let mut state = self.lock();
-            let pending = match &mut state.pending {
-                Some(pending) => pending,
-                None => {
-                    let (publish, answers) = watch::channel(None);
-                    let window = next_window(&mut state);
-                    tokio::spawn(self.clone().close_window(window, publish));
-                    state.pending.insert(Pending { nodes: BTreeMap::new(), aspects: Aspects::default(), answers })
-                }
-            };
-            pending.aspects = pending.aspects.union(aspects);
+            if !state.pending.contains_key(&aspects) {
+                let (publish, answers) = watch::channel(None);
+                let window = next_window(&mut state);
+                tokio::spawn(self.clone().close_window(aspects, window, publish));
+                state.pending.insert(aspects, Pending { nodes: BTreeMap::new(), answers });
+            }
+            let Some(pending) = state.pending.get_mut(&aspects) else { return Answers::default() };
             pending.nodes.extend(nodes.iter().map(|node| (node.name.clone(), (*node).clone())));
             pending.answers.clone()
         };
@@ -140,9 +137,14 @@ impl InstanceView {
         }
     }
 
-    async fn close_window(self: Arc<Self>, window: Duration, publish: watch::Sender<Option<Answers>>) {
+    async fn close_window(
+        self: Arc<Self>,
+        aspects: Aspects,
+        window: Duration,
+        publish: watch::Sender<Option<Answers>>,
+    ) {
         tokio::time::sleep(window).await;
-        let Some(pending) = self.lock().pending.take() else { return };
+        let Some(pending) = self.lock().pending.remove(&aspects) else { return };
         let nodes: Vec<NodeRef> = pending.nodes.into_values().collect();
         let list = self.worth_a_list(nodes.len());
         let answers = match if list { self.list().await } else { None } {
@@ -150,7 +152,7 @@ impl InstanceView {
             Some(Err(error)) => {
                 Arc::new(nodes.iter().map(|n| (n.name.clone(), Lookup::Unknown(error.clone()))).collect())
             }
-            None => Arc::new(self.lookup(nodes, pending.aspects).await),
+            None => Arc::new(self.lookup(nodes, aspects).await),
         };
         self.lock().last_call = Some(Instant::now());
         publish.send_replace(Some(answers));

@@ -1,7 +1,323 @@
-//! node-route-controller
+//! node-route-controller: one route per pod range of a node, and the condition that says so.
+//!
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`.
+
+pub mod decide;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::{
+    ErrorClass, EventSink, EventType, NewRoute, NodeName, ObjectChange, ProviderError, Route, Routes, Subject,
+    duration, patch,
+};
+use ccm_runtime::client::Call;
+use ccm_runtime::runner::{self, Pace};
+use ccm_runtime::{Gate, GateError, Queue, RateLimit};
+use futures::StreamExt;
+use ipnet::IpNet;
+
+use self::decide::Changes;
+pub use self::decide::parse_cluster_cidrs;
+use crate::{NotStarted, Shared, node_status_path};
+
 /// Canonical name.
 pub const NAME: &str = "node-route-controller";
-/// Parses `--cluster-cidr`.
-pub fn parse_cluster_cidrs(_text: &str) -> Result<Vec<ipnet::IpNet>, String> {
-    Ok(Vec::new())
+/// Tries of a creation that meets a conflict, and the pause before the first repetition.
+const CONFLICT_TRIES: u32 = 5;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+/// Conditions written at once.
+const IN_FLIGHT: usize = 32;
+/// In the watch-based mode, at most one reconcile in this time.
+const WATCH_PACE: Duration = Duration::from_secs(10);
+/// Back-off of failed reconciles in the watch-based mode.
+const LIMIT: RateLimit = RateLimit { base: WATCH_PACE, max: Duration::from_secs(300), bucket: None };
+
+/// Settings of the controller.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `--cluster-cidr`
+    pub cluster_cidrs: Vec<IpNet>,
+    /// `--route-reconciliation-period`
+    pub period: Duration,
+    /// Reconcile when nodes change instead of periodically.
+    pub watch_based: bool,
+}
+
+/// The controller.
+pub struct RouteController {
+    shared: Shared,
+    routes: Arc<dyn Routes>,
+    events: Arc<dyn EventSink>,
+    cluster_cidrs: Vec<IpNet>,
+    scheme: String,
+    // Nodes that were seen to be deleted, and those that the last reconcile missed.
+    departed: Mutex<BTreeSet<NodeName>>,
+    syncs: prometheus::IntCounter,
+}
+
+impl std::fmt::Debug for RouteController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouteController").field("cluster_cidrs", &self.cluster_cidrs).finish_non_exhaustive()
+    }
+}
+
+/// Starts the controller; the future runs until no new work may begin. `provider` is the scheme of our provider IDs.
+pub fn start(
+    shared: Shared,
+    routes: Option<Arc<dyn Routes>>,
+    provider: &str,
+    events: Arc<dyn EventSink>,
+    config: Config,
+) -> Result<impl Future<Output = ()> + Send, NotStarted> {
+    let Some(routes) = routes else {
+        return Err(NotStarted(
+            "--configure-cloud-routes is set, but the cloud provider does not support routes".into(),
+        ));
+    };
+    let controller = Arc::new(RouteController::new(shared.clone(), routes, provider, events, config.cluster_cidrs));
+    let queue = Queue::new("Routes", LIMIT, &shared.metrics);
+    controller.clone().listen(config.watch_based.then(|| queue.clone()));
+    Ok(async move {
+        shared.nodes.synced().await;
+        if config.watch_based {
+            controller.run_on_changes(queue).await;
+        } else {
+            let pass = move || {
+                let controller = controller.clone();
+                async move {
+                    if let Err(error) = controller.reconcile().await {
+                        tracing::error!(error, "couldn't reconcile node routes");
+                    }
+                }
+            };
+            runner::periodically(NAME, config.period, Pace::FromStart, shared.leadership, shared.metrics, pass).await;
+        }
+    })
+}
+
+impl RouteController {
+    /// A controller that is driven by the caller.
+    pub fn new(
+        shared: Shared,
+        routes: Arc<dyn Routes>,
+        provider: &str,
+        events: Arc<dyn EventSink>,
+        cluster_cidrs: Vec<IpNet>,
+    ) -> Self {
+        let syncs = ccm_runtime::metrics::counter(
+            &shared.metrics,
+            "route_controller_route_sync_total",
+            "A metric counting the amount of times routes have been synced with the cloud provider.",
+        );
+        let scheme = provider.to_owned();
+        Self { shared, routes, events, cluster_cidrs, scheme, departed: Mutex::default(), syncs }
+    }
+
+    fn listen(self: Arc<Self>, queue: Option<Arc<Queue<()>>>) {
+        let nodes = self.shared.nodes.clone();
+        nodes.on_change(move |change| {
+            let matters = match &change {
+                ObjectChange::Added(node) => {
+                    self.departed.lock().unwrap_or_else(PoisonError::into_inner).remove(&node.name);
+                    true
+                }
+                ObjectChange::Deleted(node) => {
+                    self.departed.lock().unwrap_or_else(PoisonError::into_inner).insert(node.name.clone());
+                    true
+                }
+                ObjectChange::Updated(old, new) => {
+                    old.pod_cidrs != new.pod_cidrs
+                        || old.addresses != new.addresses
+                        || old.resource_version == new.resource_version
+                }
+            };
+            if let (true, Some(queue)) = (matters, &queue) {
+                // The first one waits a moment for others, so that a burst is one reconcile.
+                queue.add_after((), Duration::from_millis(500));
+            }
+        });
+    }
+
+    /// One reconcile after changes, never more than one in [`WATCH_PACE`].
+    async fn run_on_changes(self: Arc<Self>, queue: Arc<Queue<()>>) {
+        queue.add(());
+        let closing = async {
+            self.shared.leadership.ended().await;
+            queue.shut_down();
+        };
+        let work = async {
+            while let Some(keys) = queue.take_ready(1).await {
+                match self.reconcile().await {
+                    Ok(()) => keys.iter().for_each(|key| queue.forget(key)),
+                    Err(error) => {
+                        let after = queue.add_rate_limited(());
+                        tracing::error!(error, ?after, "couldn't reconcile node routes, trying again");
+                    }
+                }
+                tokio::select! {
+                    () = self.shared.leadership.ended() => {}
+                    () = tokio::time::sleep(WATCH_PACE) => {}
+                }
+                keys.iter().for_each(|key| queue.done(key));
+            }
+        };
+        tokio::select! {
+            _ = async { futures::join!(closing, work) } => {}
+            () = self.shared.leadership.lost() => {}
+        }
+    }
+
+    /// Lists, plans, writes, and tells each node. An error means that something is left to be done.
+    pub async fn reconcile(&self) -> Result<(), String> {
+        self.syncs.inc();
+        let cluster = &self.shared.cluster;
+        let list = self.routes.list(cluster);
+        let routes = Gate::cloud_read("ListRoutes", READ_DEADLINE, list)
+            .await
+            .map_err(|error| format!("error listing routes: {error}"))?;
+        let changes = self.plan(&routes);
+        self.shared.gate.show(&changes.plan());
+        if self.shared.gate.is_dry_run() {
+            return Ok(());
+        }
+        let mut failed = self.apply(&changes).await.map_err(|closed| closed.to_string())?;
+        let conditions = self.tell_nodes(&changes, &failed).await;
+        failed.retain(|_, count| *count > 0);
+        match (failed.len(), conditions, changes.unconfirmed.len()) {
+            (0, 0, 0) => Ok(()),
+            (routes, conditions, unconfirmed) => Err(format!(
+                "{routes} nodes lack routes, {conditions} conditions could not be written, {unconfirmed} routes lead to nodes \
+                 that may be gone"
+            )),
+        }
+    }
+
+    fn plan(&self, routes: &[Route]) -> Changes {
+        let nodes = self.shared.nodes.list();
+        let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = decide::plan(routes, &nodes, &self.cluster_cidrs, &departed, &self.scheme);
+        // What no route leads to any more need not be remembered.
+        departed.retain(|name| routes.iter().any(|route| route.target_node.as_ref() == Some(name)));
+        departed.extend(changes.unconfirmed.iter().cloned());
+        changes
+    }
+
+    /// Deletes and creates; answers how many routes each node lacks after that. Failed deletions count for no node.
+    async fn apply(&self, changes: &Changes) -> Result<BTreeMap<NodeName, usize>, GateError> {
+        let cluster = &self.shared.cluster;
+        let delete = async {
+            if changes.delete.is_empty() {
+                return Ok(0);
+            }
+            let answers = self.shared.gate.cloud(self.routes.delete(cluster, &changes.delete)).await?;
+            let mut failures = changes.delete.len().saturating_sub(answers.len());
+            for (route, answer) in changes.delete.iter().zip(answers) {
+                match answer {
+                    Ok(()) => tracing::info!(route = route.name, cidr = route.destination_cidr, "deleted route"),
+                    Err(error) => {
+                        failures += 1;
+                        tracing::error!(route = route.name, cidr = route.destination_cidr, %error, "could not delete route");
+                    }
+                }
+            }
+            Ok(failures)
+        };
+        let (deletions, lacking) = if changes.delete_first {
+            let deletions = delete.await?;
+            (deletions, self.create(&changes.create).await?)
+        } else {
+            futures::try_join!(delete, self.create(&changes.create))?
+        };
+        let mut lacking = lacking;
+        if deletions > 0 {
+            // A reconcile with a failed deletion is a failed one, although no node lacks a route.
+            lacking.insert(NodeName::default(), deletions);
+        }
+        Ok(lacking)
+    }
+
+    /// Creates routes; those that met a conflict are tried again.
+    async fn create(&self, wanted: &[NewRoute]) -> Result<BTreeMap<NodeName, usize>, GateError> {
+        let began = tokio::time::Instant::now();
+        let mut lacking: BTreeMap<NodeName, usize> = BTreeMap::new();
+        let mut todo: Vec<NewRoute> = wanted.to_vec();
+        for attempt in 1..=CONFLICT_TRIES {
+            if todo.is_empty() {
+                break;
+            }
+            let answers = self.shared.gate.cloud(self.routes.create(&self.shared.cluster, &todo)).await?;
+            let missing = todo.len().saturating_sub(answers.len());
+            let no_answer = std::iter::repeat_n(Err(ProviderError::bug("the provider gave no answer")), missing);
+            let mut again = Vec::new();
+            for (route, answer) in todo.into_iter().zip(answers.into_iter().chain(no_answer)) {
+                match answer {
+                    Ok(()) => tracing::info!(
+                        node = %route.route.target_node.clone().unwrap_or_default(),
+                        cidr = route.route.destination_cidr,
+                        "created route"
+                    ),
+                    Err(error) if error.class() == ErrorClass::Conflict && attempt < CONFLICT_TRIES => {
+                        again.push(route);
+                    }
+                    Err(error) => {
+                        let node = route.route.target_node.clone().unwrap_or_default();
+                        self.creation_failed(&route, &error, began.elapsed());
+                        *lacking.entry(node).or_default() += 1;
+                    }
+                }
+            }
+            todo = again;
+            if !todo.is_empty() {
+                tokio::time::sleep(CONFLICT_PAUSE * attempt).await;
+            }
+        }
+        Ok(lacking)
+    }
+
+    fn creation_failed(&self, route: &NewRoute, error: &ProviderError, took: Duration) {
+        let node = route.route.target_node.clone().unwrap_or_default();
+        let message = format!(
+            "Could not create route {} {} for node {node} after {}: {error}",
+            route.name_hint,
+            route.route.destination_cidr,
+            duration::format(took)
+        );
+        tracing::error!("{message}");
+        let subject = Subject::node(&node, &route.name_hint);
+        self.events.event(&subject, EventType::Warning, "FailedToCreateRoute", &message);
+    }
+
+    /// Writes the condition of each node that a route concerns, where it differs. Answers how many writes failed.
+    async fn tell_nodes(&self, changes: &Changes, lacking: &BTreeMap<NodeName, usize>) -> usize {
+        let mut due = Vec::new();
+        for (name, wanted) in &changes.nodes {
+            let available = *wanted > 0 && !lacking.contains_key(name);
+            let node = self.shared.nodes.get(name);
+            if node.is_some_and(|node| decide::condition(&node, available).is_some()) {
+                due.push(self.write_condition(name.clone(), available));
+            }
+        }
+        futures::stream::iter(due).buffer_unordered(IN_FLIGHT).filter(|good| std::future::ready(!good)).count().await
+    }
+
+    async fn write_condition(&self, name: NodeName, available: bool) -> bool {
+        let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
+        let body = patch::network_condition(available, now);
+        match self.shared.gate.write(&Call::strategic(node_status_path(&name), &body)).await {
+            Ok(answer) => {
+                self.shared.nodes.written(&answer);
+                true
+            }
+            Err(error) if error.is_not_found() => true,
+            Err(error) => {
+                tracing::error!(node = %name, %error, "could not write the condition NetworkUnavailable");
+                false
+            }
+        }
+    }
 }

@@ -1,11 +1,196 @@
-//! service-lb-controller
+//! service-lb-controller: load balancers for Services of type LoadBalancer.
+//!
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/service/controller.go`. Unlike there, a Service and
+//! its host updates are never worked on at the same time, Services that share cloud objects are handed to the provider
+//! together, and a burst of node changes is one pass.
+
+pub mod decide;
+mod guard;
+mod hosts;
+mod metrics;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{EventSink, GroupKey, LoadBalancer, NodeRef, ObjectChange, Service, ServiceKey};
+use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_runtime::{Queue, RateLimit};
+
+use self::metrics::{Pass, ServiceMetrics};
+use crate::{NotStarted, Shared};
+
 /// Canonical name.
 pub const NAME: &str = "service-lb-controller";
+/// Back-off of failed syncs.
+const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+/// How long a change of nodes waits for others.
+const COLLECT_NODES: Duration = Duration::from_millis(500);
+/// Groups at work at once where no flag says otherwise.
+const GROUPS: usize = 16;
+
 /// Settings of the controller.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Config {
     /// `--concurrent-service-syncs`; `None`: bounded only by the provider.
     pub concurrent_syncs: Option<usize>,
     /// `--allow-emptying-load-balancers`
     pub allow_emptying: bool,
+}
+
+/// What is queued: the Service as a whole, or only the hosts of its balancer. Each has its own back-off.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Work {
+    /// Ensure or delete.
+    Sync(ServiceKey),
+    /// Update the hosts.
+    Hosts(ServiceKey),
+}
+
+impl Work {
+    fn key(&self) -> &ServiceKey {
+        match self {
+            Self::Sync(key) | Self::Hosts(key) => key,
+        }
+    }
+}
+
+/// What the controller remembers of a Service.
+#[derive(Clone)]
+struct Known {
+    /// As last synced.
+    service: Arc<Service>,
+    /// The hosts last given to the provider; `None` before the first time.
+    hosts: Option<Arc<[NodeRef]>>,
+    /// The pass that found other hosts and waits for their update.
+    pass: Option<Arc<Pass>>,
+}
+
+/// The controller.
+pub struct ServiceController {
+    shared: Shared,
+    balancer: Arc<dyn LoadBalancer>,
+    events: Arc<dyn EventSink>,
+    config: Config,
+    metrics: ServiceMetrics,
+    known: Mutex<HashMap<ServiceKey, Known>>,
+    queue: Arc<Queue<Work>>,
+    // Every change of nodes is the same key, so that a burst is one pass.
+    node_queue: Arc<Queue<()>>,
+}
+
+impl std::fmt::Debug for ServiceController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServiceController")
+    }
+}
+
+/// Starts the controller; the future runs until no new work may begin.
+pub fn start(
+    shared: Shared,
+    balancer: Option<Arc<dyn LoadBalancer>>,
+    events: Arc<dyn EventSink>,
+    config: Config,
+) -> Result<impl Future<Output = ()> + Send, NotStarted> {
+    let Some(balancer) = balancer else {
+        return Err(NotStarted("the cloud provider does not support external load balancers".into()));
+    };
+    let controller = Arc::new(ServiceController::new(shared.clone(), balancer, events, config));
+    controller.clone().listen();
+    let limits = Limits { batch: 1000, groups: config.concurrent_syncs.unwrap_or(GROUPS) };
+    Ok(async move {
+        futures::join!(shared.nodes.synced(), shared.services.synced());
+        let leadership = shared.leadership.clone();
+        let (queue, node_queue) = (controller.queue.clone(), controller.node_queue.clone());
+        let closing = async {
+            leadership.ended().await;
+            queue.shut_down();
+            node_queue.shut_down();
+        };
+        let passes = controller.clone().node_passes();
+        let syncs = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics.clone());
+        futures::join!(closing, passes, syncs);
+    })
+}
+
+impl ServiceController {
+    /// A controller that is driven by the caller.
+    pub fn new(shared: Shared, balancer: Arc<dyn LoadBalancer>, events: Arc<dyn EventSink>, config: Config) -> Self {
+        Self {
+            metrics: ServiceMetrics::new(&shared.metrics),
+            queue: Queue::new("service", LIMIT, &shared.metrics),
+            node_queue: Queue::new("node", LIMIT, &shared.metrics),
+            known: Mutex::default(),
+            shared,
+            balancer,
+            events,
+            config,
+        }
+    }
+
+    /// Queues what changes.
+    fn listen(self: Arc<Self>) {
+        let me = self.clone();
+        self.shared.services.on_change(move |change| {
+            let (key, wanted) = match &change {
+                ObjectChange::Added(new) => (new.key(), new.wants_load_balancer() || new.needs_cleanup()),
+                ObjectChange::Updated(old, new) => (new.key(), decide::needs_update(old, new) || new.needs_cleanup()),
+                // Without finalizer an object goes at once, and its balancer would leak.
+                ObjectChange::Deleted(old) => (old.key(), me.lock().contains_key(&old.key())),
+            };
+            if wanted {
+                me.queue.add(Work::Sync(key));
+            }
+        });
+        let queue = self.node_queue.clone();
+        self.shared.nodes.on_change(move |change| {
+            let matters = match &change {
+                ObjectChange::Added(_) | ObjectChange::Deleted(_) => true,
+                ObjectChange::Updated(old, new) => decide::node_matters(old, new),
+            };
+            if matters {
+                queue.add_after((), COLLECT_NODES);
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ServiceKey, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, key: &ServiceKey) -> Option<Known> {
+        self.lock().get(key).cloned()
+    }
+}
+
+#[async_trait]
+impl Reconciler for ServiceController {
+    type Key = Work;
+    type Observed = Option<Arc<Service>>;
+    type Group = GroupKey;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn group(&self, work: &Work) -> GroupKey {
+        let key = work.key();
+        let service = self.shared.services.get(key).or_else(|| self.known(key).map(|known| known.service));
+        match service {
+            Some(service) => self.balancer.group(&service),
+            None => GroupKey(key.to_string()),
+        }
+    }
+
+    async fn observe(&self, keys: &[Work]) -> Vec<Result<Self::Observed, SyncError>> {
+        keys.iter().map(|work| Ok(self.shared.services.get(work.key()))).collect()
+    }
+
+    async fn reconcile(&self, work: Vec<(Work, Self::Observed)>) -> Vec<(Work, Result<Outcome, SyncError>)> {
+        self.sync_group(work).await
+    }
 }

@@ -42,7 +42,7 @@ pub trait InstancesV2: Send + Sync {
 }
 
 /// What the caller of [`InstancesV2::lookup`] will read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Aspects {
     /// Whether the instance exists.
     pub existence: bool,
@@ -61,22 +61,6 @@ impl Aspects {
     pub const ADDRESSES: Self = Self { existence: false, shutdown: false, addresses: true, metadata: false };
     /// Everything that initialization needs.
     pub const METADATA: Self = Self { existence: false, shutdown: false, addresses: true, metadata: true };
-
-    /// Both questions in one.
-    #[must_use]
-    pub fn union(self, other: Self) -> Self {
-        Self {
-            existence: self.existence || other.existence,
-            shutdown: self.shutdown || other.shutdown,
-            addresses: self.addresses || other.addresses,
-            metadata: self.metadata || other.metadata,
-        }
-    }
-
-    /// Whether an answer to `self` also answers `other`.
-    pub fn covers(self, other: Self) -> bool {
-        self.union(other) == self
-    }
 }
 
 /// The answer for one node.
@@ -297,17 +281,6 @@ mod tests {
     fn a_list_that_contradicts_itself_is_no_evidence() {
         let answer = snapshot(&["fake://1"], &[("n", "fake://2")]).find("n", None);
         assert!(matches!(answer, Lookup::Unknown(error) if error.class() == crate::ErrorClass::Bug));
-    }
-
-    #[test]
-    fn a_wider_answer_covers_a_narrower_question() {
-        let all = Aspects::LIFECYCLE.union(Aspects::METADATA);
-        for part in [Aspects::LIFECYCLE, Aspects::ADDRESSES, Aspects::METADATA, Aspects::default()] {
-            assert!(all.covers(part));
-        }
-        assert!(Aspects::METADATA.covers(Aspects::ADDRESSES));
-        assert!(!Aspects::ADDRESSES.covers(Aspects::METADATA));
-        assert!(!Aspects::METADATA.covers(Aspects::LIFECYCLE));
     }
 
     #[test]

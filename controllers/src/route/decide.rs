@@ -1,0 +1,191 @@
+//! Which routes go, come and stay, and what each node is told. Pure.
+//!
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`. Destinations are compared
+//! as networks, not as text.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ccm_provider::node::ConditionStatus;
+use ccm_provider::{Change, NewRoute, Node, NodeAddress, NodeName, NodeRef, Plan, Risk, Route, Step, Verb, address};
+use ipnet::IpNet;
+
+/// Parses `--cluster-cidr`: one range, or one of each family.
+pub fn parse_cluster_cidrs(text: &str) -> Result<Vec<IpNet>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(
+            "--cluster-cidr is empty: routes need the range of the pods, or --configure-cloud-routes=false".into()
+        );
+    }
+    let parse = |part: &str| {
+        address::parse_cidr(part).ok_or_else(|| format!("--cluster-cidr {text:?}: invalid CIDR address: {part:?}"))
+    };
+    let cidrs = text.split(',').map(parse).collect::<Result<Vec<IpNet>, String>>()?;
+    let families: BTreeSet<bool> = cidrs.iter().map(|cidr| cidr.addr().is_ipv6()).collect();
+    if cidrs.len() > 1 && families.len() < 2 {
+        return Err(format!(
+            "len of ClusterCIDRs=={} and they are not configured as dual stack (at least one from each IPFamily",
+            cidrs.len()
+        ));
+    }
+    if cidrs.len() > 2 {
+        return Err(format!("length of clusterCIDRs is:{} more than max allowed of 2", cidrs.len()));
+    }
+    Ok(cidrs)
+}
+
+/// What one reconcile does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Routes to remove, as listed.
+    pub delete: Vec<Route>,
+    /// Routes to make, with the node each leads to.
+    pub create: Vec<NewRoute>,
+    /// Whether all deletions must end before the first creation: the provider knows addresses, so a route may be replaced.
+    pub delete_first: bool,
+    /// Nodes that a listed route or a pod range concerns: how many routes each needs in all.
+    pub nodes: BTreeMap<NodeName, usize>,
+    /// Routes to nodes that are not known (any more), which are kept for now.
+    pub unconfirmed: Vec<NodeName>,
+}
+
+/// Whether a node belongs to another cloud than that of `scheme`. No route to it is made or removed.
+fn is_foreign(node: &Node, scheme: &str) -> bool {
+    node.provider_scheme().is_some_and(|theirs| theirs != scheme)
+}
+
+/// Compares the cloud's routes with the pod ranges of the nodes. `departed` names missing nodes that are known to be gone:
+/// they were seen to be deleted, or were missing the last time too.
+pub fn plan(
+    routes: &[Route],
+    nodes: &[NodeRef],
+    cluster: &[IpNet],
+    departed: &BTreeSet<NodeName>,
+    scheme: &str,
+) -> Changes {
+    let mut changes =
+        Changes { delete_first: routes.first().is_some_and(|route| route.enable_node_addresses), ..Changes::default() };
+    let mut listed: BTreeMap<&NodeName, Vec<&Route>> = BTreeMap::new();
+    for route in routes {
+        if let Some(node) = &route.target_node {
+            listed.entry(node).or_default().push(route);
+        }
+    }
+    let by_name: BTreeMap<&NodeName, &NodeRef> = nodes.iter().map(|node| (&node.name, node)).collect();
+    // Destinations per node that stay, and those that are replaced.
+    let mut keep: BTreeSet<(&NodeName, IpNet)> = BTreeSet::new();
+    for node in nodes.iter().filter(|node| !is_foreign(node, scheme)) {
+        let wanted = wanted(node);
+        if !wanted.is_empty() || listed.contains_key(&node.name) {
+            changes.nodes.insert(node.name.clone(), wanted.len());
+        }
+        for (cidr, text) in wanted {
+            let present = listed.get(&node.name).into_iter().flatten().find(|route| {
+                destination(route) == Some(cidr)
+                    && (!route.enable_node_addresses
+                        || address::same_set(&route.target_node_addresses, &node.addresses))
+            });
+            match present {
+                Some(_) => {
+                    keep.insert((&node.name, cidr));
+                }
+                None => changes.create.push(new_route(node, text)),
+            }
+        }
+    }
+    for route in routes.iter().filter(|route| responsible(route, cluster)) {
+        let target = route.target_node.as_ref();
+        let known = target.and_then(|name| by_name.get(name));
+        let stays = match (target, known) {
+            _ if route.blackhole => false,
+            (_, Some(node)) if is_foreign(node, scheme) => true,
+            (Some(name), Some(node)) => stays(route, name, node, &keep),
+            (Some(name), None) if !departed.contains(name) => {
+                changes.unconfirmed.push(name.clone());
+                true
+            }
+            _ => false,
+        };
+        if !stays {
+            changes.delete.push(route.clone());
+        }
+    }
+    changes
+}
+
+fn stays(route: &Route, name: &NodeName, node: &Node, keep: &BTreeSet<(&NodeName, IpNet)>) -> bool {
+    let Some(cidr) = destination(route) else { return true };
+    let right_addresses =
+        !route.enable_node_addresses || address::same_set(&route.target_node_addresses, &node.addresses);
+    keep.contains(&(name, cidr)) && right_addresses
+}
+
+/// The pod ranges of a node, each once, in order.
+fn wanted(node: &Node) -> Vec<(IpNet, &str)> {
+    let mut seen = BTreeSet::new();
+    let parsed = node.pod_cidrs.iter().filter_map(|text| Some((address::parse_cidr(text)?, &**text)));
+    parsed.filter(|(cidr, _)| seen.insert(*cidr)).collect()
+}
+
+fn new_route(node: &Node, destination_cidr: &str) -> NewRoute {
+    NewRoute {
+        name_hint: node.uid.to_string(),
+        route: Route {
+            target_node: Some(node.name.clone()),
+            target_node_addresses: node.addresses.to_vec(),
+            destination_cidr: destination_cidr.to_owned(),
+            ..Route::default()
+        },
+    }
+}
+
+fn destination(route: &Route) -> Option<IpNet> {
+    address::parse_cidr(&route.destination_cidr)
+}
+
+/// Whether a route is ours to delete: it begins or ends within the pod ranges. One that cannot be parsed is not.
+fn responsible(route: &Route, cluster: &[IpNet]) -> bool {
+    let Some(cidr) = destination(route) else {
+        tracing::error!(route = route.name, cidr = route.destination_cidr, "a route with this destination is ignored");
+        return false;
+    };
+    let within = |ip: IpAddr| cluster.iter().any(|range| range.contains(&ip));
+    within(cidr.network()) || within(cidr.broadcast())
+}
+
+/// Whether the condition of a node must be written, and with which value: `Some(true)` for "all routes are there".
+pub fn condition(node: &Node, available: bool) -> Option<bool> {
+    let wanted =
+        if available { (ConditionStatus::False, "RouteCreated") } else { (ConditionStatus::True, "NoRouteCreated") };
+    let present = node.network_unavailable.as_ref().map(|(status, reason)| (*status, &**reason));
+    (present != Some(wanted)).then_some(available)
+}
+
+impl Changes {
+    /// The writes in words.
+    pub fn plan(&self) -> Plan {
+        let step = |verb, route: &Route, reason: &str| Step {
+            verb,
+            kind: "Route".into(),
+            id: format!(
+                "{} to {}",
+                route.destination_cidr,
+                route.target_node.as_ref().map_or("nowhere", |node| node.as_str())
+            ),
+            changes: addresses(&route.target_node_addresses).into_iter().collect(),
+            reason: reason.into(),
+            risk: Risk::None,
+        };
+        let mut plan = Plan::new("routes");
+        let delete = self.delete.iter().map(|r| step(Verb::Delete, r, "no node has this range, or it leads elsewhere"));
+        let create = self.create.iter().map(|r| step(Verb::Create, &r.route, "the node has this pod range"));
+        plan.steps = delete.chain(create).collect();
+        plan
+    }
+}
+
+fn addresses(list: &[NodeAddress]) -> Option<Change> {
+    let text = list.iter().map(|a| &*a.address).collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then(|| Change { field: "addresses".into(), before: None, after: Some(text) })
+}

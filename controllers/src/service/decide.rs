@@ -1,0 +1,88 @@
+//! What a Service needs, and which nodes stand behind its balancer. Pure.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
+use ccm_provider::{Node, NodeRef, Service};
+
+/// Names in an event are limited to this many nodes.
+const NAMES_AT_MOST: usize = 20;
+
+/// Whether a change of the object asks for a sync. Source: `needsUpdate` of upstream's service controller.
+pub fn needs_update(old: &Service, new: &Service) -> bool {
+    match (old.wants_load_balancer(), new.wants_load_balancer()) {
+        (false, false) => return false,
+        (true, true) => {}
+        _ => return true,
+    }
+    let (a, b) = (&old.spec, &new.spec);
+    a.load_balancer_source_ranges != b.load_balancer_source_ranges
+        || a.ports != b.ports
+        || a.session_affinity != b.session_affinity
+        || a.session_affinity_config != b.session_affinity_config
+        || a.load_balancer_ip != b.load_balancer_ip
+        || a.external_ips != b.external_ips
+        || old.metadata.annotations != new.metadata.annotations
+        || old.metadata.uid != new.metadata.uid
+        || a.external_traffic_policy != b.external_traffic_policy
+        || a.health_check_node_port != b.health_check_node_port
+        || a.ip_families.len() != b.ip_families.len()
+}
+
+/// Whether the user took the node out of all balancers. A value that reads as "false" keeps it in.
+pub fn is_excluded(node: &Node) -> bool {
+    node.labels
+        .get(LABEL_EXCLUDE_BALANCERS)
+        .is_some_and(|value| !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
+}
+
+/// Whether a node belongs behind balancers. Readiness, cordons and roles play no part: health checks decide there.
+pub fn is_candidate(node: &Node) -> bool {
+    !node.deleting && !is_excluded(node) && !node.has_taint(TAINT_TO_BE_DELETED)
+}
+
+/// The nodes behind balancers.
+pub fn candidates(nodes: Vec<NodeRef>) -> Vec<NodeRef> {
+    nodes.into_iter().filter(|node| is_candidate(node)).collect()
+}
+
+/// Whether a change of a node may change the hosts of balancers. (A new autoscaler taint alone does not.)
+pub fn node_matters(old: &Node, new: &Node) -> bool {
+    is_excluded(old) != is_excluded(new) || old.provider_id != new.provider_id
+}
+
+/// Whether two lists name the same hosts.
+pub fn same_hosts(old: &[NodeRef], new: &[NodeRef]) -> bool {
+    let set = |nodes: &[NodeRef]| -> BTreeSet<(String, String)> {
+        nodes.iter().map(|n| (n.name.to_string(), n.provider_id_or_empty().to_owned())).collect()
+    };
+    old.len() == new.len() && set(old) == set(new)
+}
+
+/// Why a host that served before is no candidate any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Somebody said so on the Node: the exclusion label, the autoscaler's taint, a deletion.
+    OnPurpose,
+    /// The Node object is not there. That alone says nothing about the instance.
+    NodeMissing,
+}
+
+/// For a host that is no candidate now: why. `now` is the node as currently known.
+pub fn why_left(now: Option<&Node>) -> Left {
+    match now {
+        Some(_) => Left::OnPurpose,
+        None => Left::NodeMissing,
+    }
+}
+
+/// `[a b <3 more>]`
+pub fn host_names(nodes: &[NodeRef]) -> String {
+    let mut names: Vec<&str> = nodes.iter().take(NAMES_AT_MOST).map(|node| node.name.as_str()).collect();
+    names.sort_unstable();
+    let mut text = names.join(" ");
+    if let Some(more) = nodes.len().checked_sub(NAMES_AT_MOST).filter(|more| *more > 0) {
+        text.push_str(&format!(" <{more} more>"));
+    }
+    format!("[{text}]")
+}

@@ -1,0 +1,60 @@
+//! Never empties a balancer on weak evidence.
+//!
+//! That the API server shows no node says nothing about the instances: a restored backup, a mistaken `kubectl delete nodes`
+//! or a broken registration looks the same. So the last host leaves only when its instance is positively gone, or somebody
+//! said on the Node that it shall leave.
+
+use std::time::Duration;
+
+use ccm_provider::{Aspects, EventType, Lookup, NodeRef, Service, Subject};
+
+use super::ServiceController;
+use super::decide::{Left, why_left};
+
+/// What an asked instance may be remembered for.
+const MAX_AGE: Duration = Duration::from_secs(5);
+
+impl ServiceController {
+    /// Whether a balancer with these hosts may be left without any. If not, says why.
+    pub(super) async fn may_empty(&self, old: &[NodeRef]) -> Result<(), String> {
+        if self.config.allow_emptying {
+            return Ok(());
+        }
+        let missing: Vec<NodeRef> = old
+            .iter()
+            .filter(|host| why_left(self.shared.nodes.get(&host.name).as_deref()) == Left::NodeMissing)
+            .cloned()
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let Some(view) = &self.shared.view else {
+            return Err(format!(
+                "its {} nodes are missing from the cluster and the cloud cannot be asked about them",
+                missing.len()
+            ));
+        };
+        let answers = view.get(&missing, Aspects::LIFECYCLE, MAX_AGE).await;
+        let alive = missing.iter().zip(&answers).find(|(_, answer)| !matches!(answer, Lookup::Gone(_)));
+        match alive {
+            None => Ok(()),
+            Some((host, Lookup::Unknown(error))) => Err(format!(
+                "node {} is missing from the cluster, but whether its instance is gone is not known: {error}",
+                host.name
+            )),
+            Some((host, _)) => Err(format!("node {} is missing from the cluster, but its instance exists", host.name)),
+        }
+    }
+
+    /// Tells the user that the balancer keeps its hosts.
+    pub(super) fn refuse_emptying(&self, service: &Service, reason: &str) {
+        self.shared.metrics.guard_refused("emptying-load-balancer");
+        tracing::warn!(service = %service.key(), reason, "the load balancer keeps its hosts");
+        let message = format!(
+            "The load balancer keeps its present hosts although no node is available: {reason}. It is checked again; if the \
+             balancer shall lose its last host, set --allow-emptying-load-balancers, or label the nodes with \
+             node.kubernetes.io/exclude-from-external-load-balancers"
+        );
+        self.events.event(&Subject::service(service), EventType::Warning, "LoadBalancerHostsKept", &message);
+    }
+}

@@ -1,0 +1,115 @@
+//! Host updates: what happens to balancers when nodes come and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::{
+    EventType, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAction, ServiceKey, ServiceWork, Subject,
+};
+use ccm_runtime::Gate;
+use ccm_runtime::runner::{Outcome, SyncError};
+
+use super::{ServiceController, Work, decide};
+
+/// When a balancer whose hosts were kept against the node list is looked at again.
+const CHECK_AGAIN: Duration = Duration::from_secs(60);
+
+impl ServiceController {
+    /// One pass after each burst of node changes.
+    pub(super) async fn node_passes(self: Arc<Self>) {
+        while let Some(keys) = self.node_queue.take_ready(1).await {
+            self.node_pass().await;
+            for key in keys {
+                self.node_queue.forget(&key);
+                self.node_queue.done(&key);
+            }
+        }
+    }
+
+    /// Finds the Services whose hosts changed and queues their update.
+    pub(super) async fn node_pass(&self) {
+        let hosts: Arc<[NodeRef]> = decide::candidates(self.shared.nodes.list()).into();
+        let pass = self.metrics.pass();
+        let services: Vec<(ServiceKey, Arc<Service>, Arc<[NodeRef]>)> = self
+            .lock()
+            .iter()
+            .filter(|(_, known)| known.service.wants_load_balancer() && !known.service.needs_cleanup())
+            .filter_map(|(key, known)| Some((key.clone(), known.service.clone(), known.hosts.clone()?)))
+            .filter(|(_, _, old)| !decide::same_hosts(old, &hosts))
+            .collect();
+        for (key, service, old) in services {
+            if hosts.is_empty()
+                && let Err(reason) = self.may_empty(&old).await
+            {
+                self.refuse_emptying(&service, &reason);
+                self.node_queue.add_after((), CHECK_AGAIN);
+                continue;
+            }
+            if let Some(known) = self.lock().get_mut(&key) {
+                // Known before the call, so that a slow update never overwrites what a later ensure gave.
+                known.hosts = Some(hosts.clone());
+                known.pass = Some(pass.clone());
+            }
+            self.queue.add(Work::Hosts(key));
+        }
+    }
+
+    /// The work of one host update; `None` when the Service wants no balancer any more.
+    pub(super) fn prepare_hosts(&self, key: &ServiceKey) -> Option<ServiceWork> {
+        let known = self.known(key)?;
+        let current = self.shared.services.get(key)?;
+        if !current.wants_load_balancer() || current.needs_cleanup() {
+            return None;
+        }
+        self.metrics.syncs.inc();
+        Some(ServiceWork { service: known.service, nodes: known.hosts?, action: ServiceAction::UpdateHosts })
+    }
+
+    /// Ends one host update.
+    pub(super) async fn finish_hosts(
+        &self,
+        work: &ServiceWork,
+        answer: Result<Option<LoadBalancerStatus>, ProviderError>,
+        took: Duration,
+    ) -> Result<Outcome, SyncError> {
+        let key = work.service.key();
+        self.metrics.update_latency.observe(took.as_secs_f64());
+        if let Some(known) = self.lock().get_mut(&key) {
+            known.pass = None;
+        }
+        let subject = Subject::service(&work.service);
+        let error = match answer {
+            Ok(_) if work.nodes.is_empty() => {
+                self.warn_no_nodes(&subject);
+                return Ok(Outcome::Done);
+            }
+            Ok(_) => {
+                let text = "Updated load balancer with new hosts";
+                self.events.event(&subject, EventType::Normal, "UpdatedLoadBalancer", text);
+                return Ok(Outcome::Done);
+            }
+            Err(error) if error.is_implemented_elsewhere() => return Ok(Outcome::Done),
+            Err(error) => error,
+        };
+        let still_there = self.balancer.get(&self.shared.cluster, &work.service);
+        if let Ok(None) = Gate::cloud_read("GetLoadBalancer", READ_DEADLINE, still_there).await {
+            return Ok(Outcome::Done);
+        }
+        self.metrics.node_sync_errors.inc();
+        let message = format!(
+            "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",
+            decide::host_names(&work.nodes),
+            work.nodes.len()
+        );
+        self.events.event(&subject, EventType::Warning, "UpdateLoadBalancerFailed", &message);
+        // A full ensure repairs whatever the update met, and brings its own back-off.
+        self.queue.add(Work::Sync(key));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn warn_no_nodes(&self, subject: &Subject) {
+        let text = "There are no available nodes for LoadBalancer";
+        self.events.event(subject, EventType::Warning, "UnAvailableLoadBalancer", text);
+    }
+}

@@ -1,0 +1,441 @@
+//! The sync of a group of Services: prepare each, hand all to the provider, finish each.
+//!
+//! ```text
+//! key ─> prepare (events, finalizer, look) ─> Prepared ─┐
+//! key ─> prepare ─────────────────────────> Prepared ─┴─> one reconcile of the provider ─> finish (events, status)
+//! ```
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
+use ccm_provider::{
+    Change, EventType, LoadBalancerStatus, Plan, ProviderError, Risk, Service, ServiceAction, ServiceKey, ServiceWork,
+    Step, Subject, Verb, patch, well_known,
+};
+use ccm_runtime::client::Call;
+use ccm_runtime::runner::{Outcome, SyncError, panic_text};
+use ccm_runtime::{Gate, GateError};
+use futures::FutureExt;
+use futures::future::join_all;
+
+use super::{Known, ServiceController, Work, decide};
+
+/// When a Service whose first ensure would empty its balancer is looked at again.
+const CHECK_AGAIN: Duration = Duration::from_secs(60);
+/// A provider that works on a whole group at once gets more time than one call for one Service.
+const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
+
+type Answer = Result<Option<LoadBalancerStatus>, ProviderError>;
+
+/// What is left to do for a key after its preparation.
+enum Prepared {
+    /// Nothing, or it failed.
+    Ended(Result<Outcome, SyncError>),
+    /// The provider's part, and how to go on after it.
+    Provider(ServiceWork, Purpose),
+    /// No provider call is needed before the end.
+    Finish(Arc<Service>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Ensure,
+    Hosts,
+    /// The Service is there: finalizer and status follow.
+    Cleanup,
+    /// The object is gone; only memory knows it.
+    Forget,
+}
+
+impl ServiceController {
+    pub(super) async fn sync_group(
+        &self,
+        work: Vec<(Work, Option<Arc<Service>>)>,
+    ) -> Vec<(Work, Result<Outcome, SyncError>)> {
+        // A full sync covers the hosts too; both at once would be two calls for one Service.
+        let whole: BTreeSet<ServiceKey> = work
+            .iter()
+            .filter_map(|(work, _)| match work {
+                Work::Sync(key) => Some(key.clone()),
+                Work::Hosts(_) => None,
+            })
+            .collect();
+        let whole = &whole;
+        let prepared = join_all(work.into_iter().map(|(key, service)| async move {
+            let prepared = match &key {
+                Work::Hosts(hosts) if whole.contains(hosts) => Prepared::Ended(Ok(Outcome::Done)),
+                key => self.prepare(key, service).await,
+            };
+            (key, prepared)
+        }))
+        .await;
+        let items: Vec<ServiceWork> = prepared
+            .iter()
+            .filter_map(|(_, prepared)| match prepared {
+                Prepared::Provider(work, _) => Some(work.clone()),
+                _ => None,
+            })
+            .collect();
+        let began = Instant::now();
+        let mut answers = self.call_provider(&items).await.into_iter();
+        let took = began.elapsed();
+        let finishing = prepared.into_iter().map(|(key, prepared)| {
+            let answer = match prepared {
+                Prepared::Provider(..) => answers.next(),
+                _ => None,
+            };
+            async move {
+                let outcome = match prepared {
+                    Prepared::Ended(outcome) => outcome,
+                    Prepared::Finish(service) => self.finish_cleanup(&service).await,
+                    Prepared::Provider(work, purpose) => match answer {
+                        Some(Ok(answer)) => self.finish(&work, purpose, answer, took).await,
+                        Some(Err(closed)) => Err(SyncError::Closed(closed)),
+                        None => Err(SyncError::Retry("no answer from the provider".into())),
+                    },
+                };
+                (key, outcome)
+            }
+        });
+        join_all(finishing).await
+    }
+
+    async fn prepare(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {
+        let key = match key {
+            Work::Sync(key) => key,
+            Work::Hosts(key) => {
+                return match self.prepare_hosts(key) {
+                    Some(work) => self.planned(work, Purpose::Hosts).await,
+                    None => Prepared::Ended(Ok(Outcome::Done)),
+                };
+            }
+        };
+        let known = self.known(key);
+        let Some(service) = service else { return self.prepare_forgotten(known).await };
+        if let Some(old) = known.filter(|known| known.service.metadata.uid != service.metadata.uid) {
+            // Another object under the same name: the balancer of the old one first.
+            if let Err(error) = self.delete_old(old).await {
+                return Prepared::Ended(Err(error));
+            }
+        }
+        self.remember(key, &service);
+        if service.wants_load_balancer() && !service.needs_cleanup() {
+            self.prepare_ensure(service).await
+        } else {
+            self.prepare_cleanup(service).await
+        }
+    }
+
+    fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
+        let mut all = self.lock();
+        match all.get_mut(key) {
+            Some(known) => known.service = service.clone(),
+            None => {
+                all.insert(key.clone(), Known { service: service.clone(), hosts: None, pass: None });
+            }
+        }
+    }
+
+    async fn prepare_forgotten(&self, known: Option<Known>) -> Prepared {
+        match known {
+            Some(known) if known.service.wants_load_balancer() => {
+                let text = "Deleting load balancer";
+                let subject = Subject::service(&known.service);
+                self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", text);
+                let service = known.service;
+                let work = ServiceWork { service, nodes: Arc::default(), action: ServiceAction::Delete };
+                self.planned(work, Purpose::Forget).await
+            }
+            Some(known) => {
+                self.lock().remove(&known.service.key());
+                Prepared::Ended(Ok(Outcome::Done))
+            }
+            None => Prepared::Ended(Ok(Outcome::Done)),
+        }
+    }
+
+    async fn delete_old(&self, old: Known) -> Result<(), SyncError> {
+        if let Prepared::Provider(work, purpose) = self.prepare_forgotten(Some(old)).await {
+            let began = Instant::now();
+            let answer = self.call_provider(std::slice::from_ref(&work)).await.into_iter().next();
+            let answer = answer.unwrap_or_else(|| Ok(Err(ProviderError::bug("no answer from the provider"))));
+            self.finish(&work, purpose, answer.map_err(SyncError::Closed)?, began.elapsed()).await?;
+        }
+        Ok(())
+    }
+
+    async fn prepare_ensure(&self, service: Arc<Service>) -> Prepared {
+        let subject = Subject::service(&service);
+        let key = service.key();
+        let mut hosts: Arc<[_]> = decide::candidates(self.shared.nodes.list()).into();
+        let old = self.known(&key).and_then(|known| known.hosts);
+        if hosts.is_empty() {
+            match old {
+                Some(old) if !old.is_empty() => {
+                    if let Err(reason) = self.may_empty(&old).await {
+                        self.refuse_emptying(&service, &reason);
+                        hosts = old;
+                    }
+                }
+                Some(_) => {}
+                // After a restart nobody knows the hosts, but a balancer with an address most likely has some.
+                None if !service.status.load_balancer.ingress.is_empty() && !self.config.allow_emptying => {
+                    self.refuse_emptying(
+                        &service,
+                        "the cluster shows no node at all, and which hosts it has now is not known",
+                    );
+                    return Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN)));
+                }
+                None => {}
+            }
+        }
+        let work = ServiceWork { service: service.clone(), nodes: hosts.clone(), action: ServiceAction::Ensure };
+        if self.shared.gate.is_dry_run() {
+            return self.planned(work, Purpose::Ensure).await;
+        }
+        self.events.event(&subject, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+        if let Err(error) = self.add_finalizer(&service).await {
+            return Prepared::Ended(Err(self.failed(&subject, error)));
+        }
+        if hosts.is_empty() {
+            self.warn_no_nodes(&subject);
+        }
+        if let Some(known) = self.lock().get_mut(&key) {
+            known.hosts = Some(hosts);
+        }
+        self.planned(work, Purpose::Ensure).await
+    }
+
+    async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
+        let subject = Subject::service(&service);
+        let read = self.balancer.get(&self.shared.cluster, &service);
+        match Gate::cloud_read("GetLoadBalancer", READ_DEADLINE, read).await {
+            Err(error) => {
+                let error = SyncError::provider("failed to check if load balancer exists before cleanup", &error);
+                Prepared::Ended(Err(self.failed(&subject, error)))
+            }
+            Ok(None) => Prepared::Finish(service),
+            Ok(Some(_)) => {
+                if !self.shared.gate.is_dry_run() {
+                    self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+                }
+                let work = ServiceWork { service, nodes: Arc::default(), action: ServiceAction::Delete };
+                self.planned(work, Purpose::Cleanup).await
+            }
+        }
+    }
+
+    /// In a dry run, shows what the provider would do and ends there.
+    async fn planned(&self, work: ServiceWork, purpose: Purpose) -> Prepared {
+        if !self.shared.gate.is_dry_run() {
+            return Prepared::Provider(work, purpose);
+        }
+        let subject = Subject::service(&work.service);
+        let plan = self.balancer.plan(&self.shared.cluster, &work);
+        match Gate::cloud_read("the plan", READ_DEADLINE, plan).await {
+            Ok(mut plan) => {
+                plan.steps.splice(0..0, finalizer_step(&work));
+                self.shared.show(&plan, &*self.events, &subject);
+                Prepared::Ended(Ok(Outcome::Done))
+            }
+            Err(error) => {
+                let error = SyncError::provider("failed to plan load balancer", &error);
+                Prepared::Ended(Err(self.failed(&subject, error)))
+            }
+        }
+    }
+
+    /// One call for the whole group; one answer per item, whatever the provider does.
+    async fn call_provider(&self, items: &[ServiceWork]) -> Vec<Result<Answer, GateError>> {
+        if items.is_empty() {
+            return Vec::new();
+        }
+        let began = Instant::now();
+        let call = AssertUnwindSafe(self.balancer.reconcile(&self.shared.cluster, items)).catch_unwind();
+        let all = |error: ProviderError| items.iter().map(|_| Err(error.clone())).collect();
+        let answers: Vec<Answer> = match self.shared.gate.cloud(tokio::time::timeout(GROUP_DEADLINE, call)).await {
+            Err(closed) => return items.iter().map(|_| Err(closed.clone())).collect(),
+            Ok(Ok(Ok(answers))) if answers.len() == items.len() => answers,
+            Ok(Ok(Ok(answers))) => {
+                let text = format!("the provider answered for {} of {} Services", answers.len(), items.len());
+                all(ProviderError::bug(text))
+            }
+            Ok(Ok(Err(panic))) => {
+                self.shared.metrics.panicked("provider");
+                all(ProviderError::bug(format!("the provider panicked: {}", panic_text(&*panic))))
+            }
+            Ok(Err(_)) => all(ProviderError::deadline("the load balancer of the provider", GROUP_DEADLINE)),
+        };
+        let good = answers.iter().all(Result::is_ok);
+        self.shared.metrics.provider_call("ReconcileLoadBalancers", good, began.elapsed());
+        answers.into_iter().map(Ok).collect()
+    }
+
+    async fn finish(
+        &self,
+        work: &ServiceWork,
+        purpose: Purpose,
+        answer: Answer,
+        took: Duration,
+    ) -> Result<Outcome, SyncError> {
+        let service = &work.service;
+        let subject = Subject::service(service);
+        match purpose {
+            Purpose::Hosts => self.finish_hosts(work, answer, took).await,
+            Purpose::Ensure => self.finish_ensure(service, answer).await.map_err(|error| self.failed(&subject, error)),
+            Purpose::Cleanup => match answer {
+                Err(error) if !error.is_implemented_elsewhere() => {
+                    Err(self.failed(&subject, SyncError::provider("failed to delete load balancer", &error)))
+                }
+                _ => self.finish_cleanup(service).await,
+            },
+            Purpose::Forget => match answer {
+                Err(error) if !error.is_implemented_elsewhere() => {
+                    let text = format!("Error deleting load balancer: {error}");
+                    self.events.event(&subject, EventType::Warning, "DeleteLoadBalancerFailed", &text);
+                    Err(SyncError::provider("", &error))
+                }
+                _ => {
+                    self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+                    self.lock().remove(&service.key());
+                    Ok(Outcome::Done)
+                }
+            },
+        }
+    }
+
+    async fn finish_ensure(&self, service: &Arc<Service>, answer: Answer) -> Result<Outcome, SyncError> {
+        let status = match answer {
+            Ok(Some(status)) => status,
+            Ok(None) => {
+                return Err(SyncError::Retry("service status returned by EnsureLoadBalancer is nil".into()));
+            }
+            Err(error) if error.is_implemented_elsewhere() => {
+                tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
+                return Ok(Outcome::Done);
+            }
+            Err(error) => return Err(SyncError::provider("failed to ensure load balancer", &error)),
+        };
+        let subject = Subject::service(service);
+        self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        self.patch_status(service, &status).await?;
+        Ok(Outcome::Done)
+    }
+
+    async fn finish_cleanup(&self, service: &Arc<Service>) -> Result<Outcome, SyncError> {
+        let subject = Subject::service(service);
+        if self.shared.gate.is_dry_run() {
+            let plan = Plan {
+                steps: finalizer_removal(service).into_iter().collect(),
+                ..Plan::new(format!("service {}", service.key()))
+            };
+            self.shared.show(&plan, &*self.events, &subject);
+            return Ok(Outcome::Done);
+        }
+        if let Err(error) = self.remove_finalizer(service).await {
+            return Err(self.failed(&subject, error));
+        }
+        self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+        if let Err(error) = self.patch_status(service, &LoadBalancerStatus::default()).await {
+            return Err(self.failed(&subject, error));
+        }
+        self.lock().remove(&service.key());
+        Ok(Outcome::Done)
+    }
+
+    /// Tells the user on the Service; a closed gate is no failure.
+    fn failed(&self, subject: &Subject, error: SyncError) -> SyncError {
+        if !matches!(error, SyncError::Closed(_)) {
+            let message = format!("Error syncing load balancer: {error}");
+            self.events.event(subject, EventType::Warning, "SyncLoadBalancerFailed", &message);
+        }
+        error
+    }
+
+    async fn add_finalizer(&self, service: &Service) -> Result<(), SyncError> {
+        if service.has_finalizer() {
+            return Ok(());
+        }
+        let body = patch::add_finalizer(&service.metadata.finalizers);
+        match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
+            Ok(answer) => {
+                self.shared.services.written(&answer);
+                Ok(())
+            }
+            Err(error) => Err(SyncError::gate("failed to add load balancer cleanup finalizer", error)),
+        }
+    }
+
+    async fn remove_finalizer(&self, service: &Service) -> Result<(), SyncError> {
+        if !service.has_finalizer() {
+            return Ok(());
+        }
+        let body = patch::remove_finalizer(&service.metadata.finalizers);
+        match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
+            Ok(_) => Ok(()),
+            // The object went with its last finalizer, or somebody else took it away.
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(SyncError::gate("failed to remove load balancer cleanup finalizer", error)),
+        }
+    }
+
+    async fn patch_status(&self, service: &Service, status: &LoadBalancerStatus) -> Result<(), SyncError> {
+        if service.status.load_balancer.same_as(status) {
+            return Ok(());
+        }
+        let body = patch::load_balancer_status(status);
+        match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
+            Ok(answer) => {
+                self.shared.services.written(&answer);
+                Ok(())
+            }
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(SyncError::gate("failed to update load balancer status", error)),
+        }
+    }
+}
+
+fn status_path(service: &Service) -> String {
+    let key = service.key();
+    format!("/api/v1/namespaces/{}/services/{}/status", key.namespace, key.name)
+}
+
+/// The write of the finalizer before an ensure in words, where it is due.
+fn finalizer_step(work: &ServiceWork) -> Option<Step> {
+    let due = work.action == ServiceAction::Ensure && !work.service.has_finalizer();
+    due.then(|| step(&work.service, true, "the load balancer must go before the Service does"))
+}
+
+/// Its removal in words, where it is due.
+fn finalizer_removal(service: &Service) -> Option<Step> {
+    service.has_finalizer().then(|| step(service, false, "no load balancer is left"))
+}
+
+fn step(service: &Service, add: bool, reason: &str) -> Step {
+    let finalizer = Some(well_known::FINALIZER_LOAD_BALANCER.to_owned());
+    let (before, after) = if add { (None, finalizer) } else { (finalizer, None) };
+    Step {
+        verb: Verb::Update,
+        kind: "Service".into(),
+        id: service.key().to_string(),
+        changes: vec![Change { field: "finalizer".into(), before, after }],
+        reason: reason.to_owned(),
+        risk: Risk::None,
+    }
+}
+
+impl ServiceController {
+    /// The plan of a Service in words, for whoever asks.
+    pub async fn plan(&self, service: &Arc<Service>) -> Result<Plan, ProviderError> {
+        let wanted = service.wants_load_balancer() && !service.needs_cleanup();
+        let work = ServiceWork {
+            service: service.clone(),
+            nodes: if wanted { decide::candidates(self.shared.nodes.list()).into() } else { Arc::default() },
+            action: if wanted { ServiceAction::Ensure } else { ServiceAction::Delete },
+        };
+        self.balancer.plan(&self.shared.cluster, &work).await
+    }
+}
