@@ -73,7 +73,7 @@ pub fn start(
     provider: &str,
     events: Arc<dyn EventSink>,
     config: Config,
-) -> Result<impl Future<Output = ()> + Send, NotStarted> {
+) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
     let Some(routes) = routes else {
         return Err(NotStarted(
             "--configure-cloud-routes is set, but the cloud provider does not support routes".into(),

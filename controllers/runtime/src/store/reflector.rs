@@ -119,8 +119,8 @@ impl<T: Kept> Reflector<T> {
         match self.client.stream(&Call::get(path)).await {
             Ok(frames) => self.follow(frames, Some(BTreeSet::new())).await,
             // Old servers refuse the parameters, servers over an old etcd answer 500; both can do pages.
-            Err(ApiError::Status { code: code @ (400 | 403 | 422 | 500), message, .. }) => {
-                tracing::info!(kind = T::NAME, code, message, "no streaming list here, listing in pages");
+            Err(ApiError::Status { code: code @ (400 | 422 | 500), message, .. }) => {
+                tracing::info!(kind = T::NAME, code, answer = message, "no streaming list here, listing in pages");
                 self.streaming = false;
                 self.list_in_pages().await
             }
