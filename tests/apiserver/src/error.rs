@@ -157,7 +157,7 @@ impl ApiError {
     }
 
     /// Gives an undecodable body the form in which this verb reports it.
-    pub(crate) fn from_decoding(self, kind: &Kind, patch: bool) -> ApiError {
+    pub(crate) fn after_decoding(self, kind: &Kind, patch: bool) -> ApiError {
         if self.reason != UNDECODABLE {
             return self;
         }

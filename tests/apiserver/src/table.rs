@@ -76,22 +76,22 @@ pub(crate) fn event(kind: &Kind, event: &WatchEvent, headed: bool) -> Value {
     if let Some(annotations) = at(&object, &["metadata", "annotations"]).filter(|_| rows.is_empty()) {
         crate::value::set(&mut metadata, &["annotations"], annotations.clone());
     }
-    table(kind, &metadata, rows, headed)
+    table(kind, &metadata, &rows, headed)
 }
 
 /// One object as a table.
 pub(crate) fn single(kind: &Kind, stored: &Stored) -> Value {
     let metadata = json!({"resourceVersion": stored.version.to_string()});
-    table(kind, &metadata, vec![row(kind, &stored.value())], true)
+    table(kind, &metadata, &[row(kind, &stored.value())], true)
 }
 
 /// A list as a table.
 pub(crate) fn list(list: &List, metadata: &Value) -> Value {
-    let rows = list.items.iter().map(|stored| row(list.kind, &stored.value())).collect();
-    table(list.kind, metadata, rows, true)
+    let rows: Vec<Value> = list.items.iter().map(|stored| row(list.kind, &stored.value())).collect();
+    table(list.kind, metadata, &rows, true)
 }
 
-fn table(kind: &Kind, metadata: &Value, rows: Vec<Value>, headed: bool) -> Value {
+fn table(kind: &Kind, metadata: &Value, rows: &[Value], headed: bool) -> Value {
     let define = |(name, wide): &Column| {
         let format = if *name == "Name" { "name" } else { "" };
         json!({"name": name, "type": "string", "format": format, "description": "", "priority": i32::from(*wide)})
@@ -132,7 +132,7 @@ fn entries(object: &Value) -> usize {
         .iter()
         .filter_map(|field| at(object, &[field]))
         .filter_map(Value::as_object)
-        .map(|map| map.len())
+        .map(serde_json::Map::len)
         .sum()
 }
 
@@ -207,7 +207,7 @@ fn port(port: &Value) -> String {
 fn external(object: &Value, kind: &str) -> String {
     let mut found = texts(object, &["spec", "externalIPs"]);
     match kind {
-        "ExternalName" => return text(object, &["spec", "externalName"]).to_owned(),
+        "ExternalName" => text(object, &["spec", "externalName"]).to_owned(),
         "LoadBalancer" => {
             let ingress =
                 items(object, &["status", "loadBalancer", "ingress"]).iter().map(|one| match text(one, &["ip"]) {

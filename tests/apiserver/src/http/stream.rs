@@ -66,6 +66,8 @@ impl State {
             }
             if let Some((0, abrupt)) = self.shape.end_after {
                 self.over = true;
+                // Pausing once lets the connection write out what was delivered before it breaks.
+                tokio::task::yield_now().await;
                 return abrupt.then_some(Err(Closed));
             }
             if !self.is_frozen() {

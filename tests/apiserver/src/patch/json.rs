@@ -23,11 +23,7 @@ fn step(target: &mut Value, operation: &Value) -> Result<(), ApiError> {
     match name {
         "add" => add(target, path, value()),
         "remove" => remove(target, path).map(|_| ()),
-        "replace" => {
-            let place = target.pointer_mut(path).ok_or_else(refused)?;
-            *place = value();
-            Ok(())
-        }
+        "replace" => replace(target, path, value()),
         "move" => {
             let taken = remove(target, field("from"))?;
             add(target, path, taken)
@@ -76,6 +72,16 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), ApiError> {
         }
         _ => Err(refused()),
     }
+}
+
+/// A missing member of an object may be replaced: not what the RFC says, but what the real server does.
+fn replace(target: &mut Value, path: &str, value: Value) -> Result<(), ApiError> {
+    if let Some(place) = target.pointer_mut(path) {
+        *place = value;
+        return Ok(());
+    }
+    let parent = split(path).and_then(|(parent, _)| target.pointer(parent));
+    if parent.is_some_and(Value::is_object) { add(target, path, value) } else { Err(refused()) }
 }
 
 fn remove(target: &mut Value, path: &str) -> Result<Value, ApiError> {

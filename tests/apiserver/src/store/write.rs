@@ -93,7 +93,7 @@ impl Core {
         }
         let before = write.dry_run.then(|| state.allocations.clone());
         let mut context = self.context(&mut state, kind, &now);
-        admission::create(&mut context, &mut object).map_err(|error| error.from_decoding(kind, false))?;
+        admission::create(&mut context, &mut object).map_err(|error| error.after_decoding(kind, false))?;
         Ok(store(&mut state, kind, object, before))
     }
 
@@ -130,7 +130,7 @@ impl Core {
             return Err(ApiError::modified(kind, &write.name));
         }
         let outcome = self.replace(&mut state, write, &current, &old, object);
-        outcome.map(|stored| (stored, false)).map_err(|error| error.from_decoding(kind, false))
+        outcome.map(|stored| (stored, false)).map_err(|error| error.after_decoding(kind, false))
     }
 
     fn create_on_update(&self, write: &Write, mut object: Value) -> Result<(Arc<Stored>, bool), ApiError> {
@@ -175,7 +175,7 @@ impl Core {
         }
         identify(write, &mut wanted)?;
         let outcome = self.replace(&mut state, write, &current, &old, wanted);
-        outcome.map(|stored| (stored, false)).map_err(|error| error.from_decoding(kind, true))
+        outcome.map(|stored| (stored, false)).map_err(|error| error.after_decoding(kind, true))
     }
 
     /// The common end of updates and patches, `version` already checked.

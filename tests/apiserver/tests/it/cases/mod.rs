@@ -1,0 +1,9 @@
+//! What both servers do.
+
+pub(crate) mod misc;
+pub(crate) mod nodes;
+pub(crate) mod patches;
+pub(crate) mod reads;
+pub(crate) mod services;
+pub(crate) mod watches;
+pub(crate) mod writes;

@@ -1,0 +1,128 @@
+//! Watches.
+
+use crate::api::{Api, MERGE, NODES, version};
+use serde_json::{Value, json};
+
+async fn map(api: &Api, path: &str, name: &str, label: &str) -> Value {
+    api.post(path, json!({"metadata": {"name": name, "labels": {"l": label}}})).await.ok()
+}
+
+fn pair(kind: &str, name: &str) -> (String, String) {
+    (kind.to_owned(), name.to_owned())
+}
+
+pub(crate) async fn a_watch_replays_what_came_after_its_version(api: &Api) {
+    let path = api.namespaced("configmaps").await;
+    let first = map(api, &path, "a", "x").await;
+    map(api, &path, "b", "x").await;
+    api.patch(MERGE, &format!("{path}/a"), json!({"data": {"k": "v"}})).await.ok();
+    let mut events = api.watch(&format!("{path}?resourceVersion={}", version(&first))).await;
+    assert_eq!(events.brief().await, pair("ADDED", "b"));
+    let changed = events.next().await.unwrap();
+    assert_eq!((&changed["type"], &changed["object"]["data"]), (&json!("MODIFIED"), &json!({"k": "v"})));
+    assert_eq!((&changed["object"]["kind"], &changed["object"]["apiVersion"]), (&json!("ConfigMap"), &json!("v1")));
+    api.delete(&format!("{path}/b")).await.ok();
+    assert_eq!(events.brief().await, pair("DELETED", "b"));
+    map(api, &path, "c", "x").await;
+    assert_eq!(events.brief().await, pair("ADDED", "c"));
+}
+
+pub(crate) async fn a_watch_without_version_begins_with_the_objects(api: &Api) {
+    let path = api.namespaced("secrets").await;
+    map(api, &path, "a", "x").await;
+    map(api, &path, "b", "x").await;
+    for query in ["", "?resourceVersion=0", "?resourceVersion="] {
+        let mut events = api.watch(&format!("{path}{query}")).await;
+        let mut found = [events.brief().await, events.brief().await];
+        found.sort();
+        assert_eq!(found, [pair("ADDED", "a"), pair("ADDED", "b")]);
+        assert!(events.is_quiet().await);
+    }
+}
+
+pub(crate) async fn an_initial_list_ends_with_a_bookmark(api: &Api) {
+    let path = api.namespaced("secrets").await;
+    let made = map(api, &path, "a", "x").await;
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut events = api.watch(&format!("{path}?{query}")).await;
+    assert_eq!(events.brief().await, pair("ADDED", "a"));
+    let end = events.next().await.unwrap();
+    assert_eq!((&end["type"], &end["object"]["kind"]), (&json!("BOOKMARK"), &json!("Secret")));
+    assert_eq!(end["object"]["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+    let number = |version: String| version.parse::<u64>().unwrap();
+    assert!(number(version(&end["object"])) >= number(version(&made)));
+    map(api, &path, "b", "x").await;
+    assert_eq!(events.brief().await, pair("ADDED", "b"));
+    // A bookmark of a typed object shows its members that are never left out.
+    let mut events = api.watch(&format!("{NODES}?{query}&labelSelector=no-such-label")).await;
+    let end = events.next().await.unwrap();
+    assert_eq!(end["object"]["spec"], json!({}));
+    assert_eq!(end["object"]["status"]["nodeInfo"]["kubeletVersion"], "");
+}
+
+pub(crate) async fn initial_events_need_the_right_match(api: &Api) {
+    let watch = |query: &str| {
+        let path = format!("{NODES}?watch=true&{query}");
+        async move { api.get(&path).await }
+    };
+    let message = "*sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+    watch("sendInitialEvents=true").await.fails(422, "Invalid", message);
+    watch("sendInitialEvents=true&resourceVersionMatch=Exact").await.fails(
+        422,
+        "Invalid",
+        "*Unsupported value: \"Exact\"*",
+    );
+    let message = "*resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+    watch("resourceVersionMatch=NotOlderThan").await.fails(422, "Invalid", message);
+    watch("resourceVersion=abc").await.fails(500, "", "resourceVersion: Invalid value: \"abc\": *");
+}
+
+pub(crate) async fn leaving_the_selection_looks_like_a_deletion(api: &Api) {
+    let path = api.namespaced("secrets").await;
+    let made = map(api, &path, "a", "in").await;
+    let mut events = api.watch(&format!("{path}?labelSelector=l%3Din&resourceVersion={}", version(&made))).await;
+    let left = api.patch(MERGE, &format!("{path}/a"), json!({"metadata": {"labels": {"l": "out"}}})).await.ok();
+    let event = events.next().await.unwrap();
+    assert_eq!(event["type"], "DELETED");
+    assert_eq!(event["object"]["metadata"]["labels"], json!({"l": "in"}));
+    assert_eq!(version(&event["object"]), version(&left));
+    api.patch(MERGE, &format!("{path}/a"), json!({"metadata": {"annotations": {"x": "y"}}})).await.ok();
+    api.patch(MERGE, &format!("{path}/a"), json!({"metadata": {"labels": {"l": "in"}}})).await.ok();
+    assert_eq!(events.brief().await, pair("ADDED", "a"));
+}
+
+pub(crate) async fn a_deletion_has_the_version_of_the_deletion(api: &Api) {
+    let path = api.namespaced("secrets").await;
+    let made = map(api, &path, "a", "x").await;
+    let mut events = api.watch(&format!("{path}?resourceVersion={}", version(&made))).await;
+    api.delete(&format!("{path}/a")).await.ok();
+    let event = events.next().await.unwrap();
+    let number = |version: String| version.parse::<u64>().unwrap();
+    assert!(number(version(&event["object"])) > number(version(&made)));
+    assert_eq!(event["object"]["metadata"]["uid"], made["metadata"]["uid"]);
+}
+
+pub(crate) async fn a_watch_ends_at_its_timeout(api: &Api) {
+    let path = api.namespaced("secrets").await;
+    let mut events = api.watch(&format!("{path}?timeoutSeconds=1")).await;
+    assert_eq!(events.next().await, None);
+}
+
+pub(crate) async fn a_watch_from_the_future_waits(api: &Api) {
+    let path = api.namespaced("secrets").await;
+    let mut events = api.watch(&format!("{path}?resourceVersion=999999999")).await;
+    map(api, &path, "a", "x").await;
+    assert!(events.is_quiet().await);
+}
+
+pub(crate) async fn a_watch_covers_one_namespace(api: &Api) {
+    let path = api.namespaced("secrets").await;
+    let other = "/api/v1/namespaces/default/secrets";
+    let name = api.namespace();
+    let mut events = api.watch(&path).await;
+    map(api, other, &name, "x").await;
+    map(api, &path, "mine", "x").await;
+    assert_eq!(events.brief().await, pair("ADDED", "mine"));
+    let mut one = api.watch(&format!("{path}?fieldSelector=metadata.name%3Dother")).await;
+    assert!(one.is_quiet().await);
+}
