@@ -55,6 +55,8 @@ pub struct Aspects {
 }
 
 impl Aspects {
+    /// Everything.
+    pub const ALL: Self = Self { existence: true, shutdown: true, addresses: true, metadata: true };
     /// Existence and whether it is stopped: the lifecycle controller.
     pub const LIFECYCLE: Self = Self { existence: true, shutdown: true, addresses: false, metadata: false };
     /// Addresses: the periodic refresh.

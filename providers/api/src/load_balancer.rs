@@ -161,7 +161,7 @@ fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<LoadBa
 
 /// One address or name of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase")]
 pub struct LoadBalancerIngress {
     /// IP address.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -179,7 +179,7 @@ pub struct LoadBalancerIngress {
 
 /// State of one port of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct PortStatus {
     /// Port number.
     pub port: i32,

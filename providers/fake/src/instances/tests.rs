@@ -142,7 +142,7 @@ async fn each_aspect_is_one_call_about_those_not_known_to_be_gone() {
     let bed = Bed::new("unlisted: missing\ninstances: [{name: a, shutdown: true}, {name: c}]");
     let cloud = bed.cloud();
     let nodes = [node("a", ""), node("b", ""), node("c", "")];
-    let all = Aspects::LIFECYCLE.union(Aspects::METADATA);
+    let all = Aspects::ALL;
     assert_eq!(lookup(&cloud, &nodes, all).await, ["shutdown", "gone", "found"]);
     let calls: Vec<_> = bed.ends().iter().map(|end| (end["as"].clone(), end["args"]["nodes"].clone())).collect();
     assert_eq!(
@@ -235,7 +235,7 @@ async fn results_are_replaced_per_node() {
     );
     let cloud = bed.cloud();
     let nodes = [node("a", ""), node("b", "")];
-    let all = Aspects::LIFECYCLE.union(Aspects::METADATA);
+    let all = Aspects::ALL;
     assert_eq!(lookup(&cloud, &nodes, all).await, ["gone", "shutdown"]);
     assert_eq!(bed.ends()[2]["result"], json!([{"result": null, "fault": ""}]));
 }
