@@ -1,1 +1,38 @@
-//! tests/suite
+//! The rig of the scenario tests: a Kubernetes API, a cloud and managers in one process.
+//!
+//! [`Rig::new`] needs no socket for what is tested: the in-memory API server answers the manager's client directly, the
+//! cloud is the fake provider over a file in a temporary folder, and the manager is the real [`ccm::manager::Manager`] with
+//! options from real arguments. With tokio's paused time an hour of the cluster passes in milliseconds. [`Rig::real`] is the
+//! same over a real API server, in real time.
+//!
+//! ```
+//! use ccm_test_suite::{Rig, node};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+//! let rig = Rig::new("instances: [{name: a, type: fake.large}]").await;
+//! rig.create(node("a").uninitialized()).await;
+//! let manager = rig.start(&[]).await;
+//! rig.until_node("a", "initialized", |node| !node.is_uninitialized()).await;
+//! assert_eq!(rig.node("a").await.unwrap().provider_id(), "fake://a");
+//! manager.stop().await.unwrap();
+//! # });
+//! ```
+//!
+//! The helpers panic where a test would: they are for tests only.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod cloud;
+mod make;
+mod manager;
+mod network;
+mod object;
+mod process;
+mod rig;
+
+pub use cloud::Cloud;
+pub use make::{Make, node, service};
+pub use manager::Running;
+pub use network::Network;
+pub use object::Object;
+pub use process::{Process, deadline};
+pub use rig::{Rig, SHORTLY};

@@ -1,0 +1,96 @@
+//! A manager within the process of the test.
+
+use ccm::Failure;
+use ccm::manager::Manager;
+use ccm::options::Options;
+use ccm::options::parse::{self, Asked};
+use ccm_provider::{CloudConfig, CloudProvider, ProviderFactory};
+use ccm_runtime::{Client, Metrics};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::Network;
+
+/// A running manager. Dropping it kills it.
+#[derive(Debug)]
+pub struct Running {
+    task: JoinHandle<Result<(), Failure>>,
+    stop: CancellationToken,
+    line: Network,
+    metrics: Metrics,
+}
+
+/// Options from arguments, the program's name left out.
+pub(crate) fn options(args: &[String]) -> Options {
+    let argv = std::iter::once("ccm".into()).chain(args.iter().map(Into::into));
+    match parse::parse(argv).unwrap_or_else(|failure| panic!("{}: {args:?}", failure.message)) {
+        Asked::Run(values) => Options::new(&values).unwrap_or_else(|failure| panic!("{}: {args:?}", failure.message)),
+        Asked::Print(text) => panic!("{args:?} only print: {text}"),
+    }
+}
+
+/// The fake provider of the file that the options name.
+pub(crate) async fn provider(options: &Options) -> Arc<dyn CloudProvider> {
+    let path = &options.cloud_config;
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let config = CloudConfig { path: path.into(), text };
+    ccm_provider_fake::Factory.build(Some(config)).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+impl Running {
+    pub(crate) async fn start(args: &[String], client: Client, line: Network, metrics: Metrics) -> Self {
+        let options = options(args);
+        let provider = provider(&options).await;
+        let stop = CancellationToken::new();
+        let manager = Manager::new(options, provider, client, metrics.clone());
+        let task = tokio::spawn(manager.run(stop.clone()));
+        Self { task, stop, line, metrics }
+    }
+
+    /// As SIGTERM: ends what is in flight, gives the lease back.
+    pub async fn stop(mut self) -> Result<(), Failure> {
+        self.stop.cancel();
+        (&mut self.task).await.expect("the manager panicked")
+    }
+
+    /// Asks it to stop and goes on.
+    pub fn ask_to_stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// As SIGKILL: nothing of it runs or reaches the API server any more.
+    pub fn kill(self) {}
+
+    /// Cuts this manager, and only this one, off the API server; or connects it again.
+    pub fn set_cut_off(&self, cut_off: bool) {
+        self.line.set_down(cut_off);
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&mut self) -> Result<(), Failure> {
+        (&mut self.task).await.expect("the manager panicked")
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&self) -> bool {
+        !self.task.is_finished()
+    }
+
+    /// A sample of its metrics; see [`Metrics::sample`].
+    pub fn metric(&self, line_start: &str) -> Option<f64> {
+        self.metrics.sample(line_start)
+    }
+
+    /// All of its metrics, as scraped.
+    pub fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.line.set_down(true);
+        self.task.abort();
+    }
+}

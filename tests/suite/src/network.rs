@@ -1,0 +1,58 @@
+//! The way from a manager to the in-memory API server, which can break.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use ccm_test_apiserver::{Body, Closed, Handler};
+use http::{Request, Response};
+
+/// Whether the API server can be reached. A handle: clones act on the same network.
+#[derive(Debug, Clone, Default)]
+pub struct Network {
+    down: Arc<AtomicBool>,
+}
+
+impl Network {
+    /// Breaks or mends it. Requests fail at once while it is broken; open watches are not affected (see
+    /// [`crate::Rig::set_api_gone`], which ends them too).
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Whether it is broken.
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::SeqCst)
+    }
+}
+
+/// A transport of the manager's client: in-process, over networks that all must work.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    pub(crate) handler: Handler,
+    pub(crate) networks: [Network; 2],
+}
+
+impl tower::Service<Request<kube::client::Body>> for Transport {
+    type Response = Response<Body>;
+    type Error = Closed;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Closed>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Closed>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let (handler, networks) = (self.handler.clone(), self.networks.clone());
+        Box::pin(async move {
+            if networks.iter().any(Network::is_down) {
+                return Err(Closed);
+            }
+            let answer = handler.call(request).await;
+            // An answer that comes when the network is down does not arrive.
+            if networks.iter().any(Network::is_down) { Err(Closed) } else { answer }
+        })
+    }
+}

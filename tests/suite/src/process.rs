@@ -1,0 +1,79 @@
+//! Managers as processes of their own.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A child process; killed when dropped. What it prints goes to a file.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Process {
+    /// Starts a program; stdout and stderr go to `output`.
+    pub fn start(program: &str, args: &[String], output: &Path) -> Self {
+        let file = File::create(output).unwrap();
+        let child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error}"));
+        Self { child, output: output.to_owned() }
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success(), "kill: {status}");
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it printed so far.
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(&self.output).unwrap_or_default()
+    }
+
+    /// Waits for it to end by itself.
+    pub async fn ended(&mut self, limit: Duration) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < limit, "still running after {limit:?}:\n{}", self.output());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Fails only where it has ended already.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Waits in real time until `is_so`; fails with `explain` after `limit`.
+pub async fn deadline(limit: Duration, explain: impl Fn() -> String, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < limit, "after {limit:?}: {}", explain());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

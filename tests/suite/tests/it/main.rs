@@ -1,0 +1,3 @@
+//! Scenarios: each test is named after the fact that it shows.
+
+mod nodes;
