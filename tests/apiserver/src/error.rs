@@ -199,6 +199,11 @@ impl ApiError {
         ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", &[cause])
     }
 
+    pub(crate) fn no_field_manager() -> ApiError {
+        let cause = Cause::required("fieldManager", "is required for apply patch");
+        ApiError::invalid_as("PatchOptions.meta.k8s.io", "PatchOptions", "meta.k8s.io", "", &[cause])
+    }
+
     pub(crate) fn no_resource() -> ApiError {
         let mut error = ApiError::new(404, "NotFound", "the server could not find the requested resource");
         error.details = Some(Box::new(json!({})));

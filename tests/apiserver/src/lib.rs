@@ -5,8 +5,7 @@
 //! Services whose addresses and ports are allocated. What clients did can be read from [`RequestLog`]; what goes wrong can be
 //! chosen with [`Faults`].
 //!
-//! It is *not* an API server: there is no authorization, no field ownership, no pruning of unknown fields, no garbage
-//! collection. The conformance suite beside it runs against this server and a real one.
+//! It is *not* an API server: there is no authorization, no field ownership, no garbage collection. The conformance suite beside it runs against this server and a real one.
 //!
 //! ```
 //! use ccm_test_apiserver::{ApiServer, Fault, Match, Options};
@@ -32,6 +31,7 @@ mod kind;
 mod log;
 mod options;
 mod patch;
+mod schema;
 mod selector;
 mod server;
 mod store;

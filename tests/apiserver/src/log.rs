@@ -1,7 +1,7 @@
 //! What clients asked for: every write in full, everything as counts.
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 /// One write request.
@@ -19,9 +19,9 @@ pub struct WriteEntry {
     pub subresource: String,
     /// `User-Agent`, or [`crate::IN_PROCESS`].
     pub user_agent: String,
-    /// `Content-Type` of the request.
+    /// `Content-Type` of the request; empty for in-process ones.
     pub content_type: String,
-    /// The body as sent; null when there was none.
+    /// The body as sent; null when there was none, or when bodies are not kept.
     pub body: Value,
     /// HTTP status of the answer; what the server would have said where a fault swallowed it.
     pub status: u16,
@@ -39,15 +39,24 @@ pub struct CountKey {
 }
 
 /// The log of requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RequestLog {
-    writes: Mutex<Vec<WriteEntry>>,
+    writes: Mutex<VecDeque<WriteEntry>>,
+    limit: usize,
     counts: Mutex<BTreeMap<CountKey, u64>>,
 }
 
 impl RequestLog {
+    pub(crate) fn new(limit: usize) -> RequestLog {
+        RequestLog { writes: Mutex::default(), limit, counts: Mutex::default() }
+    }
+
     pub(crate) fn write(&self, entry: WriteEntry) {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.push_back(entry);
+        while writes.len() > self.limit {
+            writes.pop_front();
+        }
     }
 
     pub(crate) fn count(&self, verb: &str, resource: &str, status: u16) {
@@ -58,7 +67,7 @@ impl RequestLog {
     /// Every write since the last [`RequestLog::clear`], in-process ones included.
     #[must_use]
     pub fn writes(&self) -> Vec<WriteEntry> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// The writes that came over HTTP.

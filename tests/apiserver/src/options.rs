@@ -24,6 +24,10 @@ pub struct Options {
     pub dual_stack: bool,
     /// How many events an HTTP watch writes at once, at most.
     pub watch_batch: usize,
+    /// Whether the log keeps the bodies of writes: off for long runs with large objects.
+    pub log_bodies: bool,
+    /// How many writes the log keeps; the oldest go first.
+    pub log_limit: usize,
     /// What `/version` says.
     pub version: String,
 }
@@ -40,6 +44,8 @@ impl Default for Options {
             streaming_lists: true,
             dual_stack: false,
             watch_batch: 256,
+            log_bodies: true,
+            log_limit: 200_000,
             version: "v1.36.3".to_owned(),
         }
     }

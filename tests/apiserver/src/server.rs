@@ -25,6 +25,15 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
+    /// The same API without a listener or any task, for clients in the process that take a [`Handler`].
+    #[must_use]
+    pub fn in_process(options: Options) -> (Store, Faults, Handler) {
+        let store = Store::new(options);
+        let faults = Faults::new(store.core.clone());
+        let handler = Handler::new(store.core.clone(), faults.clone());
+        (store, faults, handler)
+    }
+
     /// Starts a server; it listens when this returns.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ fn check_name(kind: &Kind, name: &str) -> Option<Cause> {
         return Some(Cause::invalid("metadata.name", &value, "must not contain dots"));
     }
     if name.len() > limit {
-        return Some(Cause::invalid("metadata.name", &value, &length(limit)));
+        return Some(Cause::invalid("metadata.name", &value, &format!("must be no more than {limit} characters")));
     }
     (!good).then(|| Cause::invalid("metadata.name", &value, text))
 }

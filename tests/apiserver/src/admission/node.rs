@@ -63,6 +63,18 @@ pub(super) fn validate(object: &Value) -> Vec<Cause> {
             causes.push(Cause::duplicate(&format!("metadata.taints[{index}]"), &shown, detail));
         }
     }
+    let cidrs = list(object, &["spec", "podCIDRs"]);
+    for (index, cidr) in cidrs.iter().enumerate() {
+        if !super::service::is_cidr(cidr.as_str().unwrap_or_default()) {
+            let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+            causes.push(Cause::invalid(&format!("spec.podCIDRs[{index}]"), cidr, detail));
+        }
+    }
+    let v6 = |cidr: &Value| cidr.as_str().unwrap_or_default().contains(':');
+    if cidrs.len() > 2 || matches!(cidrs, [one, two] if v6(one) == v6(two)) {
+        let detail = "may specify no more than one CIDR for each IP family";
+        causes.push(Cause::invalid("spec.podCIDRs", &json!(cidrs), detail));
+    }
     let addresses = list(object, &["status", "addresses"]);
     for (index, address) in addresses.iter().enumerate() {
         if addresses.iter().take(index).any(|other| other == address) {
@@ -76,6 +88,9 @@ pub(super) fn validate(object: &Value) -> Vec<Cause> {
 
 pub(super) fn validate_change(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
+    if text(old, &["spec", "externalID"]) != text(new, &["spec", "externalID"]) {
+        causes.push(Cause::forbidden("spec.externalID", "may not be updated"));
+    }
     let provider_id = text(old, &["spec", "providerID"]);
     if !provider_id.is_empty() && provider_id != text(new, &["spec", "providerID"]) {
         let detail = "node updates may not change providerID except from \"\" to valid";

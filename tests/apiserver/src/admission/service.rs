@@ -413,7 +413,7 @@ pub(super) fn validate(service: &Value) -> Vec<Cause> {
     causes
 }
 
-fn is_cidr(text: &str) -> bool {
+pub(super) fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
     let most = address.parse::<IpAddr>().map_or(0, |address| if address.is_ipv6() { 128 } else { 32 });
     most > 0 && length.parse::<u8>().is_ok_and(|length| length <= most)

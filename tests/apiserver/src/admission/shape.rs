@@ -25,6 +25,7 @@ const OMITTED: &[&[&str]] = &[
     &["spec", "loadBalancerIP"],
     &["spec", "loadBalancerSourceRanges"],
     &["spec", "publishNotReadyAddresses"],
+    &["spec", "healthCheckNodePort"],
     &["status", "addresses"],
     &["status", "conditions"],
     &["status", "images"],

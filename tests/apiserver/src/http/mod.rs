@@ -21,7 +21,7 @@ use http_body_util::BodyExt;
 use reply::Reply;
 use route::{Query, Route};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Answers requests. Usable without a socket, for clients that take any service and for paused time.
@@ -38,6 +38,8 @@ struct Call {
     headers: HeaderMap,
     query: Query,
     body: Bytes,
+    /// The body, read once for the faults, the log and the write.
+    parsed: OnceLock<Result<Value, ApiError>>,
 }
 
 impl Call {
@@ -47,6 +49,10 @@ impl Call {
 
     /// The body as JSON, or as YAML; null when there is none.
     fn value(&self) -> Result<Value, ApiError> {
+        self.parsed.get_or_init(|| self.parse()).clone()
+    }
+
+    fn parse(&self) -> Result<Value, ApiError> {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
@@ -81,7 +87,8 @@ impl Handler {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
         let query = Query::parse(&parts.uri);
-        let call = Call { method: parts.method, uri: parts.uri, headers: parts.headers, query, body };
+        let call =
+            Call { method: parts.method, uri: parts.uri, headers: parts.headers, query, body, parsed: OnceLock::new() };
         let wanted = self.core.options.token.as_ref().map(|token| format!("Bearer {token}"));
         if wanted.is_some_and(|wanted| call.header(header::AUTHORIZATION) != wanted) {
             self.core.log.count("", call.uri.path(), 401);
@@ -237,7 +244,8 @@ impl Handler {
     }
 
     fn write(&self, call: &Call, verb: &'static str, write: &Write) -> Result<Reply, ApiError> {
-        let write = Write { dry_run: call.query.has("dryRun"), ..write.clone() };
+        let strict = call.query.text("fieldValidation") == "Strict";
+        let write = Write { dry_run: call.query.has("dryRun"), strict, ..write.clone() };
         let mut name = write.name.clone();
         let outcome = self.carry_out(call, verb, &write, &mut name);
         self.core.log.write(WriteEntry {
@@ -248,7 +256,7 @@ impl Handler {
             subresource: write.subresource.clone(),
             user_agent: call.header(header::USER_AGENT).to_owned(),
             content_type: call.header(header::CONTENT_TYPE).to_owned(),
-            body: call.value().or_else(|_| patch::yaml(&call.body)).unwrap_or_default(),
+            body: if self.core.options.log_bodies { logged_body(call) } else { Value::Null },
             status: outcome.as_ref().map_or_else(|error| error.code, |reply| reply.status().as_u16()),
         });
         outcome
@@ -268,6 +276,9 @@ impl Handler {
             }
             "patch" => {
                 let patch = Patch::parse(call.header(header::CONTENT_TYPE), &call.body)?;
+                if let Patch::Apply(body) = &patch {
+                    check_apply(call, body)?;
+                }
                 let (stored, made) = self.core.patch(write, &patch)?;
                 Ok(reply::object(code(made), &stored))
             }
@@ -339,8 +350,24 @@ fn target_name(call: &Call, route: &Route, verb: &str) -> String {
     }
 }
 
+fn logged_body(call: &Call) -> Value {
+    call.value().or_else(|_| patch::yaml(&call.body)).unwrap_or_default()
+}
+
 fn delete_options(call: &Call) -> Result<DeleteOptions, ApiError> {
     call.value().map(|body| DeleteOptions::from_value(&body))
+}
+
+/// What an apply must say beyond other patches.
+fn check_apply(call: &Call, body: &Value) -> Result<(), ApiError> {
+    if call.query.text("fieldManager").is_empty() {
+        return Err(ApiError::no_field_manager());
+    }
+    let (version, kind) = (crate::value::text(body, &["apiVersion"]), crate::value::text(body, &["kind"]));
+    if version.is_empty() || kind.is_empty() {
+        return Err(ApiError::bad_request(format!("invalid object type: {version}/, Kind={kind}")));
+    }
+    Ok(())
 }
 
 fn limit(query: &Query) -> Result<usize, ApiError> {

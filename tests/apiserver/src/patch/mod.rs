@@ -56,13 +56,13 @@ impl Patch {
         let mut wanted = current.clone();
         match self {
             Patch::Merge(patch) => merge::apply(&mut wanted, patch),
-            Patch::Strategic(patch) => strategic::apply(kind, &mut wanted, patch)?,
+            Patch::Strategic(patch) => strategic::apply(kind, &mut wanted, patch, false)?,
             Patch::Json(patch) => json::apply(&mut wanted, patch)?,
             Patch::Apply(patch) => {
                 let mut patch = patch.clone();
                 // Left-over bookkeeping that an apply must not carry.
                 crate::value::remove(&mut patch, &["metadata", "managedFields"]);
-                strategic::apply(kind, &mut wanted, &patch)?;
+                strategic::apply(kind, &mut wanted, &patch, true)?;
             }
         }
         if !wanted.is_object() {

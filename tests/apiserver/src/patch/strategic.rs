@@ -10,24 +10,26 @@ const RETAIN: &str = "$retainKeys";
 const ORDER: &str = "$setElementOrder/";
 const DELETE: &str = "$deleteFromPrimitiveList/";
 
-/// Merges `patch` into `target`.
-pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), ApiError> {
+/// Merges `patch` into `target`. With `append`, new elements go to the end of lists, as in an apply; a strategic merge
+/// patch puts its elements first.
+pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value, append: bool) -> Result<(), ApiError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(ApiError::bad_request("error decoding patch: a strategic merge patch is an object"));
     };
-    merge_map(&Place { kind, path: String::new() }, target, patch)
+    merge_map(&Place { kind, path: String::new(), append }, target, patch)
 }
 
 /// Where in the object the merge is.
 struct Place<'a> {
     kind: &'a Kind,
     path: String,
+    append: bool,
 }
 
 impl Place<'_> {
     fn child(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        Place { kind: self.kind, path }
+        Place { kind: self.kind, path, append: self.append }
     }
 }
 
@@ -137,6 +139,9 @@ fn merge_list(
                     merged.push(item.clone());
                 }
             }
+            if place.append {
+                return Ok(merged);
+            }
             Ok(arrange(rule, merged, order.map_or(patch, Vec::as_slice), &original))
         }
         ListRule::Key(key) => {
@@ -144,6 +149,9 @@ fn merge_list(
                 return Ok(patch.iter().filter(|item| item.get(PATCH).is_none()).cloned().collect());
             };
             let merged = merge_elements(place, key, server.clone(), &changes)?;
+            if place.append {
+                return Ok(merged);
+            }
             Ok(arrange(rule, merged, order.map_or(changes.as_slice(), Vec::as_slice), &server))
         }
     }

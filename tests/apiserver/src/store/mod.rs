@@ -58,7 +58,8 @@ impl Store {
             high ^ low
         });
         let state = Mutex::new(State::new(options.history, seed));
-        let store = Store { core: Arc::new(Core { state, options, log: RequestLog::default() }) };
+        let log = RequestLog::new(options.log_limit);
+        let store = Store { core: Arc::new(Core { state, options, log }) };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let made = store.create("namespaces", "", json!({"metadata": {"name": name}}));
             debug_assert!(made.is_ok(), "{made:?}");
@@ -180,7 +181,7 @@ impl Store {
             subresource: write.subresource.clone(),
             user_agent: IN_PROCESS.to_owned(),
             content_type: String::new(),
-            body,
+            body: if self.core.options.log_bodies { body } else { Value::Null },
             status: outcome.as_ref().err().map_or(200, |error| error.code),
         });
         outcome.map(|stored| stored.value())

@@ -7,6 +7,7 @@ use crate::clock::seconds;
 use crate::error::{ApiError, Cause};
 use crate::kind::{KINDS, Kind};
 use crate::patch::Patch;
+use crate::schema;
 use crate::store::read::parse_scope;
 use crate::value::{at, copy, list, remove, set, set_default, text};
 use serde_json::{Map, Value, json};
@@ -20,6 +21,8 @@ pub(crate) struct Write {
     pub(crate) name: String,
     pub(crate) subresource: String,
     pub(crate) dry_run: bool,
+    /// Unknown members are an error (`fieldValidation=Strict`).
+    pub(crate) strict: bool,
 }
 
 impl Write {
@@ -30,6 +33,7 @@ impl Write {
             name: name.to_owned(),
             subresource: String::new(),
             dry_run: false,
+            strict: false,
         }
     }
 }
@@ -70,6 +74,7 @@ impl Core {
     /// Makes an object.
     pub(crate) fn create(&self, write: &Write, mut object: Value) -> Result<Arc<Stored>, ApiError> {
         let kind = write.kind;
+        decode(write, &mut object, false)?;
         identify(write, &mut object)?;
         if !text(&object, &["metadata", "resourceVersion"]).is_empty() {
             return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
@@ -104,6 +109,7 @@ impl Core {
     /// Replaces an object or its status; the flag says whether it was made instead.
     pub(crate) fn update(&self, write: &Write, mut object: Value) -> Result<(Arc<Stored>, bool), ApiError> {
         let kind = write.kind;
+        decode(write, &mut object, false)?;
         if text(&object, &["metadata", "name"]).is_empty() && object.is_object() {
             let name = &write.name;
             return Err(ApiError::bad_request(format!(
@@ -162,9 +168,14 @@ impl Core {
         };
         let old = current.value();
         let mut wanted = patch.apply(kind, &old)?;
-        if text(&wanted, &["metadata", "resourceVersion"]) != current.version.to_string() {
+        decode(write, &mut wanted, true)?;
+        let version = text(&wanted, &["metadata", "resourceVersion"]);
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            return Err(ApiError::new(500, "", format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
+        }
+        if version != current.version.to_string() {
             // Only a patch that names a version gets here with another one; taking the version out is no condition.
-            if at(&wanted, &["metadata", "resourceVersion"]).is_some() {
+            if !text(&wanted, &["metadata", "resourceVersion"]).is_empty() {
                 return Err(ApiError::modified(kind, &write.name));
             }
         }
@@ -173,6 +184,10 @@ impl Core {
             let cause = Cause::invalid("metadata.uid", uid, "field is immutable");
             return Err(ApiError::invalid(kind, &write.name, &[cause]));
         }
+        // A patch cannot move an object: what it says about type and namespace is not even looked at.
+        remove(&mut wanted, &["kind"]);
+        remove(&mut wanted, &["apiVersion"]);
+        remove(&mut wanted, &["metadata", "namespace"]);
         identify(write, &mut wanted)?;
         let outcome = self.replace(&mut state, write, &current, &old, wanted);
         outcome.map(|stored| (stored, false)).map_err(|error| error.after_decoding(kind, true))
@@ -188,6 +203,11 @@ impl Core {
         mut object: Value,
     ) -> Result<Arc<Stored>, ApiError> {
         let kind = write.kind;
+        let going = at(&object, &["metadata", "deletionTimestamp"]);
+        if let Some(time) = going.filter(|_| at(old, &["metadata", "deletionTimestamp"]).is_none()) {
+            let cause = Cause::invalid("metadata.deletionTimestamp", time, "field is immutable");
+            return Err(ApiError::invalid(kind, &write.name, &[cause]));
+        }
         for field in SYSTEM.iter().chain(&["resourceVersion", "generateName"]) {
             copy(&mut object, old, &["metadata", field]);
         }
@@ -314,6 +334,11 @@ impl Core {
         }
         Ok(gone)
     }
+}
+
+/// What decoding into the typed object does to a body.
+fn decode(write: &Write, object: &mut Value, patch: bool) -> Result<(), ApiError> {
+    schema::check(write.kind, object, write.strict).map_err(|error| error.after_decoding(write.kind, patch))
 }
 
 /// Checks type, namespace and name of a body against the URL, and fills in what the body leaves out.

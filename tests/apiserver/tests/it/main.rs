@@ -37,6 +37,7 @@ macro_rules! conformance {
             writes: a_dry_run_changes_nothing,
             writes: unknown_resources_and_methods_are_refused,
             writes: labels_and_finalizers_are_checked,
+            writes: wrong_types_are_refused_and_unknown_members_dropped,
             patches: merge_patches_merge_and_delete,
             patches: strategic_patches_merge_lists_by_key,
             patches: addresses_are_replaced_by_directive,

@@ -153,6 +153,8 @@ pub(crate) async fn a_patch_with_an_old_version_conflicts(api: &Api) {
     let current = version(&api.get(&path).await.ok());
     let patch = json!({"metadata": {"resourceVersion": current, "labels": {"a": "b"}}});
     assert_eq!(api.patch(MERGE, &path, patch).await.code, 200);
+    let patch = json!({"metadata": {"resourceVersion": "", "labels": {"a": "c"}}});
+    assert_eq!(api.patch(MERGE, &path, patch).await.code, 200);
     let missing = format!("{NODES}/{}", api.name("none"));
     api.patch(MERGE, &missing, json!({})).await.fails(404, "NotFound", "nodes * not found");
 }
@@ -213,6 +215,11 @@ pub(crate) async fn apply_creates_and_merges(api: &Api) {
     let answer = api.send("PATCH", &path, APPLY, "application/json", yaml).await;
     assert_eq!(answer.code, 201);
     assert_eq!(answer.json()["spec"]["type"], "ClusterIP");
+    let message = "*fieldManager: Required value: is required for apply patch";
+    let unnamed = format!("{services}/a");
+    api.send("PATCH", &unnamed, APPLY, "application/json", yaml).await.fails(422, "Invalid", message);
+    let typeless = api.patch(APPLY, &path, json!({"metadata": {"name": "a"}})).await;
+    typeless.fails(400, "BadRequest", "invalid object type: *");
     let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "labels": {"l": "2"}},
         "spec": {"ports": [{"port": 80, "protocol": "TCP", "name": "web"}]}});
     let answer = api.patch(APPLY, &path, body).await;
@@ -220,6 +227,10 @@ pub(crate) async fn apply_creates_and_merges(api: &Api) {
     let service = answer.json();
     assert_eq!(service["metadata"]["labels"], json!({"l": "2"}));
     assert_eq!(service["spec"]["ports"], json!([{"name": "web", "port": 80, "protocol": "TCP", "targetPort": 80}]));
+    let node = api.node("a", json!({"status": {"conditions": [condition("A", "True")]}})).await;
+    let body = json!({"apiVersion": "v1", "kind": "Node", "status": {"conditions": [condition("B", "True")]}});
+    let node = api.patch(APPLY, &format!("{node}/status?fieldManager=me"), body).await.ok();
+    assert_eq!(types(&node), ["A=True", "B=True"]);
 }
 
 pub(crate) async fn unknown_patch_formats_are_refused(api: &Api) {

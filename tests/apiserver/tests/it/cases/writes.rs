@@ -237,3 +237,36 @@ pub(crate) async fn labels_and_finalizers_are_checked(api: &Api) {
         "*metadata.finalizers[0]: Invalid value: \"bad\": name is neither a standard finalizer name nor *",
     );
 }
+
+pub(crate) async fn wrong_types_are_refused_and_unknown_members_dropped(api: &Api) {
+    let path = api.node("a", json!({"spec": {"providerId": "typo"}})).await;
+    assert_eq!(api.get(&path).await.ok()["spec"].get("providerId"), None);
+    let made = |body| api.post(NODES, body);
+    let message = "Node in version \"v1\" cannot be handled as a Node: json: cannot unmarshal *";
+    made(json!({"metadata": "x"})).await.fails(400, "BadRequest", message);
+    made(json!({"metadata": {"name": "x", "labels": {"a": 5}}})).await.fails(400, "BadRequest", message);
+    made(json!({"metadata": {"name": "x"}, "spec": {"unschedulable": "yes"}})).await.fails(400, "BadRequest", message);
+    for format in [MERGE, STRATEGIC] {
+        for patch in [json!({"metadata": {"labels": {"a": true}}}), json!({"spec": {"taints": [{"key": 1}]}})] {
+            api.patch(format, &path, patch).await.fails(422, "Invalid", " \"\" is invalid: patch: Invalid value: *");
+        }
+        let unknown = json!({"spec": {"providerId": "typo"}});
+        assert_eq!(api.patch(format, &path, unknown.clone()).await.ok()["spec"].get("providerId"), None);
+        let strict = api.patch(format, &format!("{path}?fieldValidation=Strict"), unknown).await;
+        strict.fails(422, "Invalid", "*unknown field \"spec.providerId\"");
+    }
+    let time = json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}});
+    api.patch(MERGE, &path, time).await.fails(422, "Invalid", "*metadata.deletionTimestamp: *: field is immutable");
+    let version = json!({"metadata": {"resourceVersion": "abc"}});
+    api.patch(MERGE, &path, version).await.fails(500, "", "strconv.ParseUint: parsing \"abc\": invalid syntax");
+    let services = api.namespaced("services").await;
+    let body = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": "80"}]}});
+    api.post(&services, body).await.fails(
+        400,
+        "BadRequest",
+        "Service in version \"v1\" cannot be handled as a Service: *",
+    );
+    let body = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}], "foo": 1}});
+    let strict = api.post(&format!("{services}?fieldValidation=Strict"), body).await;
+    strict.fails(400, "BadRequest", "*strict decoding error: unknown field \"spec.foo\"");
+}
