@@ -14,6 +14,13 @@ use crate::{logging, manager};
 /// Providers of this project that a build may leave out.
 const OPTIONAL: [&str; 1] = ["fake"];
 
+/// Chooses the one TLS provider of the process, before anything speaks TLS. [`App::run`] does it; programs that use the
+/// parts below it call it themselves.
+pub fn install_tls() {
+    // An error means that one is chosen already.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+}
+
 /// A cloud-controller-manager with the registered providers.
 #[derive(Debug, Default)]
 pub struct App {
@@ -66,8 +73,7 @@ impl App {
                 tracing::info!("FLAG: {line}");
             }
         }
-        // One TLS provider for the process, before anything speaks TLS. An error means that one is set already.
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        install_tls();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()

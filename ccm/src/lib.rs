@@ -15,5 +15,5 @@ pub mod manager;
 pub mod options;
 mod serve;
 
-pub use app::App;
+pub use app::{App, install_tls};
 pub use exit::{Exit, Failure};

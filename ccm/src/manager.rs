@@ -11,6 +11,8 @@ use ccm_runtime::events::Recorder;
 use ccm_runtime::store::{Informers, Keep, Kept, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 use futures::future::BoxFuture;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +74,21 @@ async fn signals(stop: CancellationToken) {
     std::process::exit(1);
 }
 
+/// What a run depends on besides its inputs. With a fixed clock and seed, a run over paused time repeats itself.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Of every jitter.
+    pub seed: u64,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock), seed: rand::random() }
+    }
+}
+
 /// One cloud-controller-manager.
 pub struct Manager {
     options: Options,
@@ -83,6 +100,7 @@ pub struct Manager {
     recorder: Recorder,
     metrics: Metrics,
     background: JoinSet<()>,
+    rng: StdRng,
 }
 
 impl std::fmt::Debug for Manager {
@@ -94,7 +112,19 @@ impl std::fmt::Debug for Manager {
 impl Manager {
     /// Makes all parts; must be called within a runtime. Nothing is read or written yet.
     pub fn new(options: Options, provider: Arc<dyn CloudProvider>, client: Client, metrics: Metrics) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Self::within(Surroundings::default(), options, provider, client, metrics)
+    }
+
+    /// The same under a clock and a seed of the caller's choice.
+    pub fn within(
+        surroundings: Surroundings,
+        options: Options,
+        provider: Arc<dyn CloudProvider>,
+        client: Client,
+        metrics: Metrics,
+    ) -> Self {
+        let Surroundings { clock, seed } = surroundings;
+        let mut rng = StdRng::seed_from_u64(seed);
         let leadership = Leadership::new(clock.clone());
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
         let nodes = Store::new(Keep::new(provider.node_annotations()));
@@ -103,7 +133,7 @@ impl Manager {
         let view = instances(&*provider)
             .map(|instances| InstanceView::new(instances, provider.name(), move || size.len(), metrics.clone()));
         let mut background = JoinSet::new();
-        let (recorder, delivery) = Recorder::new(gate.clone(), clock.clone(), metrics.clone(), rand::random());
+        let (recorder, delivery) = Recorder::new(gate.clone(), clock.clone(), metrics.clone(), rng.random());
         background.spawn(delivery.run());
         let shared = Shared {
             gate,
@@ -115,7 +145,7 @@ impl Manager {
             metrics: metrics.clone(),
             cluster: options.cluster_name.as_str().into(),
         };
-        Self { options, provider, client, clock, leadership, shared, recorder, metrics, background }
+        Self { options, provider, client, clock, leadership, shared, recorder, metrics, background, rng }
     }
 
     /// Runs until `stop`, a lost lease, or a failure.
@@ -131,6 +161,7 @@ impl Manager {
         let release = CancellationToken::new();
         let mut election = self.elect(release.clone());
         tokio::select! {
+            biased;
             leading = self.leadership.leading() => if !leading {
                 return Ok(());
             },
@@ -141,12 +172,14 @@ impl Manager {
         }
         let mut controllers = self.lead().await?;
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             ended = &mut election => return lost(ended),
         }
         self.leadership.drain();
         let drained = async { while controllers.join_next().await.is_some() {} };
         tokio::select! {
+            biased;
             ended = tokio::time::timeout(DRAIN, drained) => if ended.is_err() {
                 tracing::warn!("what was in flight did not end within {}s and is dropped", DRAIN.as_secs());
                 controllers.shutdown().await;
@@ -174,12 +207,13 @@ impl Manager {
 
     fn watch<T: Kept>(&mut self, store: Arc<Store<T>>) {
         let client = self.client.with_user_agent(&user_agent("shared-informers"));
-        self.background.spawn(Reflector::new(store.clone(), client, rand::random()).run());
+        self.background.spawn(Reflector::new(store.clone(), client, self.rng.random()).run());
         let period = self.options.min_resync;
         if !period.is_zero() {
+            let mut rng = StdRng::seed_from_u64(self.rng.random());
             self.background.spawn(async move {
                 loop {
-                    tokio::time::sleep(period.mul_f64(rand::random_range(1.0..2.0))).await;
+                    tokio::time::sleep(period.mul_f64(rng.random_range(1.0..2.0))).await;
                     store.resync();
                 }
             });
@@ -202,7 +236,7 @@ impl Manager {
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             release,
-            seed: rand::random(),
+            seed: self.rng.random(),
             lost_message: "leaderelection lost",
         };
         let running = tokio::spawn(election.run());

@@ -1,5 +1,6 @@
 //! Automation of this workspace, in Rust so that it needs nothing but cargo: `cargo xtask <command>`.
 
+mod bench;
 mod deps;
 mod each;
 mod metadata;
@@ -11,6 +12,7 @@ use anyhow::bail;
 
 /// A new command is one line here and one module.
 const COMMANDS: &[Command] = &[
+    Command { name: "bench", about: "benchmarks on a real API server, in release mode", run: bench::command },
     Command { name: "check-deps", about: "who may depend on whom: fails on a forbidden edge", run: deps::command },
     Command {
         name: "check-each",

@@ -1,1 +1,89 @@
-fn main() {}
+//! Benchmarks of the whole program: the real process, a real API server, a cloud with settable latency.
+//!
+//! ```text
+//! cargo xtask bench startup [--nodes 5000]        a burst of tainted nodes: time to the last taint, calls, writes
+//! cargo xtask bench memory  [--nodes 100,1000,…]  RSS at rest and peak
+//! cargo xtask bench idle    [--nodes 5000] [--minutes 15]
+//! cargo xtask bench                               all three
+//! ```
+//! Prints a table and writes `startup.svg` and `memory.svg` into `--out` (default: the current folder). Times depend on the
+//! machine; nothing here passes or fails.
+
+mod cluster;
+mod plot;
+mod process;
+mod provider;
+mod runs;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+struct Settings {
+    which: String,
+    nodes: Vec<usize>,
+    minutes: u64,
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    // The measured process is this program again, as a cloud-controller-manager with the provider of the benchmark.
+    if std::env::var_os(process::ROLE).is_some() {
+        return ccm::App::new().register(provider::Factory).run(std::env::args_os());
+    }
+    match measure() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> anyhow::Result<()> {
+    let settings = settings(std::env::args().skip(1))?;
+    ccm::install_tls();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if matches!(&*settings.which, "all" | "startup") {
+            let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
+            runs::startup(nodes, &settings.out).await.context("startup")?;
+        }
+        if matches!(&*settings.which, "all" | "memory") {
+            runs::memory(&settings.nodes, &settings.out).await.context("memory")?;
+        }
+        if matches!(&*settings.which, "all" | "idle") {
+            let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
+            runs::idle(nodes, settings.minutes).await.context("idle")?;
+        }
+        Ok(())
+    })
+}
+
+fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> {
+    let mut settings =
+        Settings { which: "all".into(), nodes: vec![0, 100, 1000, 5000], minutes: 15, out: PathBuf::from(".") };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
+        match &*arg {
+            "all" | "startup" | "memory" | "idle" => settings.which = arg,
+            "--nodes" => {
+                let numbers = value()?;
+                let parsed: Result<Vec<usize>, _> = numbers.split(',').map(str::parse).collect();
+                settings.nodes = parsed.with_context(|| format!("--nodes {numbers:?} is no list of numbers"))?;
+            }
+            "--minutes" => {
+                let minutes = value()?;
+                settings.minutes = minutes.parse().with_context(|| format!("--minutes {minutes:?} is no number"))?;
+            }
+            "--out" => settings.out = value()?.into(),
+            other => {
+                bail!("unknown argument {other:?}; known are startup, memory, idle, all, --nodes, --minutes, --out")
+            }
+        }
+    }
+    Ok(settings)
+}

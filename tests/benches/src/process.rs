@@ -1,0 +1,126 @@
+//! The measured process, and what the kernel and its own metrics say of it.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context;
+use http::Request;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use tokio::process::{Child, Command};
+
+/// Set in the environment of the measured process.
+pub(crate) const ROLE: &str = "CCM_BENCH_MANAGER";
+
+pub(crate) struct Manager {
+    child: Child,
+    pid: u32,
+    http: kube::Client,
+    // Holds the cloud config and the call log.
+    folder: tempfile::TempDir,
+}
+
+/// Memory in KiB.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) peak: u64,
+}
+
+impl Manager {
+    pub(crate) async fn start(kubeconfig: &Path, extra: &[&str]) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let config = folder.path().join("cloud.conf");
+        let calls = folder.path().join("calls");
+        std::fs::write(&config, calls.display().to_string())?;
+        std::fs::write(&calls, "")?;
+        let port = free_port()?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .env(ROLE, "1")
+            .args(["--cloud-provider=bench", "--leader-elect=false", "--bind-address=127.0.0.1"])
+            .arg(format!("--cloud-config={}", config.display()))
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--secure-port={port}"))
+            .args(extra)
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.path().join("log"))?)
+            .kill_on_drop(true)
+            .spawn()?;
+        let pid = child.id().context("the manager ended at once")?;
+        let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
+        // The process under test made its certificate itself a moment ago.
+        config.accept_invalid_certs = true;
+        let http = kube::Client::try_from(config)?;
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            let asked = http.send(Request::get("/healthz").body(Body::empty())?).await;
+            if asked.is_ok() {
+                break;
+            }
+            if let Some(status) = child.try_wait()? {
+                anyhow::bail!(
+                    "the manager ended with {status}: {}",
+                    std::fs::read_to_string(folder.path().join("log"))?
+                );
+            }
+            anyhow::ensure!(tokio::time::Instant::now() < deadline, "the manager does not answer");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(Self { child, pid, http, folder })
+    }
+
+    /// The sum of all samples of a metric.
+    pub(crate) async fn metric(&self, name: &str, matching: &str) -> anyhow::Result<f64> {
+        let answer = self.http.send(Request::get("/metrics").body(Body::empty())?).await?;
+        let text = answer.into_body().collect().await?.to_bytes();
+        let text = String::from_utf8_lossy(&text);
+        let samples = text.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(matching)
+        });
+        Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    /// API writes so far.
+    pub(crate) async fn writes(&self) -> anyhow::Result<f64> {
+        let mut sum = 0.0;
+        for method in ["PATCH", "PUT", "POST", "DELETE"] {
+            sum += self.metric("rest_client_requests_total", &format!("method=\"{method}\"")).await?;
+        }
+        Ok(sum)
+    }
+
+    /// Pages read from the cloud so far.
+    pub(crate) fn cloud_calls(&self) -> anyhow::Result<usize> {
+        Ok(std::fs::read_to_string(self.folder.path().join("calls"))?.lines().count())
+    }
+
+    pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name))?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        };
+        Ok(Memory { now: field("VmRSS:").unwrap_or_default(), peak: field("VmHWM:").unwrap_or_default() })
+    }
+
+    /// CPU seconds used so far, user and system.
+    pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
+        // The name in parentheses may hold spaces; the fields after it do not.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
+        // 100 ticks a second, as on every Linux that this runs on.
+        Ok((ticks(11) + ticks(12)) / 100.0)
+    }
+
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        // Killed: a measured process has nothing to hand over.
+        self.child.kill().await?;
+        Ok(())
+    }
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
