@@ -15,6 +15,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::exit::Failure;
 use crate::options::{CONTROLLERS, Options};
@@ -170,7 +171,16 @@ impl Manager {
                 return Ok(());
             }
         }
-        let mut controllers = self.lead().await?;
+        let mut controllers = match self.lead().await {
+            Ok(controllers) => controllers,
+            Err(failure) => {
+                // Another replica may do better: it need not wait for the lease to run out.
+                self.leadership.drain();
+                release.cancel();
+                drop(tokio::time::timeout(FLUSH, election).await);
+                return Err(failure);
+            }
+        };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -239,7 +249,8 @@ impl Manager {
             seed: self.rng.random(),
             lost_message: "leaderelection lost",
         };
-        let running = tokio::spawn(election.run());
+        // A manager that is dropped must not go on renewing its lease.
+        let running = AbortOnDropHandle::new(tokio::spawn(election.run()));
         Box::pin(async move { running.await.unwrap_or(Ended::Lost) })
     }
 
