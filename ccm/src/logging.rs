@@ -13,13 +13,17 @@ use tracing_subscriber::registry::LookupSpan;
 ///
 /// Without effect when logs go somewhere already, as in a test that starts several programs.
 pub fn init(verbosity: u8) {
+    init_to(verbosity, std::io::stderr);
+}
+
+/// The same to somewhere else: `writer` makes what takes one entry, in one write, line break included.
+pub fn init_to<W: std::io::Write + 'static>(verbosity: u8, writer: impl Fn() -> W + Send + Sync + 'static) {
     let level = match verbosity {
         0..=1 => LevelFilter::INFO,
         2..=5 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).event_format(Klog).finish();
+    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(writer).event_format(Klog).finish();
     // The libraries below log their own business at DEBUG; that is of use only at the highest verbosity.
     let filter = tracing_subscriber::filter::Targets::new()
         .with_default(if verbosity >= 8 { LevelFilter::TRACE } else { LevelFilter::WARN })

@@ -1,0 +1,99 @@
+//! Bad files, ports and servers: each a clear message that names what is wrong.
+
+use std::io::{Read, Write};
+
+use crate::process::{Process, run};
+
+fn config(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn refused(text: &str, expected: &[&str]) {
+    let file = config(text);
+    let path = format!("--cloud-config={}", file.path().display());
+    let ended = run(&["--cloud-provider=fake", &path, "--kubeconfig=/nonexistent"]);
+    assert_eq!(ended.code, Some(255), "{}", ended.stderr);
+    assert!(ended.stderr.contains("could not init cloud provider \"fake\": "), "{}", ended.stderr);
+    for text in expected {
+        assert!(ended.stderr.contains(text), "{text:?} is not in {}", ended.stderr);
+    }
+}
+
+#[test]
+fn an_unknown_key_of_the_cloud_config_is_named() {
+    refused("instances: [{name: a, adresses: []}]", &["adresses", "instances[0]", "addresses"]);
+}
+
+#[test]
+fn a_wrong_type_in_the_cloud_config_is_named() {
+    refused("instances: [{name: a, exists: 'yes'}]", &["instances[0].exists"]);
+}
+
+#[test]
+fn a_duplicate_instance_is_named() {
+    refused("instances: [{name: twin}, {name: twin}]", &["twin"]);
+}
+
+#[test]
+fn a_broken_kubeconfig_is_named() {
+    let file = config("clusters: [{name: 1}]");
+    let path = file.path().display().to_string();
+    let ended = run(&["--cloud-provider=fake", "--kubeconfig", &path]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains(&format!("--kubeconfig {path}: ")), "{}", ended.stderr);
+}
+
+#[test]
+fn a_port_in_use_ends_with_1_and_names_the_flags() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let port = format!("--secure-port={port}");
+    let ended = run(&["--cloud-provider=fake", "--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", &port]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("failed to create listener on --bind-address and --secure-port"), "{}", ended.stderr);
+}
+
+#[test]
+fn an_api_server_that_is_not_there_is_waited_for_and_sigterm_ends_the_wait_with_0() {
+    let mut process = Process::start(&["--cloud-provider=fake", "--master=http://127.0.0.1:1", "--secure-port=0"]);
+    process.wait_for("cannot reach the API server");
+    process.signal("TERM");
+    assert_eq!(process.wait(), Some(0));
+}
+
+#[test]
+fn without_election_an_absent_api_server_ends_with_255_after_ten_seconds() {
+    let mut process = Process::start(&[
+        "--cloud-provider=fake",
+        "--master=http://127.0.0.1:1",
+        "--secure-port=0",
+        "--leader-elect=false",
+    ]);
+    assert_eq!(process.wait(), Some(255));
+    assert!(process.log().contains("failed to wait for apiserver being healthy"), "{}", process.log());
+}
+
+#[test]
+fn an_html_page_instead_of_the_api_is_called_so() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let master = format!("--master=http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut request = [0; 4096];
+            // Whatever was asked, the answer is the same.
+            let _ = stream.read(&mut request);
+            let page = "<html><body>Bad gateway</body></html>";
+            let _ = write!(
+                stream,
+                "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{page}",
+                page.len()
+            );
+        }
+    });
+    let process = Process::start(&["--cloud-provider=fake", &master, "--secure-port=0"]);
+    process.wait_for("answered 502 Bad Gateway with something that is no Kubernetes status");
+    process.wait_for("Bad gateway</body>");
+}
