@@ -49,7 +49,12 @@ impl Call {
 
     /// The body as JSON, or as YAML; null when there is none.
     fn value(&self) -> Result<Value, ApiError> {
-        self.parsed.get_or_init(|| self.parse()).clone()
+        self.peek().clone()
+    }
+
+    /// [`Call::value`] without a copy.
+    fn peek(&self) -> &Result<Value, ApiError> {
+        self.parsed.get_or_init(|| self.parse())
     }
 
     fn parse(&self) -> Result<Value, ApiError> {
@@ -343,8 +348,8 @@ fn target_name(call: &Call, route: &Route, verb: &str) -> String {
     match route {
         Route::Object { name, .. } => name.clone(),
         Route::Collection { .. } if verb == "create" => {
-            let body = call.value().unwrap_or_default();
-            crate::value::text(&body, &["metadata", "name"]).to_owned()
+            let body = call.peek().as_ref();
+            body.map(|body| crate::value::text(body, &["metadata", "name"]).to_owned()).unwrap_or_default()
         }
         _ => String::new(),
     }

@@ -44,9 +44,12 @@ impl Stored {
         }
         let mut bytes = kind.prefix().into_bytes();
         let bare = bytes.len() + 1;
-        let rest = value.to_string();
-        bytes.push(b',');
-        bytes.extend_from_slice(rest.trim_start_matches('{').as_bytes());
+        // Writing a JSON value into memory cannot fail.
+        serde_json::to_writer(&mut bytes, &value).unwrap_or_default();
+        // The members follow those of the type instead of opening an object.
+        if let Some(brace) = bytes.get_mut(bare - 1) {
+            *brace = b',';
+        }
         let (labels, bytes) = (labels.unwrap_or_default(), Bytes::from(bytes));
         Stored { kind, namespace, name, version, bytes, bare, labels, fields }
     }

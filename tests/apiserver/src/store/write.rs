@@ -217,10 +217,12 @@ impl Core {
         let now = self.now();
         let mut context = self.context(state, kind, &now);
         if write.subresource == "status" {
-            let mut merged = old.clone();
-            copy(&mut merged, &object, &["metadata"]);
-            copy(&mut merged, &object, &["status"]);
-            object = merged;
+            // All but metadata and status stays as it was.
+            if let (Value::Object(new), Value::Object(old)) = (&mut object, old) {
+                new.retain(|member, _| old.contains_key(member) || matches!(member.as_str(), "metadata" | "status"));
+                let kept = old.iter().filter(|(member, _)| !matches!(member.as_str(), "metadata" | "status"));
+                new.extend(kept.map(|(member, value)| (member.clone(), value.clone())));
+            }
             admission::update_status(&context, old, &mut object)?;
         } else {
             if kind.status {
@@ -235,7 +237,8 @@ impl Core {
         if going && list(&object, &["metadata", "finalizers"]).is_empty() && !write.dry_run {
             return Ok(take(state, kind, object));
         }
-        if equal(kind, &object, old) {
+        // Both carry the old version and the type, so equal means that nothing changed.
+        if object == *old {
             return Ok(Arc::clone(current));
         }
         Ok(store(state, kind, object, before))
@@ -479,16 +482,4 @@ fn finish_namespace(state: &mut State, name: &str) {
     if going && list(&object, &["metadata", "finalizers"]).is_empty() && !used() {
         state.take(namespaces(), object);
     }
-}
-
-/// Whether a write changes nothing. Compared in stored form, so that order and type members do not count.
-fn equal(kind: &'static Kind, new: &Value, old: &Value) -> bool {
-    let bare = |value: &Value| {
-        let mut value = value.clone();
-        remove(&mut value, &["metadata", "resourceVersion"]);
-        set(&mut value, &["kind"], kind.kind);
-        set(&mut value, &["apiVersion"], kind.api_version());
-        value
-    };
-    bare(new) == bare(old)
 }
