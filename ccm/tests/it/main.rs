@@ -1,4 +1,6 @@
 //! The program as a process: arguments, exit codes, connections, bad input.
+// Helpers of tests fail by panicking, as the tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bad_input;
 mod connect;
