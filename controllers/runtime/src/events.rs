@@ -129,7 +129,7 @@ impl Shared {
     fn stamp(&self, at: SystemTime) -> u64 {
         let nanos = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let now = u64::try_from(nanos).unwrap_or_default();
-        let next = |last: u64| Some(if now == last { now.wrapping_add(1) } else { now });
+        let next = |last: u64| Some(now.max(last.saturating_add(1)));
         let last = self.last_stamp.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         next(last).unwrap_or(now)
     }

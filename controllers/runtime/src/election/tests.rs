@@ -303,6 +303,23 @@ async fn nobody_writes_after_his_lease_even_if_the_renew_deadline_is_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_before_the_request_was_sent() {
+    let server = Arc::new(Server::default());
+    held_by(&server, "", 1);
+    let net = Arc::new(Net { slow: 3_000.into(), ..Net::default() });
+    let times = ElectionConfig { renew_deadline: ms(14_900), ..config("a") };
+    let a = Process::start_with(&server, times, net, 1, |_| {});
+    // Until the write is under way: others may see it from now on.
+    until(ms(3_050), || server.holder() == "a").await;
+    let seen = Instant::now();
+    until(ms(3_050), || a.leads()).await;
+    a.cut(true);
+    until(s(15), || !a.leads()).await;
+    assert!(seen.elapsed() <= s(15), "{:?}", seen.elapsed());
+    assert!(seen.elapsed() > ms(14_900), "{:?}", seen.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_conflict_while_renewing_reads_again() {
     let server = Arc::new(Server::default());
     let a = Process::start(&server, "a");
@@ -563,7 +580,10 @@ async fn host(server: Arc<Server>, name: &'static str, seed: u64, everyone: Ever
             }
         };
         let identity = format!("{name}_{life}");
-        let process = Process::start_with(&server, config(&identity), net, rng.random(), check);
+        // With the long deadline the lease itself is what ends a term.
+        let renew_deadline = if rng.random() { s(10) } else { ms(14_900) };
+        let config = ElectionConfig { renew_deadline, ..config(&identity) };
+        let process = Process::start_with(&server, config, net, rng.random(), check);
         everyone.lock().unwrap().push((identity, process.leadership.clone()));
         let mut running = process.running;
         loop {
@@ -601,8 +621,8 @@ fn two_candidates_never_lead_at_the_same_time_whatever_fails() {
             let first = host(server.clone(), "a", 2 * seed, everyone.clone(), Arc::clone(&terms));
             let second = host(server.clone(), "b", 2 * seed + 1, everyone.clone(), Arc::clone(&terms));
             let watch = async {
-                for _ in 0..900 {
-                    sleep(ms(100)).await;
+                for _ in 0..360 {
+                    sleep(ms(250)).await;
                     assert_one_leader(&everyone, seed);
                 }
             };

@@ -43,6 +43,8 @@ pub(super) struct Net {
     pub(super) no_watch: AtomicBool,
     /// Answers to everything but watches, if not 0.
     pub(super) status: AtomicUsize,
+    /// Milliseconds that each answer is under way.
+    pub(super) slow: AtomicUsize,
     /// Random latencies and failures.
     pub(super) chaos: Mutex<Option<StdRng>>,
     /// Method and path of each request.
@@ -62,7 +64,10 @@ struct Fate {
 impl Net {
     fn fate(&self) -> Fate {
         let mut chaos = self.chaos.lock().unwrap();
-        let Some(rng) = chaos.as_mut() else { return Fate::default() };
+        let Some(rng) = chaos.as_mut() else {
+            let slow = u64::try_from(self.slow.load(Ordering::Relaxed)).unwrap();
+            return Fate { back: Duration::from_millis(slow), ..Fate::default() };
+        };
         let mut delay = || match rng.random_range(0..10) {
             0 => Duration::from_millis(rng.random_range(0..9000)),
             1..4 => Duration::from_millis(rng.random_range(0..900)),
