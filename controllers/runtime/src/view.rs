@@ -24,6 +24,8 @@ const WINDOW_MIN: Duration = Duration::from_millis(25);
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 /// A call within this time after the last one is part of a burst.
 const BURST: Duration = Duration::from_secs(2);
+/// How long a list is remembered.
+const SNAPSHOT_KEPT: Duration = Duration::from_secs(60);
 /// Fewer nodes than this are always looked up, never listed.
 const LIST_AT_LEAST: usize = 100;
 /// A failed batch is halved down to this size, never into single calls.
@@ -162,7 +164,7 @@ impl InstanceView {
         asked >= LIST_AT_LEAST && asked * 2 >= (self.cluster_size)() && !self.lock().cannot_list
     }
 
-    async fn list(&self) -> Option<Result<Arc<Snapshot>, ProviderError>> {
+    async fn list(self: &Arc<Self>) -> Option<Result<Arc<Snapshot>, ProviderError>> {
         let began = Instant::now();
         let call = AssertUnwindSafe(self.provider.list()).catch_unwind();
         let answer = match tokio::time::timeout(READ_DEADLINE, call).await {
@@ -178,8 +180,18 @@ impl InstanceView {
         Some(answer.map(|snapshot| {
             let snapshot = Arc::new(snapshot);
             self.lock().snapshot = Some((began, snapshot.clone()));
+            tokio::spawn(self.clone().forget_snapshot(began));
             snapshot
         }))
+    }
+
+    /// A snapshot is as large as the cluster and of use for a moment only.
+    async fn forget_snapshot(self: Arc<Self>, began: Instant) {
+        tokio::time::sleep(SNAPSHOT_KEPT).await;
+        let mut state = self.lock();
+        if state.snapshot.as_ref().is_some_and(|(at, _)| *at == began) {
+            state.snapshot = None;
+        }
     }
 
     /// Looks the nodes up in one call; a call that fails as a whole is halved, since one node may be the reason.

@@ -1,6 +1,6 @@
 //! Whether a node goes, gets the shutdown taint, or stays. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use ccm_provider::node::ConditionStatus;
@@ -92,7 +92,8 @@ fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String
 impl Unconfirmed {
     /// Forgets nodes that are no longer asked about.
     pub fn retain(&mut self, asked: &[NodeRef]) {
-        self.0.retain(|name, _| asked.iter().any(|node| node.name == *name));
+        let asked: BTreeSet<&NodeName> = asked.iter().map(|node| &node.name).collect();
+        self.0.retain(|name, _| asked.contains(name));
     }
 }
 

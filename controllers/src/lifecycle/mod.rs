@@ -7,13 +7,14 @@ pub mod decide;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ccm_provider::taint::shutdown_taint;
 use ccm_provider::{
-    Aspects, Change, EventSink, EventType, Evidence, Node, NodeRef, Plan, Risk, Step, Subject, Taint, Verb, patch,
-    taint,
+    Aspects, Change, EventSink, EventType, Evidence, Node, NodeName, NodeRef, Plan, Risk, Step, Subject, Taint, Verb,
+    patch, taint,
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Pace};
@@ -48,6 +49,8 @@ pub struct LifecycleController {
     events: Arc<dyn EventSink>,
     budget: Budget,
     unconfirmed: Mutex<Unconfirmed>,
+    // What was last said on each node, so that a pass every few seconds does not repeat it.
+    told: Mutex<BTreeMap<NodeName, String>>,
     // A wall clock that jumps after the start must not make nodes look older than they are.
     started: (Instant, SystemTime),
     foreign: prometheus::Gauge,
@@ -87,7 +90,17 @@ impl LifecycleController {
             "Nodes whose instance is gone but whose deletion waits for the budget of a later pass.",
         );
         let started = (shared.clock.now(), shared.clock.wall());
-        Self { shared, view, events, budget, unconfirmed: Mutex::default(), started, foreign, waiting }
+        Self {
+            shared,
+            view,
+            events,
+            budget,
+            unconfirmed: Mutex::default(),
+            told: Mutex::default(),
+            started,
+            foreign,
+            waiting,
+        }
     }
 
     /// One pass over all nodes.
@@ -104,6 +117,8 @@ impl LifecycleController {
         let verdicts: Vec<Verdict> = {
             let mut unconfirmed = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
             unconfirmed.retain(&asked);
+            let names: BTreeSet<&NodeName> = asked.iter().map(|node| &node.name).collect();
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
             asked.iter().zip(&answers).map(|(node, a)| decide::judge(node, a, now, &mut unconfirmed)).collect()
         };
         let mut deletions = Vec::new();
@@ -114,9 +129,18 @@ impl LifecycleController {
                 Verdict::Keep => {}
                 Verdict::Delete(evidence) => deletions.push((node, evidence)),
                 Verdict::Taint => taints.push((node, true)),
-                Verdict::Wait(reason) => tracing::info!(node = %node.name, reason, "node is not deleted yet"),
+                Verdict::Wait(reason) => {
+                    self.shared.metrics.guard_refused("node-evidence");
+                    tracing::info!(node = %node.name, reason, "node is not deleted yet");
+                    self.tell_once(node, "NodeDeletionDeferred", &format!("Not deleted yet: {reason}"));
+                }
                 Verdict::Unknown(error) => {
                     tracing::error!(node = %node.name, %error, "error checking if node exists or is shut down: left as it is");
+                    let message = format!(
+                        "The node is not Ready, and whether its instance exists or is shut down could not be told: {error}. \
+                         The node is left as it is until the cloud gives a clear answer"
+                    );
+                    self.tell_once(node, "InstanceStateUnknown", &message);
                 }
             }
         }
@@ -146,9 +170,18 @@ impl LifecycleController {
                 "Not deleted in this pass: {evidence}, but one pass deletes at most {allowed} of {cluster} nodes. It is tried \
                  again in the next pass; --node-deletion-budget raises the limit"
             );
-            let subject = Subject::node(&node.name, &node.uid);
-            self.events.event(&subject, EventType::Warning, "NodeDeletionDeferred", &message);
+            self.tell_once(node, "NodeDeletionDeferred", &message);
         }
+    }
+
+    fn tell_once(&self, node: &Node, reason: &str, message: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(&node.name).is_some_and(|last| last == message) {
+            return;
+        }
+        told.insert(node.name.clone(), message.to_owned());
+        let subject = Subject::node(&node.name, &node.uid);
+        self.events.event(&subject, EventType::Warning, reason, message);
     }
 
     async fn delete(&self, node: &Node, evidence: &Evidence) {
