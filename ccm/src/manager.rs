@@ -25,6 +25,8 @@ use crate::serve;
 const API_SERVER_WAIT: Duration = Duration::from_secs(10);
 /// How long what is in flight may take to end after a signal.
 const DRAIN: Duration = Duration::from_secs(20);
+/// How long giving the lease back may take.
+const RELEASE: Duration = Duration::from_secs(10);
 /// How long events may take to be delivered after that.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -161,32 +163,53 @@ impl Manager {
         self.watch(self.shared.services.clone());
         let release = CancellationToken::new();
         let mut election = self.elect(release.clone());
+        let outcome = self.lead_until(&stop, &mut election).await;
+        // Drained, lost, or never led: no controller writes any more, and the lease may go to another process.
+        self.leadership.drain();
+        release.cancel();
+        let ended = match outcome {
+            Ok(Some(ended)) => ended,
+            _ => tokio::time::timeout(RELEASE, election).await.unwrap_or(Ended::Lost),
+        };
+        // The last events, that of the lease among them.
+        let left = self.recorder.flush(FLUSH).await;
+        if left > 0 {
+            tracing::warn!(left, "some events could not be delivered");
+        }
+        outcome?;
+        match ended {
+            Ended::Lost => Err(Failure::error("leaderelection lost")),
+            Ended::NeverLed | Ended::Released => Ok(()),
+        }
+    }
+
+    /// Leads, once it may, until a signal (`None`) or the end of the election. When it returns, all controllers have ended.
+    async fn lead_until(
+        &mut self,
+        stop: &CancellationToken,
+        election: &mut BoxFuture<'static, Ended>,
+    ) -> Result<Option<Ended>, Failure> {
+        let leadership = self.leadership.clone();
         tokio::select! {
             biased;
-            leading = self.leadership.leading() => if !leading {
-                return Ok(());
+            leading = leadership.leading() => if !leading {
+                return Ok(None);
             },
-            () = stop.cancelled() => {
-                self.leadership.drain();
-                return Ok(());
-            }
+            () = stop.cancelled() => return Ok(None),
+            ended = &mut *election => return Ok(Some(ended)),
         }
-        let mut controllers = match self.lead().await {
-            Ok(controllers) => controllers,
-            Err(failure) => {
-                // Another replica may do better: it need not wait for the lease to run out.
-                self.leadership.drain();
-                release.cancel();
-                drop(tokio::time::timeout(FLUSH, election).await);
-                return Err(failure);
-            }
+        let mut controllers = tokio::select! {
+            biased;
+            controllers = self.lead() => controllers?,
+            () = stop.cancelled() => return Ok(None),
+            ended = &mut *election => return Ok(Some(ended)),
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            ended = &mut election => return lost(ended),
+            ended = &mut *election => return Ok(Some(ended)),
         }
-        self.leadership.drain();
+        leadership.drain();
         let drained = async { while controllers.join_next().await.is_some() {} };
         tokio::select! {
             biased;
@@ -194,14 +217,9 @@ impl Manager {
                 tracing::warn!("what was in flight did not end within {}s and is dropped", DRAIN.as_secs());
                 controllers.shutdown().await;
             },
-            ended = &mut election => return lost(ended),
+            ended = &mut *election => return Ok(Some(ended)),
         }
-        let left = self.recorder.flush(FLUSH).await;
-        if left > 0 {
-            tracing::warn!(left, "some events could not be delivered");
-        }
-        release.cancel();
-        lost(election.await)
+        Ok(None)
     }
 
     async fn serve(&mut self) -> Result<(), Failure> {
@@ -338,13 +356,6 @@ impl Manager {
 
 fn boxed(future: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
     Box::pin(future)
-}
-
-fn lost(ended: Ended) -> Result<(), Failure> {
-    match ended {
-        Ended::Lost => Err(Failure::error("leaderelection lost")),
-        Ended::NeverLed | Ended::Released => Ok(()),
-    }
 }
 
 /// The provider's instances, the older interface adapted.
