@@ -1,3 +1,8 @@
 //! Scenarios: each test is named after the fact that it shows.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod bad_input;
+mod election;
+mod lifecycle;
 mod nodes;
+mod real_apiserver;

@@ -1,0 +1,176 @@
+//! Several replicas.
+
+use std::time::Duration;
+
+use ccm_test_suite::{Rig, Running, node};
+use tokio::time::Instant;
+
+const ELECT: &str = "--leader-elect=true";
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn holder(rig: &Rig) -> String {
+    let lease = rig.get("leases", "kube-system", "cloud-controller-manager").await;
+    lease.map(|lease| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()).unwrap_or_default()
+}
+
+/// Starts a manager and waits until it leads.
+async fn leader(rig: &Rig) -> Running {
+    let initialized = rig.cloud.calls("Initialize").len();
+    let leader = rig.start(&[ELECT]).await;
+    rig.until_calls("Initialize", initialized + 1).await;
+    leader
+}
+
+/// How long until a node that is created now is initialized.
+async fn time_to_initialize(rig: &Rig, name: &str, limit: Duration) -> Duration {
+    let began = Instant::now();
+    rig.create(node(name).uninitialized()).await;
+    let done = async |rig: &Rig| rig.node(name).await.filter(|node| !node.is_uninitialized()).map(|_| ());
+    rig.until(limit, "initialized", done).await;
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_neither_initializes_the_provider_nor_writes() {
+    let rig = Rig::new("").await;
+    let _leader = leader(&rig).await;
+    let follower = rig.start(&[ELECT]).await;
+    rig.pass(30 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("Initialize").len(), 1);
+    assert!(follower.is_running());
+    assert_eq!(follower.metric("running_managed_controllers"), None);
+    assert_eq!(follower.metric("leader_election_master_status{name=\"cloud-controller-manager\"}"), Some(0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_told_to_stop_hands_over_at_once() {
+    let rig = Rig::new("").await;
+    let first = leader(&rig).await;
+    let second = rig.start(&[ELECT]).await;
+    rig.pass(MINUTE).await;
+    let before = holder(&rig).await;
+    first.stop().await.unwrap();
+    assert_ne!(holder(&rig).await, before, "the lease was not given back");
+    let gap = time_to_initialize(&rig, "a", MINUTE).await;
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+    assert!(second.is_running());
+    let lease = rig.get("leases", "kube-system", "cloud-controller-manager").await.unwrap();
+    let event = rig.events(lease.name()).await;
+    let told = |text: &str| event.iter().filter(|event| event.contains(text)).count();
+    assert_eq!((told("became leader"), told("stopped leading")), (2, 1), "{event:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_leader_is_followed_when_its_lease_has_run_out() {
+    let rig = Rig::new("").await;
+    let first = leader(&rig).await;
+    let _second = rig.start(&[ELECT]).await;
+    rig.pass(MINUTE).await;
+    first.kill();
+    let gap = time_to_initialize(&rig, "a", MINUTE).await;
+    // The lease of 15 s, of which some may have passed already, and one retry.
+    assert!(gap > Duration::from_secs(12) && gap < Duration::from_secs(20), "{gap:?}");
+    assert_eq!(rig.cloud.calls("Initialize").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_before_the_other_begins_and_ends_with_an_error() {
+    let rig = Rig::new("faults: [{call: InstanceMetadata, delay: 100ms}]").await;
+    let mut first = leader(&rig).await;
+    let second = rig.start(&[ELECT]).await;
+    rig.pass(MINUTE).await;
+    first.set_cut_off(true);
+    let cut = Instant::now();
+    let failure = first.ended().await.unwrap_err();
+    assert_eq!((failure.message.as_str(), failure.exit.code()), ("leaderelection lost", 1));
+    let ended = cut.elapsed();
+    assert_eq!(rig.cloud.calls("Initialize").len(), 1, "the other one leads already after {ended:?}");
+    assert!(ended <= Duration::from_secs(15), "{ended:?}");
+    let gap = time_to_initialize(&rig, "a", MINUTE).await;
+    assert!(ended + gap < Duration::from_secs(20), "{ended:?} {gap:?}");
+    assert!(second.is_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_others_survives_a_short_loss_of_the_api_server() {
+    let rig = Rig::new("").await;
+    let leader = leader(&rig).await;
+    rig.pass(MINUTE).await;
+    rig.set_api_gone(true);
+    rig.pass(Duration::from_secs(7)).await;
+    rig.set_api_gone(false);
+    rig.pass(MINUTE).await;
+    assert!(leader.is_running());
+    time_to_initialize(&rig, "a", MINUTE).await;
+    assert_eq!(rig.cloud.calls("Initialize").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_lets_what_is_in_flight_end_before_the_lease_goes() {
+    let rig = Rig::new("faults: [{call: InstanceMetadata, node: slow, delay: 5s}]").await;
+    let first = leader(&rig).await;
+    let _second = rig.start(&[ELECT]).await;
+    rig.create(node("slow").uninitialized()).await;
+    rig.until_calls("InstanceMetadata", 1).await;
+    first.ask_to_stop();
+    rig.pass(Duration::from_secs(3)).await;
+    assert_eq!(rig.cloud.calls("Initialize").len(), 1, "the first one still works");
+    first.stop().await.unwrap();
+    assert!(!rig.node("slow").await.unwrap().is_uninitialized(), "the work in flight was done");
+    rig.until_calls("Initialize", 2).await;
+    assert_eq!(rig.cloud.calls_for("InstanceMetadata", "slow"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_ends_holds_up_a_shutdown_for_a_limited_time_only() {
+    let rig = Rig::new("faults: [{call: InstanceMetadata, node: stuck, hold: gate, times: 1}]").await;
+    let _release = rig.cloud.hold("gate");
+    let first = leader(&rig).await;
+    let _second = rig.start(&[ELECT]).await;
+    rig.create(node("stuck").uninitialized()).await;
+    rig.until_calls("InstanceMetadata", 1).await;
+    rig.lap();
+    first.stop().await.unwrap();
+    let took = rig.lap();
+    assert!(took < Duration::from_secs(25), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_leader_is_another_candidate_and_waits() {
+    let rig = Rig::new("").await;
+    let first = leader(&rig).await;
+    rig.pass(MINUTE).await;
+    let before = holder(&rig).await;
+    first.kill();
+    let _again = rig.start(&[ELECT]).await;
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.cloud.calls("Initialize").len(), 1, "the lease of the dead one still runs");
+    rig.until_calls("Initialize", 2).await;
+    assert_ne!(holder(&rig).await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_replicas_that_come_and_go_never_lead_together() {
+    let rig = Rig::new("").await;
+    let mut replicas = Vec::new();
+    for _ in 0..5 {
+        replicas.push(rig.start(&[ELECT]).await);
+    }
+    rig.until_calls("Initialize", 1).await;
+    for round in 1..=8 {
+        let leads = |replica: &Running| {
+            replica.metric("leader_election_master_status{name=\"cloud-controller-manager\"}") == Some(1.0)
+        };
+        rig.pass(Duration::from_secs(20)).await;
+        let leading: Vec<usize> = (0..replicas.len()).filter(|i| leads(&replicas[*i])).collect();
+        let [at] = leading[..] else { panic!("{leading:?} lead") };
+        let old = replicas.remove(at);
+        if round % 2 == 0 {
+            old.kill();
+        } else {
+            old.stop().await.unwrap();
+        }
+        replicas.push(rig.start(&[ELECT]).await);
+        rig.until_calls("Initialize", round + 1).await;
+    }
+}

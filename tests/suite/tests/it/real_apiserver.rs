@@ -1,0 +1,191 @@
+//! The same program over a real API server, in real time; some of it as processes of their own.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ccm_test_suite::{Process, Rig, deadline, node};
+use serde_json::json;
+
+const NODES: &str = "--controllers=cloud-node,cloud-node-lifecycle";
+const LONG: Duration = Duration::from_secs(60);
+
+/// Nodes of other tests carry the provider ID of another cloud, so every node here has one from the start.
+fn id(rig: &Rig, name: &str) -> String {
+    format!("{}://{name}", rig.provider_name())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_tainted_nodes_are_initialized_with_few_calls() {
+    let cloud = "zone: {failureDomain: z1, region: r1}\nunlisted: invent";
+    let Some(rig) = Rig::real("suite-hundred", cloud).await else { return };
+    let names: Vec<String> = (0..100).map(|i| format!("hundred-{i}")).collect();
+    let manager = rig.start(&[NODES]).await;
+    for name in &names {
+        rig.create(node(name).uninitialized().provider_id(&id(&rig, name)).annotation("note", "kept")).await;
+    }
+    let done = async |rig: &Rig| {
+        let nodes = rig.list("nodes").await;
+        let mine = nodes.into_iter().filter(|node| node.name().starts_with("hundred-"));
+        let done: Vec<_> = mine.filter(|node| !node.is_uninitialized()).collect();
+        (done.len() == 100).then_some(done)
+    };
+    for node in rig.until(LONG, "a hundred nodes initialized", done).await {
+        assert_eq!(node.label("topology.kubernetes.io/zone"), "z1");
+        assert_eq!(node.label("node.kubernetes.io/instance-type"), "fake.small");
+        assert_eq!(node["metadata"]["annotations"]["note"], "kept");
+    }
+    rig.until_event("hundred-0", "Synced").await;
+    let calls = rig.cloud.calls("InstanceMetadata").len();
+    assert!(calls <= 40, "{calls} calls");
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_of_a_terminated_instance_is_deleted_and_one_that_nobody_could_look_up_is_not() {
+    let cloud = "unlisted: missing\ninstances: [{name: real-stopped, shutdown: true}]\n\
+                 faults: [{call: InstanceExists, node: real-unsure, error: throttled}]";
+    let Some(rig) = Rig::real("suite-gone", cloud).await else { return };
+    for name in ["real-gone", "real-unsure", "real-stopped"] {
+        rig.create(node(name).provider_id(&id(&rig, name)).ready("Unknown")).await;
+    }
+    let manager = rig.start(&[NODES, "--node-monitor-period=500ms"]).await;
+    rig.until_gone("real-gone").await;
+    let shutdown = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule";
+    let tainted = rig.until_node("real-stopped", "tainted", |node| node.taints() == [shutdown]).await;
+    rig.until_event("real-gone", "DeletingNode").await;
+    // Some more passes.
+    let passes = rig.cloud.calls("InstanceExists").len();
+    rig.until_calls("InstanceExists", passes + 4).await;
+    assert_eq!(rig.node("real-unsure").await.unwrap().taints(), [""; 0]);
+    assert_eq!(rig.node("real-stopped").await.unwrap().version(), tainted.version(), "no second patch");
+
+    rig.set_ready("real-stopped", "True").await;
+    rig.until_node("real-stopped", "not tainted", |node| node.taints().is_empty()).await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_of_one_type_are_replaced_and_not_merged() {
+    let cloud = "instances: [{name: real-addresses, addresses: [{type: InternalIP, address: 10.0.0.2}, \
+                 {type: InternalIP, address: 'fd00::2'}]}]";
+    let Some(rig) = Rig::real("suite-addresses", cloud).await else { return };
+    let name = "real-addresses";
+    rig.create(
+        node(name)
+            .provider_id(&id(&rig, name))
+            .address("InternalIP", "10.0.0.1")
+            .address("InternalIP", "10.0.0.2")
+            .address("Hostname", name),
+    )
+    .await;
+    let manager = rig.start(&[NODES, "--node-status-update-frequency=500ms"]).await;
+    let wanted = ["InternalIP=10.0.0.2", "InternalIP=fd00::2", "Hostname=real-addresses"];
+    let done = rig.until_node(name, "both addresses", |node| node.addresses() == wanted).await;
+    let looks = rig.cloud.calls_for("InstanceMetadata", name);
+    rig.until(LONG, "two more periods", async |rig| {
+        (rig.cloud.calls_for("InstanceMetadata", name) >= looks + 2).then_some(())
+    })
+    .await;
+    assert_eq!(rig.node(name).await.unwrap().version(), done.version(), "a dual-stack node at rest is not written");
+    manager.stop().await.unwrap();
+}
+
+/// The program in two processes that elect one of them.
+struct Replicas<'a> {
+    rig: &'a Rig,
+    lease: &'a str,
+}
+
+impl Replicas<'_> {
+    fn start(&self, name: &str) -> Process {
+        let kubeconfig = format!("--kubeconfig={}", self.rig.bed().kubeconfig().display());
+        let lease = format!("--leader-elect-resource-name={}", self.lease);
+        let args = self.rig.args(&["--leader-elect=true", &lease, &kubeconfig, NODES, "-v=2"]);
+        let output = self.rig.cloud.path(&format!("{name}.log"));
+        Process::start(env!("CARGO_BIN_EXE_ccm-under-test"), &args, Path::new(&output))
+    }
+
+    /// The processes that initialized the provider, in order.
+    fn leaders(&self) -> Vec<u64> {
+        self.rig.cloud.calls("Initialize").iter().map(|line| line["pid"].as_u64().unwrap()).collect()
+    }
+
+    async fn until_leaders(&self, processes: &[&Process]) {
+        let wanted: Vec<u64> = processes.iter().map(|process| u64::from(process.id())).collect();
+        let explain = || {
+            let outputs: Vec<String> = processes.iter().map(|process| process.output()).collect();
+            format!("{:?} led, not {wanted:?}\n{}", self.leaders(), outputs.join("\n"))
+        };
+        deadline(LONG, explain, async || self.leaders() == wanted).await;
+    }
+
+    async fn initialize(&self, name: &str) -> Duration {
+        let began = Instant::now();
+        self.rig.create(node(name).uninitialized().provider_id(&id(self.rig, name))).await;
+        self.rig
+            .until(LONG, "initialized", async |rig| {
+                rig.node(name).await.filter(|node| !node.is_uninitialized()).map(|_| ())
+            })
+            .await;
+        began.elapsed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_told_to_stop_hands_over_within_moments_and_its_follower_did_nothing_before() {
+    let Some(rig) = Rig::real("suite-term", "").await else { return };
+    let replicas = Replicas { rig: &rig, lease: "suite-term" };
+    let mut first = replicas.start("first");
+    replicas.until_leaders(&[&first]).await;
+    let second = replicas.start("second");
+    let stands_by = async || second.output().contains("attempting to acquire leader lease");
+    deadline(LONG, || second.output(), stands_by).await;
+    replicas.initialize("term-before").await;
+    assert_eq!(replicas.leaders(), [u64::from(first.id())], "a follower does not initialize the provider");
+
+    let began = Instant::now();
+    first.terminate();
+    let status = first.ended(LONG).await;
+    assert!(status.success(), "{status}\n{}", first.output());
+    replicas.until_leaders(&[&first, &second]).await;
+    replicas.initialize("term-after").await;
+    let gap = began.elapsed();
+    assert!(gap < Duration::from_secs(3), "{gap:?}\n{}\n{}", first.output(), second.output());
+    println!("hand-over after SIGTERM: {gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_leader_is_followed_after_its_lease() {
+    let Some(rig) = Rig::real("suite-kill", "").await else { return };
+    let replicas = Replicas { rig: &rig, lease: "suite-kill" };
+    let mut first = replicas.start("first");
+    replicas.until_leaders(&[&first]).await;
+    let second = replicas.start("second");
+    let stands_by = async || second.output().contains("attempting to acquire leader lease");
+    deadline(LONG, || second.output(), stands_by).await;
+    replicas.initialize("kill-before").await;
+    let began = Instant::now();
+    first.kill();
+    let waited = replicas.initialize("kill-after").await;
+    let gap = began.elapsed();
+    // 15 s from the last renewal that the follower saw, plus some for a busy machine.
+    assert!(gap > Duration::from_secs(10) && gap < Duration::from_secs(24), "{gap:?} {waited:?}\n{}", second.output());
+    assert_eq!(replicas.leaders(), [u64::from(first.id()), u64::from(second.id())]);
+    println!("take-over after SIGKILL: {gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_concurrent_change_of_the_user_survives_initialization() {
+    let cloud = "faults: [{call: InstanceMetadata, hold: gate}]";
+    let Some(rig) = Rig::real("suite-conflict", cloud).await else { return };
+    let release = rig.cloud.hold("gate");
+    let manager = rig.start(&[NODES]).await;
+    let name = "real-conflict";
+    rig.create(node(name).uninitialized().provider_id(&id(&rig, name))).await;
+    rig.until(LONG, "asked", async |rig| (rig.cloud.calls_for("InstanceMetadata", name) > 0).then_some(())).await;
+    rig.patch_node(name, json!({"metadata": {"labels": {"mine": "1"}}})).await;
+    release();
+    let done = rig.until_node(name, "initialized", |node| !node.is_uninitialized()).await;
+    assert_eq!(done.label("mine"), "1");
+    manager.stop().await.unwrap();
+}
