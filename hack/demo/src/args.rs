@@ -1,0 +1,117 @@
+//! The command line.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, Command, value_parser};
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Args {
+    pub(crate) nodes: usize,
+    pub(crate) fast: bool,
+    pub(crate) keep: bool,
+    pub(crate) plain: bool,
+}
+
+/// How long things take in the tour.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// Time to read a paragraph.
+    pub(crate) read: Duration,
+    /// Between two looks of the kubelets at their machines.
+    pub(crate) tick: Duration,
+    /// From the last sign of a kubelet to Ready=Unknown; 40 s in a real cluster.
+    pub(crate) grace: Duration,
+    /// `--node-monitor-period` and `--route-reconciliation-period`.
+    pub(crate) period: &'static str,
+    /// How many answers "could not tell" are waited for.
+    pub(crate) doubts: u64,
+}
+
+impl Args {
+    pub(crate) fn pace(self) -> Pace {
+        let ms = Duration::from_millis;
+        match self.fast {
+            false => Pace { read: ms(3500), tick: ms(100), grace: ms(1500), period: "2s", doubts: 3 },
+            true => Pace { read: Duration::ZERO, tick: ms(25), grace: ms(100), period: "300ms", doubts: 2 },
+        }
+    }
+}
+
+const ABOUT: &str = "\
+A guided tour of the cloud-controller-manager in about half a minute. It needs no account, no cluster and no root: it starts an \
+in-memory Kubernetes API on 127.0.0.1 and a simulated cloud, runs the real manager against them, and shows what happens and why.";
+
+const AFTER: &str = "\
+Exit codes: 0 the tour went as told; 1 something did not happen in time, and the reason is printed; 2 wrong arguments; 130 Ctrl-C \
+before the end.";
+
+/// The clouds that can be simulated here.
+const CLOUDS: [&str; 1] = ["fake"];
+
+fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    Command::new("cargo demo")
+        .about(ABOUT)
+        .after_help(AFTER)
+        .disable_version_flag(true)
+        .arg(
+            Arg::new("nodes")
+                .long("nodes")
+                .value_name("N")
+                .value_parser(value_parser!(u16).range(3..=5000))
+                .default_value("12")
+                .help("How many nodes join, 3 to 5000"),
+        )
+        .arg(flag("keep", "Stay up after the tour, until Ctrl-C: for kubectl, and for your own changes to the cloud"))
+        .arg(flag("fast", "Do not pause for reading, and use shorter periods"))
+        .arg(flag("plain", "Print a plain log, as when the output is not a terminal"))
+        .arg(
+            Arg::new("cloud-provider")
+                .long("cloud-provider")
+                .value_name("NAME")
+                .default_value("fake")
+                .value_parser(cloud)
+                .help("The simulated cloud"),
+        )
+}
+
+fn cloud(name: &str) -> Result<String, String> {
+    match CLOUDS.contains(&name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!("there is no simulated cloud of this name; there is: {}", CLOUDS.join(", "))),
+    }
+}
+
+/// Reads the arguments; the error prints itself, and is also what `--help` asks for.
+pub(crate) fn parse(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Args, clap::Error> {
+    let matches = command().try_get_matches_from(words)?;
+    Ok(Args {
+        nodes: matches.get_one::<u16>("nodes").copied().map_or(12, usize::from),
+        fast: matches.get_flag("fast"),
+        keep: matches.get_flag("keep"),
+        plain: matches.get_flag("plain"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Args, String> {
+        parse(std::iter::once("demo").chain(words.iter().copied()).map(Into::into)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn twelve_nodes_by_default() {
+        assert_eq!(read(&[]), Ok(Args { nodes: 12, fast: false, keep: false, plain: false }));
+        assert_eq!(read(&["--nodes", "500", "--cloud-provider=fake"]).map(|args| args.nodes), Ok(500));
+    }
+
+    #[test]
+    fn another_cloud_is_refused_with_the_names_of_those_that_exist() {
+        let error = read(&["--cloud-provider=aws"]).unwrap_err();
+        assert!(error.contains("there is: fake"), "{error}");
+        assert!(read(&["--nodes=2"]).unwrap_err().contains("3..=5000"));
+    }
+}

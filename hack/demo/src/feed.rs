@@ -1,0 +1,274 @@
+//! What happened, in order, told once: by the tour, the cluster, the cloud and the manager.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Facts of the same words within this time are one line.
+const FOLD: Duration = Duration::from_millis(350);
+/// Items that the live view can look back on.
+const KEPT: usize = 400;
+/// Subjects that are all named.
+const NAMED: usize = 3;
+
+/// Who says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The demo itself: what it does to the cloud or the cluster.
+    Demo,
+    /// The kubelets that the demo plays.
+    Kubelet,
+    /// An object changed.
+    Cluster,
+    /// The simulated cloud.
+    Cloud,
+    /// An event on an object.
+    Event,
+    /// The manager's log.
+    Manager,
+}
+
+impl Source {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Demo => "demo",
+            Self::Kubelet => "kubelet",
+            Self::Cluster => "cluster",
+            Self::Cloud => "cloud",
+            Self::Event => "event",
+            Self::Manager => "manager",
+        }
+    }
+}
+
+/// One thing to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// A new act begins.
+    Act { number: usize, title: &'static str, text: String },
+    /// What an act showed.
+    Result(String),
+    /// A text of several lines, as it is.
+    Block { title: String, lines: Vec<String> },
+    /// Something happened.
+    Fact { source: Source, subjects: Vec<String>, text: String },
+}
+
+/// An item and when it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) at: Duration,
+    pub(crate) item: Item,
+}
+
+/// The items so far.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    began: Instant,
+    began_at: SystemTime,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    // Entries that left the front.
+    dropped: usize,
+    // Number of the first entry that may still take subjects.
+    open: usize,
+    // Number of the first entry that the plain log has not printed.
+    printed: usize,
+    told: HashSet<String>,
+}
+
+impl Feed {
+    pub(crate) fn new() -> Self {
+        Self { began: Instant::now(), began_at: SystemTime::now(), state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Something happened to `subject` (empty: to nothing in particular).
+    pub(crate) fn fact(&self, source: Source, subject: &str, text: impl Into<String>) {
+        self.lock().fact(self.elapsed(), source, subject, text.into());
+    }
+
+    /// The same, told only once in each act.
+    pub(crate) fn fact_once(&self, source: Source, subject: &str, text: impl Into<String>) {
+        self.fact_once_at(self.elapsed(), source, subject, text);
+    }
+
+    /// When something happened that a log tells later.
+    pub(crate) fn when(&self, at: SystemTime) -> Duration {
+        at.duration_since(self.began_at).unwrap_or_default()
+    }
+
+    /// As [`Feed::fact`], for something that happened before: it is told in its place, if that is still open.
+    pub(crate) fn fact_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
+        self.lock().fact(at, source, subject, text.into());
+    }
+
+    /// As [`Feed::fact_at`], told only once in each act.
+    pub(crate) fn fact_once_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
+        let text = text.into();
+        let mut state = self.lock();
+        if state.told.insert(format!("{subject} {text}")) {
+            state.fact(at, source, subject, text);
+        }
+    }
+
+    /// Anything else; what comes after it is never told before it.
+    pub(crate) fn tell(&self, item: Item) {
+        let mut state = self.lock();
+        if matches!(item, Item::Act { .. }) {
+            state.told.clear();
+        }
+        state.push(Entry { at: self.elapsed(), item });
+        state.open = state.end();
+    }
+
+    /// What the plain log prints next: all that can change no more, or all.
+    pub(crate) fn take(&self, all: bool) -> Vec<Entry> {
+        let now = self.elapsed();
+        let mut state = self.lock();
+        let (from, open, dropped) = (state.printed, state.open, state.dropped);
+        let numbered = state.entries.iter().enumerate().map(|(i, entry)| (i + dropped, entry));
+        let ready = numbered.skip_while(|(number, _)| *number < from);
+        let done = |(number, entry): &(usize, &Entry)| all || *number < open || now.saturating_sub(entry.at) > FOLD;
+        let taken: Vec<Entry> = ready.take_while(done).map(|(_, entry)| entry.clone()).collect();
+        state.printed = from.max(dropped) + taken.len();
+        taken
+    }
+
+    /// The last items, oldest first, for the live view.
+    pub(crate) fn last(&self, count: usize) -> Vec<Entry> {
+        let state = self.lock();
+        state.entries.iter().skip(state.entries.len().saturating_sub(count)).cloned().collect()
+    }
+}
+
+impl State {
+    fn end(&self) -> usize {
+        self.dropped + self.entries.len()
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.push_back(entry);
+        // What is not printed yet stays.
+        while self.entries.len() > KEPT && (self.dropped < self.printed || self.entries.len() > 100 * KEPT) {
+            self.entries.pop_front();
+            self.dropped += 1;
+        }
+    }
+
+    fn fact(&mut self, at: Duration, source: Source, subject: &str, text: String) {
+        let open = self.open.max(self.printed).saturating_sub(self.dropped);
+        let same = self.entries.iter_mut().skip(open).find_map(|entry| match &mut entry.item {
+            Item::Fact { source: s, subjects, text: t } if *s == source && *t == text => {
+                (at.abs_diff(entry.at) <= FOLD).then_some(subjects)
+            }
+            _ => None,
+        });
+        let subject = (!subject.is_empty()).then(|| subject.to_owned());
+        match same {
+            Some(subjects) => subjects.extend(subject),
+            None => {
+                let item = Item::Fact { source, subjects: subject.into_iter().collect(), text };
+                let later = self.entries.iter().skip(open).rev().take_while(|entry| entry.at > at).count();
+                self.push(Entry { at, item });
+                // What comes late goes before what happened after it.
+                let end = self.entries.len();
+                if let Some(moved) = self.entries.make_contiguous().get_mut(end.saturating_sub(later + 1)..) {
+                    moved.rotate_right(1);
+                }
+            }
+        }
+    }
+}
+
+/// `node-01, node-02`, or `node-01 … node-12 (12)`.
+pub(crate) fn subjects(names: &[String]) -> String {
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    match (&names[..], names.len()) {
+        ([first, .., last], count) if count > NAMED => format!("{first} … {last} ({count})"),
+        _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(entries: &[Entry]) -> Vec<String> {
+        let text = |entry: &Entry| match &entry.item {
+            Item::Fact { subjects: names, text, .. } => format!("{}: {text}", subjects(names)),
+            Item::Result(text) => text.clone(),
+            other => format!("{other:?}"),
+        };
+        entries.iter().map(text).collect()
+    }
+
+    #[test]
+    fn facts_of_the_same_words_are_one_line_until_something_else_is_told() {
+        let feed = Feed::new();
+        for name in ["a", "b", "c", "d"] {
+            feed.fact(Source::Event, name, "Synced");
+            feed.fact(Source::Cluster, name, "ready");
+        }
+        feed.tell(Item::Result("done".into()));
+        feed.fact(Source::Event, "e", "Synced");
+        assert_eq!(texts(&feed.take(true)), ["a … d (4): Synced", "a … d (4): ready", "done", "e: Synced"]);
+        assert!(feed.take(true).is_empty());
+    }
+
+    #[test]
+    fn what_is_told_late_goes_to_its_place_but_not_before_a_heading() {
+        let feed = Feed::new();
+        let at = Duration::from_secs;
+        feed.tell(Item::Result("begin".into()));
+        feed.fact_at(at(3), Source::Event, "", "third");
+        feed.fact_at(at(4), Source::Event, "", "fourth");
+        feed.fact_at(at(1), Source::Cloud, "", "first");
+        assert_eq!(texts(&feed.take(true)), ["begin", ": first", ": third", ": fourth"]);
+    }
+
+    #[test]
+    fn what_may_still_grow_is_not_printed_and_what_is_printed_does_not_grow() {
+        let feed = Feed::new();
+        feed.fact(Source::Event, "a", "Synced");
+        assert!(feed.take(false).is_empty());
+        assert_eq!(feed.take(true).len(), 1);
+        feed.fact(Source::Event, "b", "Synced");
+        assert_eq!(texts(&feed.take(true)), ["b: Synced"]);
+    }
+
+    #[test]
+    fn what_repeats_is_told_once_in_an_act() {
+        let feed = Feed::new();
+        feed.fact_once(Source::Manager, "a", "failed");
+        feed.fact_once(Source::Manager, "a", "failed");
+        feed.tell(Item::Act { number: 2, title: "", text: String::new() });
+        feed.fact_once(Source::Manager, "a", "failed");
+        assert_eq!(feed.take(true).len(), 3);
+    }
+
+    #[test]
+    fn old_items_are_forgotten_once_they_are_printed() {
+        let feed = Feed::new();
+        for i in 0..2 * KEPT {
+            feed.tell(Item::Result(i.to_string()));
+        }
+        assert_eq!(feed.take(false).len(), 2 * KEPT);
+        feed.tell(Item::Result("last".into()));
+        assert_eq!(texts(&feed.take(false)), ["last"]);
+        assert_eq!(feed.last(2 * KEPT).len(), KEPT);
+    }
+}

@@ -1,0 +1,171 @@
+//! Plays what a cluster has beside the manager: the kubelet of each machine that is on, the part of
+//! kube-controller-manager that hands out pod ranges, and the part that notices a silent kubelet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use ccm_test_apiserver::{Patch, Store};
+use serde_json::{Value, json};
+
+use super::cloud::{self, Power};
+use crate::args::Pace;
+use crate::feed::{Feed, Source};
+use crate::world::{NodeRow, Ready, World};
+
+/// Taint that the API server puts on every new node, and that goes when the node is Ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// All kubelets.
+pub(crate) struct Kubelets {
+    pub(crate) store: Store,
+    pub(crate) world: Arc<World>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) file: PathBuf,
+    pub(crate) nodes: usize,
+    pub(crate) pace: Pace,
+    /// Kubelets that nobody hears although their machine is on.
+    pub(crate) cut_off: CutOff,
+}
+
+/// Names of machines that are cut off the network.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CutOff(Arc<Mutex<BTreeSet<String>>>);
+
+impl CutOff {
+    pub(crate) fn set(&self, name: &str, cut: bool) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cut {
+            names.insert(name.to_owned());
+        } else {
+            names.remove(name);
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+}
+
+/// What is remembered of a machine.
+#[derive(Debug)]
+struct Machine {
+    index: usize,
+    // Registered since it was switched on last.
+    registered: bool,
+    heard: Instant,
+    reported: Instant,
+}
+
+impl Kubelets {
+    /// Runs until dropped.
+    pub(crate) async fn run(self) {
+        let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
+        let mut seen: Option<SystemTime> = None;
+        let mut power: Vec<Power> = Vec::new();
+        loop {
+            let stamp = std::fs::metadata(&self.file).and_then(|meta| meta.modified()).ok();
+            if stamp != seen
+                && let Some(read) = cloud::machines(&self.file)
+            {
+                (power, seen) = (read, stamp);
+            }
+            let now = Instant::now();
+            for Power { name, on } in &power {
+                let next = machines.len();
+                let machine = machines.entry(name.clone()).or_insert_with(|| Machine {
+                    index: next,
+                    registered: false,
+                    heard: now,
+                    reported: now,
+                });
+                self.look(name, *on, machine, now);
+            }
+            tokio::time::sleep(self.pace.tick).await;
+        }
+    }
+
+    fn look(&self, name: &str, on: bool, machine: &mut Machine, now: Instant) {
+        let row = self.world.node(name);
+        let heard = on && !self.cut_off.has(name);
+        if heard {
+            machine.heard = now;
+        }
+        match row {
+            // A kubelet registers when it starts; a Node that somebody deletes later does not come back.
+            None if heard && !machine.registered => {
+                machine.registered = self.register(name, machine.index);
+                machine.reported = now;
+            }
+            None if !on => machine.registered = false,
+            None => {}
+            Some(row) if heard => self.report(&row, machine, now),
+            Some(row) if now.duration_since(machine.heard) >= self.pace.grace && row.ready != Ready::Unknown => {
+                self.write_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.");
+                self.feed.fact(Source::Kubelet, name, "silent; kube-controller-manager sets Ready=Unknown");
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn register(&self, name: &str, index: usize) -> bool {
+        let cidr = cloud::pod_cidr(self.nodes, index);
+        let node = json!({
+            "metadata": {"name": name, "labels": {
+                "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            }},
+            "spec": {
+                "podCIDR": cidr, "podCIDRs": [cidr],
+                "taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}],
+            },
+            "status": {
+                "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+                "addresses": [{"type": "Hostname", "address": name}],
+                "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "simulated by the demo", "operatingSystem": "linux"},
+                "conditions": [ready("False", "KubeletNotReady", "container runtime network not ready: cni plugin not initialized")],
+            },
+        });
+        let made = self.store.create("nodes", "", node).is_ok();
+        if made {
+            self.feed.fact(Source::Kubelet, name, "registers a Node: NotReady, with the taint \"uninitialized\"");
+        }
+        made
+    }
+
+    /// One sign of life: Ready once the node may take pods and its network is there.
+    fn report(&self, row: &NodeRow, machine: &mut Machine, now: Instant) {
+        // Large clusters need not show that a laptop can take their heartbeats.
+        let period =
+            Duration::from_secs(10) + Duration::from_millis(10) * u32::try_from(self.nodes).unwrap_or(u32::MAX);
+        let ready_now = !row.uninitialized && row.routed;
+        let due = (row.ready == Ready::True) != ready_now || row.ready == Ready::Unknown;
+        if !due && now.duration_since(machine.reported) < period {
+            return;
+        }
+        machine.reported = now;
+        match ready_now {
+            true => self.write_ready(&row.name, "True", "KubeletReady", "kubelet is posting ready status"),
+            false => self.write_ready(&row.name, "False", "KubeletNotReady", "cni plugin not initialized"),
+        }
+        if due && ready_now {
+            self.feed.fact(Source::Kubelet, &row.name, "network is there: Ready");
+            let untaint = json!({"spec": {"taints": [{"$patch": "delete", "key": NOT_READY}]}});
+            let _gone = self.store.patch("nodes", "", &row.name, &Patch::Strategic(untaint));
+        }
+    }
+
+    fn write_ready(&self, name: &str, status: &str, reason: &str, message: &str) {
+        let change = json!({"status": {"conditions": [ready(status, reason, message)]}});
+        // An error means that the Node went in this moment.
+        let _gone = self.store.patch_status("nodes", "", name, &Patch::Strategic(change));
+    }
+}
+
+fn ready(status: &str, reason: &str, message: &str) -> Value {
+    let now = format!("{:.0}", jiff::Timestamp::now());
+    json!({
+        "type": "Ready", "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    })
+}

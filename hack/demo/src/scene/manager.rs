@@ -1,0 +1,66 @@
+//! The real manager, with real flags, in this process.
+
+use anyhow::{Context, Result, anyhow, bail};
+use ccm::Failure;
+use ccm::manager::Manager;
+use ccm::options::Options;
+use ccm::options::parse::{self, Asked};
+use ccm_provider::{CloudConfig, ProviderFactory};
+use ccm_runtime::client::ConnectOptions;
+use ccm_runtime::{Client, Metrics};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A running manager. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    task: JoinHandle<Result<(), Failure>>,
+    stop: CancellationToken,
+}
+
+impl Running {
+    /// Starts a manager with these arguments, the program's name left out.
+    pub(crate) async fn start(args: &[String]) -> Result<Self> {
+        let words = std::iter::once("ccm".into()).chain(args.iter().map(Into::into));
+        let values = match parse::parse(words).map_err(said)? {
+            Asked::Run(values) => values,
+            Asked::Print(text) => bail!("{text}"),
+        };
+        let options = Options::new(&values).map_err(said)?;
+        let path = options.cloud_config.clone();
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let provider = ccm_provider_fake::Factory.build(Some(CloudConfig { path: path.into(), text })).await?;
+        let metrics = Metrics::new();
+        let connect = ConnectOptions {
+            kubeconfig: options.kubeconfig.clone(),
+            master: options.master.clone(),
+            user_agent: "ccm/demo".into(),
+        };
+        let client = Client::connect(&connect, metrics.clone()).await?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(Manager::new(options, provider, client, metrics).run(stop.clone()));
+        Ok(Self { task, stop })
+    }
+
+    /// Whether it ended by itself, which it should not.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// As SIGTERM: ends what is in flight and gives the lease back.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.stop.cancel();
+        (&mut self.task).await.context("the manager panicked")?.map_err(said)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
+fn said(failure: Failure) -> anyhow::Error {
+    anyhow!("the manager says: {}", failure.message)
+}

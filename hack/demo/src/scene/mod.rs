@@ -1,0 +1,115 @@
+//! The stage: an API server, a cloud, kubelets, and a folder for their files.
+
+pub(crate) mod cloud;
+pub(crate) mod kubelet;
+mod log;
+pub(crate) mod manager;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use ccm_test_apiserver::{ApiServer, Options, Store};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use self::cloud::CloudFile;
+use self::kubelet::{CutOff, Kubelets};
+use self::log::Log;
+use crate::args::{Args, Pace};
+use crate::feed::Feed;
+use crate::world::World;
+
+/// Everything around the manager. Dropping it ends all of it and removes its files.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) server: ApiServer,
+    pub(crate) cloud: CloudFile,
+    pub(crate) cut_off: CutOff,
+    pub(crate) world: Arc<World>,
+    folder: TempDir,
+    nodes: usize,
+    period: &'static str,
+    tasks: JoinSet<()>,
+}
+
+impl Scene {
+    /// Starts the API server on 127.0.0.1 and writes the files. The kubelets do not run yet.
+    pub(crate) async fn start(args: Args, feed: &Arc<Feed>) -> Result<Self> {
+        let folder =
+            tempfile::Builder::new().prefix("ccm-demo-").tempdir().context("cannot make a temporary folder")?;
+        let server = ApiServer::start(Options::default()).await.context("cannot listen on 127.0.0.1")?;
+        std::fs::write(folder.path().join("kubeconfig"), server.kubeconfig())?;
+        let cloud = CloudFile::create(folder.path(), args.nodes)?;
+        let world = Arc::new(World::default());
+        let log = Log::create(&folder.path().join("manager.log"), feed.clone(), world.clone())?;
+        ccm::logging::init_to(2, move || log.clone());
+        let mut tasks = JoinSet::new();
+        world.watch(server.store(), &folder.path().join("calls.jsonl"), feed, &mut tasks);
+        let period = args.pace().period;
+        Ok(Self { server, cloud, cut_off: CutOff::default(), world, folder, nodes: args.nodes, period, tasks })
+    }
+
+    /// Switches the machines on.
+    pub(crate) fn start_kubelets(&mut self, feed: &Arc<Feed>, pace: Pace) {
+        let kubelets = Kubelets {
+            store: self.store().clone(),
+            world: self.world.clone(),
+            feed: feed.clone(),
+            file: self.cloud.path().to_owned(),
+            nodes: self.nodes,
+            pace,
+            cut_off: self.cut_off.clone(),
+        };
+        self.tasks.spawn(kubelets.run());
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.server.store()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.file("kubeconfig")
+    }
+
+    pub(crate) fn manager_log(&self) -> PathBuf {
+        self.file("manager.log")
+    }
+
+    /// The arguments of the manager.
+    pub(crate) fn manager_args(&self, dry_run: bool) -> Vec<String> {
+        let mut args = vec![
+            "--cloud-provider=fake".to_owned(),
+            format!("--cloud-config={}", self.cloud.path().display()),
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            format!("--cluster-cidr={}", cloud::cluster_cidr(self.nodes)),
+            format!("--node-monitor-period={}", self.period),
+            format!("--route-reconciliation-period={}", self.period),
+            "--secure-port=0".to_owned(),
+        ];
+        if dry_run {
+            args.push("--dry-run".to_owned());
+        }
+        args
+    }
+
+    /// Leaves the files where they are, for a look at what went wrong.
+    pub(crate) fn keep_files(&mut self) {
+        self.folder.disable_cleanup(true);
+    }
+
+    /// Ends everything and removes the files.
+    pub(crate) async fn end(mut self) {
+        self.tasks.shutdown().await;
+        self.server.stop().await;
+        // Dropping the folder removes it.
+    }
+}

@@ -1,0 +1,93 @@
+//! What the tour showed, in figures.
+
+use std::time::Duration;
+
+use crate::tour::Tour;
+use crate::view::live::paragraph;
+use crate::view::text::count;
+
+const WIDTH: usize = 110;
+
+/// Where to go on; each exists.
+pub(crate) const READ_NEXT: [(&str, &str); 4] = [
+    ("README.md", "what works today, and how to install it"),
+    ("ccm/ARCHITECTURE.md", "one page: the parts, and what must always hold"),
+    ("providers/fake/README.md", "the cloud in a YAML file: use it with your own cluster, and write your own provider"),
+    ("controllers/src", "the decisions that you saw: pure functions in files named decide.rs"),
+];
+
+/// What was seen on the way.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) acts: Vec<String>,
+    pub(crate) seconds: u64,
+    pub(crate) initialized_after: Duration,
+    pub(crate) services: usize,
+    pub(crate) services_deleted: usize,
+    pub(crate) deleted: Vec<String>,
+    /// Nodes that the cloud could not judge, and how often it was asked.
+    pub(crate) kept: Vec<(String, u64)>,
+}
+
+/// The summary of a tour that ended well.
+pub(crate) fn summary(tour: &Tour, live: bool) -> String {
+    let told = &tour.told;
+    let (joined, initialized, here, calls) = tour
+        .scene
+        .world
+        .look(|state| (state.joined.len(), state.initialized.len(), state.nodes.len(), state.calls.clone()));
+    let writes = tour.writes();
+    let rule = format!("── Summary {}", "─".repeat(WIDTH - 11));
+    let mut text = format!("\n{rule}\n");
+    if live {
+        // The live view is gone, and with it what it showed.
+        for act in &told.acts {
+            text.push_str(&paragraph("=>", act, WIDTH));
+        }
+        text.push('\n');
+    }
+    let kept =
+        |(name, times): &(String, u64)| format!("{name} kept while the cloud could not tell, {times} times asked");
+    let nodes = format!(
+        "{joined} joined; {initialized} initialized, {:.1}s after the manager started; {} deleted on evidence ({}); {}; {here} are \
+         there now",
+        told.initialized_after.as_secs_f64(),
+        told.deleted.len(),
+        told.deleted.join(", "),
+        told.kept.iter().map(kept).collect::<Vec<_>>().join("; "),
+    );
+    let (made, removed) = calls.routes;
+    let services = format!(
+        "{} got an address; {} deleted, its load balancer first",
+        count(told.services, "Service"),
+        told.services_deleted
+    );
+    let cloud = format!(
+        "{} calls, {} of them about instances: one for many nodes each. A manager that makes one call per node would have \
+         made {} of those.",
+        calls.all, calls.batches, calls.asked
+    );
+    let again = match writes.conflicts {
+        0 => String::new(),
+        count => format!(" (and {count} that met a newer version and were made again)"),
+    };
+    let api = format!(
+        "{} writes to Nodes and Services{again}, {} to events and the lease. The dry run wrote none of the former.",
+        writes.objects, writes.notes
+    );
+    for (head, words) in [
+        ("Nodes", nodes.as_str()),
+        ("Services", services.as_str()),
+        ("Routes", &format!("{made} made, {removed} removed")),
+        ("Cloud", &cloud),
+        ("API", &api),
+    ] {
+        text.push_str(&paragraph(head, words, WIDTH));
+    }
+    text.push_str("\n  Read next\n");
+    for (file, why) in READ_NEXT {
+        text.push_str(&format!("    {file:<26}{why}\n"));
+    }
+    text.push_str("\n  Again, slower: cargo demo --keep stays up for kubectl and for your own changes; --nodes 500 makes it larger.");
+    text
+}

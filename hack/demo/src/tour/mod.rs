@@ -1,0 +1,184 @@
+//! The tour: what is done to the cluster and the cloud, and what must follow from it.
+
+mod acts;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde_json::json;
+
+use crate::args::{Args, Pace};
+use crate::feed::{Feed, Item, Source};
+use crate::scene::Scene;
+use crate::scene::manager::Running;
+use crate::summary::Told;
+use crate::world::State;
+
+/// Number of acts.
+pub(crate) const ACTS: usize = 5;
+/// Between two looks at what is waited for.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long anything may take; large clusters get more.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Width of a command line.
+const COMMAND: usize = 70;
+
+/// The tour and its stage.
+#[derive(Debug)]
+pub(crate) struct Tour {
+    pub(crate) scene: Scene,
+    pub(crate) told: Told,
+    args: Args,
+    pace: Pace,
+    feed: Arc<Feed>,
+    manager: Option<Running>,
+}
+
+impl Tour {
+    pub(crate) fn new(scene: Scene, args: Args, feed: Arc<Feed>) -> Self {
+        Self { scene, told: Told::default(), args, pace: args.pace(), feed, manager: None }
+    }
+
+    /// All acts, in order. An error says what did not happen.
+    pub(crate) async fn run(&mut self) -> Result<()> {
+        self.look_first().await?;
+        self.for_real().await?;
+        self.terminated().await?;
+        self.cannot_tell().await?;
+        self.service_deleted().await?;
+        self.told.seconds = self.feed.elapsed().as_secs();
+        Ok(())
+    }
+
+    fn act(&self, number: usize, title: &'static str, text: String) {
+        self.feed.tell(Item::Act { number, title, text });
+    }
+
+    fn result(&mut self, text: String) {
+        self.told.acts.push(text.clone());
+        self.feed.tell(Item::Result(text));
+    }
+
+    fn block(&self, title: impl Into<String>, lines: Vec<String>) {
+        self.feed.tell(Item::Block { title: title.into(), lines });
+    }
+
+    /// Something that the demo does, in its words.
+    fn does(&self, text: impl Into<String>) {
+        self.feed.fact(Source::Demo, "", text);
+    }
+
+    /// Lets the user read.
+    async fn pause(&self, share: f64) {
+        tokio::time::sleep(self.pace.read.mul_f64(share)).await;
+    }
+
+    /// Waits until `look` finds what follows from what was done before.
+    async fn until<T>(&self, what: &str, mut look: impl FnMut(&State) -> Option<T>) -> Result<T> {
+        let began = Instant::now();
+        let limit = LIMIT + Duration::from_millis(20) * u32::try_from(self.args.nodes).unwrap_or(u32::MAX);
+        loop {
+            if let Some(found) = self.scene.world.look(&mut look) {
+                return Ok(found);
+            }
+            if self.manager.as_ref().is_some_and(Running::has_ended) {
+                bail!("the manager ended by itself; this did not happen: {what}");
+            }
+            if began.elapsed() > limit {
+                bail!("this did not happen within {}s: {what}\n{}", limit.as_secs(), self.state());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The state in words, for an error.
+    fn state(&self) -> String {
+        self.scene.world.look(|state| {
+            let odd = state.nodes.values().filter(|node| !node.routed || node.uninitialized).take(3);
+            format!(
+                "nodes: {}, of them tainted: {}, with route: {}; routes: {}; Services: {:?}; calls: {:?}; some nodes: {:?}",
+                state.nodes.len(),
+                state.count(|node| node.uninitialized),
+                state.count(|node| node.routed),
+                state.routes.len(),
+                state.services,
+                state.calls,
+                odd.collect::<Vec<_>>(),
+            )
+        })
+    }
+
+    async fn start_manager(&mut self, dry_run: bool) -> Result<()> {
+        let args = self.scene.manager_args(dry_run);
+        self.does("starts the manager, as this command would:");
+        self.block(String::new(), command(&args));
+        self.manager = Some(Running::start(&args).await?);
+        Ok(())
+    }
+
+    /// Stops the manager, if one runs.
+    pub(crate) async fn stop_manager(&mut self) -> Result<()> {
+        match self.manager.take() {
+            Some(manager) => manager.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    fn create_service(&self, name: &str, port: u16) -> Result<()> {
+        let service = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "type": "LoadBalancer", "selector": {"app": name},
+                "ports": [{"name": "main", "port": port, "targetPort": 8080, "protocol": "TCP"}],
+            },
+        });
+        match self.scene.store().create("services", "default", service) {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("cannot create Service {name}: {}", error.message),
+        }
+    }
+
+    /// What managers wrote so far, over HTTP.
+    pub(crate) fn writes(&self) -> Writes {
+        let mut writes = Writes::default();
+        for (key, count) in self.scene.store().log().counts() {
+            let is_write = matches!(key.verb.as_str(), "create" | "update" | "patch" | "delete");
+            match key.resource.as_str() {
+                "nodes" | "services" if is_write && key.status == 409 => writes.conflicts += count,
+                "nodes" | "services" if is_write => writes.objects += count,
+                "events" | "leases" if is_write => writes.notes += count,
+                _ => {}
+            }
+        }
+        writes
+    }
+}
+
+/// How often managers wrote.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Writes {
+    /// To Nodes and Services.
+    pub(crate) objects: u64,
+    /// The same, refused because somebody else had written in between.
+    pub(crate) conflicts: u64,
+    /// To events and leases.
+    pub(crate) notes: u64,
+}
+
+/// A command as one types it, on several lines.
+fn command(args: &[String]) -> Vec<String> {
+    let mut lines = vec!["ccm".to_owned()];
+    for arg in args {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + arg.chars().count() < COMMAND => {
+                line.push(' ');
+                line.push_str(arg);
+            }
+            _ => lines.push(format!("  {arg}")),
+        }
+    }
+    let last = lines.len().saturating_sub(1);
+    lines.iter_mut().take(last).for_each(|line| line.push_str(" \\"));
+    lines
+}

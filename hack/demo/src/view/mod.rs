@@ -1,0 +1,99 @@
+//! What the user sees.
+
+pub(crate) mod live;
+mod plain;
+pub(crate) mod text;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use self::live::{Frame, SMALLEST, Screen};
+use crate::feed::Feed;
+use crate::tour;
+use crate::world::World;
+
+/// Between two frames, or two looks for new lines.
+const FRAME: Duration = Duration::from_millis(100);
+/// Items that a frame looks back on.
+const BACK: usize = 100;
+
+/// Whether the output can show a live view.
+pub(crate) fn is_terminal() -> bool {
+    let capable = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");
+    io::stdout().is_terminal() && capable && size().0 >= SMALLEST.0 && size().1 >= SMALLEST.1
+}
+
+/// Columns and rows.
+fn size() -> (usize, usize) {
+    terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()))
+}
+
+/// The view; in the background until [`View::end`].
+pub(crate) struct View {
+    feed: Arc<Feed>,
+    task: tokio::task::JoinHandle<()>,
+    screen: Option<Arc<Screen>>,
+}
+
+/// Lines at the foot of the live view.
+pub(crate) type Footer = Arc<Mutex<Vec<String>>>;
+
+impl View {
+    /// Shows what comes, on a screen or as a log.
+    pub(crate) fn start(live: bool, feed: &Arc<Feed>, world: &Arc<World>, footer: Footer) -> io::Result<Self> {
+        let screen = if live { Some(Arc::new(Screen::take()?)) } else { None };
+        let task = match screen.clone() {
+            Some(screen) => tokio::spawn(draw(screen, feed.clone(), world.clone(), footer)),
+            None => tokio::spawn(print(feed.clone())),
+        };
+        Ok(Self { feed: feed.clone(), task, screen })
+    }
+
+    /// Shows what is left and gives the terminal back.
+    pub(crate) async fn end(self) {
+        self.task.abort();
+        let _aborted = self.task.await;
+        match self.screen {
+            Some(screen) => drop(screen),
+            // Nobody reads any more: nothing to do about it.
+            None => drop(plain::print(&mut io::stdout().lock(), &self.feed.take(true))),
+        }
+    }
+}
+
+async fn print(feed: Arc<Feed>) {
+    loop {
+        if plain::print(&mut io::stdout().lock(), &feed.take(false)).is_err() {
+            return;
+        }
+        tokio::time::sleep(FRAME).await;
+    }
+}
+
+async fn draw(screen: Arc<Screen>, feed: Arc<Feed>, world: Arc<World>, footer: Footer) {
+    let color = std::env::var("NO_COLOR").is_ok_and(|no| !no.is_empty());
+    loop {
+        let entries = feed.last(BACK);
+        let footer = footer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let frame = Frame {
+            size: size(),
+            color: !color,
+            elapsed: feed.elapsed(),
+            acts: tour::ACTS,
+            footer: &footer,
+            entries: &entries,
+        };
+        let lines = world.look(|state| frame.lines(state));
+        if screen.draw(&lines).is_err() {
+            return;
+        }
+        tokio::time::sleep(FRAME).await;
+    }
+}
+
+/// Prints a line outside of any view; a closed pipe is no error.
+pub(crate) fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _closed = writeln!(out, "{text}").and_then(|()| out.flush());
+}

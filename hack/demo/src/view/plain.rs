@@ -1,0 +1,51 @@
+//! A chronological log, for pipes and for terminals that cannot do more.
+
+use std::io::{self, Write};
+
+use super::text::wrap;
+use crate::feed::{self, Entry, Item};
+
+/// Width of a paragraph.
+const WIDTH: usize = 110;
+/// Where the text of an entry begins.
+const INDENT: usize = 17;
+
+/// The lines of an entry.
+pub(crate) fn lines(entry: &Entry, width: usize) -> Vec<String> {
+    let time = format!("{:>6.1}s", entry.at.as_secs_f64());
+    match &entry.item {
+        Item::Act { number, title, text } => {
+            let head = format!("── {number}. {title} ");
+            let rule = "─".repeat(width.saturating_sub(head.chars().count()));
+            let text = wrap(text, width.saturating_sub(3)).into_iter().map(|line| format!("   {line}"));
+            [String::new(), format!("{head}{rule}")].into_iter().chain(text).collect()
+        }
+        Item::Result(text) => hang(&format!("{time} => "), text, width),
+        Item::Block { title, lines } => {
+            let head = (!title.is_empty()).then(|| format!("{time}    {title}")).into_iter();
+            let body = lines.iter().flat_map(|line| hang(&" ".repeat(INDENT - 4), line, width));
+            head.chain(body).collect()
+        }
+        Item::Fact { source, subjects, text } => {
+            let subjects = feed::subjects(subjects);
+            let colon = if subjects.is_empty() { "" } else { ": " };
+            hang(&format!("{time} {:<8} ", source.name()), &format!("{subjects}{colon}{text}"), width)
+        }
+    }
+}
+
+/// A paragraph behind a head; later lines stand under the first.
+fn hang(head: &str, text: &str, width: usize) -> Vec<String> {
+    let indent = head.chars().count();
+    let lines = wrap(text, width.saturating_sub(indent).max(20));
+    let prefix = |i: usize| if i == 0 { head.to_owned() } else { " ".repeat(indent) };
+    lines.into_iter().enumerate().map(|(i, line)| format!("{}{line}", prefix(i))).collect()
+}
+
+/// Prints entries.
+pub(crate) fn print(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
+    for line in entries.iter().flat_map(|entry| lines(entry, WIDTH)) {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}

@@ -1,0 +1,77 @@
+//! What is known of the cluster and the cloud, in a form that is quick to look at.
+
+mod calls;
+mod objects;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ccm_test_apiserver::Store;
+use tokio::task::JoinSet;
+
+pub(crate) use self::calls::Calls;
+pub(crate) use self::objects::{NodeRow, Ready, ServiceRow};
+use crate::feed::Feed;
+
+/// The state of everything.
+#[derive(Debug, Default)]
+pub(crate) struct World(Mutex<State>);
+
+/// Behind the lock.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) nodes: BTreeMap<String, NodeRow>,
+    pub(crate) services: BTreeMap<String, ServiceRow>,
+    /// Hosts of the cloud's load balancers, by Service.
+    pub(crate) balancers: BTreeMap<String, BTreeSet<String>>,
+    /// The cloud's routes: range to node.
+    pub(crate) routes: BTreeMap<String, String>,
+    pub(crate) calls: Calls,
+    /// Plans of the dry run, by subject, each step a line.
+    pub(crate) plans: BTreeMap<String, Vec<String>>,
+    /// Every Node that ever was.
+    pub(crate) joined: BTreeSet<String>,
+    /// Nodes whose taint went.
+    pub(crate) initialized: BTreeSet<String>,
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the state; no look takes long.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.lock())
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Option<NodeRow> {
+        self.lock().nodes.get(name).cloned()
+    }
+
+    /// Notes a plan of the dry run.
+    pub(crate) fn planned(&self, subject: String, lines: Vec<String>) {
+        self.lock().plans.insert(subject, lines);
+    }
+
+    /// Follows the objects of the API server and the calls of the cloud.
+    pub(crate) fn watch(self: &Arc<Self>, store: &Store, calls: &Path, feed: &Arc<Feed>, tasks: &mut JoinSet<()>) {
+        for kind in ["nodes", "services", "events"] {
+            tasks.spawn(objects::follow(kind, store.clone(), self.clone(), feed.clone()));
+        }
+        tasks.spawn(calls::follow(calls.to_owned(), self.clone(), feed.clone()));
+    }
+}
+
+impl State {
+    /// How many nodes are as asked.
+    pub(crate) fn count(&self, is: impl Fn(&NodeRow) -> bool) -> usize {
+        self.nodes.values().filter(|node| is(node)).count()
+    }
+
+    /// How many hosts the balancer of a Service has; `None` without balancer.
+    pub(crate) fn hosts(&self, service: &str) -> Option<usize> {
+        self.balancers.get(service).map(BTreeSet::len)
+    }
+}

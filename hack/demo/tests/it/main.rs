@@ -1,0 +1,106 @@
+//! The demo as a user starts it: the whole tour, as a log.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Generous beside the few seconds that it takes: a busy machine must not fail the test.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn demo(temp: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccm-demo"));
+    // A folder of its own shows what is left behind.
+    command.args(args).env("TMPDIR", temp);
+    command
+}
+
+fn text(output: &Output) -> (String, String) {
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn left(temp: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(temp).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn the_whole_tour_goes_as_told_and_leaves_nothing_behind() {
+    let temp = tempfile::tempdir().unwrap();
+    let began = Instant::now();
+    let output = demo(temp.path(), &["--fast"]).output().unwrap();
+    let (log, errors) = text(&output);
+    assert!(output.status.success(), "{log}\n{errors}");
+    assert_eq!(errors, "");
+    // The words of a paragraph, wherever its lines break.
+    let words = log.split_whitespace().collect::<Vec<_>>().join(" ");
+    for fact in [
+        "export KUBECONFIG=/",
+        "Written to Nodes, Services or the cloud: nothing.",
+        "12 nodes initialized, routed and Ready",
+        "deleting node node=\"node-02\" evidence=\"the cloud says that the instance does not exist\"",
+        "node-02 was deleted on evidence. The balancers have 11 hosts, the cloud has 11 routes.",
+        "InstanceExists fails: 503 Service Unavailable",
+        "node-07 is kept",
+        "node-07 is Ready again, and nothing was lost.",
+        "The load balancer went first, then default/api.",
+        "Nodes 12 joined; 12 initialized",
+        "1 deleted on evidence (node-02); node-07 kept while the cloud could not tell",
+        "11 are there now",
+        "2 Services got an address; 1 deleted",
+        "Routes 12 made, 1 removed",
+        "The dry run wrote none",
+    ] {
+        assert!(words.contains(fact), "{fact:?} is missing in\n{log}");
+    }
+    assert!(!log.contains('\x1b'), "a log has no escape sequences");
+    assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+}
+
+#[test]
+fn what_the_summary_recommends_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let temp = tempfile::tempdir().unwrap();
+    let output = demo(temp.path(), &["--fast", "--nodes=3"]).output().unwrap();
+    let (log, errors) = text(&output);
+    assert!(output.status.success(), "{log}\n{errors}");
+    let (_, next) = log.split_once("Read next").unwrap();
+    let files: Vec<&str> =
+        next.lines().filter_map(|line| line.strip_prefix("    ")?.split_whitespace().next()).collect();
+    assert!(files.len() >= 3, "{next}");
+    for file in files {
+        assert!(root.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_tour_cleanly() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut child = demo(temp.path(), &[]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while left(temp.path()).is_empty() {
+        assert!(began.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
+    assert!(began.elapsed() < LIMIT);
+}
+
+#[test]
+fn help_and_mistakes_start_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let help = demo(temp.path(), &["--help"]).output().unwrap();
+    assert!(help.status.success());
+    for flag in ["--nodes", "--keep", "--fast", "--cloud-provider"] {
+        assert!(text(&help).0.contains(flag), "{flag}");
+    }
+    let wrong = demo(temp.path(), &["--cloud-provider=aws"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong).1.contains("there is: fake"));
+    assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
+}
