@@ -126,6 +126,8 @@ impl std::fmt::Debug for Client {
     }
 }
 
+const JSON: &str = "application/json";
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// Default deadline of a request.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -215,6 +217,8 @@ pub struct Call<'a> {
     pub path: std::borrow::Cow<'a, str>,
     /// `Content-Type` of the body.
     pub content_type: Option<&'static str>,
+    /// `Accept`: what the answer shall be.
+    pub accept: &'static str,
     /// Body.
     pub body: Option<Bytes>,
     /// How long the answer may take.
@@ -224,7 +228,14 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// A GET.
     pub fn get(path: impl Into<std::borrow::Cow<'a, str>>) -> Self {
-        Self { method: Method::GET, path: path.into(), content_type: None, body: None, deadline: REQUEST_DEADLINE }
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            content_type: None,
+            accept: JSON,
+            body: None,
+            deadline: REQUEST_DEADLINE,
+        }
     }
 
     /// A request with a JSON body.
@@ -237,6 +248,12 @@ impl<'a> Call<'a> {
     pub fn strategic(path: impl Into<std::borrow::Cow<'a, str>>, body: &serde_json::Value) -> Self {
         let content_type = Some("application/strategic-merge-patch+json");
         Self { content_type, ..Self::json(Method::PATCH, path, body) }
+    }
+
+    /// The same, but only the metadata of the object comes back: a node is some 20 KB, and a writer knows what it wrote.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        Self { accept: METADATA_ONLY, ..self }
     }
 
     /// The same with another deadline.

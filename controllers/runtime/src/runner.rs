@@ -166,6 +166,7 @@ pub async fn run<R: Reconciler>(
         tasks.spawn(worker.run(batch));
     }
     tokio::select! {
+        biased;
         () = async { while tasks.join_next().await.is_some() {} } => {}
         // Nothing may be written any more: whatever still runs is of no use.
         () = leadership.lost() => tasks.shutdown().await,

@@ -223,8 +223,10 @@ impl LifecycleController {
             let Some(taints) = changed_taints(&node, add) else { return };
             self.shared.show(&taint_plan(&node, add), &*self.events, &Subject::node(&node.name, &node.uid));
             let body = patch::node_taints(&node.resource_version, &taints);
-            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body)).await {
-                Ok(answer) => return self.shared.nodes.written(&answer),
+            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body).brief()).await {
+                Ok(answer) => {
+                    return self.shared.nodes.written_over(&node, &answer, |node| node.taints = taints.into());
+                }
                 Err(GateError::DryRun | GateError::NotLeading) => return,
                 Err(error) if error.is_not_found() => return,
                 Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => {}

@@ -100,6 +100,17 @@ pub fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
 }
 
 impl Initialization {
+    /// The node as it is once these changes are written.
+    pub fn apply_to(&self, node: &mut Node) {
+        let present = node.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let added = self.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+        node.labels = present.chain(added).collect();
+        node.taints = self.taints.clone().into();
+        if let Some(id) = &self.provider_id {
+            node.provider_id = Some(id.as_str().into());
+        }
+    }
+
     /// The writes in words.
     pub fn plan(&self, node: &Node, addresses: Option<&[NodeAddress]>) -> Plan {
         let labels = self.labels.iter().map(|(key, value)| Change {

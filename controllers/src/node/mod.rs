@@ -233,15 +233,12 @@ impl NodeController {
             }
             let addresses = decide::addresses(&node, &metadata.node_addresses).ok().flatten();
             self.shared.show(&init.plan(&node, addresses.as_deref()), &*self.events, subject);
-            let body = patch::node_initialization(
-                &node.resource_version,
-                init.provider_id.as_deref(),
-                init.labels,
-                &init.taints,
-            );
-            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body)).await {
+            let labels = init.labels.clone();
+            let id = init.provider_id.as_deref();
+            let body = patch::node_initialization(&node.resource_version, id, labels, &init.taints);
+            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body).brief()).await {
                 Ok(answer) => {
-                    self.shared.nodes.written(&answer);
+                    self.shared.nodes.written_over(&node, &answer, |node| init.apply_to(node));
                     return Ok(self.shared.nodes.get(&node.name).or(Some(node)));
                 }
                 Err(error) if error.is_not_found() => return Ok(None),
@@ -274,11 +271,8 @@ impl NodeController {
         let plan = Plan::new(format!("node {} addresses", node.name)).with(decide::address_step(node, &wanted));
         self.shared.show(&plan, &*self.events, subject);
         let call = patch::node_addresses(&wanted);
-        match self.shared.gate.write(&Call::strategic(node_status_path(&node.name), &call)).await {
-            Ok(answer) => {
-                self.shared.nodes.written(&answer);
-                Ok(())
-            }
+        match self.shared.gate.write(&Call::strategic(node_status_path(&node.name), &call).brief()).await {
+            Ok(_) => Ok(()),
             Err(GateError::DryRun | GateError::NotLeading) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error.to_string()),
@@ -336,11 +330,8 @@ impl NodeController {
         });
         self.shared.show(&plan, &*self.events, &Subject::node(&node.name, &node.uid));
         let call = patch::node_labels(fixes);
-        match self.shared.gate.write(&Call::strategic(node_path(&node.name), &call)).await {
-            Ok(answer) => {
-                self.shared.nodes.written(&answer);
-                Ok(Outcome::Done)
-            }
+        match self.shared.gate.write(&Call::strategic(node_path(&node.name), &call).brief()).await {
+            Ok(_) => Ok(Outcome::Done),
             Err(error) if error.is_not_found() => Ok(Outcome::Done),
             Err(error) => Err(SyncError::gate("failed to reconcile labels", error)),
         }

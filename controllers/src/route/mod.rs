@@ -167,6 +167,7 @@ impl RouteController {
             }
         };
         tokio::select! {
+            biased;
             _ = async { futures::join!(closing, work) } => {}
             () = self.shared.leadership.lost() => {}
         }
@@ -308,11 +309,8 @@ impl RouteController {
     async fn write_condition(&self, name: NodeName, available: bool) -> bool {
         let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
         let body = patch::network_condition(available, now);
-        match self.shared.gate.write(&Call::strategic(node_status_path(&name), &body)).await {
-            Ok(answer) => {
-                self.shared.nodes.written(&answer);
-                true
-            }
+        match self.shared.gate.write(&Call::strategic(node_status_path(&name), &body).brief()).await {
+            Ok(_) => true,
             Err(error) if error.is_not_found() => true,
             Err(error) => {
                 tracing::error!(node = %name, %error, "could not write the condition NetworkUnavailable");

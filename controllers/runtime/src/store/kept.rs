@@ -27,6 +27,8 @@ pub trait Kept: Send + Sync + Sized + 'static {
     fn key(&self) -> Self::Key;
     /// Version.
     fn resource_version(&self) -> &str;
+    /// Sets the version.
+    fn set_resource_version(&mut self, version: &str);
 }
 
 /// What to keep beyond the fixed fields.
@@ -238,6 +240,10 @@ impl Kept for Node {
     fn resource_version(&self) -> &str {
         &self.resource_version
     }
+
+    fn set_resource_version(&mut self, version: &str) {
+        self.resource_version = version.into();
+    }
 }
 
 /// kubectl's copy of the object as applied: long, and of no use to anybody here.
@@ -260,6 +266,10 @@ impl Kept for Service {
 
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
+    }
+
+    fn set_resource_version(&mut self, version: &str) {
+        self.metadata.resource_version = version.into();
     }
 }
 

@@ -116,6 +116,21 @@ impl<T: Kept> Store<T> {
         }
     }
 
+    /// The API server's answer to a write that was bound to the version of `base`: `base` as `change` leaves it is what the
+    /// server has now. Only the version is taken from the answer.
+    pub fn written_over(&self, base: &T, answer: &[u8], change: impl FnOnce(&mut T))
+    where
+        T: Clone,
+    {
+        let Some(version) = version_of(answer) else { return };
+        let mut object = base.clone();
+        change(&mut object);
+        object.set_resource_version(&version);
+        if self.get(&object.key()).is_some() {
+            self.apply(object);
+        }
+    }
+
     /// As [`Store::apply`], but an older version is believed too.
     pub fn replace(&self, object: T) {
         let handlers = self.lock_handlers();
@@ -160,6 +175,21 @@ impl<T: Kept> Store<T> {
             Self::tell(&handlers, &ObjectChange::Updated(object.clone(), object));
         }
     }
+}
+
+/// `metadata.resourceVersion` of an answer.
+fn version_of(answer: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        metadata: Metadata,
+    }
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: String,
+    }
+    let answer: Answer = serde_json::from_slice(answer).ok()?;
+    Some(answer.metadata.resource_version).filter(|version| !version.is_empty())
 }
 
 /// Versions of one API server are numbers that grow; anything else is not compared.
@@ -250,6 +280,18 @@ mod tests {
         store.written(br#"{"metadata": {"name": "gone", "resourceVersion": "6"}}"#);
         store.written(b"<html>");
         assert_eq!(store.len(), 1);
+    }
+
+    #[test]
+    fn a_write_bound_to_a_version_is_known_from_its_new_version_alone() {
+        let store = Store::new(Keep::default());
+        store.apply(node("a", "1"));
+        let base = store.get(&"a".into()).unwrap();
+        store.written_over(&base, br#"{"metadata": {"resourceVersion": "4"}}"#, |n| n.deleting = true);
+        let now = store.get(&"a".into()).unwrap();
+        assert_eq!((&*now.resource_version, now.deleting), ("4", true));
+        store.written_over(&base, b"<html>", |n| n.deleting = false);
+        assert!(store.get(&"a".into()).unwrap().deleting);
     }
 
     #[test]
