@@ -29,6 +29,17 @@ pub fn needs_update(old: &Service, new: &Service) -> bool {
         || a.ip_families.len() != b.ip_families.len()
 }
 
+/// Whether the Service shall have a balancer of ours. One that is going away needs none, also where it waits for finalizers
+/// of others: the API server takes no new finalizer there, so that each try would fail.
+pub fn wants(service: &Service) -> bool {
+    service.wants_load_balancer() && !is_leaving(service)
+}
+
+/// Whether the object is being deleted.
+pub fn is_leaving(service: &Service) -> bool {
+    service.metadata.deletion_timestamp.is_some()
+}
+
 /// Whether the user took the node out of all balancers. A value that reads as "false" keeps it in.
 pub fn is_excluded(node: &Node) -> bool {
     node.labels

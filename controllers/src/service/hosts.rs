@@ -59,7 +59,7 @@ impl ServiceController {
     pub(super) fn prepare_hosts(&self, key: &ServiceKey) -> Option<ServiceWork> {
         let known = self.known(key)?;
         let current = self.shared.services.get(key)?;
-        if !current.wants_load_balancer() || current.needs_cleanup() {
+        if !decide::wants(&current) || current.needs_cleanup() {
             return None;
         }
         self.metrics.syncs.inc();

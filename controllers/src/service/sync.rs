@@ -115,6 +115,10 @@ impl ServiceController {
         };
         let known = self.known(key);
         let Some(service) = service else { return self.prepare_forgotten(known).await };
+        if known.is_none() && decide::is_leaving(&service) && !service.has_finalizer() {
+            // Cleaned up, by this process or another one; only finalizers of others keep the object.
+            return Prepared::Ended(Ok(Outcome::Done));
+        }
         if let Some(old) = known.filter(|known| known.service.metadata.uid != service.metadata.uid) {
             // Another object under the same name: the balancer of the old one first.
             if let Err(error) = self.delete_old(old).await {
@@ -122,7 +126,7 @@ impl ServiceController {
             }
         }
         self.remember(key, &service);
-        if service.wants_load_balancer() && !service.needs_cleanup() {
+        if decide::wants(&service) && !service.needs_cleanup() {
             self.prepare_ensure(service).await
         } else {
             self.prepare_cleanup(service).await
@@ -430,7 +434,7 @@ fn step(service: &Service, add: bool, reason: &str) -> Step {
 impl ServiceController {
     /// The plan of a Service in words, for whoever asks.
     pub async fn plan(&self, service: &Arc<Service>) -> Result<Plan, ProviderError> {
-        let wanted = service.wants_load_balancer() && !service.needs_cleanup();
+        let wanted = decide::wants(service) && !service.needs_cleanup();
         let work = ServiceWork {
             service: service.clone(),
             nodes: if wanted { decide::candidates(self.shared.nodes.list()).into() } else { Arc::default() },
