@@ -318,6 +318,20 @@ impl Rig {
         self.until(SHORTLY, &format!("{count} calls of {call}"), enough).await
     }
 
+    /// Watches the cloud's call log for `time` and tells when calls of this name began, from now on.
+    pub async fn moments(&self, call: &str, time: Duration) -> Vec<Duration> {
+        let began = Instant::now();
+        let mut seen = self.cloud.calls(call).len();
+        let mut moments = Vec::new();
+        while began.elapsed() < time {
+            tokio::time::sleep(LOOK).await;
+            let now = self.cloud.calls(call).len();
+            moments.extend(std::iter::repeat_n(began.elapsed(), now - seen));
+            seen = now;
+        }
+        moments
+    }
+
     /// Waits for an event about an object with this reason.
     pub async fn until_event(&self, name: &str, reason: &str) -> String {
         let find = async |rig: &Self| rig.events(name).await.into_iter().find(|e| e.contains(&format!(" {reason}: ")));

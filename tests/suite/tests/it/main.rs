@@ -6,3 +6,4 @@ mod election;
 mod lifecycle;
 mod nodes;
 mod real_apiserver;
+mod services;
