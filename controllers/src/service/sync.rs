@@ -430,16 +430,3 @@ fn step(service: &Service, add: bool, reason: &str) -> Step {
         risk: Risk::None,
     }
 }
-
-impl ServiceController {
-    /// The plan of a Service in words, for whoever asks.
-    pub async fn plan(&self, service: &Arc<Service>) -> Result<Plan, ProviderError> {
-        let wanted = decide::wants(service) && !service.needs_cleanup();
-        let work = ServiceWork {
-            service: service.clone(),
-            nodes: if wanted { decide::candidates(self.shared.nodes.list()).into() } else { Arc::default() },
-            action: if wanted { ServiceAction::Ensure } else { ServiceAction::Delete },
-        };
-        self.balancer.plan(&self.shared.cluster, &work).await
-    }
-}
