@@ -12,7 +12,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ pub struct ServiceController {
     events: Arc<dyn EventSink>,
     config: Config,
     metrics: ServiceMetrics,
-    known: Mutex<HashMap<ServiceKey, Known>>,
+    known: Mutex<BTreeMap<ServiceKey, Known>>,
     queue: Arc<Queue<Work>>,
     // Every change of nodes is the same key, so that a burst is one pass.
     node_queue: Arc<Queue<()>>,
@@ -158,7 +158,7 @@ impl ServiceController {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ServiceKey, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -99,5 +99,6 @@ pub(crate) const RULES: &[Rule] = &[
     tool("ccm-cloudsim", "tests/cloudsim"),
     tool("ccm-test-apiserver", "tests/apiserver"),
     tool("ccm-test-bed", "tests/bed"),
+    tool("ccm-test-simulation", "tests/simulation"),
     tool("ccm-test-suite", "tests/suite"),
 ];

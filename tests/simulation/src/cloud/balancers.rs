@@ -1,0 +1,205 @@
+//! Load balancers in the shape of the Go interface: an ensure is several writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceWork,
+};
+use futures::future::join_all;
+
+use super::{Handle, State, names};
+use crate::trace::Invariant;
+
+/// The annotation that is a property of the balancer.
+pub const SIZE: &str = "sim.example/size";
+
+/// A load balancer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Balancer {
+    /// UID of its Service, or whatever somebody else writes there.
+    pub owner: String,
+    /// Address; empty until it has listeners.
+    pub ip: String,
+    /// Ports that it listens on.
+    pub ports: BTreeSet<i32>,
+    /// Hosts by node name, with the provider ID under which they were added.
+    pub hosts: BTreeMap<String, String>,
+    /// See [`SIZE`].
+    pub size: String,
+}
+
+impl Balancer {
+    /// What the Service shows.
+    pub fn status(&self) -> LoadBalancerStatus {
+        let ingress = LoadBalancerIngress { ip: self.ip.clone(), ..LoadBalancerIngress::default() };
+        LoadBalancerStatus { ingress: if self.ip.is_empty() { Vec::new() } else { vec![ingress] } }
+    }
+}
+
+fn ports(service: &Service) -> BTreeSet<i32> {
+    service.spec.ports.iter().map(|port| port.port).collect()
+}
+
+fn hosts(nodes: &[NodeRef]) -> BTreeMap<String, String> {
+    nodes.iter().map(|node| (node.name.to_string(), node.provider_id_or_empty().to_owned())).collect()
+}
+
+impl Handle {
+    fn balancer_name(&self, service: &Service) -> String {
+        service.default_load_balancer_name()
+    }
+
+    /// First the new hosts come, then the old ones go.
+    async fn set_hosts(&self, name: &str, nodes: &[NodeRef]) -> Result<(), ProviderError> {
+        let wanted = hosts(nodes);
+        let now = self.lock().balancers.get(name).map(|balancer| balancer.hosts.clone()).unwrap_or_default();
+        let added: BTreeSet<String> =
+            wanted.iter().filter(|(host, id)| now.get(*host) != Some(id)).map(|(host, _)| host.clone()).collect();
+        if !added.is_empty() {
+            self.write("register hosts", |state| {
+                let balancer = state.balancers.get_mut(name)?;
+                let new = wanted.iter().filter(|(host, _)| added.contains(*host));
+                balancer.hosts.extend(new.map(|(host, id)| (host.clone(), id.clone())));
+                Some(format!("register [{}] at {name}", names(&added)))
+            })
+            .await?;
+        }
+        let removed: BTreeSet<String> = now.keys().filter(|host| !wanted.contains_key(*host)).cloned().collect();
+        if !removed.is_empty() {
+            self.write("deregister hosts", |state| {
+                let before = state.balancers.get(name)?.hosts.clone();
+                if !before.is_empty() && before.keys().all(|host| removed.contains(host)) {
+                    self.check_emptying(state, name, &before);
+                }
+                state.balancers.get_mut(name)?.hosts.retain(|host, _| !removed.contains(host));
+                Some(format!("deregister [{}] at {name}", names(&removed)))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    fn check_emptying(&self, state: &State, name: &str, before: &BTreeMap<String, String>) {
+        for (host, id) in before {
+            if self.cloud.witness.may_leave(state, host, id).is_none() {
+                let text = format!("empties balancer {name}, although {host} ({id}) should serve");
+                self.violated(Invariant::Backends, &text);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for Handle {
+    async fn get(&self, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        self.begin("get balancer", false).await?;
+        Ok(self.lock().balancers.get(&self.balancer_name(service)).map(Balancer::status))
+    }
+
+    async fn ensure(
+        &self,
+        _cluster: &str,
+        service: &Service,
+        nodes: &[NodeRef],
+    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        self.check_leader("ensure");
+        self.begin("ensure balancer", true).await?;
+        if self.lock().mishaps.come_back > 0 {
+            self.lock().mishaps.come_back -= 1;
+            return Err(ProviderError::retry("the balancer is busy", Duration::from_secs(7)).wrap("ensure"));
+        }
+        let name = self.balancer_name(service);
+        let owner = service.metadata.uid.to_string();
+        let key = service.key();
+        if !self.lock().balancers.contains_key(&name) {
+            self.write("create balancer", |state| {
+                let balancer = Balancer { owner, ..Balancer::default() };
+                // Whoever creates the same twice at once gets the same object.
+                state.balancers.entry(name.clone()).or_insert(balancer);
+                Some(format!("create balancer {name} for {key}"))
+            })
+            .await?;
+        }
+        let wanted = ports(service);
+        if self.lock().balancers.get(&name).is_some_and(|balancer| balancer.ports != wanted) {
+            self.write("set listeners", |state| {
+                state.next += 1;
+                let next = state.next;
+                let balancer = state.balancers.get_mut(&name)?;
+                if balancer.ip.is_empty() {
+                    balancer.ip = format!("203.0.{}.{}", next / 200, next % 200 + 1);
+                }
+                balancer.ports.clone_from(&wanted);
+                Some(format!("listen on {wanted:?} at {name}"))
+            })
+            .await?;
+        }
+        let size = service.metadata.annotations.get(SIZE).cloned().unwrap_or_default();
+        if self.lock().balancers.get(&name).is_some_and(|balancer| balancer.size != size) {
+            self.write("set size", |state| {
+                state.balancers.get_mut(&name)?.size.clone_from(&size);
+                Some(format!("size {size:?} of {name}"))
+            })
+            .await?;
+        }
+        self.set_hosts(&name, nodes).await?;
+        match self.lock().balancers.get(&name) {
+            Some(balancer) => Ok(Some(balancer.status())),
+            None => Err(ProviderError::unknown("the balancer went away meanwhile")),
+        }
+    }
+
+    async fn update(&self, _cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError> {
+        self.check_leader("update");
+        self.begin("update balancer", true).await?;
+        let name = self.balancer_name(service);
+        if !self.lock().balancers.contains_key(&name) {
+            return Err(ProviderError::unknown("there is no such balancer"));
+        }
+        self.set_hosts(&name, nodes).await
+    }
+
+    async fn ensure_deleted(&self, _cluster: &str, service: &Service) -> Result<(), ProviderError> {
+        self.check_leader("delete");
+        self.begin("delete balancer", true).await?;
+        let name = self.balancer_name(service);
+        if self.lock().balancers.get(&name).is_some_and(|balancer| !balancer.ports.is_empty()) {
+            self.write("remove listeners", |state| {
+                state.balancers.get_mut(&name)?.ports.clear();
+                Some(format!("remove listeners of {name}"))
+            })
+            .await?;
+        }
+        if self.lock().balancers.contains_key(&name) {
+            self.write("delete balancer", |state| {
+                state.balancers.remove(&name)?;
+                Some(format!("delete balancer {name}"))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    fn group(&self, service: &Service) -> GroupKey {
+        match self.cloud.traits.shared {
+            true => GroupKey(format!("shared-{}", service.metadata.name.len() % 2)),
+            false => GroupKey(service.key().to_string()),
+        }
+    }
+
+    async fn reconcile(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
+        let mut answers = join_all(work.iter().map(|item| self.reconcile_one(cluster, item))).await;
+        let mut state = self.lock();
+        if state.mishaps.miscounts > 0 && work.len() > 1 {
+            state.mishaps.miscounts -= 1;
+            answers.pop();
+        }
+        answers
+    }
+}

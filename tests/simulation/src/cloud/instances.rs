@@ -1,0 +1,269 @@
+//! Instances: shown late, looked up in batches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    AddressType, Aspects, ErrorClass, Evidence, EvidenceKind, Instance as Told, InstanceMetadata, InstancesV2, Lookup,
+    NodeAddress, NodeRef, ProviderError, Snapshot,
+};
+use rand::Rng;
+
+use super::{Cloud, Handle, SCHEME, State};
+use crate::life::epoch;
+
+/// Whether an instance runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    /// Running.
+    On,
+    /// Stopped; can be started again.
+    Off,
+    /// Terminated, and still shown.
+    Terminated,
+    /// Terminated, and forgotten.
+    Forgotten,
+}
+
+/// A machine.
+#[derive(Debug, Clone)]
+pub struct Instance {
+    /// Name of its node.
+    pub name: String,
+    /// Whether it runs.
+    pub power: Power,
+    /// When the cloud begins to show it.
+    pub visible: Duration,
+    /// Its number, which makes its addresses.
+    pub number: u32,
+    /// Its external address may change.
+    pub external: u32,
+}
+
+impl Instance {
+    /// Whether it is gone for good.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.power, Power::Terminated | Power::Forgotten)
+    }
+
+    /// What its node shall show, without the host name.
+    pub fn addresses(&self) -> Vec<(&'static str, String)> {
+        let (number, external) = (self.number, self.external);
+        vec![
+            ("InternalIP", format!("10.0.{}.{}", number / 200, number % 200 + 1)),
+            ("ExternalIP", format!("198.51.{}.{}", external / 200, external % 200 + 1)),
+        ]
+    }
+
+    /// Its zone.
+    pub fn zone(&self) -> String {
+        format!("sim-1{}", if self.number.is_multiple_of(2) { 'a' } else { 'b' })
+    }
+
+    fn metadata(&self, id: &str) -> InstanceMetadata {
+        let address = |(kind, address): (&str, String)| {
+            let kind = if kind == "InternalIP" { AddressType::InternalIp } else { AddressType::ExternalIp };
+            NodeAddress { kind, address: address.as_str().into() }
+        };
+        InstanceMetadata {
+            provider_id: provider_id(id),
+            instance_type: "sim.large".into(),
+            node_addresses: self.addresses().into_iter().map(address).collect(),
+            zone: self.zone(),
+            region: "sim-1".into(),
+            additional_labels: BTreeMap::from([("sim.example/rack".to_owned(), format!("r{}", self.number))]),
+        }
+    }
+}
+
+/// `sim:///i-1`
+pub fn provider_id(id: &str) -> String {
+    format!("{SCHEME}:///{id}")
+}
+
+/// The ID in a provider ID of this cloud.
+pub fn id_of(provider_id: &str) -> &str {
+    provider_id.rsplit('/').next().unwrap_or_default()
+}
+
+impl State {
+    /// The living instance of this name.
+    pub fn living(&self, name: &str) -> Option<(&String, &Instance)> {
+        self.instances.iter().find(|(_, instance)| instance.name == name && !instance.is_gone())
+    }
+
+    /// Whether the instance of a node is gone for good; by name where the node has no provider ID.
+    pub fn is_gone(&self, name: &str, provider_id: &str) -> bool {
+        match provider_id {
+            "" => self.living(name).is_none(),
+            id => self.instances.get(id_of(id)).is_none_or(Instance::is_gone),
+        }
+    }
+}
+
+impl Cloud {
+    /// Starts an instance; answers its ID.
+    pub fn launch(&self, name: &str) -> String {
+        let late = u64::try_from(self.traits.grace.as_millis()).unwrap_or_default().saturating_sub(2000);
+        let late = self.dice(|rng| if rng.random_bool(0.3) { rng.random_range(0..=late) } else { 0 });
+        let mut state = self.lock();
+        state.next += 1;
+        let number = state.next;
+        let id = format!("i-{number:03}");
+        let visible = self.trace.now() + Duration::from_millis(late);
+        let instance = Instance { name: name.to_owned(), power: Power::On, visible, number, external: number };
+        state.instances.insert(id.clone(), instance);
+        drop(state);
+        self.trace.say(format_args!("instance {id} of {name} starts, visible after {late}ms"));
+        id
+    }
+
+    /// Changes the power of an instance. What is terminated stays so.
+    pub fn switch(&self, id: &str, power: Power) {
+        let mut state = self.lock();
+        let Some(instance) = state.instances.get_mut(id) else { return };
+        if instance.is_gone() && power != Power::Forgotten {
+            return;
+        }
+        instance.power = power;
+        drop(state);
+        self.trace.say(format_args!("instance {id}: {power:?}"));
+    }
+
+    /// Gives an instance another external address.
+    pub fn readdress(&self, id: &str) {
+        let mut state = self.lock();
+        state.next += 1;
+        let external = state.next;
+        if let Some(instance) = state.instances.get_mut(id) {
+            instance.external = external;
+            drop(state);
+            self.trace.say(format_args!("instance {id} has another address"));
+        }
+    }
+}
+
+impl Handle {
+    fn evidence(&self, kind: EvidenceKind, began: Duration) -> Lookup {
+        let grace = match kind {
+            EvidenceKind::Terminated { .. } => Duration::ZERO,
+            EvidenceKind::Absent | EvidenceKind::Unlisted => self.cloud.traits.grace,
+        };
+        Lookup::Gone(Evidence { kind, read_began: epoch() + began, grace })
+    }
+
+    fn found(&self, id: &str, instance: &Instance) -> Lookup {
+        Lookup::Found(Arc::new(Told {
+            shutdown: Ok(instance.power == Power::Off),
+            metadata: Ok(Some(instance.metadata(id))),
+        }))
+    }
+
+    fn answer(&self, state: &State, node: &NodeRef, began: Duration) -> Lookup {
+        let now = self.cloud.trace.now();
+        if let Some(wanted) = node.provider_id.as_deref() {
+            return match state.instances.get_key_value(id_of(wanted)) {
+                Some((id, instance)) if instance.visible <= now => match instance.power {
+                    Power::On | Power::Off => self.found(id, instance),
+                    Power::Terminated => self.evidence(EvidenceKind::Terminated { state: "terminated".into() }, began),
+                    Power::Forgotten => self.evidence(EvidenceKind::Absent, began),
+                },
+                _ => self.evidence(EvidenceKind::Absent, began),
+            };
+        }
+        match state.living(&node.name) {
+            Some((id, instance)) if instance.visible <= now => self.found(id, instance),
+            _ if self.cloud.traits.absent_by_name => self.evidence(EvidenceKind::Absent, began),
+            _ => Lookup::Unknown(ProviderError::unknown("no instance has this name")),
+        }
+    }
+
+    /// Notes for the ledger what this process was told.
+    fn told(&self, nodes: &[NodeRef], answers: &[Lookup]) {
+        let mut state = self.lock();
+        for (index, node) in nodes.iter().enumerate() {
+            let reliable = answers.len() == nodes.len();
+            let gone = reliable && matches!(answers.get(index), Some(Lookup::Gone(_)));
+            state.told_gone.insert((self.life.name.clone(), node.uid.to_string()), gone);
+        }
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for Handle {
+    async fn lookup(&self, nodes: &[NodeRef], _aspects: Aspects) -> Vec<Lookup> {
+        let began = self.cloud.trace.now();
+        let all = |error: ProviderError| nodes.iter().map(|_| Lookup::Unknown(error.clone())).collect::<Vec<_>>();
+        let mut answers = match self.begin("lookup", false).await {
+            Err(error) => all(error),
+            Ok(()) => {
+                let state = self.lock();
+                let now = self.cloud.trace.now();
+                let failing = state.mishaps.lookups_fail.filter(|(until, _)| now < *until);
+                let fails = |node: &NodeRef| match failing {
+                    Some((_, everywhere)) => {
+                        everywhere || node.name.len().is_multiple_of(2) || node.name.ends_with('1')
+                    }
+                    None => false,
+                };
+                let one = |node: &NodeRef| match fails(node) {
+                    true => Lookup::Unknown(ProviderError::new(ErrorClass::Unknown, "the region does not answer")),
+                    false => self.answer(&state, node, began),
+                };
+                nodes.iter().map(one).collect()
+            }
+        };
+        let miscounts = {
+            let mut state = self.lock();
+            let left = state.mishaps.miscounts;
+            state.mishaps.miscounts = left.saturating_sub(1);
+            left
+        };
+        if miscounts > 0 {
+            match miscounts % 2 {
+                0 => drop(answers.pop()),
+                _ => answers.extend(answers.last().cloned()),
+            }
+        }
+        self.told(nodes, &answers);
+        // The answer is on its way for a while.
+        self.pause().await;
+        answers
+    }
+
+    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
+        if !self.cloud.traits.lists {
+            return None;
+        }
+        let began = self.cloud.trace.now();
+        if let Err(error) = self.begin("list", false).await {
+            return Some(Err(error));
+        }
+        let mut state = self.lock();
+        if state.mishaps.partial_lists > 0 {
+            state.mishaps.partial_lists -= 1;
+            return Some(Err(ProviderError::new(ErrorClass::Transient { after: None }, "page 2 of 3 is missing")));
+        }
+        let now = self.cloud.trace.now();
+        let mut snapshot = Snapshot {
+            began: epoch() + began,
+            grace: self.cloud.traits.grace,
+            by_provider_id: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+        };
+        for (id, instance) in state.instances.iter().filter(|(_, instance)| instance.visible <= now) {
+            let answer = match instance.power {
+                Power::On | Power::Off => self.found(id, instance),
+                Power::Terminated => self.evidence(EvidenceKind::Terminated { state: "terminated".into() }, began),
+                Power::Forgotten => continue,
+            };
+            if !instance.is_gone() {
+                snapshot.by_name.insert(instance.name.clone(), provider_id(id));
+            }
+            snapshot.by_provider_id.insert(provider_id(id), answer);
+        }
+        Some(Ok(snapshot))
+    }
+}

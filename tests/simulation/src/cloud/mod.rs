@@ -1,0 +1,312 @@
+//! A cloud that is only a model: instances, load balancers and routes in memory, with the manners of a real one.
+//!
+//! Every change is a write of its own with time before and after it, so that a process can die between any two. What the
+//! cloud does wrong on purpose is in [`Mishaps`]; what it would count as a mistake of the caller is a violation.
+
+pub mod balancers;
+pub mod instances;
+pub mod routes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{CloudProvider, ErrorClass, InstancesV2, LoadBalancer, ProviderError, Routes};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::life::{Life, Permit, Target};
+use crate::trace::{Invariant, Trace};
+
+pub use balancers::{Balancer, SIZE};
+pub use instances::{Instance, Power};
+pub use routes::{FOREIGN_ROUTE, RouteRow};
+
+/// The scheme of the provider IDs of this cloud.
+pub const SCHEME: &str = "sim";
+
+/// What kind of cloud it is.
+#[derive(Debug, Clone)]
+pub struct Traits {
+    /// Whether it has a complete list of instances.
+    pub lists: bool,
+    /// How late it shows a new instance at most; what it promises as grace.
+    pub grace: Duration,
+    /// Whether an instance that it does not find by name counts as absent.
+    pub absent_by_name: bool,
+    /// Whether routes are told with the addresses of their node.
+    pub route_addresses: bool,
+    /// Whether Services share cloud objects.
+    pub shared: bool,
+    /// Longest time of one call or write.
+    pub latency: Duration,
+}
+
+/// What goes wrong in the cloud from now on. Numbers count down, moments pass.
+#[derive(Debug, Default)]
+pub struct Mishaps {
+    /// Until when calls are throttled, whether only writes are, and whether it says how long to wait.
+    pub throttled: Option<(Duration, bool, Option<Duration>)>,
+    /// Until when look-ups fail, for all nodes or for every second instance.
+    pub lookups_fail: Option<(Duration, bool)>,
+    /// So many calls panic.
+    pub panics: u32,
+    /// So many calls answer for too few or too many.
+    pub miscounts: u32,
+    /// So many calls take this long.
+    pub stuck: Option<(u32, Duration)>,
+    /// So many writes fail and do nothing.
+    pub fail_writes: u32,
+    /// So many writes take effect and fail.
+    pub lose_answers: u32,
+    /// So many complete lists of instances are found to be incomplete.
+    pub partial_lists: u32,
+    /// Until when routes are listed as they were at the beginning of that time.
+    pub stale_routes: Option<(Duration, BTreeMap<String, RouteRow>)>,
+    /// So many creations of routes meet a conflict.
+    pub conflicts: u32,
+    /// So many ensures ask to come back later.
+    pub come_back: u32,
+}
+
+/// A call, for counting.
+#[derive(Debug, Clone)]
+pub struct CallRecord {
+    /// When it began.
+    pub at: Duration,
+    /// Who called.
+    pub by: String,
+    /// What.
+    pub call: &'static str,
+}
+
+/// A change, for the ledger.
+#[derive(Debug, Clone)]
+pub struct WriteRecord {
+    /// When it took effect.
+    pub at: Duration,
+    /// Who changed it.
+    pub by: String,
+    /// What, in words.
+    pub what: String,
+}
+
+/// All that the cloud knows.
+#[derive(Debug, Default)]
+pub struct State {
+    /// By ID.
+    pub instances: BTreeMap<String, Instance>,
+    /// By name.
+    pub balancers: BTreeMap<String, Balancer>,
+    /// By name.
+    pub routes: BTreeMap<String, RouteRow>,
+    /// Faults.
+    pub mishaps: Mishaps,
+    /// Every call.
+    pub calls: Vec<CallRecord>,
+    /// Every change by a manager.
+    pub writes: Vec<WriteRecord>,
+    /// Whether the last answer about a node to a process was "gone".
+    pub told_gone: BTreeMap<(String, String), bool>,
+    next: u32,
+}
+
+/// What the model asks of the cluster when a balancer loses its last host.
+pub trait Witness: Send + Sync + std::fmt::Debug {
+    /// Why this host may leave, if there is a reason.
+    fn may_leave(&self, state: &State, host: &str, provider_id: &str) -> Option<String>;
+    /// Whether this process may write now; if not, why.
+    fn may_write(&self, life: &Life) -> Result<(), String>;
+}
+
+/// The cloud.
+#[derive(Debug)]
+pub struct Cloud {
+    /// What kind of cloud it is.
+    pub traits: Traits,
+    pub(crate) trace: Arc<Trace>,
+    state: Mutex<State>,
+    rng: Mutex<StdRng>,
+    witness: Arc<dyn Witness>,
+}
+
+impl Cloud {
+    /// A cloud with one balancer and two routes of somebody else.
+    pub fn new(traits: Traits, trace: Arc<Trace>, seed: u64, witness: Arc<dyn Witness>) -> Arc<Self> {
+        let mut state = State::default();
+        let foreign = Balancer { owner: "somebody-else".into(), ..Balancer::default() };
+        state.balancers.insert("theirs".into(), foreign);
+        state.routes.extend(routes::foreign());
+        let (state, rng) = (Mutex::new(state), Mutex::new(StdRng::seed_from_u64(seed)));
+        Arc::new(Self { traits, trace, state, rng, witness })
+    }
+
+    /// Everything.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn dice<R>(&self, roll: impl FnOnce(&mut StdRng) -> R) -> R {
+        roll(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The provider of one process.
+    pub fn provider(self: &Arc<Self>, life: &Arc<Life>) -> Arc<dyn CloudProvider> {
+        Arc::new(Provider(Handle { cloud: self.clone(), life: life.clone() }))
+    }
+
+    /// Ends all mishaps.
+    pub fn calm(&self) {
+        self.lock().mishaps = Mishaps::default();
+    }
+}
+
+/// The cloud in the hands of one process.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle {
+    cloud: Arc<Cloud>,
+    life: Arc<Life>,
+}
+
+impl Handle {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.cloud.lock()
+    }
+
+    /// Does not return once the process is dead.
+    async fn alive(&self) {
+        if self.life.is_dead() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The beginning of every call: counts it, takes time, and may fail.
+    async fn begin(&self, call: &'static str, writes: bool) -> Result<(), ProviderError> {
+        self.alive().await;
+        if self.life.hang().await {
+            return Err(ProviderError::unknown("the connection was lost"));
+        }
+        let at = self.cloud.trace.now();
+        let (stuck, panics) = {
+            let mut state = self.lock();
+            state.calls.push(CallRecord { at, by: self.life.name.clone(), call });
+            let mishaps = &mut state.mishaps;
+            let stuck = mishaps.stuck.as_mut().filter(|(left, _)| *left > 0).map(|(left, time)| {
+                *left -= 1;
+                *time
+            });
+            let panics = mishaps.panics > 0;
+            mishaps.panics = mishaps.panics.saturating_sub(1);
+            (stuck, panics)
+        };
+        self.pause().await;
+        if let Some(time) = stuck {
+            self.cloud.trace.say(format_args!("{} {call} is stuck for {}s", self.life, time.as_secs()));
+            tokio::time::sleep(time).await;
+            self.alive().await;
+        }
+        assert!(!panics, "{PANIC}: {call}");
+        self.throttle(call, writes)
+    }
+
+    fn throttle(&self, call: &str, writes: bool) -> Result<(), ProviderError> {
+        let now = self.cloud.trace.now();
+        match self.lock().mishaps.throttled {
+            Some((until, only_writes, after)) if now < until && (writes || !only_writes) => {
+                Err(ProviderError::new(ErrorClass::Throttled { after }, format!("{call}: too many requests")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn pause(&self) {
+        let most = u64::try_from(self.cloud.traits.latency.as_millis()).unwrap_or(1).max(2);
+        let millis = self.cloud.dice(|rng| rng.random_range(1..most));
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        self.alive().await;
+    }
+
+    /// One change. `change` says in words what it did; `None` means that there was nothing to do.
+    async fn write(
+        &self,
+        call: &'static str,
+        change: impl FnOnce(&mut State) -> Option<String>,
+    ) -> Result<(), ProviderError> {
+        self.pause().await;
+        if self.life.hang().await {
+            return Err(ProviderError::unknown("the connection was lost"));
+        }
+        self.throttle(call, true)?;
+        let permit = self.life.permit(Target::Cloud);
+        if permit == Permit::Dead {
+            self.cloud.trace.say(format_args!("{} dies before {call}", self.life));
+            std::future::pending::<()>().await;
+        }
+        let lost = {
+            let mut state = self.lock();
+            if state.mishaps.fail_writes > 0 {
+                state.mishaps.fail_writes -= 1;
+                self.cloud.trace.say(format_args!("{} {call} fails", self.life));
+                return Err(ProviderError::unknown(format!("{call}: internal error")));
+            }
+            let Some(what) = change(&mut state) else { return Ok(()) };
+            let at = self.cloud.trace.now();
+            state.writes.push(WriteRecord { at, by: self.life.name.clone(), what: what.clone() });
+            let lost = state.mishaps.lose_answers > 0;
+            state.mishaps.lose_answers = state.mishaps.lose_answers.saturating_sub(1);
+            let note = if lost { ", the answer is lost" } else { "" };
+            self.cloud.trace.say(format_args!("{} cloud: {what}{note}", self.life));
+            lost
+        };
+        if permit == Permit::LastWrite {
+            self.cloud.trace.say(format_args!("{} dies after {call}", self.life));
+            self.life.die();
+            std::future::pending::<()>().await;
+        }
+        match lost {
+            true => Err(ProviderError::new(ErrorClass::Transient { after: None }, format!("{call}: connection reset"))),
+            false => Ok(()),
+        }
+    }
+
+    /// A call that changes something begins: the process must be allowed to.
+    fn check_leader(&self, call: &str) {
+        if let Err(why) = self.cloud.witness.may_write(&self.life) {
+            self.cloud.trace.violated(Invariant::OneWriter, format_args!("{} calls {call}: {why}", self.life));
+        }
+    }
+
+    fn violated(&self, invariant: Invariant, details: &str) {
+        self.cloud.trace.violated(invariant, format_args!("{} {details}", self.life));
+    }
+}
+
+/// How panics begin that are made on purpose.
+pub const PANIC: &str = "simulated panic";
+
+struct Provider(Handle);
+
+#[async_trait]
+impl CloudProvider for Provider {
+    fn name(&self) -> &str {
+        SCHEME
+    }
+
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(Arc::new(self.0.clone()))
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(self.0.clone()))
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        Some(Arc::new(self.0.clone()))
+    }
+}
+
+/// A set of names in one line.
+fn names(set: &BTreeSet<String>) -> String {
+    set.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,35 @@
+//! Simulation: real managers over an in-memory API and a model cloud, under seeded schedules of mishaps.
+//!
+//! A seed stands for a cluster, a cloud, and a sequence of things that happen to them: machines come and go, users change
+//! Services, processes die before and after single writes, watches break, reads show the past, the cloud throttles. Then
+//! nothing goes wrong any more, and everything must come to rest. While all that happens, and at the end, invariants are
+//! checked: see [`Invariant`]. Time is simulated, randomness comes from the seed, no socket is used: a run repeats itself
+//! exactly.
+//!
+//! ```
+//! let summary = ccm_test_simulation::run(1).unwrap_or_else(|failure| panic!("{failure}"));
+//! assert_eq!(summary.digest, ccm_test_simulation::run(1).unwrap().digest);
+//! ```
+//!
+//! It panics where a test would: it is for tests only.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod check;
+pub mod cloud;
+pub mod life;
+mod luck;
+pub mod managers;
+mod panics;
+pub mod profile;
+pub mod simulation;
+pub mod steps;
+pub mod trace;
+mod transport;
+pub mod world;
+
+pub use cloud::Power;
+pub use life::{CrashPoint, Target};
+pub use profile::{Luck, Profile};
+pub use simulation::{BOUND, Failure, Simulation, Summary, play, run};
+pub use steps::Action;
+pub use trace::{Invariant, Trace, Violation};

@@ -1,0 +1,171 @@
+//! Starting, ending and restarting managers.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ccm::manager::{Manager, Surroundings};
+use ccm::options::Options;
+use ccm::options::parse::{self, Asked};
+use ccm_runtime::{Client, Metrics};
+use futures::FutureExt;
+use rand::Rng;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::life::{CrashPoint, Life};
+use crate::profile::Profile;
+use crate::trace::Invariant;
+use crate::transport::Transport;
+use crate::world::{DELETION_BUDGET, World};
+
+/// The range of the pods.
+pub const CLUSTER_CIDR: &str = "10.200.0.0/16";
+
+/// A process that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// How it is hurt.
+    pub life: Arc<Life>,
+    /// As SIGTERM.
+    pub stop: CancellationToken,
+    /// Its metrics.
+    pub metrics: Metrics,
+}
+
+/// A process has ended.
+#[derive(Debug)]
+pub struct Exit {
+    /// Which of the replicas.
+    pub slot: usize,
+    /// What it says.
+    pub why: String,
+}
+
+/// All replicas.
+#[derive(Debug)]
+pub struct Managers {
+    world: Arc<World>,
+    options: Options,
+    elects: bool,
+    slots: Vec<Option<Running>>,
+    started: u32,
+    exits: mpsc::UnboundedSender<Exit>,
+}
+
+// Parsing takes longer than everything else that a start needs.
+fn parsed() -> &'static Options {
+    static OPTIONS: OnceLock<Options> = OnceLock::new();
+    OPTIONS.get_or_init(|| {
+        let budget = format!("--node-deletion-budget={DELETION_BUDGET}");
+        let cidr = format!("--cluster-cidr={CLUSTER_CIDR}");
+        let args = ["ccm", "--cloud-provider=sim", "--secure-port=0", &budget, &cidr];
+        match parse::parse(args.iter().map(Into::into)) {
+            Ok(Asked::Run(values)) => Options::new(&values).unwrap_or_else(|failure| panic!("{}", failure.message)),
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+impl Managers {
+    /// As many as the profile says, none of them running. The receiver tells when one ends.
+    pub fn new(world: Arc<World>, profile: &Profile) -> (Self, mpsc::UnboundedReceiver<Exit>) {
+        let mut options = parsed().clone();
+        options.configure_cloud_routes = profile.routes;
+        options.watch_based_routes = profile.watch_routes;
+        let (exits, ended) = mpsc::unbounded_channel();
+        let slots = (0..profile.managers).map(|_| None).collect();
+        (Self { world, options, elects: profile.elects, slots, started: 0, exits }, ended)
+    }
+
+    /// Starts a replica, unless it runs.
+    pub fn start(&mut self, slot: usize, crash: Option<CrashPoint>) {
+        if self.slots[slot].is_some() {
+            return;
+        }
+        self.started += 1;
+        let name = format!("m{}", self.started);
+        let life = Arc::new(Life::new(name.clone(), self.world.began, crash));
+        let mut options = self.options.clone();
+        match &mut options.election {
+            Some(election) if self.elects => election.identity.clone_from(&name),
+            _ => options.election = None,
+        }
+        let metrics = Metrics::new();
+        let transport = Transport { world: self.world.clone(), life: life.clone() };
+        let client = Client::over(kube::Client::new(transport, "default"), metrics.clone());
+        let seed = self.world.dice(Rng::random);
+        let surroundings = Surroundings { clock: Arc::new(SharedClock(life.clone())), seed };
+        let provider = self.world.cloud().provider(&life);
+        let manager = Manager::within(surroundings, options, provider, client, metrics.clone());
+        let stop = CancellationToken::new();
+        self.world.trace.say(format_args!("{name} starts"));
+        let (exits, running, dying, world) = (self.exits.clone(), stop.clone(), life.clone(), self.world.clone());
+        tokio::spawn(async move {
+            let why = tokio::select! {
+                biased;
+                () = dying.died() => "killed".to_owned(),
+                ended = AssertUnwindSafe(manager.run(running)).catch_unwind() => match ended {
+                    Ok(Ok(())) => "exit 0".to_owned(),
+                    Ok(Err(failure)) => format!("exit {}: {}", failure.exit.code(), failure.message),
+                    Err(_) => {
+                        world.trace.violated(Invariant::Alive, format_args!("{dying} panicked"));
+                        "panic".to_owned()
+                    }
+                },
+            };
+            // Whatever it has left behind ends with the process.
+            dying.die();
+            world.trace.say(format_args!("{dying} has ended: {why}"));
+            let _ = exits.send(Exit { slot, why });
+        });
+        self.slots[slot] = Some(Running { life, stop, metrics });
+    }
+
+    /// Notes that a replica has ended.
+    pub fn ended(&mut self, slot: usize) {
+        self.slots[slot] = None;
+    }
+
+    /// Those that run, with their places.
+    pub fn running(&self) -> impl Iterator<Item = (usize, &Running)> {
+        self.slots.iter().enumerate().filter_map(|(slot, running)| Some((slot, running.as_ref()?)))
+    }
+
+    /// How many replicas there shall be.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there shall be none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// A process by its place.
+    pub fn get(&self, slot: usize) -> Option<&Running> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    /// The one that may write now.
+    pub fn leader(&self) -> Option<&Running> {
+        let holder = self.world.holder();
+        self.running().map(|(_, running)| running).find(|running| !self.elects || running.life.name == holder)
+    }
+}
+
+/// How long a container that ended waits for its restart.
+pub const RESTART: std::ops::Range<Duration> = Duration::from_millis(100)..Duration::from_secs(15);
+
+#[derive(Debug)]
+struct SharedClock(Arc<Life>);
+
+impl ccm_provider::Clock for SharedClock {
+    fn now(&self) -> std::time::Instant {
+        self.0.clock.now()
+    }
+
+    fn wall(&self) -> std::time::SystemTime {
+        self.0.clock.wall()
+    }
+}

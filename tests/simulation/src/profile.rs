@@ -1,0 +1,139 @@
+//! What kind of cluster, cloud and bad luck a seed stands for.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+
+use crate::cloud::Traits;
+
+/// A kind of bad luck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Luck {
+    /// Processes die, at any moment or at a chosen write.
+    Crashes,
+    /// Watches break, stall, or are too old to go on.
+    Watches,
+    /// Lists and watches begin with the past.
+    StaleReads,
+    /// The API server refuses, throttles, or loses requests and answers.
+    ApiErrors,
+    /// The API server is away, or slow.
+    ApiAway,
+    /// The cloud throttles.
+    Throttling,
+    /// Look-ups fail, panic, or answer for the wrong number of nodes.
+    Lookups,
+    /// Changes in the cloud fail, before or after they took effect.
+    CloudWrites,
+    /// Calls of the cloud take very long.
+    Stuck,
+    /// A process sleeps, is cut off, or its clock jumps.
+    Sleep,
+}
+
+impl Luck {
+    /// Whether it can keep a process from seeing changes of the cluster for long.
+    pub fn shows_the_past(self) -> bool {
+        matches!(self, Self::Watches | Self::StaleReads | Self::ApiErrors | Self::ApiAway | Self::Sleep)
+    }
+}
+
+const ALL: [Luck; 10] = [
+    Luck::Crashes,
+    Luck::Watches,
+    Luck::StaleReads,
+    Luck::ApiErrors,
+    Luck::ApiAway,
+    Luck::Throttling,
+    Luck::Lookups,
+    Luck::CloudWrites,
+    Luck::Stuck,
+    Luck::Sleep,
+];
+
+/// The frame of one run.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    /// Everything else follows from it.
+    pub seed: u64,
+    /// Processes; more than one elect a leader.
+    pub managers: usize,
+    /// Whether they elect one.
+    pub elects: bool,
+    /// Whether routes are made.
+    pub routes: bool,
+    /// Whether routes follow the watch.
+    pub watch_routes: bool,
+    /// Whether the API server can stream lists.
+    pub streaming_lists: bool,
+    /// Nodes at the beginning.
+    pub nodes: usize,
+    /// How long things go wrong.
+    pub chaos: Duration,
+    /// Mean pause between two steps.
+    pub pace: Duration,
+    /// What can go wrong. Few kinds at once find more than all of them together.
+    pub luck: Vec<Luck>,
+    /// The cloud.
+    pub traits: Traits,
+}
+
+impl Profile {
+    /// The frame that a seed stands for.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let elects = rng.random_bool(0.25);
+        let large = rng.random_bool(0.02);
+        let mut luck = ALL.to_vec();
+        luck.shuffle(&mut rng);
+        luck.truncate(rng.random_range(1..=5));
+        luck.retain(|luck| elects || *luck != Luck::Sleep);
+        Self {
+            seed,
+            managers: if elects && rng.random_bool(0.7) { 2 } else { 1 },
+            elects,
+            routes: rng.random_bool(0.5),
+            watch_routes: rng.random_bool(0.4),
+            streaming_lists: rng.random_bool(0.7),
+            // A list is read only in larger clusters.
+            nodes: if large { 104 } else { rng.random_range(1..=6) },
+            chaos: Duration::from_secs(rng.random_range(60..240)),
+            pace: Duration::from_millis(rng.random_range(3000..12_000)),
+            luck,
+            traits: Traits {
+                lists: large || rng.random_bool(0.5),
+                grace: Duration::from_secs(if rng.random_bool(0.5) { 60 } else { 10 }),
+                absent_by_name: rng.random_bool(0.5),
+                route_addresses: rng.random_bool(0.5),
+                shared: rng.random_bool(0.3),
+                latency: Duration::from_millis(if rng.random_bool(0.2) { 3000 } else { 100 }),
+            },
+        }
+    }
+
+    /// A calm, small cluster with everything switched on, for scripts.
+    pub fn calm(elects: bool) -> Self {
+        Self {
+            seed: 1,
+            managers: 1,
+            elects,
+            routes: true,
+            watch_routes: false,
+            streaming_lists: true,
+            nodes: 0,
+            chaos: Duration::ZERO,
+            pace: Duration::from_secs(1),
+            luck: Vec::new(),
+            traits: Traits {
+                lists: false,
+                grace: Duration::from_secs(10),
+                absent_by_name: false,
+                route_addresses: true,
+                shared: false,
+                latency: Duration::from_millis(20),
+            },
+        }
+    }
+}

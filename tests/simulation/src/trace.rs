@@ -1,0 +1,111 @@
+//! What happened, in order, under simulated time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The record of a run, and what was found to be wrong in it.
+#[derive(Debug)]
+pub struct Trace {
+    began: Instant,
+    lines: Mutex<Vec<String>>,
+    found: Mutex<Vec<Violation>>,
+}
+
+/// An invariant that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one.
+    pub invariant: Invariant,
+    /// What was seen.
+    pub details: String,
+}
+
+/// What must always hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// No Node is deleted whose instance is not gone, nor one that the cloud could not tell about, nor too many at once.
+    NodeEvidence,
+    /// No balancer loses its last host while that host should serve.
+    Backends,
+    /// What does not belong to this cluster, cloud or controller stays as it is.
+    Foreign,
+    /// At rest, every balancer, route and finalizer has an owner that wants it.
+    Orphans,
+    /// What is in order is not written again.
+    Quiet,
+    /// Nodes, Services and routes end as they should, in time.
+    Convergence,
+    /// Only the holder of the lease writes.
+    OneWriter,
+    /// The number of calls depends on time, not on the number of objects.
+    Calls,
+    /// Queues are empty at rest.
+    Baseline,
+    /// Nothing of the program panics, and it does not end without a reason.
+    Alive,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.invariant, self.details)
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self { began: Instant::now(), lines: Mutex::default(), found: Mutex::default() }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Trace {
+    /// Simulated time since the run began.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Notes one line.
+    pub fn say(&self, line: impl fmt::Display) {
+        let now = self.now();
+        lock(&self.lines).push(format!("{:>5}.{:03} {line}", now.as_secs(), now.subsec_millis()));
+    }
+
+    /// Notes that an invariant does not hold.
+    pub fn violated(&self, invariant: Invariant, details: impl fmt::Display) {
+        let violation = Violation { invariant, details: details.to_string() };
+        self.say(format_args!("VIOLATED {violation}"));
+        lock(&self.found).push(violation);
+    }
+
+    /// The first thing that was wrong.
+    pub fn first_violation(&self) -> Option<Violation> {
+        lock(&self.found).first().cloned()
+    }
+
+    /// Which invariants did not hold.
+    pub fn violated_invariants(&self) -> BTreeSet<Invariant> {
+        lock(&self.found).iter().map(|found| found.invariant).collect()
+    }
+
+    /// The lines.
+    pub fn lines(&self) -> Vec<String> {
+        lock(&self.lines).clone()
+    }
+
+    /// A number that differs when anything in the run differs.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for line in lock(&self.lines).iter() {
+            hasher.write(line.as_bytes());
+        }
+        hasher.finish()
+    }
+}

@@ -1,0 +1,3 @@
+//! Schedules by seed.
+
+mod seeds;

@@ -1,0 +1,75 @@
+//! Many seeds, on two threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use ccm_test_simulation::{Failure, Summary, run};
+
+const SEEDS: u64 = 1000;
+const THREADS: usize = 2;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn no_schedule_breaks_an_invariant() {
+    if let Some(seed) = number("CCM_SIM_SEED") {
+        return replay(seed);
+    }
+    let (first, count) = (number("CCM_SIM_FIRST").unwrap_or(1), number("CCM_SIM_SEEDS").unwrap_or(SEEDS));
+    let began = Instant::now();
+    let next = AtomicU64::new(first);
+    let done: Mutex<Vec<(u64, Result<Summary, Box<Failure>>)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::SeqCst);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let mut result = run(seed);
+                    if let Ok(summary) = &mut result {
+                        summary.lines.clear();
+                    }
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((seed, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap();
+    done.sort_by_key(|(seed, _)| *seed);
+    let good: Vec<&Summary> = done.iter().filter_map(|(_, result)| result.as_ref().ok()).collect();
+    let sum = |of: fn(&Summary) -> usize| good.iter().map(|summary| of(summary)).sum::<usize>();
+    println!(
+        "{} of {count} seeds in {:?}: {} processes, {} API writes, {} cloud writes, longest time to settle {:?}",
+        good.len(),
+        began.elapsed(),
+        sum(|summary| summary.lives),
+        sum(|summary| summary.api_writes),
+        sum(|summary| summary.cloud_writes),
+        good.iter().map(|summary| summary.settled).max().unwrap_or_default(),
+    );
+    let failures: Vec<(u64, &Failure)> =
+        done.iter().filter_map(|(seed, result)| Some((*seed, &**result.as_ref().err()?))).collect();
+    if let Some((_, first)) = failures.first() {
+        println!("{first}");
+        for (seed, failure) in &failures {
+            println!("seed {seed}: {}", failure.violation);
+        }
+        panic!("{} seeds broke an invariant", failures.len());
+    }
+}
+
+/// One seed, with everything that happened.
+fn replay(seed: u64) {
+    match run(seed) {
+        Ok(summary) => println!("{}\nseed {seed} is good", summary.lines.join("\n")),
+        Err(failure) => {
+            println!("{}", failure.lines.join("\n"));
+            panic!("{failure}");
+        }
+    }
+}
