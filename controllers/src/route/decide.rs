@@ -42,7 +42,7 @@ pub struct Changes {
     pub delete: Vec<Route>,
     /// Routes to make, with the node each leads to.
     pub create: Vec<NewRoute>,
-    /// Whether all deletions must end before the first creation: the provider knows addresses, so a route may be replaced.
+    /// Whether all deletions must end before the first creation: the provider knows addresses, or a destination is in both.
     pub delete_first: bool,
     /// Nodes that a listed route or a pod range concerns: how many routes each needs in all.
     pub nodes: BTreeMap<NodeName, usize>,
@@ -82,7 +82,9 @@ pub fn plan(
         }
         for (cidr, text) in wanted {
             let present = listed.get(&node.name).into_iter().flatten().find(|route| {
-                destination(route) == Some(cidr)
+                // A blackhole is deleted below, so it keeps nothing: its successor must come with the same reconcile.
+                !route.blackhole
+                    && destination(route) == Some(cidr)
                     && (!route.enable_node_addresses
                         || address::same_set(&route.target_node_addresses, &node.addresses))
             });
@@ -111,6 +113,10 @@ pub fn plan(
             changes.delete.push(route.clone());
         }
     }
+    // Clouds have one route per destination: a range that moves from one node to another must be free first.
+    let freed: BTreeSet<IpNet> = changes.delete.iter().filter_map(destination).collect();
+    changes.delete_first |=
+        changes.create.iter().any(|new| destination(&new.route).is_some_and(|cidr| freed.contains(&cidr)));
     changes
 }
 
