@@ -6,4 +6,5 @@ mod election;
 mod lifecycle;
 mod nodes;
 mod real_apiserver;
+mod routes;
 mod services;

@@ -1,0 +1,423 @@
+//! Routes to the pods of each node.
+
+use std::time::Duration;
+
+use ccm_test_apiserver::{Fault, Match};
+use ccm_test_suite::{Object, Rig, Running, node};
+use serde_json::{Value, json};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// More than one period.
+const PERIOD: Duration = Duration::from_secs(11);
+const ON: &str = "interfaces: {routes: true}\n";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const WATCH: &str = "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true";
+
+async fn start(rig: &Rig, more: &[&str]) -> Running {
+    let fixed = ["--controllers=route", "--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/14,fd00:8::/48"];
+    rig.start(&[&fixed[..], more].concat()).await
+}
+
+/// A node with a pod range.
+async fn add(rig: &Rig, name: &str, cidrs: &[&str]) -> Object {
+    let make = node(name).provider_id(&format!("fake://{name}")).address("InternalIP", "192.0.2.1");
+    rig.create(cidrs.iter().fold(make, |make, cidr| make.pod_cidr(cidr))).await
+}
+
+/// `status reason` of the condition.
+fn network(node: &Object) -> Option<String> {
+    let condition = node.condition("NetworkUnavailable")?;
+    Some(format!("{} {}", condition["status"].as_str()?, condition["reason"].as_str()?))
+}
+
+async fn until_network(rig: &Rig, name: &str, wanted: &str) -> Object {
+    rig.until_node(name, wanted, |node| network(node).as_deref() == Some(wanted)).await
+}
+
+/// `cidr>node` of each call.
+fn routes(rig: &Rig, call: &str) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of = |line: Value| {
+        let route = &line["args"]["route"];
+        format!("{}>{}", text(&route["destinationCIDR"]), text(&route["targetNode"]))
+    };
+    let mut routes: Vec<String> = rig.cloud.calls(call).into_iter().map(of).collect();
+    routes.sort();
+    routes
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_pod_range_gets_a_route_and_the_node_is_told() {
+    let rig = Rig::new(ON).await;
+    let made = add(&rig, "a", &["10.8.1.0/24", "fd00:8:0:1::/64"]).await;
+    add(&rig, "b", &["10.8.2.0/24"]).await;
+    let manager = start(&rig, &[]).await;
+    let done = until_network(&rig, "a", "False RouteCreated").await;
+    until_network(&rig, "b", "False RouteCreated").await;
+    assert_eq!(routes(&rig, "CreateRoute"), ["10.8.1.0/24>a", "10.8.2.0/24>b", "fd00:8:0:1::/64>a"]);
+    let created = &rig.cloud.calls("CreateRoute")[0]["args"];
+    assert_eq!((&created["cluster"], &created["nameHint"]), (&json!("kubernetes"), &json!(made.uid())));
+    assert_eq!(created["route"]["targetNodeAddresses"], json!([{"type": "InternalIP", "address": "192.0.2.1"}]));
+
+    let condition = done.condition("NetworkUnavailable").unwrap();
+    assert_eq!(condition["message"], "RouteController created a route");
+    let (now, write) = (condition["lastTransitionTime"].as_str().unwrap(), &rig.writes_of("nodes", "a")[0]);
+    let body = format!(
+        r#"{{"status":{{"conditions":[{{"lastHeartbeatTime":"{now}","lastTransitionTime":"{now}","message":"RouteController created a route","reason":"RouteCreated","status":"False","type":"NetworkUnavailable"}}]}}}}"#
+    );
+    assert_eq!((&*write.subresource, &*write.content_type, write.body.to_string()), ("status", STRATEGIC, body));
+
+    // At rest: one list per period, counted from start to start, and no write.
+    rig.store().log().clear();
+    let before = rig.cloud.calls("ListRoutes").len();
+    rig.pass(10 * MINUTE).await;
+    let lists = rig.cloud.calls("ListRoutes").len() - before;
+    assert!((59..=61).contains(&lists), "{lists}");
+    assert_eq!((rig.writes(), rig.cloud.calls("CreateRoute").len()), (vec![], 3));
+    let synced = manager.metric("route_controller_route_sync_total").unwrap();
+    assert_eq!(synced.to_string(), (before + lists).to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_routes_of_a_deleted_node_go_and_those_of_others_stay() {
+    let rig = Rig::new(ON).await;
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    add(&rig, "b", &["10.8.2.0/24"]).await;
+    let _manager = start(&rig, &[]).await;
+    until_network(&rig, "a", "False RouteCreated").await;
+    rig.delete("nodes", "", "a").await;
+    rig.pass(2 * PERIOD).await;
+    assert_eq!(routes(&rig, "DeleteRoute"), ["10.8.1.0/24>a"]);
+    assert_eq!(rig.cloud.calls("CreateRoute").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_pod_ranges_the_process_ends_with_a_clear_message_unless_routes_are_off() {
+    let rig = Rig::new(ON).await;
+    for (args, part) in [
+        (vec!["--configure-cloud-routes=true"], "--cluster-cidr is empty"),
+        (vec!["--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/33"], "invalid CIDR address"),
+        (
+            vec!["--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/16,10.9.0.0/16"],
+            "not configured as dual stack",
+        ),
+    ] {
+        let mut manager = rig.start(&args).await;
+        let failure = manager.ended().await.unwrap_err();
+        assert_eq!(failure.exit.code(), 255, "{args:?}");
+        assert!(failure.message.contains(part), "{}", failure.message);
+    }
+    let manager = rig.start(&["--configure-cloud-routes=false"]).await;
+    rig.pass(MINUTE).await;
+    assert!(manager.is_running());
+    assert!(rig.cloud.calls("ListRoutes").is_empty());
+    // A provider without routes is no reason to end either.
+    let rig = Rig::new("").await;
+    let manager = rig.start(&["--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/14"]).await;
+    rig.pass(MINUTE).await;
+    assert!(manager.is_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_routes_within_the_pod_ranges_are_deleted() {
+    let initial = "routes:\n  initial:\n  - {destinationCIDR: 10.8.9.0/24, blackhole: true}\n  - {destinationCIDR: 172.16.0.0/24, blackhole: true}\n  \
+                   - {destinationCIDR: 172.16.1.0/24, targetNode: gone}\n  - {destinationCIDR: nonsense, targetNode: a}\n  \
+                   - {destinationCIDR: 10.8.1.0/24, targetNode: a}\n  - {destinationCIDR: 10.8.7.0/24, targetNode: a}\n  \
+                   - {destinationCIDR: 10.8.8.0/24, targetNode: gone}\n";
+    let rig = Rig::new(&format!("{ON}{initial}")).await;
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    let _manager = start(&rig, &[]).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(routes(&rig, "DeleteRoute"), ["10.8.7.0/24>a", "10.8.8.0/24>gone", "10.8.9.0/24>"]);
+    assert!(rig.cloud.calls("CreateRoute").is_empty());
+    until_network(&rig, "a", "False RouteCreated").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_one_look_missed_keeps_its_routes() {
+    // The store shows the node late; the cloud has its route already.
+    let initial = "routes: {initial: [{destinationCIDR: 10.8.1.0/24, targetNode: a}]}";
+    let rig = Rig::new(&format!("{ON}{initial}")).await;
+    let _manager = start(&rig, &[]).await;
+    rig.until_calls("ListRoutes", 1).await;
+    rig.pass(Duration::from_secs(2)).await;
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    rig.pass(MINUTE).await;
+    assert!(rig.cloud.calls("DeleteRoute").is_empty() && rig.cloud.calls("CreateRoute").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_addresses_replace_the_route_only_where_the_cloud_tells_addresses() {
+    for (told, replaced) in [(false, 0), (true, 1)] {
+        let rig =
+            Rig::new(&format!("{ON}routes: {{nodeAddresses: {told}}}\nfaults: [{{call: DeleteRoute, delay: 2s}}]"))
+                .await;
+        add(&rig, "a", &["10.8.1.0/24"]).await;
+        add(&rig, "b", &["10.8.2.0/24"]).await;
+        let _manager = start(&rig, &[]).await;
+        until_network(&rig, "b", "False RouteCreated").await;
+        let change = json!({"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}]}});
+        rig.patch("nodes", "", "a", "status", change).await;
+        rig.pass(2 * PERIOD).await;
+        assert_eq!(rig.cloud.calls("DeleteRoute").len(), replaced);
+        assert_eq!(rig.cloud.calls("CreateRoute").len(), 2 + replaced);
+        if replaced == 1 {
+            // In this order.
+            let log = rig.cloud.log();
+            let at =
+                |call: &str, phase: &str| log.iter().rposition(|l| l["call"] == call && l["phase"] == phase).unwrap();
+            assert!(at("DeleteRoute", "end") < at("CreateRoute", "start"));
+        }
+        assert_eq!(network(&rig.node("a").await.unwrap()).as_deref(), Some("False RouteCreated"));
+        assert_eq!(rig.count_events("a", "FailedToCreateRoute").await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_pod_range_is_told_only_where_a_route_was_left_over() {
+    let rig = Rig::new(&format!("{ON}routes: {{initial: [{{destinationCIDR: 10.8.5.0/24, targetNode: left}}]}}")).await;
+    add(&rig, "left", &[]).await;
+    let plain = add(&rig, "plain", &[]).await;
+    let _manager = start(&rig, &[]).await;
+    let left = until_network(&rig, "left", "True NoRouteCreated").await;
+    assert_eq!(left.condition("NetworkUnavailable").unwrap()["message"], "RouteController failed to create a route");
+    rig.pass(MINUTE).await;
+    assert_eq!(routes(&rig, "DeleteRoute"), ["10.8.5.0/24>left"]);
+    assert_eq!(rig.node("plain").await.unwrap(), plain);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_two_ranges_that_fails_makes_the_node_unavailable_and_the_other_stays() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, cidr: 'fd00*', error: quota}}]")).await;
+    let made = add(&rig, "a", &["10.8.1.0/24", "fd00:8:0:1::/64"]).await;
+    let _manager = start(&rig, &[]).await;
+    until_network(&rig, "a", "True NoRouteCreated").await;
+    let event = rig.until_event("a", "FailedToCreateRoute").await;
+    let start_of =
+        format!("Warning FailedToCreateRoute: Could not create route {} fd00:8:0:1::/64 for node a after ", made.uid());
+    assert!(event.starts_with(&start_of) && event.ends_with(": quota"), "{event}");
+    assert!(rig.cloud.calls("DeleteRoute").is_empty());
+    rig.cloud.write(ON);
+    until_network(&rig, "a", "False RouteCreated").await;
+    let of = |cidr: &str| routes(&rig, "CreateRoute").iter().filter(|route| route.starts_with(cidr)).count();
+    assert_eq!(of("10.8"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_condition_of_a_network_plugin_is_taken_over_once() {
+    let rig = Rig::new(ON).await;
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    let condition = json!({"type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp"});
+    rig.patch(
+        "nodes",
+        "",
+        "a",
+        "status",
+        json!({"status": {"conditions": [condition, {"type": "Ready", "status": "True"}]}}),
+    )
+    .await;
+    let _manager = start(&rig, &[]).await;
+    let done = until_network(&rig, "a", "False RouteCreated").await;
+    assert_eq!(done.condition("Ready").unwrap()["status"], "True", "the other conditions stay");
+    rig.pass(5 * MINUTE).await;
+    assert_eq!(rig.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_nodes_are_at_most_two_hundred_calls_at_once() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: [CreateRoute, DeleteRoute], delay: 500ms}}]")).await;
+    for i in 0..1000 {
+        add(&rig, &format!("n{i}"), &[&format!("10.{}.{}.0/24", 8 + i / 256, i % 256)]).await;
+    }
+    let _manager = start(&rig, &[]).await;
+    rig.until(5 * MINUTE, "a thousand routes", async |rig| {
+        (rig.cloud.ended("CreateRoute").len() == 1000).then_some(())
+    })
+    .await;
+    let mut open = 0_i32;
+    let mut most = 0;
+    for line in rig.cloud.log().iter().filter(|line| line["call"] == "CreateRoute") {
+        open += if line["phase"] == "start" { 1 } else { -1 };
+        most = most.max(open);
+    }
+    assert!((20..=200).contains(&most), "{most} at once");
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.cloud.calls("CreateRoute").len(), 1000);
+    let told =
+        rig.list("nodes").await.iter().filter(|node| network(node).as_deref() == Some("False RouteCreated")).count();
+    assert_eq!(told, 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_list_changes_nothing() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: ListRoutes, error: throttled}}]")).await;
+    let before = add(&rig, "a", &["10.8.1.0/24"]).await;
+    let manager = start(&rig, &[]).await;
+    rig.pass(5 * MINUTE).await;
+    assert_eq!(rig.node("a").await.unwrap(), before);
+    assert!(rig.cloud.calls("CreateRoute").is_empty());
+    assert!(manager.is_running());
+    rig.cloud.write(ON);
+    until_network(&rig, "a", "False RouteCreated").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_condition_patch_is_made_up_for_in_the_next_period() {
+    let rig = Rig::new(ON).await;
+    rig.faults().add(Fault::status(500).on(Match::on("patch", "nodes")).times(1));
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    let _manager = start(&rig, &[]).await;
+    until_network(&rig, "a", "False RouteCreated").await;
+    assert_eq!(rig.cloud.calls("CreateRoute").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_range_that_moves_to_another_node_is_never_without_a_right_route_for_long() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: DeleteRoute, delay: 2s}}]")).await;
+    add(&rig, "old", &["10.8.1.0/24"]).await;
+    let _manager = start(&rig, &[]).await;
+    until_network(&rig, "old", "False RouteCreated").await;
+    rig.delete("nodes", "", "old").await;
+    add(&rig, "new", &["10.8.1.0/24"]).await;
+    until_network(&rig, "new", "False RouteCreated").await;
+    rig.pass(PERIOD).await;
+    let log = rig.cloud.log();
+    let at = |call: &str, phase: &str| log.iter().rposition(|l| l["call"] == call && l["phase"] == phase).unwrap();
+    assert!(at("DeleteRoute", "end") < at("CreateRoute", "start"), "a cloud has one route per destination");
+    assert_eq!(routes(&rig, "CreateRoute"), ["10.8.1.0/24>new", "10.8.1.0/24>old"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blackhole_of_a_living_node_is_replaced_in_one_go() {
+    let initial = "routes: {initial: [{destinationCIDR: 10.8.1.0/24, targetNode: a, blackhole: true}]}";
+    for gate in [&[][..], &[WATCH]] {
+        let rig = Rig::new(&format!("{ON}{initial}")).await;
+        add(&rig, "a", &["10.8.1.0/24"]).await;
+        let _manager = start(&rig, gate).await;
+        until_network(&rig, "a", "False RouteCreated").await;
+        assert_eq!(
+            (routes(&rig, "DeleteRoute"), routes(&rig, "CreateRoute")),
+            (vec!["10.8.1.0/24>a".into()], vec!["10.8.1.0/24>a".into()])
+        );
+        rig.pass(30 * MINUTE).await;
+        assert_eq!((rig.cloud.calls("DeleteRoute").len(), rig.cloud.calls("CreateRoute").len()), (1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_another_cloud_get_no_routes_and_lose_none() {
+    let rig =
+        Rig::new(&format!("{ON}routes: {{initial: [{{destinationCIDR: 10.8.3.0/24, targetNode: other}}]}}")).await;
+    let before = rig.create(node("other").provider_id("other://other").pod_cidr("10.8.1.0/24")).await;
+    let _manager = start(&rig, &[]).await;
+    rig.pass(5 * MINUTE).await;
+    assert!(rig.cloud.calls("CreateRoute").is_empty() && rig.cloud.calls("DeleteRoute").is_empty());
+    assert_eq!(rig.node("other").await.unwrap(), before);
+}
+
+// Watch-based.
+
+#[tokio::test(start_paused = true)]
+async fn with_watches_only_ranges_and_addresses_ask_for_a_reconcile() {
+    let rig = Rig::new(ON).await;
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    add(&rig, "b", &[]).await;
+    let _manager = start(&rig, &[WATCH]).await;
+    until_network(&rig, "a", "False RouteCreated").await;
+    rig.pass(MINUTE).await;
+    let before = rig.cloud.calls("ListRoutes").len();
+    rig.patch("nodes", "", "a", "status", json!({"status": {"images": [{"names": ["x"]}]}})).await;
+    rig.patch_node("a", json!({"metadata": {"labels": {"x": "y"}}})).await;
+    rig.set_ready("b", "Unknown").await;
+    rig.pass(60 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("ListRoutes").len(), before, "no reconcile, also not periodically");
+
+    rig.patch_node("b", json!({"spec": {"podCIDR": "10.8.2.0/24", "podCIDRs": ["10.8.2.0/24"]}})).await;
+    until_network(&rig, "b", "False RouteCreated").await;
+    rig.delete("nodes", "", "a").await;
+    rig.until_calls("DeleteRoute", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_watches_fifty_nodes_in_a_second_are_at_most_two_reconciles_in_ten_seconds() {
+    let rig = Rig::new(ON).await;
+    let _manager = start(&rig, &[WATCH]).await;
+    rig.pass(MINUTE).await;
+    let before = rig.cloud.calls("ListRoutes").len();
+    for i in 0..50 {
+        add(&rig, &format!("n{i}"), &[&format!("10.8.{i}.0/24")]).await;
+        rig.pass(Duration::from_millis(20)).await;
+    }
+    rig.pass(Duration::from_secs(9)).await;
+    let lists = rig.cloud.calls("ListRoutes").len() - before;
+    assert!((1..=2).contains(&lists), "{lists}");
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.cloud.calls("CreateRoute").len(), 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_watches_a_failed_route_is_tried_again_without_any_event() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, error: quota, times: 3}}]")).await;
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    let _manager = start(&rig, &[WATCH]).await;
+    let moments = rig.moments("CreateRoute", 10 * MINUTE).await;
+    let gaps: Vec<u64> = moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert_eq!(gaps.len(), 3, "{moments:?}");
+    assert!(gaps.windows(2).all(|pair| pair[0] <= pair[1]) && gaps[0] >= 9, "{gaps:?}");
+    until_network(&rig, "a", "False RouteCreated").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_watches_failed_lists_deletions_and_conditions_are_tried_again() {
+    for (fault, api) in [
+        ("{call: ListRoutes, error: broken, times: 2}", false),
+        ("{call: DeleteRoute, error: broken, times: 2}", false),
+        ("{call: Master, error: unused}", true),
+    ] {
+        let initial = "routes: {initial: [{destinationCIDR: 10.8.9.0/24, blackhole: true}]}";
+        let rig = Rig::new(&format!("{ON}{initial}\nfaults: [{fault}]")).await;
+        if api {
+            rig.faults().add(Fault::status(500).on(Match::on("patch", "nodes")).times(2));
+        }
+        add(&rig, "a", &["10.8.1.0/24"]).await;
+        let _manager = start(&rig, &[WATCH]).await;
+        rig.pass(5 * MINUTE).await;
+        assert_eq!(network(&rig.node("a").await.unwrap()).as_deref(), Some("False RouteCreated"), "{fault}");
+        let deleted = rig.cloud.ended("DeleteRoute").iter().filter(|line| line.get("error").is_none()).count();
+        assert_eq!(deleted, 1, "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_killed_while_it_makes_routes_is_continued_by_the_next_one() {
+    for moment in (0..16).map(|i| Duration::from_millis(i * 50)) {
+        let rig = Rig::new(&format!(
+            "{ON}stateFile: state.json\nroutes: {{initial: [{{destinationCIDR: 10.8.9.0/24, blackhole: true}}]}}\n\
+             faults: [{{call: '*', delay: 100ms}}]"
+        ))
+        .await;
+        add(&rig, "a", &["10.8.1.0/24", "fd00:8:0:1::/64"]).await;
+        add(&rig, "b", &["10.8.2.0/24"]).await;
+        let first = start(&rig, &[]).await;
+        rig.pass(moment).await;
+        first.kill();
+        rig.pass(Duration::from_secs(1)).await;
+        let _second = start(&rig, &[]).await;
+        until_network(&rig, "a", "False RouteCreated").await;
+        until_network(&rig, "b", "False RouteCreated").await;
+        rig.pass(MINUTE).await;
+        let good = |call: &str| rig.cloud.ended(call).iter().filter(|line| line.get("error").is_none()).count();
+        assert_eq!((good("CreateRoute"), good("DeleteRoute")), (3, 1), "killed after {moment:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_makes_no_route() {
+    let rig = Rig::new(&format!("{ON}routes: {{initial: [{{destinationCIDR: 10.8.9.0/24, blackhole: true}}]}}")).await;
+    let before = add(&rig, "a", &["10.8.1.0/24"]).await;
+    let _manager = start(&rig, &["--dry-run"]).await;
+    rig.pass(10 * MINUTE).await;
+    assert!(rig.cloud.calls("ListRoutes").len() > 1);
+    assert!(rig.cloud.calls("CreateRoute").is_empty() && rig.cloud.calls("DeleteRoute").is_empty());
+    assert_eq!(rig.node("a").await.unwrap(), before);
+}
