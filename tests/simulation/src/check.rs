@@ -220,10 +220,11 @@ fn foreign(world: &World, cloud: &State) -> Option<String> {
     None
 }
 
-/// Since then nothing was written, neither to the cluster nor to the cloud. Leases do not count.
-pub(crate) fn nothing_written(world: &World, since: Duration, nor_events: bool) {
+/// Since then nothing was written, neither to the cluster nor to the cloud, and since another moment no event. Leases do
+/// not count.
+pub(crate) fn nothing_written(world: &World, since: Duration, events_since: Duration) {
     let inner = world.lock();
-    let effects = inner.effects.iter().filter(|effect| effect.at >= since && (nor_events || !effect.event));
+    let effects = inner.effects.iter().filter(|e| e.at >= if e.event { events_since } else { since });
     let mut written: Vec<String> = effects.map(|effect| effect.line.clone()).collect();
     drop(inner);
     let cloud = world.cloud().lock();

@@ -137,9 +137,14 @@ impl Simulation {
             return;
         }
         if let Some(present) = self.world.get("nodes", name) {
-            // The node of an earlier instance of this name must go first.
-            let mine = self.world.lock().instance_of.get(text(&present, "/metadata/uid")).is_some_and(|of| of == id);
-            if !mine {
+            // A kubelet takes the node that it finds, but not that of another machine: that must go first.
+            let uid = text(&present, "/metadata/uid").to_owned();
+            let owner = text(&present, "/spec/providerID");
+            if owner.is_empty() || owner.ends_with(&format!("/{id}")) {
+                self.world.lock().instance_of.insert(uid, id.to_owned());
+                let after = self.between(500, 20_000);
+                self.after(after, Action::Ready { name: name.to_owned(), id: id.to_owned(), status: "True" });
+            } else {
                 self.after(seconds(5), Action::Register { name: name.to_owned(), id: id.to_owned() });
             }
             return;
@@ -185,22 +190,15 @@ impl Simulation {
         let power = self.world.cloud().lock().instances[id].power;
         // A kubelet on a machine that does not run says nothing any more.
         let status = if power == Power::On { status } else { "Unknown" };
-        self.world.patch(
-            "nodes",
-            name,
-            true,
-            &json!({"status": {"conditions": [{"type": "Ready", "status": status}]}}),
-        );
+        self.world.set_ready(name, status);
     }
 
     fn switch(&mut self, name: &str, power: Power) {
         let Some(id) = self.living(name) else { return };
         self.world.cloud().switch(&id, power);
-        let (after, status) = match power {
-            Power::On => (self.between(2000, 30_000), "True"),
-            _ => (self.between(1000, 45_000), "Unknown"),
-        };
-        self.after(after, Action::Ready { name: name.to_owned(), id: id.clone(), status });
+        // What the condition will be then follows from how the machine is then.
+        let after = if power == Power::On { self.between(2000, 30_000) } else { self.between(1000, 45_000) };
+        self.after(after, Action::Ready { name: name.to_owned(), id: id.clone(), status: "True" });
         if power == Power::Terminated {
             let after = self.between(20_000, 200_000);
             self.after(after, Action::Forget(id));

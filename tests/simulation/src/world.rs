@@ -203,6 +203,13 @@ impl World {
         answer.is_ok()
     }
 
+    /// What the kubelet says, or the node controller where it says nothing. Other conditions stay.
+    pub fn set_ready(&self, name: &str, status: &str) {
+        let patch = Patch::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}}));
+        let answer = self.store.patch_status("nodes", "", name, &patch);
+        self.trace.say(format_args!("kubelet: nodes/{name} Ready={status}: {}", answer.is_ok()));
+    }
+
     /// Makes an object.
     pub fn create(&self, resource: &str, object: Value) -> Option<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
