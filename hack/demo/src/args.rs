@@ -52,6 +52,7 @@ const CLOUDS: [&str; 1] = ["fake"];
 fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     Command::new("cargo demo")
+        .bin_name("cargo demo")
         .about(ABOUT)
         .after_help(AFTER)
         .disable_version_flag(true)

@@ -153,17 +153,17 @@ fn head(scene: &Scene, args: Args) -> Vec<String> {
         "The demo plays the kubelets. Nothing leaves this machine. Look on with kubectl from another terminal:"
             .to_owned(),
         format!("  export KUBECONFIG={}", scene.kubeconfig().display()),
-        format!("  the cloud: {}   the manager's log: {}", scene.cloud.path().display(), scene.manager_log().display()),
+        format!("  files: {}/ (cloud.yaml, manager.log, calls.jsonl)", scene.folder().display()),
     ]
 }
 
 /// What to try while everything stays up.
 fn keep(tour: &Tour) -> Item {
+    let folder = tour.scene.folder().display();
     let text = format!(
         "The tour is over, and everything stays up until Ctrl-C. Try, from another terminal: kubectl get nodes,services -o wide; \
-         kubectl create service loadbalancer shop --tcp=80; kubectl get events. Or edit {}: set \"shutdown: true\" or \"exists: \
-         false\" on an instance, or add one.",
-        tour.scene.cloud.path().display()
+         kubectl apply -f {folder}/shop.yaml; kubectl delete service shop; kubectl get events. Or edit {folder}/cloud.yaml: set \
+         \"shutdown: true\" or \"exists: false\" on an instance, or add one."
     );
     Item::Act { number: tour::ACTS + 1, title: "Now you", text }
 }

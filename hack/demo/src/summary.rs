@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use crate::tour::Tour;
-use crate::view::live::paragraph;
-use crate::view::text::count;
-
-const WIDTH: usize = 110;
+use crate::view;
+use crate::view::text::{count, pad, wrap};
 
 /// Where to go on; each exists.
 pub(crate) const READ_NEXT: [(&str, &str); 4] = [
@@ -37,12 +35,12 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
         .world
         .look(|state| (state.joined.len(), state.initialized.len(), state.nodes.len(), state.calls.clone()));
     let writes = tour.writes();
-    let rule = format!("── Summary {}", "─".repeat(WIDTH - 11));
-    let mut text = format!("\n{rule}\n");
+    let width = view::width();
+    let mut text = format!("\n── Summary {}\n", "─".repeat(width.saturating_sub(11)));
     if live {
         // The live view is gone, and with it what it showed.
         for act in &told.acts {
-            text.push_str(&paragraph("=>", act, WIDTH));
+            text.push_str(&paragraph("  => ", act, width));
         }
         text.push('\n');
     }
@@ -63,8 +61,8 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
         told.services_deleted
     );
     let cloud = format!(
-        "{} calls, {} of them about instances: one for many nodes each. A manager that makes one call per node would have \
-         made {} of those.",
+        "{} calls, {} of them about instances, one for many nodes each. With one call per node, the same questions would have \
+         been {} calls.",
         calls.all, calls.batches, calls.asked
     );
     let again = match writes.conflicts {
@@ -82,12 +80,22 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
         ("Cloud", &cloud),
         ("API", &api),
     ] {
-        text.push_str(&paragraph(head, words, WIDTH));
+        text.push_str(&paragraph(&format!("  {}", pad(head, 10)), words, width));
     }
     text.push_str("\n  Read next\n");
     for (file, why) in READ_NEXT {
-        text.push_str(&format!("    {file:<26}{why}\n"));
+        text.push_str(&paragraph(&format!("    {}", pad(file, 26)), why, width));
     }
-    text.push_str("\n  Again, slower: cargo demo --keep stays up for kubectl and for your own changes; --nodes 500 makes it larger.");
+    text.push('\n');
+    let more = "More: cargo demo --keep stays up for kubectl and for your own changes to the cloud; --nodes 500 makes it larger.";
+    text.push_str(paragraph("  ", more, width).trim_end());
     text
+}
+
+/// A text behind a head; later lines stand under the first.
+fn paragraph(head: &str, text: &str, width: usize) -> String {
+    let indent = head.chars().count();
+    let lines = wrap(text, width.saturating_sub(indent).max(20));
+    let blank = " ".repeat(indent);
+    lines.iter().enumerate().map(|(i, line)| format!("{}{line}\n", if i == 0 { head } else { &blank })).collect()
 }

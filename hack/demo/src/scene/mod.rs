@@ -20,6 +20,14 @@ use crate::args::{Args, Pace};
 use crate::feed::Feed;
 use crate::world::World;
 
+/// A Service for the user to apply.
+const SHOP: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}
+";
+
 /// Everything around the manager. Dropping it ends all of it and removes its files.
 #[derive(Debug)]
 pub(crate) struct Scene {
@@ -40,6 +48,7 @@ impl Scene {
             tempfile::Builder::new().prefix("ccm-demo-").tempdir().context("cannot make a temporary folder")?;
         let server = ApiServer::start(Options::default()).await.context("cannot listen on 127.0.0.1")?;
         std::fs::write(folder.path().join("kubeconfig"), server.kubeconfig())?;
+        std::fs::write(folder.path().join("shop.yaml"), SHOP)?;
         let cloud = CloudFile::create(folder.path(), args.nodes)?;
         let world = Arc::new(World::default());
         let log = Log::create(&folder.path().join("manager.log"), feed.clone(), world.clone())?;
@@ -78,10 +87,6 @@ impl Scene {
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.file("kubeconfig")
-    }
-
-    pub(crate) fn manager_log(&self) -> PathBuf {
-        self.file("manager.log")
     }
 
     /// The arguments of the manager.

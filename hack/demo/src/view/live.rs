@@ -1,6 +1,5 @@
 //! A screen that is drawn again and again: nodes, Services, and what happens.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use crate::feed::{Entry, Item};
 use crate::world::{NodeRow, Ready, State};
 
 /// Columns of one node.
-const CELL: usize = 38;
+const CELL: usize = 40;
 /// More columns than this make lines that are hard to read.
 const WIDEST: usize = 120;
 /// Smaller terminals get the plain log.
@@ -81,7 +80,14 @@ impl Frame<'_> {
         };
         let room = width.saturating_sub(right.chars().count());
         let mut lines = vec![self.paint("7", &format!("{}{right}", pad(&left, room)))];
-        let told = if height >= 30 { 5 } else { 3 };
+        // After the tour, the text is what the user is to do: it is never cut off.
+        let told = if number > self.acts {
+            8
+        } else if height >= 30 {
+            5
+        } else {
+            3
+        };
         lines.extend(wrap(text, width.saturating_sub(2)).into_iter().take(told).map(|line| format!(" {line}")));
         lines.push(String::new());
         lines.push(self.paint("1", &clip(&totals(state), width)));
@@ -127,10 +133,10 @@ impl Frame<'_> {
         let all: Vec<&NodeRow> = state.nodes.values().collect();
         let cell = |node: &NodeRow| {
             let (glyph, color, word) = condition(node);
-            let route = if node.routed { "routed" } else { "" };
-            let rest = format!("{} {:<11} {route}", pad(&node.name, 9), word);
-            let address = clip(node.address("InternalIP"), 14);
-            format!("{} {}", self.paint(color, glyph), pad(&format!("{rest:<28}{address}"), CELL - 2))
+            let route = if node.routed { "route" } else { "" };
+            let address = node.address("InternalIP");
+            let rest = format!("{} {} {} {route}", pad(&node.name, 9), pad(word, 8), pad(address, 12));
+            format!("{} {}", self.paint(color, glyph), pad(&rest, CELL - 2))
         };
         if all.len() <= rows * columns {
             // Down the columns, as `ls` does.
@@ -190,19 +196,8 @@ fn condition(node: &NodeRow) -> (&'static str, &'static str, &'static str) {
         NodeRow { shutdown: true, .. } => ("◌", "35", "stopped"),
         NodeRow { ready: Ready::Unknown, .. } => ("?", "1;31", "Unknown"),
         NodeRow { ready: Ready::True, .. } => ("●", "32", "Ready"),
-        _ => ("◐", "36", "initialized"),
+        _ => ("◐", "36", "starting"),
     }
-}
-
-/// A text of several lines, for the summary.
-pub(crate) fn paragraph(head: &str, text: &str, width: usize) -> String {
-    let mut out = String::new();
-    for (i, line) in wrap(text, width.saturating_sub(12)).into_iter().enumerate() {
-        let head = if i == 0 { head } else { "" };
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "  {head:<10}{line}");
-    }
-    out
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use crate::world::World;
 
 /// Between two frames, or two looks for new lines.
 const FRAME: Duration = Duration::from_millis(100);
+/// Lines are no longer than this, to be read with ease.
+const WIDTH: usize = 110;
 /// Items that a frame looks back on.
 const BACK: usize = 100;
 
@@ -27,6 +29,11 @@ pub(crate) fn is_terminal() -> bool {
 /// Columns and rows.
 fn size() -> (usize, usize) {
     terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()))
+}
+
+/// Width of paragraphs, on a terminal and elsewhere.
+pub(crate) fn width() -> usize {
+    terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0).clamp(40, WIDTH))
 }
 
 /// The view; in the background until [`View::end`].
@@ -57,14 +64,14 @@ impl View {
         match self.screen {
             Some(screen) => drop(screen),
             // Nobody reads any more: nothing to do about it.
-            None => drop(plain::print(&mut io::stdout().lock(), &self.feed.take(true))),
+            None => drop(plain::print(&mut io::stdout().lock(), width(), &self.feed.take(true))),
         }
     }
 }
 
 async fn print(feed: Arc<Feed>) {
     loop {
-        if plain::print(&mut io::stdout().lock(), &feed.take(false)).is_err() {
+        if plain::print(&mut io::stdout().lock(), width(), &feed.take(false)).is_err() {
             return;
         }
         tokio::time::sleep(FRAME).await;

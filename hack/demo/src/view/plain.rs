@@ -5,8 +5,6 @@ use std::io::{self, Write};
 use super::text::wrap;
 use crate::feed::{self, Entry, Item};
 
-/// Width of a paragraph.
-const WIDTH: usize = 110;
 /// Where the text of an entry begins.
 const INDENT: usize = 17;
 
@@ -43,8 +41,8 @@ fn hang(head: &str, text: &str, width: usize) -> Vec<String> {
 }
 
 /// Prints entries.
-pub(crate) fn print(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
-    for line in entries.iter().flat_map(|entry| lines(entry, WIDTH)) {
+pub(crate) fn print(out: &mut impl Write, width: usize, entries: &[Entry]) -> io::Result<()> {
+    for line in entries.iter().flat_map(|entry| lines(entry, width)) {
         writeln!(out, "{line}")?;
     }
     out.flush()
