@@ -19,7 +19,7 @@ mod view;
 mod world;
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -97,7 +97,7 @@ async fn run(args: Args) -> Result<ExitCode> {
         head.iter().for_each(|line| say(line));
     }
     let footer: Vec<String> = head.into_iter().skip(2).collect();
-    let view = View::start(live, &feed, &scene.world, Arc::new(Mutex::new(footer)))?;
+    let view = View::start(live, &feed, &scene.world, footer)?;
     let mut tour = Tour::new(scene, args, feed.clone());
     let mut ended = tokio::select! {
         told = tour.run() => told.map_or_else(Ended::Failed, |()| Ended::Told),

@@ -5,7 +5,7 @@ mod plain;
 pub(crate) mod text;
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::live::{Frame, SMALLEST, Screen};
@@ -43,12 +43,9 @@ pub(crate) struct View {
     screen: Option<Arc<Screen>>,
 }
 
-/// Lines at the foot of the live view.
-pub(crate) type Footer = Arc<Mutex<Vec<String>>>;
-
 impl View {
-    /// Shows what comes, on a screen or as a log.
-    pub(crate) fn start(live: bool, feed: &Arc<Feed>, world: &Arc<World>, footer: Footer) -> io::Result<Self> {
+    /// Shows what comes, on a screen or as a log. `footer` stands at the foot of the screen.
+    pub(crate) fn start(live: bool, feed: &Arc<Feed>, world: &Arc<World>, footer: Vec<String>) -> io::Result<Self> {
         let screen = if live { Some(Arc::new(Screen::take()?)) } else { None };
         let task = match screen.clone() {
             Some(screen) => tokio::spawn(draw(screen, feed.clone(), world.clone(), footer)),
@@ -78,11 +75,10 @@ async fn print(feed: Arc<Feed>) {
     }
 }
 
-async fn draw(screen: Arc<Screen>, feed: Arc<Feed>, world: Arc<World>, footer: Footer) {
+async fn draw(screen: Arc<Screen>, feed: Arc<Feed>, world: Arc<World>, footer: Vec<String>) {
     let color = std::env::var("NO_COLOR").is_ok_and(|no| !no.is_empty());
     loop {
         let entries = feed.last(BACK);
-        let footer = footer.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let frame = Frame {
             size: size(),
             color: !color,
