@@ -1,7 +1,7 @@
 //! Whether a node goes, gets the shutdown taint, or stays. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::taint::shutdown_taint;
@@ -84,9 +84,9 @@ fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String
     if age.is_some_and(|age| age >= evidence.grace) {
         return None;
     }
-    let age = ccm_provider::duration::format(Duration::from_secs(age.unwrap_or_default().as_secs()));
+    // No age in the text: it is told on the node once per text, and a pass every few seconds would tell each age.
     let grace = ccm_provider::duration::format(evidence.grace);
-    Some(format!("{evidence}; but the node is only {age} old and judged from {grace} on"))
+    Some(format!("{evidence}; but the node was younger than {grace} then, and clouds show new instances late"))
 }
 
 impl Unconfirmed {
