@@ -1,10 +1,11 @@
 //! A manager within the process of the test.
 
 use ccm::Failure;
-use ccm::manager::Manager;
+use ccm::manager::{Manager, Surroundings};
 use ccm::options::Options;
 use ccm::options::parse::{self, Asked};
 use ccm_provider::{CloudConfig, CloudProvider, ProviderFactory};
+use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -19,6 +20,17 @@ pub struct Running {
     stop: CancellationToken,
     line: Network,
     metrics: Metrics,
+    clock: Option<Arc<SimulatedClock>>,
+}
+
+/// What a manager of a rig stands on.
+pub(crate) struct Ground {
+    pub(crate) client: Client,
+    pub(crate) line: Network,
+    pub(crate) metrics: Metrics,
+    /// `None` for the clock of the machine.
+    pub(crate) clock: Option<Arc<SimulatedClock>>,
+    pub(crate) seed: u64,
 }
 
 /// Options from arguments, the program's name left out.
@@ -39,13 +51,23 @@ pub(crate) async fn provider(options: &Options) -> Arc<dyn CloudProvider> {
 }
 
 impl Running {
-    pub(crate) async fn start(args: &[String], client: Client, line: Network, metrics: Metrics) -> Self {
+    pub(crate) async fn start(args: &[String], ground: Ground) -> Self {
+        let Ground { client, line, metrics, clock, seed } = ground;
         let options = options(args);
         let provider = provider(&options).await;
         let stop = CancellationToken::new();
-        let manager = Manager::new(options, provider, client, metrics.clone());
+        let mut surroundings = Surroundings { seed, ..Surroundings::default() };
+        if let Some(clock) = &clock {
+            surroundings.clock = clock.clone();
+        }
+        let manager = Manager::within(surroundings, options, provider, client, metrics.clone());
         let task = tokio::spawn(manager.run(stop.clone()));
-        Self { task, stop, line, metrics }
+        Self { task, stop, line, metrics, clock }
+    }
+
+    /// Sets the wall clock of this manager, and only of this one, ahead or back.
+    pub fn jump(&self, seconds: i64) {
+        self.clock.as_ref().expect("a simulated clock").jump(seconds);
     }
 
     /// As SIGTERM: ends what is in flight, gives the lease back.

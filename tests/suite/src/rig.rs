@@ -1,17 +1,21 @@
 //! One cluster, one cloud, any number of managers.
 
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
+use ccm_provider::Clock as _;
 use ccm_runtime::client::ConnectOptions;
+use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
 use ccm_test_apiserver::{ApiServer, Clock, Faults, Options, Patch, Store, WriteEntry};
 use ccm_test_bed::Bed;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::manager::Ground;
 use crate::network::Transport;
 use crate::{Cloud, Make, Network, Object, Running};
 
@@ -28,7 +32,9 @@ pub struct Rig {
     pub cloud: Cloud,
     provider_name: String,
     network: Network,
-    began: Mutex<Instant>,
+    began: Instant,
+    lap: Mutex<Instant>,
+    managers: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -38,19 +44,19 @@ enum Api {
 }
 
 impl Rig {
-    /// An empty in-memory cluster, and a cloud of this YAML.
+    /// An empty in-memory cluster, and a cloud of this YAML. The wall clocks of the cluster and of the managers begin at a
+    /// fixed moment and run with tokio's time.
     pub async fn new(cloud: &str) -> Self {
-        Self::aged(cloud, Duration::from_secs(3600)).await
-    }
-
-    /// The same; every object looks this old when it is created, since time is paused and clouds show instances late.
-    pub async fn aged(cloud: &str, age: Duration) -> Self {
-        let began = Instant::now();
-        let epoch = Timestamp::now() - SignedDuration::try_from(age).unwrap();
-        let clock = Clock::new(move || epoch + SignedDuration::try_from(began.elapsed()).unwrap());
-        let options = Options { clock, seed: Some(1), dual_stack: true, ..Options::default() };
+        let clock = SimulatedClock::new(Self::epoch());
+        let now = move || Timestamp::try_from(clock.wall()).unwrap();
+        let options = Options { clock: Clock::new(now), seed: Some(1), dual_stack: true, ..Options::default() };
         let server = ApiServer::start(options).await.unwrap();
         Self::over(Api::InMemory(server), "fake", cloud)
+    }
+
+    /// Before any time of the machine: what the fake cloud stamps with real time is never too old.
+    fn epoch() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000)
     }
 
     /// The real API server that all tests share, and a cloud whose provider IDs begin with `<provider_name>://`: the nodes
@@ -63,7 +69,8 @@ impl Rig {
     fn over(api: Api, provider_name: &str, cloud: &str) -> Self {
         let cloud = Cloud::new(provider_name, cloud);
         let provider_name = provider_name.to_owned();
-        Self { api, cloud, provider_name, network: Network::default(), began: Mutex::new(Instant::now()) }
+        let (network, began) = (Network::default(), Instant::now());
+        Self { api, cloud, provider_name, network, began, lap: Mutex::new(began), managers: AtomicU64::new(0) }
     }
 
     /// The arguments that every manager of this rig gets: no port, no election, this cloud. Later ones win.
@@ -90,7 +97,16 @@ impl Rig {
                 Client::connect(&options, metrics.clone()).await.unwrap()
             }
         };
-        Running::start(&self.args(args), client, line, metrics).await
+        let seed = self.managers.fetch_add(1, Ordering::SeqCst);
+        let clock = match &self.api {
+            // The time of the API server on a clock of its own: no two machines agree to the nanosecond.
+            Api::InMemory(_) => {
+                let now = Self::epoch() + self.began.elapsed() + Duration::from_nanos(seed);
+                Some(Arc::new(SimulatedClock::new(now)))
+            }
+            Api::Real(_) => None,
+        };
+        Running::start(&self.args(args), Ground { client, line, metrics, clock, seed }).await
     }
 
     /// The scheme of this cloud's provider IDs.
@@ -340,8 +356,8 @@ impl Rig {
 
     /// Simulated or real seconds since the rig was made or this was called before.
     pub fn lap(&self) -> Duration {
-        let mut began = self.began.lock().unwrap();
-        std::mem::replace(&mut *began, Instant::now()).elapsed()
+        let mut lap = self.lap.lock().unwrap();
+        std::mem::replace(&mut *lap, Instant::now()).elapsed()
     }
 
     /// Everything that helps to see why a test failed.

@@ -421,3 +421,106 @@ async fn a_dry_run_makes_no_route() {
     assert!(rig.cloud.calls("CreateRoute").is_empty() && rig.cloud.calls("DeleteRoute").is_empty());
     assert_eq!(rig.node("a").await.unwrap(), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_route_is_told_on_its_node_in_upstreams_words() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, delay: 1500ms, error: quota}}]")).await;
+    let made = add(&rig, "a", &["10.8.1.0/24"]).await;
+    let _manager = start(&rig, &[]).await;
+    let event = rig.until_event("a", "FailedToCreateRoute").await;
+    let uid = made.uid();
+    assert_eq!(
+        event,
+        format!("Warning FailedToCreateRoute: Could not create route {uid} 10.8.1.0/24 for node a after 1.501s: quota")
+    );
+    let events = rig.list("events").await;
+    let about = json!({"kind": "Node", "name": "a", "apiVersion": "v1", "uid": uid});
+    assert_eq!(events[0]["involvedObject"], about);
+    assert_eq!(events[0]["source"]["component"], "route_controller");
+    assert_eq!(events[0]["metadata"]["namespace"], "default");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_ranges_in_another_order_keep_their_routes() {
+    for gate in [&[][..], &[WATCH]] {
+        let rig = Rig::new(ON).await;
+        add(&rig, "a", &["10.8.1.0/24", "fd00:8:0:1::/64"]).await;
+        let _manager = start(&rig, gate).await;
+        until_network(&rig, "a", "False RouteCreated").await;
+        rig.pass(PERIOD).await;
+        let before = rig.cloud.calls("ListRoutes").len();
+        let turned = json!({"spec": {"podCIDR": "fd00:8:0:1::/64", "podCIDRs": ["fd00:8:0:1::/64", "10.8.1.0/24"]}});
+        rig.patch_node("a", turned).await;
+        rig.until_calls("ListRoutes", before + 1).await;
+        rig.pass(MINUTE).await;
+        assert_eq!((rig.cloud.calls("CreateRoute").len(), rig.cloud.calls("DeleteRoute").len()), (2, 0), "{gate:?}");
+        assert_eq!(rig.writes().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn periods_count_from_start_to_start_and_a_long_run_is_followed_at_once() {
+    for (takes, apart) in [("3s", 10), ("15s", 15)] {
+        let rig = Rig::new(&format!("{ON}faults: [{{call: ListRoutes, delay: {takes}}}]")).await;
+        let _manager = start(&rig, &[]).await;
+        let moments = rig.moments("ListRoutes", 2 * MINUTE).await;
+        assert!(moments.len() >= 7, "{moments:?}");
+        for pair in moments.windows(2) {
+            let gap = (pair[1] - pair[0]).as_secs_f64();
+            assert!((gap - f64::from(apart)).abs() < 0.2, "{takes}: {moments:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_holds_up_no_shutdown() {
+    for call in ["ListRoutes", "CreateRoute", "DeleteRoute"] {
+        for gate in [&[][..], &[WATCH]] {
+            let rig = Rig::new(&format!(
+                "{ON}routes: {{initial: [{{destinationCIDR: 10.8.9.0/24, blackhole: true}}]}}\nfaults: [{{call: {call}, hold: gate}}]"
+            ))
+            .await;
+            let release = rig.cloud.hold("gate");
+            let before = add(&rig, "a", &["10.8.1.0/24"]).await;
+            let manager = start(&rig, gate).await;
+            rig.until_calls(call, 1).await;
+            rig.pass(MINUTE).await;
+            rig.lap();
+            manager.stop().await.unwrap();
+            let took = rig.lap();
+            assert!(took < Duration::from_secs(30), "{call} {gate:?}: {took:?}");
+            // What was under way is given up, and nothing is told that is not known.
+            assert_eq!(rig.node("a").await, Some(before), "{call} {gate:?}");
+            release();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_and_creations_share_the_two_hundred_calls() {
+    let initial: Vec<String> =
+        (0..150).map(|i| format!("{{destinationCIDR: 10.9.{i}.0/24, blackhole: true}}")).collect();
+    let rig = Rig::new(&format!(
+        "{ON}routes: {{initial: [{}]}}\nfaults: [{{call: [CreateRoute, DeleteRoute], delay: 2s}}]",
+        initial.join(", ")
+    ))
+    .await;
+    for i in 0..150 {
+        add(&rig, &format!("n{i}"), &[&format!("10.8.{i}.0/24")]).await;
+    }
+    let _manager = start(&rig, &[]).await;
+    rig.pass(MINUTE).await;
+    let log = rig.cloud.log();
+    let (mut open, mut most, mut done) = ((0_i32, 0_i32), 0, 0);
+    for line in &log {
+        let change = if line["phase"] == "start" { 1 } else { -1 };
+        match line["call"].as_str() {
+            Some("CreateRoute") => open.0 += change,
+            Some("DeleteRoute") => open.1 += change,
+            _ => continue,
+        }
+        done += i32::from(change == -1);
+        most = most.max(open.0 + open.1);
+    }
+    assert_eq!((most, done, open), (200, 300, (0, 0)));
+}

@@ -784,3 +784,60 @@ async fn each_way_in_which_the_api_server_fails_ends_with_one_balancer_and_the_r
         assert!(manager.is_running());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_over_nodes_that_were_all_taken_out_on_purpose_is_no_reason_to_wait() {
+    let (rig, manager) = balanced("stateFile: state.json").await;
+    rig.patch_node("n", json!({"metadata": {"labels": {(EXCLUDE): ""}}})).await;
+    rig.until_calls("UpdateLoadBalancer", 1).await;
+    manager.stop().await.unwrap();
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n", ""]);
+    assert_eq!(rig.count_events("s", "LoadBalancerHostsKept").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_a_host_update_asks_for_is_honoured() {
+    let fault = "faults: [{call: UpdateLoadBalancer, kind: Retry, error: busy, retryAfter: 42s, times: 1}]";
+    let (rig, _manager) = balanced(fault).await;
+    add_node(&rig, "m").await;
+    rig.until_event("s", "UpdateLoadBalancerFailed").await;
+    assert_moments(&rig.moments("EnsureLoadBalancer", 10 * MINUTE).await, &[42]);
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n", "m n"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_changed_its_type_and_went_before_its_clean_up_leaves_no_balancer() {
+    let (rig, _manager) = balanced("").await;
+    rig.cloud.write("faults: [{call: GetLoadBalancer, error: broken}]");
+    rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+    rig.until_event("s", "SyncLoadBalancerFailed").await;
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    // Seen without the finalizer too.
+    rig.until_calls("GetLoadBalancer", 3).await;
+    rig.delete("services", "default", "s").await;
+    rig.until_calls("EnsureLoadBalancerDeleted", 1).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_over_the_hosts_is_measured_once_although_an_ensure_takes_it_over() {
+    let (rig, manager) = balanced("").await;
+    let passes = |manager: &Running| manager.metric("service_controller_nodesync_latency_seconds_count").unwrap();
+    rig.pass(MINUTE).await;
+    let before = passes(&manager);
+    // Both become due while a call for the Service is under way.
+    rig.cloud.write("faults: [{call: EnsureLoadBalancer, delay: 5s, times: 1}]");
+    rig.patch_service("s", json!({"metadata": {"annotations": {"a": "1"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    add_node(&rig, "m").await;
+    rig.pass(Duration::from_secs(1)).await;
+    rig.patch_service("s", json!({"metadata": {"annotations": {"a": "2"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 3).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(passes(&manager) - before, 1.0);
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s").last().unwrap(), "m n");
+}
