@@ -1,12 +1,12 @@
 //! Faults that can be switched on while the server runs. All are counted, none is random, so that a run can be repeated.
 
+use crate::fair::{Receiver, Sender};
 use crate::kind::{KINDS, Kind};
 use crate::store::{Core, Snapshot};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// Which requests a fault is about. A member that is not set matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,12 +228,12 @@ pub struct Faults {
     core: Arc<Core>,
     active: Arc<Mutex<BTreeMap<FaultId, Active>>>,
     stale: Arc<Mutex<BTreeMap<usize, Arc<Snapshot>>>>,
-    control: Arc<watch::Sender<Control>>,
+    control: Arc<Sender<Control>>,
 }
 
 impl Faults {
     pub(crate) fn new(core: Arc<Core>) -> Faults {
-        let control = Arc::new(watch::Sender::new(Control::default()));
+        let control = Arc::new(Sender::new(Control::default()));
         Faults { core, active: Arc::default(), stale: Arc::default(), control }
     }
 
@@ -336,7 +336,7 @@ impl Faults {
         self.stale().get(&kind.index).cloned()
     }
 
-    pub(crate) fn control(&self) -> watch::Receiver<Control> {
+    pub(crate) fn control(&self) -> Receiver<Control> {
         self.control.subscribe()
     }
 

@@ -25,6 +25,7 @@ mod admission;
 mod clock;
 mod discovery;
 mod error;
+mod fair;
 mod faults;
 mod http;
 mod kind;

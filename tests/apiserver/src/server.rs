@@ -1,5 +1,6 @@
 //! The listener on 127.0.0.1.
 
+use crate::fair::Receiver;
 use crate::faults::{Control, Faults};
 use crate::http::Handler;
 use crate::options::Options;
@@ -117,7 +118,7 @@ async fn run(
     listener: TcpListener,
     address: SocketAddr,
     handler: Handler,
-    mut control: watch::Receiver<Control>,
+    mut control: Receiver<Control>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut listener = Some(listener);
@@ -141,7 +142,7 @@ enum Ended {
 async fn accept(
     listener: TcpListener,
     handler: &Handler,
-    control: &mut watch::Receiver<Control>,
+    control: &mut Receiver<Control>,
     stopped: &mut watch::Receiver<bool>,
 ) -> Ended {
     // Dropping the set aborts the connections.
@@ -170,7 +171,7 @@ async fn accept(
 /// Holds the port without listening, so that clients are refused and nobody else takes it.
 async fn closed(
     address: SocketAddr,
-    control: &mut watch::Receiver<Control>,
+    control: &mut Receiver<Control>,
     stopped: &mut watch::Receiver<bool>,
 ) -> Option<TcpListener> {
     let mut holder = bind(address).ok();

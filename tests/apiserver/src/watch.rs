@@ -2,6 +2,7 @@
 
 use crate::admission;
 use crate::error::ApiError;
+use crate::fair::Receiver;
 use crate::kind::Kind;
 use crate::store::{Change, Core, Record, Scope, Snapshot, State, StoredObject, parse_scope};
 use crate::value::set;
@@ -9,7 +10,6 @@ use bytes::Bytes;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// What a watch asks for; the members are the query parameters of the same names.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +84,7 @@ pub struct Watch {
     scope: Scope,
     /// Everything up to this version has been looked at.
     cursor: u64,
-    signal: watch::Receiver<u64>,
+    signal: Receiver<u64>,
     ready: VecDeque<WatchEvent>,
     bookmarks: bool,
     ended: bool,

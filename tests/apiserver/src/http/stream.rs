@@ -1,6 +1,7 @@
 //! The body of a watch.
 
 use super::reply::{Body, Closed, Reply, with_body};
+use crate::fair::Receiver;
 use crate::faults::{Control, Faults};
 use crate::kind::Kind;
 use crate::table;
@@ -10,7 +11,6 @@ use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// What a request and its faults say about a watch beyond what it selects.
@@ -25,7 +25,7 @@ pub(super) struct Shape {
 struct State {
     watch: Watch,
     kind: &'static Kind,
-    control: watch::Receiver<Control>,
+    control: Receiver<Control>,
     drops: u64,
     deadline: Option<Instant>,
     next_bookmark: Instant,

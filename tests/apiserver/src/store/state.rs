@@ -1,5 +1,6 @@
 //! What is stored: the live objects of each kind, and a bounded history from which watches and old lists are served.
 
+use crate::fair::Sender;
 use crate::kind::{KINDS, Kind};
 use crate::selector::{self, Fields, Labels};
 use crate::value::{at, set, text};
@@ -8,7 +9,6 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// One version of an object. Serialized once; lists and watches share the bytes.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ pub(crate) struct Collection {
     /// The newest change that is no longer in `history`.
     pub(crate) dropped: u64,
     /// Woken at every write.
-    pub(crate) signal: watch::Sender<u64>,
+    pub(crate) signal: Sender<u64>,
 }
 
 /// Everything behind the lock.
@@ -146,7 +146,7 @@ impl State {
             history: VecDeque::new(),
             floor: 0,
             dropped: 0,
-            signal: watch::Sender::new(0),
+            signal: Sender::new(0),
         };
         let collections = KINDS.iter().map(|_| empty()).collect();
         let allocations = crate::admission::Allocations::default();
