@@ -12,7 +12,8 @@ use std::time::Duration;
 use ccm_provider::load_balancer::READ_DEADLINE;
 use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Snapshot};
 use futures::FutureExt;
-use tokio::sync::watch;
+use futures::future::Shared;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
@@ -62,7 +63,8 @@ struct State {
 /// Questions that wait for the end of the window.
 struct Pending {
     nodes: BTreeMap<NodeName, NodeRef>,
-    answers: watch::Receiver<Option<Answers>>,
+    // Wakes in the order of asking, unlike tokio's watch: so that a simulation repeats itself.
+    answers: Shared<oneshot::Receiver<Answers>>,
 }
 
 impl InstanceView {
@@ -120,31 +122,23 @@ impl InstanceView {
 
     /// Joins the open window, or opens one.
     async fn ask(self: &Arc<Self>, nodes: &[&NodeRef], aspects: Aspects) -> Answers {
-        let mut answers = {
+        let answers = {
             let mut state = self.lock();
             if !state.pending.contains_key(&aspects) {
-                let (publish, answers) = watch::channel(None);
+                let (publish, answers) = oneshot::channel();
                 let window = next_window(&mut state);
                 tokio::spawn(self.clone().close_window(aspects, window, publish));
-                state.pending.insert(aspects, Pending { nodes: BTreeMap::new(), answers });
+                state.pending.insert(aspects, Pending { nodes: BTreeMap::new(), answers: answers.shared() });
             }
             let Some(pending) = state.pending.get_mut(&aspects) else { return Answers::default() };
             pending.nodes.extend(nodes.iter().map(|node| (node.name.clone(), (*node).clone())));
             pending.answers.clone()
         };
-        match answers.wait_for(Option::is_some).await {
-            Ok(answers) => answers.clone().unwrap_or_default(),
-            // The process is ending.
-            Err(_) => Answers::default(),
-        }
+        // An error: the process is ending.
+        answers.await.unwrap_or_default()
     }
 
-    async fn close_window(
-        self: Arc<Self>,
-        aspects: Aspects,
-        window: Duration,
-        publish: watch::Sender<Option<Answers>>,
-    ) {
+    async fn close_window(self: Arc<Self>, aspects: Aspects, window: Duration, publish: oneshot::Sender<Answers>) {
         tokio::time::sleep(window).await;
         let Some(pending) = self.lock().pending.remove(&aspects) else { return };
         let nodes: Vec<NodeRef> = pending.nodes.into_values().collect();
@@ -157,7 +151,8 @@ impl InstanceView {
             None => Arc::new(self.lookup(nodes, aspects).await),
         };
         self.lock().last_call = Some(Instant::now());
-        publish.send_replace(Some(answers));
+        // Whoever asked may be gone.
+        let _ = publish.send(answers);
     }
 
     fn worth_a_list(&self, asked: usize) -> bool {

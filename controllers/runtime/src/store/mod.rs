@@ -8,10 +8,11 @@ pub mod kept;
 pub mod reflector;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ccm_provider::{Node, NodeReader, NodeRef, ObjectChange, Service, ServiceKey, ServiceReader, SharedInformers};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 pub use kept::{Keep, Kept};
 pub use reflector::Reflector;
@@ -24,7 +25,9 @@ pub struct Store<T: Kept> {
     objects: RwLock<BTreeMap<T::Key, Arc<T>>>,
     // Also taken around each change, so that a handler registered late sees every object once and then every change.
     handlers: Mutex<Vec<Handler<T>>>,
-    synced: watch::Sender<bool>,
+    synced: AtomicBool,
+    // Wakes in the order of waiting, unlike tokio's watch: so that a simulation repeats itself.
+    became_synced: Notify,
 }
 
 impl<T: Kept> std::fmt::Debug for Store<T> {
@@ -40,7 +43,8 @@ impl<T: Kept> Store<T> {
             keep,
             objects: RwLock::default(),
             handlers: Mutex::default(),
-            synced: watch::Sender::new(false),
+            synced: AtomicBool::new(false),
+            became_synced: Notify::new(),
         })
     }
 
@@ -71,13 +75,18 @@ impl<T: Kept> Store<T> {
 
     /// Waits until the first list was complete.
     pub async fn synced(&self) {
-        let mut synced = self.synced.subscribe();
-        drop(synced.wait_for(|synced| *synced).await);
+        let became_synced = self.became_synced.notified();
+        tokio::pin!(became_synced);
+        // Registered before the look, so that it is not missed in between.
+        became_synced.as_mut().enable();
+        if !self.is_synced() {
+            became_synced.await;
+        }
     }
 
     /// Whether the first list was complete.
     pub fn is_synced(&self) -> bool {
-        *self.synced.borrow()
+        self.synced.load(Ordering::Acquire)
     }
 
     /// Registers a handler. It sees all present objects as additions, then every change, in order; it must not block.
@@ -165,7 +174,8 @@ impl<T: Kept> Store<T> {
         for key in gone {
             self.remove(&key);
         }
-        self.synced.send_replace(true);
+        self.synced.store(true, Ordering::Release);
+        self.became_synced.notify_waiters();
     }
 
     /// Shows every object to the handlers again, unchanged.
