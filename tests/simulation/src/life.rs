@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ccm_provider::Clock;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Which writes count towards a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,10 @@ pub struct Life {
     pub name: String,
     /// Its time.
     pub clock: LifeClock,
-    dead: watch::Sender<bool>,
-    hung: watch::Sender<bool>,
+    dead: AtomicBool,
+    hung: AtomicBool,
+    // Wakes in the order of waiting, unlike tokio's watch.
+    changed: Notify,
     cut_off: AtomicBool,
     crash: Mutex<Option<CrashPoint>>,
     writes: AtomicU64,
@@ -108,8 +110,9 @@ impl Life {
         Self {
             name,
             clock: LifeClock::new(began),
-            dead: watch::Sender::new(false),
-            hung: watch::Sender::new(false),
+            dead: AtomicBool::new(false),
+            hung: AtomicBool::new(false),
+            changed: Notify::new(),
             cut_off: AtomicBool::new(false),
             crash: Mutex::new(crash),
             writes: AtomicU64::new(0),
@@ -118,30 +121,42 @@ impl Life {
 
     /// Whether it has ended.
     pub fn is_dead(&self) -> bool {
-        *self.dead.borrow()
+        self.dead.load(Ordering::SeqCst)
     }
 
     /// From now on nothing that it does has an effect.
     pub fn die(&self) {
-        self.dead.send_replace(true);
+        self.dead.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
     }
 
     /// Returns when it has died.
     pub async fn died(&self) {
-        let mut dead = self.dead.subscribe();
-        drop(dead.wait_for(|dead| *dead).await);
+        self.until(|| self.is_dead()).await;
+    }
+
+    async fn until(&self, wanted: impl Fn() -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if wanted() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Stops its exchange with the world, or lets it go on.
     pub fn set_hung(&self, hung: bool) {
-        self.hung.send_replace(hung);
+        self.hung.store(hung, Ordering::SeqCst);
+        self.changed.notify_waiters();
     }
 
     /// Waits while it is stopped. True when it was: then what it was about to do is lost.
     pub async fn hang(&self) -> bool {
-        let mut hung = self.hung.subscribe();
-        let was = *hung.borrow_and_update();
-        drop(hung.wait_for(|hung| !*hung).await);
+        let was = self.hung.load(Ordering::SeqCst);
+        self.until(|| !self.hung.load(Ordering::SeqCst)).await;
         was
     }
 

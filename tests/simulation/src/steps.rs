@@ -88,6 +88,7 @@ impl Simulation {
     pub(crate) fn act(&mut self, action: Action) {
         match action {
             Action::Anything => self.anything(),
+            Action::Join(name) if self.living(&name).is_some() => {}
             Action::Join(name) => {
                 let id = self.world.cloud().launch(&name);
                 let after = self.between(500, 8000);
@@ -142,6 +143,11 @@ impl Simulation {
             let owner = text(&present, "/spec/providerID");
             if owner.is_empty() || owner.ends_with(&format!("/{id}")) {
                 self.world.lock().instance_of.insert(uid, id.to_owned());
+                if present.pointer("/metadata/annotations").is_some() {
+                    let ip = self.world.cloud().lock().instances[id].addresses()[0].1.clone();
+                    let annotation = json!({"metadata": {"annotations": {ANNOTATION_PROVIDED_NODE_IP: ip}}});
+                    self.world.patch("nodes", name, false, &annotation);
+                }
                 let after = self.between(500, 20_000);
                 self.after(after, Action::Ready { name: name.to_owned(), id: id.to_owned(), status: "True" });
             } else {
