@@ -1,15 +1,18 @@
 //! Puts the parts together and takes them apart again: stores, election, controllers, shutdown.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_controllers::{NotStarted, Shared, lifecycle, node, route, service};
-use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, OneByOne, ProviderContext};
+use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, OneByOne, ProviderContext, duration};
 use ccm_runtime::client::{Call, ConnectOptions};
 use ccm_runtime::election::{Election, Ended};
 use ccm_runtime::events::Recorder;
+use ccm_runtime::runner::panic_text;
 use ccm_runtime::store::{Informers, Keep, Kept, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -23,6 +26,8 @@ use crate::serve;
 
 /// How long the API server may take to be healthy once this process leads.
 const API_SERVER_WAIT: Duration = Duration::from_secs(10);
+/// How long the provider may take to initialize itself.
+const INITIALIZE: Duration = Duration::from_secs(120);
 /// How long what is in flight may take to end after a signal.
 const DRAIN: Duration = Duration::from_secs(20);
 /// How long giving the lease back may take.
@@ -283,7 +288,19 @@ impl Manager {
             self.clock.clone(),
             Arc::new(self.leadership.clone()),
         );
-        self.provider.initialize(context).await;
+        let initialized = AssertUnwindSafe(self.provider.initialize(context)).catch_unwind();
+        match tokio::time::timeout(INITIALIZE, initialized).await {
+            Ok(Ok(())) => {}
+            Ok(Err(panic)) => {
+                self.metrics.panicked("provider");
+                let text = panic_text(&*panic);
+                return Err(Failure::fatal(format!("the cloud provider panicked while it was initialized: {text}")));
+            }
+            Err(_) => {
+                let text = "the cloud provider did not initialize itself within";
+                return Err(Failure::fatal(format!("{text} {}", duration::format(INITIALIZE))));
+            }
+        }
         if let Some(user) = self.provider.informer_user() {
             let informers = Informers { nodes: self.shared.nodes.clone(), services: self.shared.services.clone() };
             user.set_informers(Arc::new(informers)).await;
