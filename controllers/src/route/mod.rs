@@ -7,6 +7,7 @@ pub mod decide;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use ccm_provider::{
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Pace};
 use ccm_runtime::{Gate, GateError, Queue, RateLimit};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
 
 use self::decide::Changes;
@@ -152,7 +153,7 @@ impl RouteController {
         };
         let work = async {
             while let Some(keys) = queue.take_ready(1).await {
-                match self.reconcile().await {
+                match self.reconcile_caught().await {
                     Ok(()) => keys.iter().for_each(|key| queue.forget(key)),
                     Err(error) => {
                         let after = queue.add_rate_limited(());
@@ -171,6 +172,14 @@ impl RouteController {
             _ = async { futures::join!(closing, work) } => {}
             () = self.shared.leadership.lost() => {}
         }
+    }
+
+    /// A panic is a failed reconcile, and not the end of the controller.
+    async fn reconcile_caught(&self) -> Result<(), String> {
+        AssertUnwindSafe(self.reconcile()).catch_unwind().await.unwrap_or_else(|panic| {
+            self.shared.metrics.panicked(NAME);
+            Err(format!("a reconcile panicked: {}", runner::panic_text(&*panic)))
+        })
     }
 
     /// Lists, plans, writes, and tells each node. An error means that something is left to be done.
