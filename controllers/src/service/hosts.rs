@@ -1,5 +1,6 @@
 //! Host updates: what happens to balancers when nodes come and go.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use ccm_provider::{
     EventType, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAction, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::Gate;
-use ccm_runtime::runner::{Outcome, SyncError};
+use ccm_runtime::runner::{Outcome, SyncError, panic_text};
+use futures::FutureExt;
 
 use super::{ServiceController, Work, decide};
 
@@ -19,7 +21,15 @@ impl ServiceController {
     /// One pass after each burst of node changes.
     pub(super) async fn node_passes(self: Arc<Self>) {
         while let Some(keys) = self.node_queue.take_ready(1).await {
-            self.node_pass().await;
+            if let Err(panic) = AssertUnwindSafe(self.node_pass()).catch_unwind().await {
+                self.shared.metrics.panicked(super::NAME);
+                tracing::error!(
+                    controller = super::NAME,
+                    panic = panic_text(&*panic),
+                    "a pass over the hosts panicked"
+                );
+                self.node_queue.add_after((), CHECK_AGAIN);
+            }
             for key in keys {
                 self.node_queue.forget(&key);
                 self.node_queue.done(&key);
@@ -34,7 +44,7 @@ impl ServiceController {
         let services: Vec<(ServiceKey, Arc<Service>, Arc<[NodeRef]>)> = self
             .lock()
             .iter()
-            .filter(|(_, known)| known.service.wants_load_balancer() && !known.service.needs_cleanup())
+            .filter(|(_, known)| decide::wants(&known.service))
             .filter_map(|(key, known)| Some((key.clone(), known.service.clone(), known.hosts.clone()?)))
             .filter(|(_, _, old)| !decide::same_hosts(old, &hosts))
             .collect();
@@ -58,8 +68,10 @@ impl ServiceController {
     /// The work of one host update; `None` when the Service wants no balancer any more.
     pub(super) fn prepare_hosts(&self, key: &ServiceKey) -> Option<ServiceWork> {
         let known = self.known(key)?;
-        let current = self.shared.services.get(key)?;
-        if !decide::wants(&current) || current.needs_cleanup() {
+        let current = self.shared.services.get(key).filter(|current| decide::wants(current));
+        // Another object of this name is ensured as a whole, once the balancer of the old one is gone.
+        if current.is_none_or(|current| current.metadata.uid != known.service.metadata.uid) {
+            self.end_pass(key);
             return None;
         }
         self.metrics.syncs.inc();
@@ -75,9 +87,7 @@ impl ServiceController {
     ) -> Result<Outcome, SyncError> {
         let key = work.service.key();
         self.metrics.update_latency.observe(took.as_secs_f64());
-        if let Some(known) = self.lock().get_mut(&key) {
-            known.pass = None;
-        }
+        self.end_pass(&key);
         let subject = Subject::service(&work.service);
         let error = match answer {
             Ok(_) if work.nodes.is_empty() => {
@@ -103,9 +113,16 @@ impl ServiceController {
             work.nodes.len()
         );
         self.events.event(&subject, EventType::Warning, "UpdateLoadBalancerFailed", &message);
-        // A full ensure repairs whatever the update met, and brings its own back-off.
-        self.queue.add(Work::Sync(key));
+        // A full ensure repairs whatever the update met, and brings its own back-off. A cloud that asks for time gets it.
+        self.queue.add_after(Work::Sync(key), error.retry_after().unwrap_or_default());
         Ok(Outcome::Done)
+    }
+
+    /// The pass waits no longer for this Service.
+    pub(super) fn end_pass(&self, key: &ServiceKey) {
+        if let Some(known) = self.lock().get_mut(key) {
+            known.pass = None;
+        }
     }
 
     pub(super) fn warn_no_nodes(&self, subject: &Subject) {

@@ -66,7 +66,10 @@ impl ServiceController {
         let whole = &whole;
         let prepared = join_all(work.into_iter().map(|(key, service)| async move {
             let prepared = match &key {
-                Work::Hosts(hosts) if whole.contains(hosts) => Prepared::Ended(Ok(Outcome::Done)),
+                Work::Hosts(hosts) if whole.contains(hosts) => {
+                    self.end_pass(hosts);
+                    Prepared::Ended(Ok(Outcome::Done))
+                }
                 key => self.prepare(key, service).await,
             };
             (key, prepared)
@@ -126,11 +129,7 @@ impl ServiceController {
             }
         }
         self.remember(key, &service);
-        if decide::wants(&service) && !service.needs_cleanup() {
-            self.prepare_ensure(service).await
-        } else {
-            self.prepare_cleanup(service).await
-        }
+        if decide::wants(&service) { self.prepare_ensure(service).await } else { self.prepare_cleanup(service).await }
     }
 
     fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
@@ -144,21 +143,16 @@ impl ServiceController {
     }
 
     async fn prepare_forgotten(&self, known: Option<Known>) -> Prepared {
-        match known {
-            Some(known) if known.service.wants_load_balancer() => {
-                let text = "Deleting load balancer";
-                let subject = Subject::service(&known.service);
-                self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", text);
-                let service = known.service;
-                let work = ServiceWork { service, nodes: Arc::default(), action: ServiceAction::Delete };
-                self.planned(work, Purpose::Forget).await
-            }
-            Some(known) => {
-                self.lock().remove(&known.service.key());
-                Prepared::Ended(Ok(Outcome::Done))
-            }
-            None => Prepared::Ended(Ok(Outcome::Done)),
+        // Whatever is remembered was not cleaned up: also a Service that changed its type and went before that succeeded.
+        let Some(known) = known else { return Prepared::Ended(Ok(Outcome::Done)) };
+        if self.shared.gate.is_dry_run() {
+            self.lock().remove(&known.service.key());
+        } else {
+            let subject = Subject::service(&known.service);
+            self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
+        let work = ServiceWork { service: known.service, nodes: Arc::default(), action: ServiceAction::Delete };
+        self.planned(work, Purpose::Forget).await
     }
 
     async fn delete_old(&self, old: Known) -> Result<(), SyncError> {
@@ -185,8 +179,12 @@ impl ServiceController {
                     }
                 }
                 Some(_) => {}
-                // After a restart nobody knows the hosts, but a balancer with an address most likely has some.
-                None if !service.status.load_balancer.ingress.is_empty() && !self.config.allow_emptying => {
+                // After a restart nobody knows the hosts, but a balancer with an address most likely has some. Nodes that
+                // are there were taken out on purpose.
+                None if !service.status.load_balancer.ingress.is_empty()
+                    && self.shared.nodes.list().is_empty()
+                    && !self.config.allow_emptying =>
+                {
                     self.refuse_emptying(
                         &service,
                         "the cluster shows no node at all, and which hosts it has now is not known",

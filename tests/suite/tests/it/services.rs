@@ -841,3 +841,17 @@ async fn a_pass_over_the_hosts_is_measured_once_although_an_ensure_takes_it_over
     assert_eq!(passes(&manager) - before, 1.0);
     assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s").last().unwrap(), "m n");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_tells_of_no_deletion_that_it_does_not_make() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES, "--dry-run"]).await;
+    rig.until_event("s", "DryRun").await;
+    rig.delete("services", "default", "s").await;
+    rig.pass(10 * MINUTE).await;
+    assert!(rig.cloud.calls("EnsureLoadBalancerDeleted").is_empty());
+    assert!(rig.service("s").await.is_none());
+    assert!(reasons(&rig, "s").await.iter().all(|reason| reason == "DryRun"), "{:?}", rig.events("s").await);
+}
