@@ -1,5 +1,8 @@
-//! What asks for a sync, and who stands behind balancers: as tables, and for all inputs.
+//! What asks for a sync, and which nodes stand behind balancers, as tables; and what holds for all inputs.
 
+use std::sync::Arc;
+
+use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
 use ccm_provider::{Node, NodeRef, Service, Taint};
 use proptest::prelude::*;
@@ -9,203 +12,289 @@ use super::decide::{
     Left, candidates, host_names, is_candidate, is_excluded, needs_update, node_matters, same_hosts, wants, why_left,
 };
 
-/// A Service of type LoadBalancer, with this change.
-fn service(change: Value) -> Service {
-    let mut object = json!({
-        "metadata": {"name": "s", "namespace": "default", "uid": "u", "annotations": {"a": "1"}},
-        "spec": {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]},
-    });
-    merge(&mut object, change);
-    serde_json::from_value(object).unwrap()
+fn web() -> Value {
+    json!({
+        "metadata": {"namespace": "default", "name": "web", "uid": "u1", "labels": {"a": "1"}, "annotations": {"x": "1"}},
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [
+                {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080, "targetPort": 8080, "appProtocol": "http"},
+                {"name": "https", "protocol": "TCP", "port": 443, "nodePort": 30443, "targetPort": "tls"},
+            ],
+            "selector": {"app": "web"},
+            "sessionAffinity": "None",
+            "clusterIP": "10.0.0.1",
+            "clusterIPs": ["10.0.0.1"],
+            "ipFamilies": ["IPv4", "IPv6"],
+            "ipFamilyPolicy": "RequireDualStack",
+            "externalIPs": ["192.0.2.1", "192.0.2.2"],
+            "loadBalancerIP": "",
+            "externalTrafficPolicy": "Cluster",
+            "internalTrafficPolicy": "Cluster",
+            "allocateLoadBalancerNodePorts": true,
+        },
+    })
 }
 
-fn merge(into: &mut Value, change: Value) {
-    match (into, change) {
-        (Value::Object(into), Value::Object(change)) => {
-            for (key, value) in change {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, change) => *into = change,
+fn read(json: Value) -> Service {
+    serde_json::from_value(json).unwrap()
+}
+
+/// The Service with one field set; `null` takes it away.
+fn with(pointer: &str, value: Value) -> Service {
+    let mut service = web();
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    let parent = service.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"));
+    match parent {
+        Value::Array(list) => list[field.parse::<usize>().unwrap()] = value,
+        object => object[field] = value,
     }
-}
-
-fn spec(change: Value) -> Service {
-    service(Value::Object([("spec".to_owned(), change)].into_iter().collect()))
-}
-
-#[track_caller]
-fn check(old: &Service, new: &Service, wanted: bool) {
-    assert_eq!(needs_update(old, new), wanted);
-    assert_eq!(needs_update(new, old), wanted, "the other way");
+    read(service)
 }
 
 #[test]
-fn a_change_of_what_a_balancer_is_made_of_asks_for_a_sync() {
-    let old = spec(json!({}));
-    for change in [
-        json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}),
-        json!({"ports": [{"name": "http", "port": 81, "protocol": "TCP"}]}),
-        json!({"ports": [{"name": "web", "port": 80, "protocol": "TCP"}]}),
-        json!({"ports": [{"name": "http", "port": 80, "protocol": "UDP"}]}),
-        json!({"ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30000}]}),
-        json!({"ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "web"}]}),
-        json!({"ports": [{"name": "http", "port": 80, "protocol": "TCP", "appProtocol": "http"}]}),
-        json!({"ports": []}),
-        json!({"sessionAffinity": "ClientIP"}),
-        json!({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}),
-        json!({"loadBalancerIP": "1.2.3.4"}),
-        json!({"externalIPs": ["1.2.3.4"]}),
-        json!({"externalTrafficPolicy": "Local"}),
-        json!({"healthCheckNodePort": 30001}),
-        json!({"ipFamilies": ["IPv4", "IPv6"]}),
-        json!({"type": "ClusterIP"}),
-        json!({"loadBalancerClass": "other"}),
-    ] {
-        check(&old, &spec(change), true);
-    }
-    for change in [json!({"annotations": {"a": "2"}}), json!({"annotations": {"b": "1"}}), json!({"uid": "other"})] {
-        check(&old, &service(json!({"metadata": change})), true);
-    }
-}
-
-#[test]
-fn what_no_balancer_is_made_of_asks_for_nothing() {
-    let old = spec(json!({}));
-    check(&old, &old, false);
-    check(&old, &spec(json!({"selector": {"app": "x"}})), false);
-    check(&old, &spec(json!({"internalTrafficPolicy": "Local"})), false);
-    check(&old, &spec(json!({"ipFamilyPolicy": "PreferDualStack"})), false);
-    check(&old, &spec(json!({"clusterIP": "10.0.0.1"})), false);
-    check(&old, &service(json!({"metadata": {"labels": {"x": "y"}, "resourceVersion": "9"}})), false);
-    check(&old, &service(json!({"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}})), false);
-    let families = |list: Value| spec(json!({"ipFamilies": list}));
-    check(&families(json!(["IPv4", "IPv6"])), &families(json!(["IPv6", "IPv4"])), false);
-}
-
-#[test]
-fn orders_of_ports_and_external_ips_count() {
-    let ports = |names: [&str; 2]| spec(json!({"ports": names.map(|name| json!({"name": name, "port": 80}))}));
-    check(&ports(["a", "b"]), &ports(["b", "a"]), true);
-    let ips = |list: [&str; 2]| spec(json!({"externalIPs": list}));
-    check(&ips(["1.1.1.1", "2.2.2.2"]), &ips(["2.2.2.2", "1.1.1.1"]), true);
-}
-
-#[test]
-fn services_that_want_no_balancer_before_and_after_ask_for_nothing() {
-    let kind = |kind: &str, ip: &str| spec(json!({"type": kind, "loadBalancerIP": ip}));
-    check(&kind("ClusterIP", "1.1.1.1"), &kind("NodePort", "2.2.2.2"), false);
-    let class = |ip: &str| spec(json!({"loadBalancerClass": "other", "loadBalancerIP": ip}));
-    check(&class("1.1.1.1"), &class("2.2.2.2"), false);
-}
-
-#[test]
-fn a_service_that_is_going_away_wants_no_balancer() {
-    let leaving = |finalizers: &[&str]| {
-        service(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}}))
+fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
+    let check = |pointer: &str, value: Value, wanted: bool| {
+        let (old, new) = (read(web()), with(pointer, value.clone()));
+        assert_ne!(old, new, "{pointer} = {value} is no change");
+        assert_eq!(needs_update(&old, &new), wanted, "{pointer} = {value}");
+        assert_eq!(needs_update(&new, &old), wanted, "back from {pointer} = {value}");
     };
-    assert!(wants(&spec(json!({}))));
-    assert!(!wants(&leaving(&["example.com/other"])));
-    assert!(!leaving(&["example.com/other"]).needs_cleanup());
-    assert!(leaving(&["example.com/other", FINALIZER_LOAD_BALANCER]).needs_cleanup());
+    let http = web()["spec"]["ports"][0].clone();
+    let https = web()["spec"]["ports"][1].clone();
+    for (pointer, value) in [
+        ("/spec/loadBalancerSourceRanges", json!(["10.0.0.0/8"])),
+        // Nothing and an empty list differ.
+        ("/spec/loadBalancerSourceRanges", json!([])),
+        ("/spec/ports/0/name", json!("web")),
+        ("/spec/ports/0/protocol", json!("UDP")),
+        ("/spec/ports/0/port", json!(81)),
+        ("/spec/ports/0/nodePort", json!(30081)),
+        ("/spec/ports/0/targetPort", json!(8081)),
+        ("/spec/ports/0/targetPort", json!("8080")),
+        ("/spec/ports/0/appProtocol", json!("h2c")),
+        ("/spec/ports/0/appProtocol", Value::Null),
+        ("/spec/ports", json!([http])),
+        ("/spec/ports", json!([https, http])),
+        ("/spec/sessionAffinity", json!("ClientIP")),
+        ("/spec/sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 5}})),
+        ("/spec/loadBalancerIP", json!("192.0.2.9")),
+        ("/spec/externalIPs", json!(["192.0.2.1"])),
+        ("/spec/externalIPs", json!(["192.0.2.2", "192.0.2.1"])),
+        ("/metadata/annotations/x", json!("2")),
+        ("/metadata/annotations/anything", json!("")),
+        ("/metadata/annotations", Value::Null),
+        ("/metadata/uid", json!("u2")),
+        ("/spec/externalTrafficPolicy", json!("Local")),
+        ("/spec/healthCheckNodePort", json!(31000)),
+        ("/spec/ipFamilies", json!(["IPv4"])),
+        // From or to a Service of ours.
+        ("/spec/type", json!("ClusterIP")),
+        ("/spec/type", json!("NodePort")),
+        ("/spec/loadBalancerClass", json!("example.com/x")),
+    ] {
+        check(pointer, value, true);
+    }
+    for (pointer, value) in [
+        ("/metadata/labels/a", json!("2")),
+        ("/metadata/resourceVersion", json!("7")),
+        ("/metadata/finalizers", json!([FINALIZER_LOAD_BALANCER])),
+        // Deletion is asked for by the finalizer, not by this.
+        ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+        ("/spec/selector/app", json!("other")),
+        ("/spec/internalTrafficPolicy", json!("Local")),
+        ("/spec/allocateLoadBalancerNodePorts", json!(false)),
+        ("/spec/clusterIP", json!("10.0.0.2")),
+        ("/spec/clusterIPs", json!(["10.0.0.1", "fd00::1"])),
+        ("/spec/ipFamilies", json!(["IPv6", "IPv4"])),
+        ("/spec/ipFamilyPolicy", json!("PreferDualStack")),
+        ("/status", json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})),
+    ] {
+        check(pointer, value, false);
+    }
+}
+
+#[test]
+fn a_service_that_never_was_ours_asks_for_nothing() {
+    for (pointer, value) in [("/spec/type", json!("ClusterIP")), ("/spec/loadBalancerClass", json!("example.com/x"))] {
+        let old = with(pointer, value);
+        let mut new = old.clone();
+        new.metadata.annotations.insert("x".into(), "2".into());
+        new.spec.ports.clear();
+        assert!(!needs_update(&old, &new), "{pointer}");
+    }
+}
+
+#[test]
+fn a_service_wants_a_balancer_until_it_is_being_deleted() {
+    let deleted = json!("2026-01-01T00:00:00Z");
+    assert!(wants(&read(web())));
+    assert!(wants(&with("/metadata/finalizers", json!([FINALIZER_LOAD_BALANCER]))));
+    assert!(!wants(&with("/spec/type", json!("ClusterIP"))));
+    assert!(!wants(&with("/spec/loadBalancerClass", json!("example.com/x"))));
+    // The API server would refuse our finalizer now.
+    assert!(!wants(&with("/metadata/deletionTimestamp", deleted.clone())));
+    let mut both = web();
+    both["metadata"]["deletionTimestamp"] = deleted;
+    both["metadata"]["finalizers"] = json!(["example.com/other"]);
+    assert!(!wants(&read(both.clone())) && !read(both.clone()).needs_cleanup());
+    both["metadata"]["finalizers"] = json!(["example.com/other", FINALIZER_LOAD_BALANCER]);
+    assert!(!wants(&read(both.clone())) && read(both).needs_cleanup());
 }
 
 fn node(name: &str) -> Node {
     Node { name: name.into(), provider_id: Some(format!("fake://{name}").into()), ..Node::default() }
 }
 
-fn labelled(value: &str) -> Node {
-    Node { labels: [(LABEL_EXCLUDE_BALANCERS, value)].into_iter().collect(), ..node("n") }
+fn refs(names: &[&str]) -> Vec<NodeRef> {
+    names.iter().map(|name| NodeRef::new(node(name))).collect()
 }
 
 fn tainted(key: &str) -> Node {
     let taint = Taint { key: key.into(), value: "".into(), effect: "NoSchedule".into(), time_added: None };
-    Node { taints: [taint].into(), ..node("n") }
+    Node { taints: [taint].into(), ..node("a") }
+}
+
+fn labelled(key: &str, value: &str) -> Node {
+    Node { labels: [(key, value)].into_iter().collect(), ..node("a") }
 }
 
 #[test]
-fn the_exclusion_label_counts_unless_its_value_reads_as_false() {
-    for out in ["", "true", "foo", "1", "no", "FALSE "] {
-        assert!(is_excluded(&labelled(out)) && !is_candidate(&labelled(out)), "{out:?}");
+fn the_exclusion_label_takes_a_node_out_unless_it_reads_as_false() {
+    for out in ["", "true", "1", "t", "foo", "no", "FaLsE", "false ", "00"] {
+        assert!(is_excluded(&labelled(LABEL_EXCLUDE_BALANCERS, out)), "{out:?}");
     }
-    for inside in ["0", "f", "F", "false", "FALSE", "False"] {
-        assert!(!is_excluded(&labelled(inside)) && is_candidate(&labelled(inside)), "{inside:?}");
+    for within in ["0", "f", "F", "false", "FALSE", "False"] {
+        assert!(!is_excluded(&labelled(LABEL_EXCLUDE_BALANCERS, within)), "{within:?}");
     }
-    assert!(!is_excluded(&node("n")));
+    assert!(!is_excluded(&labelled("node-role.kubernetes.io/control-plane", "")));
+    assert!(!is_excluded(&node("a")));
 }
 
 #[test]
-fn the_autoscalers_taint_and_a_deletion_take_a_node_out() {
-    assert!(is_candidate(&node("n")));
-    assert!(!is_candidate(&tainted(TAINT_TO_BE_DELETED)));
-    assert!(is_candidate(&tainted("node.kubernetes.io/unschedulable")));
-    assert!(!is_candidate(&Node { deleting: true, ..node("n") }));
-    assert!(is_candidate(&Node { provider_id: None, ..node("n") }));
+fn only_deletion_exclusion_and_the_autoscaler_take_a_node_out() {
+    let check = |node: Node, wanted: bool| assert_eq!(is_candidate(&node), wanted, "{node:?}");
+    check(node("a"), true);
+    for ready in [None, Some(ConditionStatus::False), Some(ConditionStatus::Unknown), Some(ConditionStatus::True)] {
+        check(Node { ready, ..node("a") }, true);
+    }
+    check(Node { provider_id: None, ..node("a") }, true);
+    check(tainted("node.kubernetes.io/unschedulable"), true);
+    check(tainted("node-role.kubernetes.io/control-plane"), true);
+    check(labelled("node-role.kubernetes.io/control-plane", ""), true);
+    check(labelled(LABEL_EXCLUDE_BALANCERS, "false"), true);
+    check(labelled(LABEL_EXCLUDE_BALANCERS, ""), false);
+    check(tainted(TAINT_TO_BE_DELETED), false);
+    check(Node { deleting: true, ..node("a") }, false);
 }
 
 #[test]
-fn only_exclusion_and_provider_id_of_a_node_matter_by_themselves() {
-    let old = node("n");
-    assert!(node_matters(&old, &labelled("")));
-    assert!(!node_matters(&old, &labelled("false")));
-    assert!(!node_matters(&labelled("a"), &labelled("b")));
-    assert!(node_matters(&Node { provider_id: None, ..node("n") }, &old));
-    assert!(!node_matters(&old, &tainted(TAINT_TO_BE_DELETED)));
-    assert!(!node_matters(&old, &Node { deleting: true, ..node("n") }));
-    assert!(!node_matters(&old, &Node { ready: Some(ccm_provider::node::ConditionStatus::True), ..node("n") }));
+fn a_node_change_matters_when_exclusion_or_provider_id_changed() {
+    let check = |new: Node, wanted: bool| {
+        assert_eq!(node_matters(&node("a"), &new), wanted, "{new:?}");
+        assert_eq!(node_matters(&new, &node("a")), wanted, "back from {new:?}");
+    };
+    check(labelled(LABEL_EXCLUDE_BALANCERS, "true"), true);
+    check(labelled(LABEL_EXCLUDE_BALANCERS, "false"), false);
+    check(Node { provider_id: None, ..node("a") }, true);
+    check(Node { provider_id: Some("fake://other".into()), ..node("a") }, true);
+    check(tainted(TAINT_TO_BE_DELETED), false);
+    check(Node { ready: Some(ConditionStatus::False), ..node("a") }, false);
+    check(Node { deleting: true, ..node("a") }, false);
+    // One way out to another.
+    assert!(!node_matters(&labelled(LABEL_EXCLUDE_BALANCERS, ""), &labelled(LABEL_EXCLUDE_BALANCERS, "true")));
 }
 
 #[test]
-fn a_host_that_is_still_a_node_left_on_purpose() {
-    assert_eq!(why_left(Some(&tainted(TAINT_TO_BE_DELETED))), Left::OnPurpose);
+fn hosts_are_the_same_by_name_and_provider_id_in_any_order() {
+    assert!(same_hosts(&[], &[]));
+    assert!(same_hosts(&refs(&["a", "b"]), &refs(&["b", "a"])));
+    assert!(!same_hosts(&refs(&["a", "b"]), &refs(&["a"])));
+    assert!(!same_hosts(&refs(&["a"]), &refs(&["a", "b"])));
+    assert!(!same_hosts(&refs(&["a", "b"]), &refs(&["a", "c"])));
+    let without_id = vec![NodeRef::new(Node { provider_id: None, ..node("a") })];
+    assert!(!same_hosts(&refs(&["a"]), &without_id));
+    let other_version = vec![NodeRef::new(Node { resource_version: "9".into(), ready: None, ..node("a") })];
+    assert!(same_hosts(&refs(&["a"]), &other_version));
+}
+
+#[test]
+fn a_host_left_on_purpose_only_if_its_node_is_still_there() {
+    assert_eq!(why_left(Some(&labelled(LABEL_EXCLUDE_BALANCERS, ""))), Left::OnPurpose);
     assert_eq!(why_left(None), Left::NodeMissing);
 }
 
 #[test]
-fn names_of_hosts_are_sorted_and_limited_to_the_first_twenty() {
-    let named = |names: Vec<String>| host_names(&names.iter().map(|name| NodeRef::new(node(name))).collect::<Vec<_>>());
-    assert_eq!(named(vec![]), "[]");
-    assert_eq!(named(vec!["b".into(), "a".into()]), "[a b]");
-    let many = named((0..23).map(|i| format!("n{i:02}")).collect());
-    assert!(many.starts_with("[n00 n01 ") && many.ends_with(" n19 <3 more>]"), "{many}");
+fn at_most_twenty_hosts_are_named() {
+    let numbered = |count: usize| -> Vec<NodeRef> {
+        // From the last to the first, to see that they are sorted.
+        (1..=count).rev().map(|i| NodeRef::new(node(&format!("n{i:02}")))).collect()
+    };
+    assert_eq!(host_names(&[]), "[]");
+    assert_eq!(host_names(&numbered(3)), "[n01 n02 n03]");
+    let twenty = "n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 n20";
+    assert_eq!(host_names(&numbered(20)), format!("[{twenty}]"));
+    // The first twenty as given, then sorted.
+    let rest = "n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 n20 n21 n22 n23";
+    assert_eq!(host_names(&numbered(23)), format!("[{rest} <3 more>]"));
 }
 
-prop_compose! {
-    fn any_node()(
-        name in "[a-d]",
-        id in prop::option::of("[xy]"),
-        label in prop::option::of(prop::sample::select(vec!["", "false", "true"])),
-        taint in any::<bool>(),
-        deleting in any::<bool>(),
-    ) -> NodeRef {
-        let mut node = if taint { tainted(TAINT_TO_BE_DELETED) } else { node("n") };
-        node.labels = label.map(|value| (LABEL_EXCLUDE_BALANCERS, value)).into_iter().collect();
-        NodeRef::new(Node { name: name.as_str().into(), provider_id: id.as_deref().map(Into::into), deleting, ..node })
-    }
+fn some_node() -> impl Strategy<Value = Node> {
+    let exclude = proptest::option::of(proptest::sample::select(&["", "true", "false", "0", "foo"][..]));
+    let id = proptest::option::of(proptest::sample::select(&["fake://1", "fake://2"][..]));
+    (0..30u8, exclude, id, any::<bool>(), proptest::bool::weighted(0.2)).prop_map(
+        |(name, exclude, id, taint, deleting)| {
+            let labels = exclude.into_iter().map(|value| (LABEL_EXCLUDE_BALANCERS, value)).collect();
+            let taints = if taint { tainted(TAINT_TO_BE_DELETED).taints } else { Default::default() };
+            let provider_id = id.map(Into::into);
+            Node { name: format!("n{name}").into(), labels, taints, provider_id, deleting, ..Node::default() }
+        },
+    )
+}
+
+fn some_nodes() -> impl Strategy<Value = Vec<NodeRef>> {
+    proptest::collection::btree_map(0..30u8, some_node(), 0..20).prop_map(|nodes| {
+        nodes.into_iter().map(|(i, node)| NodeRef::new(Node { name: format!("n{i}").into(), ..node })).collect()
+    })
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
     #[test]
-    fn candidates_of_candidates_are_the_same_and_in_order(nodes in prop::collection::vec(any_node(), 0..8)) {
-        let once = candidates(nodes.clone());
-        prop_assert_eq!(candidates(once.clone()), once.clone());
-        let mut rest = nodes.iter();
-        prop_assert!(once.iter().all(|node| rest.any(|other| other == node)), "not in order");
+    fn the_order_of_nodes_does_not_matter(
+        (nodes, shuffled) in some_nodes().prop_flat_map(|nodes| (Just(nodes.clone()), Just(nodes).prop_shuffle()))
+    ) {
+        prop_assert!(same_hosts(&candidates(nodes.clone()), &candidates(shuffled.clone())));
+        prop_assert_eq!(host_names(&nodes), host_names(&shuffled));
     }
 
     #[test]
-    fn the_order_of_hosts_is_no_change(nodes in prop::collection::btree_map("[a-d]", any_node(), 0..5), seed in 0_usize..5) {
-        let nodes: Vec<NodeRef> = nodes.into_iter()
-            .map(|(name, node)| NodeRef::new(Node { name: name.as_str().into(), ..(*node).clone() }))
-            .collect();
-        let mut turned = nodes.clone();
-        turned.rotate_left(seed.min(nodes.len()));
-        prop_assert!(same_hosts(&nodes, &turned));
-        if let Some((_, fewer)) = nodes.split_first() {
-            prop_assert!(!same_hosts(&nodes, fewer));
-            let mut other = turned;
-            other[0] = NodeRef::new(Node { provider_id: Some("new".into()), ..(*other[0]).clone() });
-            prop_assert!(!same_hosts(&nodes, &other));
+    fn candidates_are_exactly_those_that_nobody_took_out(nodes in some_nodes()) {
+        let kept = candidates(nodes.clone());
+        for node in &nodes {
+            let is_out = node.deleting
+                || node.has_taint(TAINT_TO_BE_DELETED)
+                || !matches!(node.labels.get(LABEL_EXCLUDE_BALANCERS), None | Some("false" | "0"));
+            prop_assert_eq!(kept.iter().any(|kept| Arc::ptr_eq(kept, node)), !is_out, "{:?}", node);
         }
+    }
+
+    #[test]
+    fn whatever_changes_the_hosts_without_taint_or_deletion_matters(old in some_node(), new in some_node()) {
+        let new = Node { name: old.name.clone(), taints: old.taints.clone(), deleting: old.deleting, ..new };
+        let hosts = |node: &Node| candidates(vec![NodeRef::new(node.clone())]);
+        if !same_hosts(&hosts(&old), &hosts(&new)) {
+            prop_assert!(node_matters(&old, &new));
+        }
+    }
+
+    #[test]
+    fn a_service_never_needs_an_update_to_itself(annotation in ".*", port in any::<i32>(), local in any::<bool>()) {
+        let mut service = read(web());
+        service.metadata.annotations.insert("x".into(), annotation);
+        service.spec.ports[0].port = port;
+        service.spec.external_traffic_policy = if local { "Local" } else { "Cluster" }.into();
+        prop_assert!(!needs_update(&service, &service.clone()));
     }
 }

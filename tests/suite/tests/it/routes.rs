@@ -431,7 +431,7 @@ async fn a_failed_route_is_told_on_its_node_in_upstreams_words() {
     let uid = made.uid();
     assert_eq!(
         event,
-        format!("Warning FailedToCreateRoute: Could not create route {uid} 10.8.1.0/24 for node a after 1.501s: quota")
+        format!("Warning FailedToCreateRoute: Could not create route {uid} 10.8.1.0/24 for node a after 1.5s: quota")
     );
     let events = rig.list("events").await;
     let about = json!({"kind": "Node", "name": "a", "apiVersion": "v1", "uid": uid});
@@ -443,18 +443,18 @@ async fn a_failed_route_is_told_on_its_node_in_upstreams_words() {
 #[tokio::test(start_paused = true)]
 async fn pod_ranges_in_another_order_keep_their_routes() {
     for gate in [&[][..], &[WATCH]] {
-        let rig = Rig::new(ON).await;
+        let rig = Rig::new(&format!("{ON}stateFile: state.json")).await;
         add(&rig, "a", &["10.8.1.0/24", "fd00:8:0:1::/64"]).await;
+        let manager = start(&rig, gate).await;
+        until_network(&rig, "a", "False RouteCreated").await;
+        manager.stop().await.unwrap();
+        // The API server lets nobody turn the ranges of a node: it registers anew, and gets the same ones.
+        rig.delete("nodes", "", "a").await;
+        add(&rig, "a", &["fd00:8:0:1::/64", "10.8.1.0/24"]).await;
         let _manager = start(&rig, gate).await;
         until_network(&rig, "a", "False RouteCreated").await;
-        rig.pass(PERIOD).await;
-        let before = rig.cloud.calls("ListRoutes").len();
-        let turned = json!({"spec": {"podCIDR": "fd00:8:0:1::/64", "podCIDRs": ["fd00:8:0:1::/64", "10.8.1.0/24"]}});
-        rig.patch_node("a", turned).await;
-        rig.until_calls("ListRoutes", before + 1).await;
         rig.pass(MINUTE).await;
         assert_eq!((rig.cloud.calls("CreateRoute").len(), rig.cloud.calls("DeleteRoute").len()), (2, 0), "{gate:?}");
-        assert_eq!(rig.writes().len(), 1);
     }
 }
 
