@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ccm_test_suite::{Process, Rig, deadline, node};
+use ccm_test_suite::{Process, Rig, deadline, node, service};
 use serde_json::json;
 
 const NODES: &str = "--controllers=cloud-node,cloud-node-lifecycle";
@@ -187,5 +187,71 @@ async fn a_concurrent_change_of_the_user_survives_initialization() {
     release();
     let done = rig.until_node(name, "initialized", |node| !node.is_uninitialized()).await;
     assert_eq!(done.label("mine"), "1");
+    manager.stop().await.unwrap();
+}
+
+/// The only test here with load balancers: a manager of theirs serves every Service of the cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_gets_finalizer_and_address_and_goes_only_after_its_balancer() {
+    let Some(rig) = Rig::real("suite-services", "loadBalancers: {ipMode: Proxy}").await else { return };
+    let finalizer = "service.kubernetes.io/load-balancer-cleanup";
+    rig.create(service("real-lb").finalizer("example.com/other")).await;
+    let manager = rig.start(&["--controllers=service"]).await;
+    let made = rig.until_service("real-lb", "has an address", |s| !s.ingress().is_empty()).await;
+    assert_eq!(made.finalizers(), ["example.com/other", finalizer]);
+    assert_eq!(made["status"]["loadBalancer"]["ingress"][0]["ipMode"], "Proxy");
+    rig.until_event("real-lb", "EnsuredLoadBalancer").await;
+
+    rig.patch_service("real-lb", json!({"spec": {"type": "ClusterIP"}})).await;
+    let plain = rig.until_service("real-lb", "cleaned up", |s| s.finalizers() == ["example.com/other"]).await;
+    assert_eq!(plain.ingress(), [""; 0]);
+    rig.until_event("real-lb", "DeletedLoadBalancer").await;
+
+    rig.patch_service("real-lb", json!({"spec": {"type": "LoadBalancer"}})).await;
+    rig.until_service("real-lb", "has an address again", |s| !s.ingress().is_empty()).await;
+    rig.delete("services", "default", "real-lb").await;
+    rig.until_service("real-lb", "cleaned up", |s| s.finalizers() == ["example.com/other"]).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 2);
+    let calls = rig.cloud.calls("EnsureLoadBalancer").len();
+
+    // What waits for others only is left alone.
+    rig.patch_service("real-lb", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    rig.create(service("real-lb-2")).await;
+    rig.until_service("real-lb-2", "has an address", |s| !s.ingress().is_empty()).await;
+    let ensured = rig.cloud.calls("EnsureLoadBalancer");
+    let again = ensured.iter().skip(calls).filter(|call| call["args"]["service"] == "default/real-lb").count();
+    assert_eq!((again, rig.count_events("real-lb", "SyncLoadBalancerFailed").await), (0, 0));
+
+    rig.patch_service("real-lb", json!({"metadata": {"finalizers": null}})).await;
+    rig.delete("services", "default", "real-lb-2").await;
+    for name in ["real-lb", "real-lb-2"] {
+        rig.until(LONG, "gone", async |rig| rig.service(name).await.is_none().then_some(())).await;
+    }
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_are_made_and_the_condition_is_taken_over_beside_the_others() {
+    let Some(rig) = Rig::real("suite-routes", "interfaces: {routes: true}").await else { return };
+    let name = "real-routes";
+    rig.create(node(name).provider_id(&id(&rig, name)).pod_cidr("10.88.1.0/24").with(|node| {
+        let plugin = json!({"type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp"});
+        node["status"]["conditions"].as_array_mut().unwrap().push(plugin);
+    }))
+    .await;
+    let args = ["--controllers=route", "--configure-cloud-routes=true", "--cluster-cidr=10.88.0.0/16"];
+    let manager = rig.start(&[&args[..], &["--route-reconciliation-period=500ms"]].concat()).await;
+    let told = rig
+        .until_node(name, "told", |node| {
+            node.condition("NetworkUnavailable").is_some_and(|c| c["reason"] == "RouteCreated")
+        })
+        .await;
+    assert_eq!(told.condition("Ready").unwrap()["status"], "True");
+    let lists = rig.cloud.calls("ListRoutes").len();
+    rig.until_calls("ListRoutes", lists + 3).await;
+    assert_eq!(rig.node(name).await.unwrap().version(), told.version(), "at rest nothing is written");
+    assert_eq!(rig.cloud.calls("CreateRoute").len(), 1);
+    rig.delete("nodes", "", name).await;
+    rig.until_calls("DeleteRoute", 1).await;
     manager.stop().await.unwrap();
 }
