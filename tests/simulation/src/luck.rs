@@ -214,7 +214,8 @@ impl Simulation {
                 life.set_hung(true);
                 self.after(time, Action::Awake(slot));
             }
-            1 => {
+            // A process that does not lead would see a lease that nobody renewed meanwhile, which is not what sleep does.
+            1 if self.world.holder() == life.name => {
                 self.say(format_args!("{life} has slept for {time:?}"));
                 life.clock.leap(time);
             }

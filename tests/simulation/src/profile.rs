@@ -34,9 +34,9 @@ pub enum Luck {
 }
 
 impl Luck {
-    /// Whether it can keep a process from seeing changes of the cluster for long.
+    /// Whether it can put a long time between what a process sees and what it does.
     pub fn shows_the_past(self) -> bool {
-        matches!(self, Self::Watches | Self::StaleReads | Self::ApiErrors | Self::ApiAway | Self::Sleep)
+        matches!(self, Self::Watches | Self::StaleReads | Self::ApiErrors | Self::ApiAway | Self::Sleep | Self::Stuck)
     }
 }
 
@@ -85,7 +85,7 @@ impl Profile {
     pub fn of(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let elects = rng.random_bool(0.25);
-        let large = rng.random_bool(0.02);
+        let large = rng.random_bool(0.008);
         let mut luck = ALL.to_vec();
         luck.shuffle(&mut rng);
         luck.truncate(rng.random_range(1..=5));
@@ -99,8 +99,8 @@ impl Profile {
             streaming_lists: rng.random_bool(0.7),
             // A list is read only in larger clusters.
             nodes: if large { 104 } else { rng.random_range(1..=6) },
-            chaos: Duration::from_secs(rng.random_range(60..240)),
-            pace: Duration::from_millis(rng.random_range(3000..12_000)),
+            chaos: Duration::from_secs(rng.random_range(30..130)),
+            pace: Duration::from_millis(rng.random_range(1500..7000)),
             luck,
             traits: Traits {
                 lists: large || rng.random_bool(0.5),

@@ -23,7 +23,9 @@ use crate::world::{World, text};
 /// Service (5 minutes), a refresh of addresses (5 minutes), and the work itself.
 pub const BOUND: Duration = Duration::from_secs(660);
 /// How long nothing may be written then. Longer than the refresh of addresses and the life of a watch.
-const QUIET: Duration = Duration::from_secs(340);
+const QUIET: Duration = Duration::from_secs(330);
+/// How long calls to the cloud are counted then. Before that, a retry may come of something that was repaired meanwhile.
+const COUNTED: Duration = Duration::from_secs(60);
 /// How long an event may be on its way: it is sent up to 12 times, 10 seconds apart. One can also be about a call to the
 /// cloud that began long ago and has only now run into its deadline of 2 minutes.
 const LATE_EVENTS: Duration = Duration::from_secs(250);
@@ -210,7 +212,10 @@ impl Simulation {
         let since = self.world.trace.now();
         self.pass(QUIET).await;
         check::nothing_written(&self.world, since, since + LATE_EVENTS);
-        check::calls_at_rest(&self.world, since);
+        let counted = self.world.trace.now();
+        self.pass(COUNTED).await;
+        check::nothing_written(&self.world, counted, counted);
+        check::calls_at_rest(&self.world, counted);
         check::queues_are_empty(self);
         for slot in 0..self.managers.len() {
             self.act(Action::Kill(slot));

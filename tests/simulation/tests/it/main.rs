@@ -1,3 +1,4 @@
 //! Schedules by seed.
 
 mod seeds;
+mod sweep;
