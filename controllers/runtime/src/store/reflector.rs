@@ -143,7 +143,7 @@ impl<T: Kept> Reflector<T> {
                 self.refuse_stale(page.metadata.resource_version)?;
             }
             for item in &page.items {
-                seen.extend(self.apply(item.get(), true));
+                seen.extend(self.apply(item.get(), true).map(|(key, _)| key));
             }
             next = page.metadata.next.unwrap_or_default().replace('+', "%2B").replace('=', "%3D").replace('/', "%2F");
             if next.is_empty() {
@@ -206,58 +206,68 @@ impl<T: Kept> Reflector<T> {
     }
 
     fn event(&mut self, line: &[u8], listing: &mut Option<BTreeSet<T::Key>>) -> Result<(), Ended> {
-        let event: WatchEvent<'_> =
-            serde_json::from_slice(line).map_err(|e| ApiError::Decode(format!("watch event of {}: {e}", T::NAME)))?;
-        let object = event.object.get();
-        match event.kind {
-            "ADDED" | "MODIFIED" => {
-                let key = self.apply(object, listing.is_some());
-                if let (Some(seen), Some(key)) = (listing.as_mut(), key) {
-                    seen.insert(key);
+        let event =
+            WatchEvent::read(line).map_err(|error| ApiError::Decode(format!("watch event of {}: {error}", T::NAME)))?;
+        let version = match event.kind {
+            "ADDED" | "MODIFIED" => match self.apply(event.object, listing.is_some()) {
+                Some((key, version)) => {
+                    if let Some(seen) = listing {
+                        seen.insert(key);
+                    }
+                    version
                 }
-            }
-            "DELETED" => {
-                if let Ok(gone) = T::decode(object, self.store.keep()) {
+                None => Object::read(event.object).metadata.resource_version.to_owned(),
+            },
+            "DELETED" => match T::decode(event.object, self.store.keep()) {
+                Ok(gone) => {
                     self.store.remove(&gone.key());
+                    gone.resource_version().to_owned()
                 }
+                Err(_) => Object::read(event.object).metadata.resource_version.to_owned(),
+            },
+            "BOOKMARK" => {
+                let meta = Object::read(event.object).metadata;
+                if meta.annotations.initial_events_end == Some("true")
+                    && let Some(seen) = listing.take()
+                {
+                    self.refuse_stale(meta.resource_version)?;
+                    self.store.complete(&seen);
+                }
+                meta.resource_version.to_owned()
             }
-            "BOOKMARK" => {}
             "ERROR" => {
-                let code = serde_json::from_str::<Code>(object).map_or(500, |status| status.code);
+                let code = serde_json::from_str::<Code>(event.object).map_or(500, |status| status.code);
                 let http = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-                return Err(status_error(http, object.as_bytes(), None).into());
+                return Err(status_error(http, event.object.as_bytes(), None).into());
             }
-            other => tracing::debug!(kind = T::NAME, event = other, "unknown kind of watch event"),
-        }
-        let meta: Object<'_> = serde_json::from_str(object).unwrap_or_default();
-        let complete = event.kind == "BOOKMARK" && meta.metadata.annotations.initial_events_end == Some("true");
-        if complete && let Some(seen) = listing.take() {
-            self.refuse_stale(meta.metadata.resource_version)?;
-            self.store.complete(&seen);
-        }
+            other => {
+                tracing::debug!(kind = T::NAME, event = other, "unknown kind of watch event");
+                String::new()
+            }
+        };
         // While the initial events come, they are in no order of versions.
-        if listing.is_none() && !meta.metadata.resource_version.is_empty() {
-            self.version = Some(meta.metadata.resource_version.to_owned());
+        if listing.is_none() && !version.is_empty() {
+            self.version = Some(version);
             self.backoff = BACKOFF.0;
         }
         Ok(())
     }
 
-    /// Takes over one object. One that cannot be read is left out with an error; the others go on. A listed object never
-    /// replaces a newer one, unless older lists had to be believed.
-    fn apply(&self, json: &str, listed: bool) -> Option<T::Key> {
+    /// Takes over one object and answers its key and version. One that cannot be read is left out with an error; the
+    /// others go on. A listed object never replaces a newer one, unless older lists had to be believed.
+    fn apply(&self, json: &str, listed: bool) -> Option<(T::Key, String)> {
         match T::decode(json, self.store.keep()) {
             Ok(object) => {
-                let key = object.key();
+                let known = (object.key(), object.resource_version().to_owned());
                 if listed && self.stale > STALE_LISTS {
                     self.store.replace(object);
                 } else {
                     self.store.apply(object);
                 }
-                Some(key)
+                Some(known)
             }
             Err(error) => {
-                let name = serde_json::from_str::<Object<'_>>(json).unwrap_or_default().metadata.name.to_owned();
+                let name = Object::read(json).metadata.name;
                 tracing::error!(kind = T::NAME, name, %error, "an object of the API server cannot be read and is ignored");
                 None
             }
@@ -265,8 +275,32 @@ impl<T: Kept> Reflector<T> {
     }
 }
 
-#[derive(Deserialize)]
+/// One line of a watch.
 struct WatchEvent<'a> {
+    kind: &'a str,
+    object: &'a str,
+}
+
+impl<'a> WatchEvent<'a> {
+    /// Every API server writes an event as `{"type":"…","object":{…}}`: then the object, which may be long, is parsed only
+    /// once, by whoever decodes it. Any other way of writing it is parsed here.
+    fn read(line: &'a [u8]) -> Result<Self, serde_json::Error> {
+        let usual = || {
+            let text = std::str::from_utf8(line).ok()?.trim_end();
+            let (kind, rest) = text.strip_prefix(r#"{"type":""#)?.split_once('"')?;
+            let object = rest.strip_prefix(r#","object":"#)?.strip_suffix('}')?;
+            Some(Self { kind, object })
+        };
+        if let Some(event) = usual() {
+            return Ok(event);
+        }
+        let event: AnyEvent<'a> = serde_json::from_slice(line)?;
+        Ok(Self { kind: event.kind, object: event.object.get() })
+    }
+}
+
+#[derive(Deserialize)]
+struct AnyEvent<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(borrow)]
@@ -283,6 +317,12 @@ struct Code {
 struct Object<'a> {
     #[serde(borrow, default)]
     metadata: Meta<'a>,
+}
+
+impl<'a> Object<'a> {
+    fn read(json: &'a str) -> Self {
+        serde_json::from_str(json).unwrap_or_default()
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -330,7 +370,7 @@ impl Lines {
 
     fn next(&mut self) -> Option<BytesMut> {
         let rest = self.buffer.get(self.searched..)?;
-        match rest.iter().position(|byte| *byte == b'\n') {
+        match memchr::memchr(b'\n', rest) {
             Some(at) => {
                 let line = self.buffer.split_to(self.searched + at + 1);
                 self.searched = 0;
@@ -347,6 +387,15 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_read_however_they_are_written() {
+        let usual = WatchEvent::read(b"{\"type\":\"ADDED\",\"object\":{\"a\":{}}}\n").unwrap();
+        assert_eq!((usual.kind, usual.object), ("ADDED", "{\"a\":{}}"));
+        let other = WatchEvent::read(b"{ \"object\": {\"a\": 1}, \"type\": \"DELETED\" }\n").unwrap();
+        assert_eq!((other.kind, other.object), ("DELETED", "{\"a\": 1}"));
+        assert!(WatchEvent::read(b"<html>").is_err());
+    }
 
     #[test]
     fn lines_are_found_across_frames() {
