@@ -28,7 +28,7 @@ use crate::{NotStarted, Shared, node_status_path};
 
 /// Canonical name.
 pub const NAME: &str = "node-route-controller";
-/// Tries of a creation that meets a conflict, and the pause before the first repetition.
+/// Tries of a creation or a condition patch that meets a conflict, and the pause before the first repetition.
 const CONFLICT_TRIES: u32 = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// Conditions written at once.
@@ -318,13 +318,18 @@ impl RouteController {
     async fn write_condition(&self, name: NodeName, available: bool) -> bool {
         let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
         let body = patch::network_condition(available, now);
-        match self.shared.gate.write(&Call::strategic(node_status_path(&name), &body).brief()).await {
-            Ok(_) => true,
-            Err(error) if error.is_not_found() => true,
-            Err(error) => {
-                tracing::error!(node = %name, %error, "could not write the condition NetworkUnavailable");
-                false
+        for attempt in 1.. {
+            match self.shared.gate.write(&Call::strategic(node_status_path(&name), &body).brief()).await {
+                Ok(_) => return true,
+                Err(error) if error.is_not_found() => return true,
+                Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => {}
+                Err(error) => {
+                    tracing::error!(node = %name, %error, "could not write the condition NetworkUnavailable");
+                    return false;
+                }
             }
+            tokio::time::sleep(CONFLICT_PAUSE * attempt).await;
         }
+        false
     }
 }

@@ -155,6 +155,10 @@ fn a_route_is_ours_when_it_begins_or_ends_within_the_cluster_ranges() {
     check(&[route("9.0.0.0/7 a")], &nodes, &[]);
     check(&[route("fd00:0:0:ffff::/64 a")], &nodes, &["-fd00:0:0:ffff::/64 a"]);
     check(&[route("10.0.7.0/24")], &nodes, &["-10.0.7.0/24"]);
+    let upper = parse_cluster_cidrs("10.1.0.0/16").unwrap();
+    let ends_within = [route("10.0.0.0/15 a"), route("10.0.0.0/14 a")];
+    let changes = plan(&ends_within, &[NodeRef::new(node("a", "", ""))], &upper, &names(""), SCHEME);
+    assert_eq!(print(&changes), ["-10.0.0.0/15 a"]);
 }
 
 #[test]
@@ -191,6 +195,16 @@ fn changed_addresses_count_only_where_the_provider_knows_them() {
         assert_eq!(print(&changes), ["-10.0.1.0/24 a", "+10.0.1.0/24 a"], "{stale:?}");
         assert!(changes.delete_first);
         assert_eq!(changes.create[0].route.target_node_addresses, addresses("10.9.0.1 10.9.0.2"));
+    }
+}
+
+#[test]
+fn of_two_routes_the_one_with_the_right_addresses_stays() {
+    let nodes = [node("a", "10.0.1.0/24", "10.9.0.1")];
+    let (right, stale) = (route_by("10.0.1.0/24 a", "10.9.0.1"), route_by("10.0.1.0/24 a", "10.9.0.9"));
+    for routes in [[right.clone(), stale.clone()], [stale.clone(), right]] {
+        let changes = planned(&routes, &nodes, "");
+        assert_eq!((&changes.delete[..], &changes.create[..]), (std::slice::from_ref(&stale), &[][..]));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_test_apiserver::{Fault, Match};
+use ccm_test_apiserver::{Fault, Match, WriteEntry};
 use ccm_test_suite::{Object, Rig, Running, node};
 use serde_json::{Value, json};
 
@@ -528,4 +528,56 @@ async fn deletions_and_creations_share_the_two_hundred_calls() {
         most = most.max(open.0 + open.1);
     }
     assert_eq!((most, done, open), (200, 300, (0, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_somebody_removed_is_made_again_with_watches_at_the_next_resync() {
+    for (args, within) in [(&[][..], PERIOD), (&[WATCH, "--min-resync-period=1h"], 121 * MINUTE)] {
+        let rig = Rig::new(&format!("{ON}routes: {{initial: [{{destinationCIDR: 172.16.0.0/24}}]}}")).await;
+        add(&rig, "a", &["10.8.1.0/24"]).await;
+        let _manager = start(&rig, args).await;
+        until_network(&rig, "a", "False RouteCreated").await;
+        rig.pass(PERIOD).await;
+        // Replaces the whole table.
+        rig.cloud.write(&format!("{ON}routes: {{initial: [{{destinationCIDR: 172.16.9.0/24}}]}}"));
+        assert_eq!(rig.cloud.calls("CreateRoute").len(), 1);
+        rig.pass(within).await;
+        assert_eq!(routes(&rig, "CreateRoute"), ["10.8.1.0/24>a", "10.8.1.0/24>a"], "{args:?}");
+        assert_eq!(rig.writes().len(), 1, "nothing new to tell the node");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_route_of_a_node_that_failed_is_made_up_for_while_others_are_untouched() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, node: bad, error: quota, times: 2}}]")).await;
+    for (name, cidr) in [("bad", "10.8.1.0/24"), ("good", "10.8.2.0/24")] {
+        add(&rig, name, &[cidr]).await;
+    }
+    let _manager = start(&rig, &[]).await;
+    until_network(&rig, "good", "False RouteCreated").await;
+    until_network(&rig, "bad", "True NoRouteCreated").await;
+    rig.pass(MINUTE).await;
+    assert_eq!(
+        routes(&rig, "CreateRoute"),
+        ["10.8.1.0/24>bad", "10.8.1.0/24>bad", "10.8.1.0/24>bad", "10.8.2.0/24>good"]
+    );
+    assert_eq!(rig.count_events("bad", "FailedToCreateRoute").await, 2);
+    assert_eq!(rig.count_events("good", "FailedToCreateRoute").await, 0);
+    let told = |name: &str| -> Vec<Value> {
+        let status = |write: WriteEntry| write.body["status"]["conditions"][0]["status"].clone();
+        rig.writes_of("nodes", name).into_iter().map(status).collect()
+    };
+    // Told once of the failure and once of the success.
+    assert_eq!((told("bad"), told("good")), (vec![json!("True"), json!("False")], vec![json!("False")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_patch_that_meets_a_conflict_is_tried_again_at_once() {
+    let rig = Rig::new(ON).await;
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    let fault = rig.faults().add(Fault::status(409).on(Match::on("patch", "nodes").subresource("status")).times(2));
+    let _manager = start(&rig, &[]).await;
+    rig.pass(Duration::from_secs(5)).await;
+    assert_eq!(rig.faults().fired(fault), 2);
+    assert_eq!(network(&rig.node("a").await.unwrap()).as_deref(), Some("False RouteCreated"));
 }

@@ -824,25 +824,6 @@ async fn a_service_that_changed_its_type_and_went_before_its_clean_up_leaves_no_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_over_the_hosts_is_measured_once_although_an_ensure_takes_it_over() {
-    let (rig, manager) = balanced("").await;
-    let passes = |manager: &Running| manager.metric("service_controller_nodesync_latency_seconds_count").unwrap();
-    rig.pass(MINUTE).await;
-    let before = passes(&manager);
-    // Both become due while a call for the Service is under way.
-    rig.cloud.write("faults: [{call: EnsureLoadBalancer, delay: 5s, times: 1}]");
-    rig.patch_service("s", json!({"metadata": {"annotations": {"a": "1"}}})).await;
-    rig.until_calls("EnsureLoadBalancer", 2).await;
-    add_node(&rig, "m").await;
-    rig.pass(Duration::from_secs(1)).await;
-    rig.patch_service("s", json!({"metadata": {"annotations": {"a": "2"}}})).await;
-    rig.until_calls("EnsureLoadBalancer", 3).await;
-    rig.pass(MINUTE).await;
-    assert_eq!(passes(&manager) - before, 1.0);
-    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s").last().unwrap(), "m n");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_dry_run_tells_of_no_deletion_that_it_does_not_make() {
     let rig = Rig::new("").await;
     add_node(&rig, "n").await;
