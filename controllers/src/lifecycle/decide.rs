@@ -75,7 +75,7 @@ pub fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: &mut Un
 }
 
 /// Clouds show new instances late: absence tells nothing about a node that was young when the read began.
-fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String> {
+pub(crate) fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String> {
     if evidence.grace.is_zero() {
         return None;
     }

@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
-use ccm_provider::{Aspects, EventType, Lookup, NodeRef, Service, Subject};
+use ccm_provider::{Aspects, EventType, EvidenceKind, Lookup, NodeRef, Service, Subject};
 
 use super::ServiceController;
 use super::decide::{Left, why_left};
+use crate::lifecycle::decide::too_young;
 
 /// What an asked instance may be remembered for.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -35,9 +36,22 @@ impl ServiceController {
             ));
         };
         let answers = view.get(&missing, Aspects::LIFECYCLE, MAX_AGE).await;
-        let alive = missing.iter().zip(&answers).find(|(_, answer)| !matches!(answer, Lookup::Gone(_)));
-        match alive {
+        let now = self.shared.clock.wall();
+        // Absence says nothing about a machine that the cloud may not show yet.
+        let young = |host: &NodeRef, answer: &Lookup| match answer {
+            Lookup::Gone(evidence) if !matches!(evidence.kind, EvidenceKind::Terminated { .. }) => {
+                too_young(host, evidence, now)
+            }
+            _ => None,
+        };
+        let is_gone = |host, answer: &Lookup| matches!(answer, Lookup::Gone(_)) && young(host, answer).is_none();
+        match missing.iter().zip(&answers).find(|(host, answer)| !is_gone(host, answer)) {
             None => Ok(()),
+            Some((host, answer @ Lookup::Gone(_))) => Err(format!(
+                "node {} is missing from the cluster, and {}",
+                host.name,
+                young(host, answer).unwrap_or_default()
+            )),
             Some((host, Lookup::Unknown(error))) => Err(format!(
                 "node {} is missing from the cluster, but whether its instance is gone is not known: {error}",
                 host.name

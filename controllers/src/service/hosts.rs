@@ -49,12 +49,18 @@ impl ServiceController {
             .filter(|(_, _, old)| !decide::same_hosts(old, &hosts))
             .collect();
         for (key, service, old) in services {
-            if hosts.is_empty()
-                && let Err(reason) = self.may_empty(&old).await
-            {
-                self.refuse_emptying(&service, &reason);
-                self.node_queue.add_after((), CHECK_AGAIN);
-                continue;
+            if hosts.is_empty() {
+                let allowed = self.may_empty(&old).await;
+                if !decide::candidates(self.shared.nodes.list()).is_empty() {
+                    // A node came while the cloud was asked: what was found is out of date.
+                    self.node_queue.add(());
+                    return;
+                }
+                if let Err(reason) = allowed {
+                    self.refuse_emptying(&service, &reason);
+                    self.node_queue.add_after((), CHECK_AGAIN);
+                    continue;
+                }
             }
             if let Some(known) = self.lock().get_mut(&key) {
                 // Known before the call, so that a slow update never overwrites what a later ensure gave.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    Change, EventType, LoadBalancerStatus, Plan, ProviderError, Risk, Service, ServiceAction, ServiceKey, ServiceWork,
-    Step, Subject, Verb, patch, well_known,
+    Change, EventType, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service, ServiceAction, ServiceKey,
+    ServiceWork, Step, Subject, Verb, patch, well_known,
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{Outcome, SyncError, panic_text};
@@ -168,47 +168,78 @@ impl ServiceController {
     async fn prepare_ensure(&self, service: Arc<Service>) -> Prepared {
         let subject = Subject::service(&service);
         let key = service.key();
-        let mut hosts: Arc<[_]> = decide::candidates(self.shared.nodes.list()).into();
-        let old = self.known(&key).and_then(|known| known.hosts);
-        if hosts.is_empty() {
-            match old {
-                Some(old) if !old.is_empty() => {
-                    if let Err(reason) = self.may_empty(&old).await {
-                        self.refuse_emptying(&service, &reason);
-                        hosts = old;
-                    }
-                }
-                Some(_) => {}
-                // After a restart nobody knows the hosts, but a balancer with an address most likely has some. Nodes that
-                // are there were taken out on purpose.
-                None if !service.status.load_balancer.ingress.is_empty()
-                    && self.shared.nodes.list().is_empty()
-                    && !self.config.allow_emptying =>
-                {
-                    self.refuse_emptying(
-                        &service,
-                        "the cluster shows no node at all, and which hosts it has now is not known",
-                    );
-                    return Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN)));
-                }
-                None => {}
-            }
-        }
-        let work = ServiceWork { service: service.clone(), nodes: hosts.clone(), action: ServiceAction::Ensure };
+        let mut hosts = match self.hosts_of(&service).await {
+            Ok(hosts) => hosts,
+            Err(ended) => return ended,
+        };
         if self.shared.gate.is_dry_run() {
+            let work = ServiceWork { service, nodes: hosts, action: ServiceAction::Ensure };
             return self.planned(work, Purpose::Ensure).await;
         }
         self.events.event(&subject, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
-        if let Err(error) = self.add_finalizer(&service).await {
-            return Prepared::Ended(Err(self.failed(&subject, error)));
+        if !service.has_finalizer() {
+            if let Err(error) = self.add_finalizer(&service).await {
+                return Prepared::Ended(Err(self.failed(&subject, error)));
+            }
+            // That took time, and a pass over the hosts leaves out a Service whose hosts are not remembered yet: what
+            // changed meanwhile would be missed for ever.
+            hosts = match self.hosts_of(&service).await {
+                Ok(hosts) => hosts,
+                Err(ended) => return ended,
+            };
         }
         if hosts.is_empty() {
             self.warn_no_nodes(&subject);
         }
         if let Some(known) = self.lock().get_mut(&key) {
-            known.hosts = Some(hosts);
+            known.hosts = Some(hosts.clone());
         }
+        let work = ServiceWork { service, nodes: hosts, action: ServiceAction::Ensure };
         self.planned(work, Purpose::Ensure).await
+    }
+
+    /// The hosts to ensure, as of the moment of the answer: the candidates, or where there is none whatever the guard
+    /// keeps. The error ends the sync.
+    async fn hosts_of(&self, service: &Service) -> Result<Arc<[NodeRef]>, Prepared> {
+        loop {
+            let seen: Arc<[_]> = decide::candidates(self.shared.nodes.list()).into();
+            if !seen.is_empty() {
+                return Ok(seen);
+            }
+            let mut hosts = seen;
+            match self.known(&service.key()).and_then(|known| known.hosts) {
+                Some(old) if !old.is_empty() => {
+                    if let Err(reason) = self.may_empty(&old).await {
+                        self.refuse_emptying(service, &reason);
+                        hosts = old;
+                    }
+                }
+                Some(_) => {}
+                // After a restart nobody knows the hosts, but a balancer with an address most likely has some. Nodes that
+                // are there were taken out on purpose; those of another cloud say nothing.
+                None if !service.status.load_balancer.ingress.is_empty()
+                    && self.shows_no_node()
+                    && !self.config.allow_emptying =>
+                {
+                    self.refuse_emptying(
+                        service,
+                        "the cluster shows no node at all, and which hosts it has now is not known",
+                    );
+                    return Err(Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN))));
+                }
+                None => {}
+            }
+            // The guard may have asked the cloud, and a node may have come meanwhile.
+            if decide::candidates(self.shared.nodes.list()).is_empty() {
+                return Ok(hosts);
+            }
+        }
+    }
+
+    /// Whether the cluster has no node of this cloud.
+    fn shows_no_node(&self) -> bool {
+        let foreign = |id: Option<&str>| self.shared.view.as_ref().is_some_and(|view| view.is_foreign(id));
+        self.shared.nodes.list().iter().all(|node| foreign(node.provider_id.as_deref()))
     }
 
     async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
@@ -358,9 +389,6 @@ impl ServiceController {
     }
 
     async fn add_finalizer(&self, service: &Service) -> Result<(), SyncError> {
-        if service.has_finalizer() {
-            return Ok(());
-        }
         let body = patch::add_finalizer(&service.metadata.finalizers);
         match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
             Ok(answer) => {
