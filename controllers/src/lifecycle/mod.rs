@@ -125,6 +125,11 @@ impl LifecycleController {
         let mut taints: Vec<(&NodeRef, bool)> =
             nodes.iter().filter(|node| decide::recovered(node)).map(|node| (node, false)).collect();
         for (node, verdict) in asked.iter().zip(verdicts) {
+            // The answer may have taken long: a node that is gone or well by now is not touched.
+            let current = self.shared.nodes.get(&node.name);
+            if !current.is_some_and(|current| current.uid == node.uid && decide::needs_answer(&current)) {
+                continue;
+            }
             match verdict {
                 Verdict::Keep => {}
                 Verdict::Delete(evidence) => deletions.push((node, evidence)),
