@@ -90,8 +90,8 @@ impl Simulation {
                     running.life.crash_at(point);
                 }
             }
-            7..9 => self.hurt(Action::Kill(slot)),
-            _ => self.hurt(Action::Stop(slot)),
+            7..9 => self.hurt(&Action::Kill(slot)),
+            _ => self.hurt(&Action::Stop(slot)),
         }
     }
 
@@ -232,8 +232,8 @@ impl Simulation {
     }
 
     /// Processes, and the ends of mishaps.
-    pub(crate) fn hurt(&mut self, action: Action) {
-        match action {
+    pub(crate) fn hurt(&mut self, action: &Action) {
+        match *action {
             Action::Start(slot) => self.managers.start(slot, self.next_crash.take()),
             Action::Stop(slot) => {
                 if let Some(running) = self.managers.get(slot) {

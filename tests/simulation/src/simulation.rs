@@ -141,7 +141,7 @@ impl Simulation {
             let until = next.map_or(end, |(at, _)| at);
             tokio::select! {
                 biased;
-                exit = self.exits.recv() => self.exited(exit.unwrap()),
+                exit = self.exits.recv() => self.exited(&exit.unwrap()),
                 () = tokio::time::sleep_until(self.world.began + until) => match next {
                     None => return,
                     Some(key) => {
@@ -154,7 +154,7 @@ impl Simulation {
         }
     }
 
-    fn exited(&mut self, exit: Exit) {
+    fn exited(&mut self, exit: &Exit) {
         self.managers.ended(exit.slot);
         let wait = self.within(RESTART);
         self.after(wait, Action::Start(exit.slot));

@@ -124,7 +124,7 @@ impl Simulation {
                 self.world.patch("services", &name, false, &json!({"spec": {"type": kind}}));
             }
             Action::DeleteService(name) => self.world.delete("services", &name),
-            other => self.hurt(other),
+            other => self.hurt(&other),
         }
     }
 
@@ -138,16 +138,16 @@ impl Simulation {
             return;
         }
         if let Some(present) = self.world.get("nodes", name) {
-            // A kubelet takes the node that it finds, but not that of another machine: that must go first.
+            // A kubelet takes the node that it finds once that names its machine; that of another machine must go first.
             let uid = text(&present, "/metadata/uid").to_owned();
             let owner = text(&present, "/spec/providerID");
-            if owner.is_empty() || owner.ends_with(&format!("/{id}")) {
+            if owner.is_empty() && present.pointer("/metadata/annotations").is_some() {
+                let ip = self.world.cloud().lock().instances[id].addresses()[0].1.clone();
+                let annotation = json!({"metadata": {"annotations": {ANNOTATION_PROVIDED_NODE_IP: ip}}});
+                self.world.patch("nodes", name, false, &annotation);
+            }
+            if owner.ends_with(&format!("/{id}")) {
                 self.world.lock().instance_of.insert(uid, id.to_owned());
-                if present.pointer("/metadata/annotations").is_some() {
-                    let ip = self.world.cloud().lock().instances[id].addresses()[0].1.clone();
-                    let annotation = json!({"metadata": {"annotations": {ANNOTATION_PROVIDED_NODE_IP: ip}}});
-                    self.world.patch("nodes", name, false, &annotation);
-                }
                 let after = self.between(500, 20_000);
                 self.after(after, Action::Ready { name: name.to_owned(), id: id.to_owned(), status: "True" });
             } else {

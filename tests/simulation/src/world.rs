@@ -101,6 +101,10 @@ impl Witness for Court {
         self.0.upgrade()?.may_leave(state, host, provider_id)
     }
 
+    fn any_excluded(&self) -> bool {
+        self.0.upgrade().is_some_and(|world| world.any_excluded())
+    }
+
     fn may_write(&self, life: &Life) -> Result<(), String> {
         self.0.upgrade().map_or(Ok(()), |world| world.may_write(life))
     }
@@ -256,13 +260,17 @@ impl World {
         self.lock().hosts.get(name).is_some_and(|record| record.excluded)
     }
 
+    fn any_excluded(&self) -> bool {
+        self.lock().hosts.values().any(|record| record.excluded || record.excluded_until.is_some())
+    }
+
     fn may_leave(&self, state: &State, host: &str, provider_id: &str) -> Option<String> {
         let inner = self.lock();
         let since = self.sees_since();
-        if let Some(record) = inner.hosts.get(host) {
-            if record.excluded || record.excluded_until.is_some_and(|until| until >= since) {
-                return Some("it is excluded".into());
-            }
+        if let Some(record) = inner.hosts.get(host)
+            && (record.excluded || record.excluded_until.is_some_and(|until| until >= since))
+        {
+            return Some("it is excluded".into());
         }
         if !provider_id.is_empty() && !provider_id.starts_with(SCHEME) {
             return None;
@@ -333,7 +341,8 @@ impl World {
         let mut wrong = Vec::new();
         {
             let cloud = self.cloud().lock();
-            if !cloud.is_gone(name, provider_id) {
+            // Without a provider ID, only its own machine counts, and not a new one of the same name.
+            if !provider_id.is_empty() && !cloud.is_gone(name, provider_id) {
                 wrong.push("its instance exists".to_owned());
             }
             let owner = self.lock().instance_of.get(uid).cloned().unwrap_or_default();

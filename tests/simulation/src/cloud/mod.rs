@@ -109,6 +109,8 @@ pub struct State {
     pub writes: Vec<WriteRecord>,
     /// Whether the last answer about a node to a process was "gone".
     pub told_gone: BTreeMap<(String, String), bool>,
+    /// The hosts that a process last asked a balancer to have, whether that succeeded or not.
+    asked_hosts: BTreeMap<(String, String), BTreeSet<String>>,
     next: u32,
 }
 
@@ -116,6 +118,8 @@ pub struct State {
 pub trait Witness: Send + Sync + std::fmt::Debug {
     /// Why this host may leave, if there is a reason.
     fn may_leave(&self, state: &State, host: &str, provider_id: &str) -> Option<String>;
+    /// Whether some node is or was labelled out of the balancers.
+    fn any_excluded(&self) -> bool;
     /// Whether this process may write now; if not, why.
     fn may_write(&self, life: &Life) -> Result<(), String>;
 }

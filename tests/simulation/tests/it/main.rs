@@ -1,4 +1,5 @@
 //! Schedules by seed.
 
+mod regressions;
 mod seeds;
 mod sweep;
