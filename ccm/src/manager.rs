@@ -213,6 +213,16 @@ impl Manager {
             biased;
             () = stop.cancelled() => {}
             ended = &mut *election => return Ok(Some(ended)),
+            // A process that looks healthy and does not do its work is worse than one that is started anew.
+            Some(ended) = controllers.join_next(), if !controllers.is_empty() => {
+                let why = match ended {
+                    Ok(name) => format!("the controller {name:?} ended"),
+                    Err(error) => format!("a controller ended: {error}"),
+                };
+                if leadership.may_write() && !stop.is_cancelled() {
+                    return Err(Failure::fatal(why));
+                }
+            }
         }
         leadership.drain();
         let drained = async { while controllers.join_next().await.is_some() {} };
@@ -278,7 +288,7 @@ impl Manager {
     }
 
     /// Starts the controllers, now that this process leads.
-    async fn lead(&mut self) -> Result<JoinSet<()>, Failure> {
+    async fn lead(&mut self) -> Result<JoinSet<&'static str>, Failure> {
         self.wait_for_api_server().await?;
         let context = ProviderContext::new(
             self.shared.cluster.clone(),
@@ -319,6 +329,7 @@ impl Manager {
                     running.spawn(async move {
                         controller.await;
                         metrics.running(label, false);
+                        name
                     });
                 }
                 Err(NotStarted(reason)) => tracing::warn!("Skipping {name:?}: {reason}"),

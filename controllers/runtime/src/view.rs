@@ -4,15 +4,16 @@
 //! window into one call, so that the number of calls depends on neither the number of nodes nor that of the askers. When
 //! a large share of the cluster is asked about and the cloud has a cheap complete list, it lists.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_provider::load_balancer::READ_DEADLINE;
 use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Snapshot};
 use futures::FutureExt;
-use futures::future::Shared;
+use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -29,10 +30,12 @@ const BURST: Duration = Duration::from_secs(2);
 const SNAPSHOT_KEPT: Duration = Duration::from_secs(60);
 /// Fewer nodes than this are always looked up, never listed.
 const LIST_AT_LEAST: usize = 100;
-/// A failed batch is halved down to this size, never into single calls.
+/// A failed batch is halved down to this size; its members are asked about alone the next time.
 const SPLIT_TO: usize = 8;
-
-type Answers = Arc<HashMap<NodeName, Lookup>>;
+/// Calls that halving may cost in one window.
+const EXTRA_CALLS: usize = 64;
+/// Nodes that are asked about alone in one window.
+const SUSPECTS_AT_MOST: usize = 64;
 
 /// The instances as last seen.
 pub struct InstanceView {
@@ -53,18 +56,28 @@ impl std::fmt::Debug for InstanceView {
 #[derive(Default)]
 struct State {
     // By what is asked: an error in one aspect must not spoil the answer to another.
-    pending: BTreeMap<Aspects, Pending>,
+    pending: BTreeMap<Aspects, BTreeMap<NodeName, Question>>,
+    // Members of small batches that failed.
+    suspects: BTreeSet<NodeName>,
     window: Duration,
     last_call: Option<Instant>,
     snapshot: Option<(Instant, Arc<Snapshot>)>,
     cannot_list: bool,
 }
 
-/// Questions that wait for the end of the window.
-struct Pending {
-    nodes: BTreeMap<NodeName, NodeRef>,
-    // Wakes in the order of asking, unlike tokio's watch: so that a simulation repeats itself.
-    answers: Shared<oneshot::Receiver<Answers>>,
+/// A node that is asked about, and who waits for the answer.
+struct Question {
+    node: NodeRef,
+    askers: Vec<oneshot::Sender<Lookup>>,
+}
+
+impl Question {
+    fn answer(self, answer: &Lookup) {
+        for asker in self.askers {
+            // Whoever asked may be gone.
+            let _ = asker.send(answer.clone());
+        }
+    }
 }
 
 impl InstanceView {
@@ -97,62 +110,88 @@ impl InstanceView {
 
     /// Answers for each node, in order. What is younger than `max_age` may come from memory.
     pub async fn get(self: &Arc<Self>, nodes: &[NodeRef], aspects: Aspects, max_age: Duration) -> Vec<Lookup> {
-        let ours: Vec<&NodeRef> = nodes.iter().filter(|n| !self.is_foreign(n.provider_id.as_deref())).collect();
-        let answers = match self.remembered(&ours, max_age) {
-            Some(answers) => answers,
-            None if ours.is_empty() => Answers::default(),
-            None => self.ask(&ours, aspects).await,
-        };
-        let answer = |node: &NodeRef| match answers.get(&*node.name) {
-            _ if self.is_foreign(node.provider_id.as_deref()) => Lookup::Foreign,
-            Some(answer) => answer.clone(),
-            None => Lookup::Unknown(ProviderError::bug("the look-up ended without an answer")),
-        };
-        nodes.iter().map(answer).collect()
+        futures::future::join_all(self.ask(nodes, aspects, max_age)).await
+    }
+
+    /// Asks about all nodes at once; one future per node, in order. Each is ready as soon as its own answer is there: one
+    /// node for which the cloud hangs does not hold up the others.
+    pub fn ask(
+        self: &Arc<Self>,
+        nodes: &[NodeRef],
+        aspects: Aspects,
+        max_age: Duration,
+    ) -> Vec<impl Future<Output = Lookup> + Send + use<>> {
+        let mut state = self.lock();
+        let snapshot = state.snapshot.clone().filter(|(at, _)| at.elapsed() < max_age).map(|(_, snapshot)| snapshot);
+        let asked = nodes.iter().map(|node| {
+            let known = match &snapshot {
+                _ if self.is_foreign(node.provider_id.as_deref()) => Some(Lookup::Foreign),
+                Some(snapshot) => Some(snapshot.find(&node.name, node.provider_id.as_deref())),
+                None => None,
+            };
+            let answer = match known {
+                Some(_) => None,
+                None => Some(self.join_window(&mut state, node, aspects)),
+            };
+            async move {
+                let lost = || Lookup::Unknown(ProviderError::bug("the look-up ended without an answer"));
+                match answer {
+                    // An error: the process is ending.
+                    Some(answer) => answer.await.unwrap_or_else(|_| lost()),
+                    None => known.unwrap_or_else(lost),
+                }
+            }
+        });
+        asked.collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remembered(&self, nodes: &[&NodeRef], max_age: Duration) -> Option<Answers> {
-        let (at, snapshot) = self.lock().snapshot.clone()?;
-        (at.elapsed() < max_age).then(|| from_snapshot(&snapshot, nodes.iter().copied()))
-    }
-
     /// Joins the open window, or opens one.
-    async fn ask(self: &Arc<Self>, nodes: &[&NodeRef], aspects: Aspects) -> Answers {
-        let answers = {
-            let mut state = self.lock();
-            if !state.pending.contains_key(&aspects) {
-                let (publish, answers) = oneshot::channel();
-                let window = next_window(&mut state);
-                tokio::spawn(self.clone().close_window(aspects, window, publish));
-                state.pending.insert(aspects, Pending { nodes: BTreeMap::new(), answers: answers.shared() });
-            }
-            let Some(pending) = state.pending.get_mut(&aspects) else { return Answers::default() };
-            pending.nodes.extend(nodes.iter().map(|node| (node.name.clone(), (*node).clone())));
-            pending.answers.clone()
-        };
-        // An error: the process is ending.
-        answers.await.unwrap_or_default()
+    fn join_window(self: &Arc<Self>, state: &mut State, node: &NodeRef, aspects: Aspects) -> oneshot::Receiver<Lookup> {
+        if !state.pending.contains_key(&aspects) {
+            let window = next_window(state);
+            tokio::spawn(self.clone().close_window(aspects, window));
+        }
+        let question = state.pending.entry(aspects).or_default().entry(node.name.clone());
+        let question = question.or_insert_with(|| Question { node: node.clone(), askers: Vec::new() });
+        let (asker, answer) = oneshot::channel();
+        question.askers.push(asker);
+        answer
     }
 
-    async fn close_window(self: Arc<Self>, aspects: Aspects, window: Duration, publish: oneshot::Sender<Answers>) {
+    async fn close_window(self: Arc<Self>, aspects: Aspects, window: Duration) {
         tokio::time::sleep(window).await;
         let Some(pending) = self.lock().pending.remove(&aspects) else { return };
-        let nodes: Vec<NodeRef> = pending.nodes.into_values().collect();
-        let list = self.worth_a_list(nodes.len());
-        let answers = match if list { self.list().await } else { None } {
-            Some(Ok(snapshot)) => from_snapshot(&snapshot, nodes.iter()),
+        let questions: Vec<Question> = pending.into_values().collect();
+        match if self.worth_a_list(questions.len()) { self.list().await } else { None } {
+            Some(Ok(snapshot)) => questions.into_iter().for_each(|question| {
+                let answer = snapshot.find(&question.node.name, question.node.provider_id.as_deref());
+                question.answer(&answer);
+            }),
             Some(Err(error)) => {
-                Arc::new(nodes.iter().map(|n| (n.name.clone(), Lookup::Unknown(error.clone()))).collect())
+                questions.into_iter().for_each(|question| question.answer(&Lookup::Unknown(error.clone())));
             }
-            None => Arc::new(self.lookup(nodes, aspects).await),
-        };
+            None => self.lookup_all(questions, aspects).await,
+        }
         self.lock().last_call = Some(Instant::now());
-        // Whoever asked may be gone.
-        let _ = publish.send(answers);
+    }
+
+    /// All in one call, but those that were in a small batch that failed: each of them alone, so that one of them does not
+    /// spoil the others again.
+    async fn lookup_all(&self, questions: Vec<Question>, aspects: Aspects) {
+        let (mut alone, mut together): (Vec<Question>, Vec<Question>) = {
+            let state = self.lock();
+            questions.into_iter().partition(|question| state.suspects.contains(&question.node.name))
+        };
+        // So many suspects are no exception any more; their answers are worth no call each.
+        together.extend(alone.split_off(alone.len().min(SUSPECTS_AT_MOST)));
+        let calls = AtomicUsize::new(0);
+        let alone = alone.into_iter().map(|question| self.lookup(vec![question], aspects, &calls));
+        let batches = alone.chain((!together.is_empty()).then(|| self.lookup(together, aspects, &calls)));
+        futures::future::join_all(batches).await;
     }
 
     fn worth_a_list(&self, asked: usize) -> bool {
@@ -189,35 +228,53 @@ impl InstanceView {
         }
     }
 
-    /// Looks the nodes up in one call; a call that fails as a whole is halved, since one node may be the reason.
-    async fn lookup(&self, nodes: Vec<NodeRef>, aspects: Aspects) -> HashMap<NodeName, Lookup> {
-        let began = Instant::now();
-        let call = AssertUnwindSafe(self.provider.lookup(&nodes, aspects)).catch_unwind();
-        let failure = match tokio::time::timeout(READ_DEADLINE, call).await {
-            Ok(Ok(answers)) if answers.len() == nodes.len() => {
-                self.metrics.provider_call("LookupInstances", true, began.elapsed());
-                return nodes.iter().map(|node| node.name.clone()).zip(answers).collect();
+    /// Looks the nodes up in one call and answers who asked. A call that fails as a whole is halved, since one node may be
+    /// the reason; but when the cloud is away that helps nobody, so the number of calls has a bound.
+    fn lookup<'a>(&'a self, questions: Vec<Question>, aspects: Aspects, calls: &'a AtomicUsize) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let nodes: Vec<NodeRef> = questions.iter().map(|question| question.node.clone()).collect();
+            let failure = match self.call(&nodes, aspects).await {
+                Ok(answers) => {
+                    let mut state = self.lock();
+                    for (question, answer) in questions.into_iter().zip(answers) {
+                        state.suspects.remove(&question.node.name);
+                        question.answer(&answer);
+                    }
+                    return;
+                }
+                Err(failure) => failure,
+            };
+            let exhausted = calls.fetch_add(2, Ordering::Relaxed) >= EXTRA_CALLS;
+            if questions.len() <= SPLIT_TO || exhausted {
+                if !exhausted {
+                    self.lock().suspects.extend(nodes.iter().map(|node| node.name.clone()));
+                }
+                let answer = Lookup::Unknown(failure);
+                questions.into_iter().for_each(|question| question.answer(&answer));
+                return;
             }
+            let mut left = questions;
+            let right = left.split_off(left.len() / 2);
+            futures::join!(self.lookup(left, aspects, calls), self.lookup(right, aspects, calls));
+        })
+    }
+
+    /// One call to the provider. A panic, a hanging call and a wrong number of answers are failures of the whole.
+    async fn call(&self, nodes: &[NodeRef], aspects: Aspects) -> Result<Vec<Lookup>, ProviderError> {
+        let began = Instant::now();
+        let call = AssertUnwindSafe(self.provider.lookup(nodes, aspects)).catch_unwind();
+        let answer = match tokio::time::timeout(READ_DEADLINE, call).await {
+            Ok(Ok(answers)) if answers.len() == nodes.len() => Ok(answers),
             Ok(Ok(answers)) => {
                 let text = format!("the provider answered for {} of {} nodes", answers.len(), nodes.len());
                 tracing::error!("{text}: nothing is concluded from it");
-                ProviderError::bug(text)
+                Err(ProviderError::bug(text))
             }
-            Ok(Err(panic)) => self.panicked(&*panic),
-            Err(_) => ProviderError::deadline("the look-up of instances", READ_DEADLINE),
+            Ok(Err(panic)) => Err(self.panicked(&*panic)),
+            Err(_) => Err(ProviderError::deadline("the look-up of instances", READ_DEADLINE)),
         };
-        self.metrics.provider_call("LookupInstances", false, began.elapsed());
-        if nodes.len() <= SPLIT_TO {
-            return nodes.iter().map(|n| (n.name.clone(), Lookup::Unknown(failure.clone()))).collect();
-        }
-        let (left, right) = nodes.split_at(nodes.len() / 2);
-        let halves = futures::future::join(
-            Box::pin(self.lookup(left.to_vec(), aspects)),
-            Box::pin(self.lookup(right.to_vec(), aspects)),
-        );
-        let (mut left, right) = halves.await;
-        left.extend(right);
-        left
+        self.metrics.provider_call("LookupInstances", answer.is_ok(), began.elapsed());
+        answer
     }
 
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> ProviderError {
@@ -233,10 +290,6 @@ fn next_window(state: &mut State) -> Duration {
     let burst = state.last_call.is_some_and(|at| at.elapsed() < BURST);
     state.window = if burst { (state.window * 2).min(WINDOW_MAX) } else { WINDOW_MIN };
     state.window
-}
-
-fn from_snapshot<'a>(snapshot: &Snapshot, nodes: impl Iterator<Item = &'a NodeRef>) -> Answers {
-    Arc::new(nodes.map(|n| (n.name.clone(), snapshot.find(&n.name, n.provider_id.as_deref()))).collect())
 }
 
 #[cfg(test)]
@@ -354,13 +407,38 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_is_cornered_by_halving_and_never_into_single_calls() {
+    async fn a_panic_is_cornered_by_halving_and_the_next_time_its_node_is_asked_about_alone() {
         let (cloud, view) = view(Cloud { poison: Some("n70"), ..Cloud::default() }, 128);
         let answers = view.get(&nodes(0..128), Aspects::METADATA, Duration::ZERO).await;
-        let unknown = answers.iter().filter(|a| matches!(a, Lookup::Unknown(_))).count();
-        assert_eq!(unknown, 8);
-        assert!(matches!(answers[70], Lookup::Unknown(_)));
+        let unknown = |answers: &[Lookup]| -> Vec<usize> {
+            (0..answers.len()).filter(|i| matches!(answers[*i], Lookup::Unknown(_))).collect()
+        };
+        assert_eq!(unknown(&answers).len(), 8);
+        assert!(unknown(&answers).contains(&70));
         assert!(cloud.calls.lock().unwrap().iter().all(|n| *n >= 8));
+        cloud.calls.lock().unwrap().clear();
+        let answers = view.get(&nodes(0..128), Aspects::METADATA, Duration::ZERO).await;
+        assert_eq!(unknown(&answers), [70]);
+        let mut calls = cloud.calls.lock().unwrap().clone();
+        calls.sort_unstable();
+        assert_eq!(calls, [1, 1, 1, 1, 1, 1, 1, 1, 120]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_that_is_away_costs_a_bounded_number_of_calls() {
+        let (cloud, view) = view(Cloud { short: true, ..Cloud::default() }, 5000);
+        view.get(&nodes(0..5000), Aspects::METADATA, Duration::ZERO).await;
+        assert!(cloud.calls.lock().unwrap().len() <= 2 * EXTRA_CALLS, "{:?}", cloud.calls);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_others_of_a_batch_do_not_wait_for_the_one_that_hangs() {
+        let (_, view) = view(Cloud { hang: Some("n0"), ..Cloud::default() }, 64);
+        let mut answers = view.ask(&nodes(0..64), Aspects::METADATA, Duration::ZERO);
+        let began = Instant::now();
+        let first_of_the_good_half = answers.swap_remove(40).await;
+        assert!(matches!(first_of_the_good_half, Lookup::Found(_)));
+        assert!(began.elapsed() < READ_DEADLINE + Duration::from_secs(1), "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

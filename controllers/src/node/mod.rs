@@ -19,6 +19,7 @@ use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::{GateError, InstanceView, Queue, RateLimit, metrics};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 
 use crate::{NotStarted, Shared, node_path, node_status_path};
 
@@ -57,14 +58,23 @@ impl std::fmt::Debug for NodeController {
 }
 
 /// What was found for a key.
-#[derive(Debug)]
 pub enum Observed {
     /// The node is not in the cache (any more).
     Missing,
     /// The node is initialized.
     Settled(NodeRef),
-    /// The node waits for initialization; what the cloud says of it.
-    Waiting(NodeRef, Lookup),
+    /// The node waits for initialization; what the cloud says of it comes when it comes, for each node by itself.
+    Waiting(NodeRef, BoxFuture<'static, Lookup>),
+}
+
+impl std::fmt::Debug for Observed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing => f.write_str("Missing"),
+            Self::Settled(node) => f.debug_tuple("Settled").field(&node.name).finish(),
+            Self::Waiting(node, _) => f.debug_tuple("Waiting").field(&node.name).finish(),
+        }
+    }
 }
 
 /// Starts the controller; the future runs until no new work may begin.
@@ -130,16 +140,16 @@ impl Reconciler for NodeController {
         let nodes: Vec<Option<NodeRef>> = keys.iter().map(|key| self.shared.nodes.get(key)).collect();
         let waiting: Vec<NodeRef> =
             nodes.iter().flatten().filter(|node| node.has_taint(TAINT_UNINITIALIZED)).cloned().collect();
-        let mut answers = self.view.get(&waiting, Aspects::METADATA, Duration::ZERO).await.into_iter();
+        let mut answers = self.view.ask(&waiting, Aspects::METADATA, Duration::ZERO).into_iter();
         let observed = nodes.into_iter().map(|node| match node {
-            None => Observed::Missing,
-            Some(node) if node.has_taint(TAINT_UNINITIALIZED) => {
-                let none = || Lookup::Unknown(ProviderError::bug("no answer"));
-                Observed::Waiting(node, answers.next().unwrap_or_else(none))
-            }
-            Some(node) => Observed::Settled(node),
+            None => Ok(Observed::Missing),
+            Some(node) if node.has_taint(TAINT_UNINITIALIZED) => match answers.next() {
+                Some(answer) => Ok(Observed::Waiting(node, Box::pin(answer))),
+                None => Err(SyncError::Retry("the look-up ended without an answer".into())),
+            },
+            Some(node) => Ok(Observed::Settled(node)),
         });
-        observed.map(Ok).collect()
+        observed.collect()
     }
 
     async fn reconcile(&self, work: Vec<(NodeName, Observed)>) -> Vec<(NodeName, Result<Outcome, SyncError>)> {
@@ -148,7 +158,7 @@ impl Reconciler for NodeController {
             let answer = match observed {
                 Observed::Missing => Ok(Outcome::Done),
                 Observed::Settled(node) => self.fix_labels(&node).await,
-                Observed::Waiting(node, lookup) => self.initialize(&node, lookup).await,
+                Observed::Waiting(node, answer) => self.initialize(&node, answer.await).await,
             };
             answers.push((key, answer));
         }
