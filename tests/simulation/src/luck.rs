@@ -247,6 +247,14 @@ impl Simulation {
                     running.life.die();
                 }
             }
+            Action::FailLookups(millis) => {
+                let until = self.world.trace.now() + Duration::from_millis(millis);
+                self.world.cloud().lock().mishaps.lookups_fail = Some((until, true));
+            }
+            Action::SlowPatch(resource, millis) => {
+                let slow = Fault::latency(Duration::from_millis(millis));
+                self.world.faults.add(slow.on(Match::on("patch", resource)).times(1));
+            }
             Action::Thaw(resource) => self.world.faults.thaw_watches(Some(resource)),
             Action::Fresh(resource) => self.world.faults.fresh_reads(resource),
             Action::ApiBack => self.world.set_api_gone(false),

@@ -59,6 +59,10 @@ pub enum Action {
     ChangeType(String, &'static str),
     /// It is deleted.
     DeleteService(String),
+    /// Look-ups of all instances fail for so many milliseconds.
+    FailLookups(u64),
+    /// The next patch of an object of this resource takes so many milliseconds.
+    SlowPatch(&'static str, u64),
     /// A replica starts.
     Start(usize),
     /// SIGTERM for a replica.

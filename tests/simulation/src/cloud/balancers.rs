@@ -64,7 +64,8 @@ impl Handle {
                 let balancer = state.balancers.get_mut(name)?;
                 let new = wanted.iter().filter(|(host, _)| added.contains(*host));
                 balancer.hosts.extend(new.map(|(host, id)| (host.clone(), id.clone())));
-                Some(format!("register [{}] at {name}", names(&added)))
+                let nodes: Vec<String> = added.iter().map(|host| format!("{host}={}", wanted[host])).collect();
+                Some(format!("register [{}] at {name}", nodes.join(" ")))
             })
             .await?;
         }

@@ -1,6 +1,8 @@
 //! Seeds that found something. Each is run again by its name; what a seed stands for may change with the simulation.
 
-use ccm_test_simulation::run;
+use std::time::Duration;
+
+use ccm_test_simulation::{Action, play, run};
 
 fn check(seeds: &[u64]) {
     for seed in seeds {
@@ -22,7 +24,18 @@ fn a_run_repeats_itself() {
 
 #[test]
 fn a_node_that_changes_while_the_finalizer_is_written_reaches_the_balancer() {
-    check(&[89]);
+    let script = [
+        (0, Action::FailLookups(20_500)),
+        (100, Action::Join("a".into())),
+        (200, Action::Join("b".into())),
+        (300, Action::Join("c".into())),
+        (20_000, Action::SlowPatch("services", 25_000)),
+        (20_010, Action::CreateService("svc".into())),
+    ];
+    let replay = "cargo test -p ccm-test-simulation --test it regressions".to_owned();
+    if let Err(failure) = play(&script, Duration::from_secs(60), None, replay) {
+        panic!("{failure}");
+    }
 }
 
 #[test]

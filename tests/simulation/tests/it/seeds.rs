@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use ccm_test_simulation::{Failure, Summary, run};
 
+type Done = (u64, Result<Summary, Box<Failure>>);
+
 const SEEDS: u64 = 1000;
 const THREADS: usize = 2;
 
@@ -21,7 +23,7 @@ fn no_schedule_breaks_an_invariant() {
     let (first, count) = (number("CCM_SIM_FIRST").unwrap_or(1), number("CCM_SIM_SEEDS").unwrap_or(SEEDS));
     let began = Instant::now();
     let next = AtomicU64::new(first);
-    let done: Mutex<Vec<(u64, Result<Summary, Box<Failure>>)>> = Mutex::default();
+    let done: Mutex<Vec<Done>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
