@@ -22,8 +22,10 @@ use crate::world::{World, text};
 /// How long everything may take to be as it should be, once nothing goes wrong any more: the longest back-off of a
 /// Service (5 minutes), a refresh of addresses (5 minutes), and the work itself.
 pub const BOUND: Duration = Duration::from_secs(660);
-/// How long nothing may be written then. Longer than the refresh of addresses and the life of a watch.
-const QUIET: Duration = Duration::from_secs(330);
+/// How long nothing may be written then; in all, longer than the refresh of addresses and the life of a watch.
+const QUIET: Duration = Duration::from_secs(265);
+/// How long a process may still see the past: the longest pause of a watch that failed. What it does on it changes nothing.
+const CAUGHT_UP: Duration = Duration::from_secs(65);
 /// How long calls to the cloud are counted then. Before that, a retry may come of something that was repaired meanwhile.
 const COUNTED: Duration = Duration::from_secs(60);
 /// How long an event may be on its way: it is sent up to 12 times, 10 seconds apart. One can also be about a call to the
@@ -209,6 +211,7 @@ impl Simulation {
 
     /// Nothing is left to do: nothing is done, neither by the process that did it nor by another one.
     async fn quiet(&mut self) {
+        self.pass(CAUGHT_UP).await;
         let since = self.world.trace.now();
         self.pass(QUIET).await;
         check::nothing_written(&self.world, since, since + LATE_EVENTS);
