@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ccm_provider::{CloudProvider, ProviderFactory, Registry, RegistryError};
+use ccm_provider::{CloudProvider, Flag, ProviderFactory, Registry, RegistryError};
 
+use crate::controllers::Controller;
 use crate::exit::Failure;
 use crate::options::Options;
 use crate::options::parse::{self, Asked};
+use crate::program::Program;
 use crate::{logging, manager};
 
 /// Providers of this project that a build may leave out.
@@ -24,6 +26,7 @@ pub fn install_tls() {
 /// A cloud-controller-manager with the registered providers.
 #[derive(Debug, Default)]
 pub struct App {
+    program: Program,
     registry: Registry,
     // Kept until `run`, so that registration can be chained.
     broken: Option<RegistryError>,
@@ -44,6 +47,34 @@ impl App {
         self
     }
 
+    /// Adds a controller with its flags, or replaces the one of that name.
+    #[must_use]
+    pub fn controller(mut self, controller: Controller) -> Self {
+        self.program.add(controller);
+        self
+    }
+
+    /// Leaves a controller out.
+    #[must_use]
+    pub fn without_controller(mut self, name: &str) -> Self {
+        self.program.remove(name);
+        self
+    }
+
+    /// Adds flags that belong to no provider and no controller.
+    #[must_use]
+    pub fn flags(mut self, flags: &'static [Flag]) -> Self {
+        self.program.flags.extend(flags);
+        self
+    }
+
+    /// Names and describes the program in its help.
+    #[must_use]
+    pub fn named(mut self, name: &'static str, about: &'static str) -> Self {
+        (self.program.name, self.program.about) = (name, about);
+        self
+    }
+
     /// Runs with these arguments, the program's name first, until a signal, a lost lease or an error.
     pub fn run(self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
         match self.start(args) {
@@ -55,21 +86,22 @@ impl App {
         }
     }
 
-    fn start(self, args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+    fn start(mut self, args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         if let Some(error) = self.broken {
             return Err(Failure::fatal(error.to_string()));
         }
-        let values = match parse::parse(args)? {
+        self.program.complete(&self.registry)?;
+        let values = match parse::parse(&self.program, args)? {
             Asked::Run(values) => values,
             Asked::Print(text) => {
                 print!("{text}");
                 return Ok(());
             }
         };
-        let options = Options::new(&values)?;
+        let options = Options::new(&values, &self.program)?;
         logging::init(options.verbosity);
         if options.verbosity >= 1 {
-            for line in values.lines() {
+            for line in parse::lines(&values) {
                 tracing::info!("FLAG: {line}");
             }
         }
@@ -89,7 +121,7 @@ impl App {
     }
 
     async fn provider(&self, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {
-        let made = self.registry.init(&options.cloud_provider, &options.cloud_config, &OPTIONAL).await;
+        let made = self.registry.init(&options.cloud_provider, &options.cloud_config, &options.values, &OPTIONAL).await;
         let provider = made.map_err(|error| Failure::fatal(error.to_string()))?;
         if !provider.has_cluster_id() {
             if !options.allow_untagged_cloud {

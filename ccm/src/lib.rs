@@ -9,11 +9,15 @@
 //! ```
 
 mod app;
+pub mod controllers;
 mod exit;
 pub mod logging;
 pub mod manager;
 pub mod options;
+pub mod program;
 mod serve;
 
 pub use app::{App, install_tls};
+pub use controllers::Controller;
 pub use exit::{Exit, Failure};
+pub use program::Program;

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_controllers::{NotStarted, Shared, lifecycle, node, route, service};
+use ccm_controllers::{NotStarted, Shared};
 use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, OneByOne, ProviderContext, duration};
 use ccm_runtime::client::{Call, ConnectOptions};
 use ccm_runtime::election::{Election, Ended};
@@ -20,8 +20,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::controllers::Start;
 use crate::exit::Failure;
-use crate::options::{CONTROLLERS, Options};
+use crate::options::Options;
 use crate::serve;
 
 /// How long the API server may take to be healthy once this process leads.
@@ -316,12 +317,19 @@ impl Manager {
             user.set_informers(Arc::new(informers)).await;
         }
         let mut running = JoinSet::new();
-        for (name, label) in CONTROLLERS {
-            if !self.options.controllers.contains(&name) {
+        for (controller, on) in &self.options.controllers {
+            let (name, label) = (controller.name, controller.label);
+            if !on {
                 tracing::warn!("{name:?} is disabled");
                 continue;
             }
-            match self.controller(name)? {
+            let start = Start {
+                shared: self.shared.clone(),
+                provider: &self.provider,
+                options: &self.options,
+                recorder: &self.recorder,
+            };
+            match (controller.start)(&start)? {
                 Ok(controller) => {
                     tracing::info!("Started {name:?}");
                     let metrics = self.metrics.clone();
@@ -338,36 +346,6 @@ impl Manager {
         Ok(running)
     }
 
-    fn controller(&self, name: &str) -> Result<Result<BoxFuture<'static, ()>, NotStarted>, Failure> {
-        let shared = self.shared.clone();
-        let events = |component: &str| Arc::new(self.recorder.for_component(component));
-        Ok(match name {
-            node::NAME => node::start(shared, events("cloud-node-controller"), self.options.node).map(boxed),
-            lifecycle::NAME => {
-                lifecycle::start(shared, events("cloud-node-lifecycle-controller"), self.options.lifecycle).map(boxed)
-            }
-            service::NAME => {
-                let balancer = self.provider.load_balancer();
-                service::start(shared, balancer, events("service-controller"), self.options.service).map(boxed)
-            }
-            _ if !self.options.configure_cloud_routes => Err(NotStarted("--configure-cloud-routes=false".into())),
-            _ => {
-                let routes = self.provider.routes();
-                let cluster_cidrs = match routes {
-                    // Only now does it matter whether the range is right.
-                    Some(_) => self.options.cluster_cidrs().map_err(Failure::fatal)?,
-                    None => Vec::new(),
-                };
-                let config = route::Config {
-                    cluster_cidrs,
-                    period: self.options.route_period,
-                    watch_based: self.options.watch_based_routes,
-                };
-                route::start(shared, routes, self.provider.name(), events("route_controller"), config).map(boxed)
-            }
-        })
-    }
-
     async fn wait_for_api_server(&self) -> Result<(), Failure> {
         let deadline = tokio::time::Instant::now() + API_SERVER_WAIT;
         loop {
@@ -380,10 +358,6 @@ impl Manager {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
-}
-
-fn boxed(future: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
-    Box::pin(future)
 }
 
 /// The provider's instances, the older interface adapted.

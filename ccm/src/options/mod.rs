@@ -3,15 +3,19 @@
 pub mod parse;
 pub mod table;
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_controllers::{lifecycle, node, route, service};
+use ccm_provider::flag::{FlagValues, go_bool};
 use ccm_runtime::election::ElectionConfig;
 use ipnet::IpNet;
 
+use crate::controllers::Controller;
 use crate::exit::Failure;
-use parse::Values;
+use crate::program::Program;
+use parse::Asked;
 
 /// Every flag, parsed and validated.
 #[derive(Debug, Clone)]
@@ -34,8 +38,8 @@ pub struct Options {
     pub watch_based_routes: bool,
     /// `--min-resync-period`
     pub min_resync: Duration,
-    /// Canonical names of the controllers to run.
-    pub controllers: Vec<&'static str>,
+    /// All controllers, and whether they are to run.
+    pub controllers: Vec<(Controller, bool)>,
     /// `None` with `--leader-elect=false`.
     pub election: Option<ElectionConfig>,
     /// `--dry-run`
@@ -56,21 +60,18 @@ pub struct Options {
     pub kubeconfig: String,
     /// `-v`
     pub verbosity: u8,
+    /// All flags, those of providers and added controllers included.
+    pub values: FlagValues,
 }
-
-/// Controllers: canonical name, aliases, and the label of their metric.
-pub const CONTROLLERS: [(&str, &str); 4] = [
-    (node::NAME, "cloud-node"),
-    (lifecycle::NAME, "cloud-node-lifecycle"),
-    (service::NAME, "service"),
-    (route::NAME, "route"),
-];
 
 impl Options {
     /// Checks all values and reports all that is wrong at once.
-    pub fn new(values: &Values) -> Result<Self, Failure> {
+    pub fn new(values: &FlagValues, program: &Program) -> Result<Self, Failure> {
         let mut errors = Vec::new();
-        let controllers = controllers(&values.list("controllers"), &mut errors);
+        let controllers = controllers(&program.controllers, &values.list("controllers"), &mut errors);
+        for (controller, _) in controllers.iter().filter(|(_, on)| *on) {
+            errors.extend((controller.check)(values));
+        }
         let verbosity = u8::try_from(values.int("v").unwrap_or_default().clamp(0, 10)).unwrap_or_default();
         let secure_port = secure_port(values.int("secure-port").unwrap_or_default(), &mut errors);
         let text = values.text("bind-address");
@@ -120,11 +121,23 @@ impl Options {
             master: values.text("master"),
             kubeconfig: values.text("kubeconfig"),
             verbosity,
+            values: values.clone(),
         };
         match &errors[..] {
             [] => Ok(options),
             [one] => Err(Failure::error(one.clone())),
             _ => Err(Failure::error(format!("[{}]", errors.join(", ")))),
+        }
+    }
+
+    /// Options of the default program from its arguments, the program's name left out.
+    pub fn from_args(args: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Failure> {
+        let program = Program::default();
+        let name = std::iter::once(program.name.into());
+        let args: Vec<OsString> = name.chain(args.into_iter().map(|arg| arg.as_ref().into())).collect();
+        match parse::parse(&program, args)? {
+            Asked::Run(values) => Self::new(&values, &program),
+            Asked::Print(text) => Err(Failure::error(text)),
         }
     }
 
@@ -139,7 +152,7 @@ fn watch_based_routes(gates: &[String], errors: &mut Vec<String>) -> bool {
     let mut on = false;
     for gate in gates {
         match gate.split_once('=') {
-            Some(("CloudControllerManagerWatchBasedRoutesReconciliation", value)) => match parse::go_bool(value) {
+            Some(("CloudControllerManagerWatchBasedRoutesReconciliation", value)) => match go_bool(value) {
                 Ok(value) => on = value,
                 Err(error) => errors.push(format!("invalid value of feature gate {gate}: {error}")),
             },
@@ -161,7 +174,7 @@ fn secure_port(port: i64, errors: &mut Vec<String>) -> u16 {
     })
 }
 
-fn at_least_one(values: &Values, name: &str, errors: &mut Vec<String>) -> Option<usize> {
+fn at_least_one(values: &FlagValues, name: &str, errors: &mut Vec<String>) -> Option<usize> {
     match values.int(name) {
         None => None,
         Some(number) => match usize::try_from(number) {
@@ -174,7 +187,7 @@ fn at_least_one(values: &Values, name: &str, errors: &mut Vec<String>) -> Option
     }
 }
 
-fn status_updates(values: &Values, errors: &mut Vec<String>) -> Option<usize> {
+fn status_updates(values: &FlagValues, errors: &mut Vec<String>) -> Option<usize> {
     let name = "concurrent-node-status-updates";
     match values.int(name) {
         Some(number) if number < 0 => {
@@ -185,7 +198,7 @@ fn status_updates(values: &Values, errors: &mut Vec<String>) -> Option<usize> {
     }
 }
 
-fn not_negative(values: &Values, name: &str, errors: &mut Vec<String>) -> usize {
+fn not_negative(values: &FlagValues, name: &str, errors: &mut Vec<String>) -> usize {
     let number = values.int(name).unwrap_or_default();
     usize::try_from(number).unwrap_or_else(|_| {
         errors.push(format!("--{name} {number} cannot be negative"));
@@ -193,7 +206,7 @@ fn not_negative(values: &Values, name: &str, errors: &mut Vec<String>) -> usize 
     })
 }
 
-fn positive(values: &Values, name: &str, errors: &mut Vec<String>) -> Duration {
+fn positive(values: &FlagValues, name: &str, errors: &mut Vec<String>) -> Duration {
     let duration = values.duration(name);
     if duration.is_zero() {
         errors.push(format!("--{name} must be greater than 0"));
@@ -201,7 +214,7 @@ fn positive(values: &Values, name: &str, errors: &mut Vec<String>) -> Duration {
     duration
 }
 
-fn election(values: &Values, errors: &mut Vec<String>) -> Option<ElectionConfig> {
+fn election(values: &FlagValues, errors: &mut Vec<String>) -> Option<ElectionConfig> {
     if !values.bool("leader-elect") {
         return None;
     }
@@ -231,9 +244,10 @@ fn hostname() -> String {
 
 /// Which controllers `--controllers` switches on: aliases are replaced, the first entry for a name wins, and without `*`
 /// only those named run.
-fn controllers(list: &[String], errors: &mut Vec<String>) -> Vec<&'static str> {
-    let canonical =
-        |word: &str| CONTROLLERS.iter().find(|(name, alias)| *name == word || *alias == word).map(|(name, _)| *name);
+fn controllers(known: &[Controller], list: &[String], errors: &mut Vec<String>) -> Vec<(Controller, bool)> {
+    let canonical = |word: &str| {
+        known.iter().find(|known| known.name == word || known.aliases.contains(&word)).map(|known| known.name)
+    };
     let mut decided: Vec<(&'static str, bool)> = Vec::new();
     let mut all = false;
     for entry in list {
@@ -248,8 +262,11 @@ fn controllers(list: &[String], errors: &mut Vec<String>) -> Vec<&'static str> {
             None => errors.push(format!("{word:?} is not in the list of known controllers")),
         }
     }
-    let on = |name: &str| decided.iter().find(|(known, _)| *known == name).map_or(all, |(_, on)| *on);
-    CONTROLLERS.iter().map(|(name, _)| *name).filter(|name| on(name)).collect()
+    let on = |controller: &Controller| {
+        let said = decided.iter().find(|(name, _)| *name == controller.name);
+        said.map_or(all && controller.on_by_default, |(_, on)| *on)
+    };
+    known.iter().map(|controller| (controller.clone(), on(controller))).collect()
 }
 
 #[cfg(test)]
@@ -257,16 +274,15 @@ mod tests {
     use super::*;
 
     fn options(args: &[&str]) -> Result<Options, String> {
-        let args = ["ccm", "--cloud-provider=fake"].iter().chain(args).map(|a| (*a).into());
-        match parse::parse(args).map_err(|f| f.message)? {
-            parse::Asked::Run(values) => Options::new(&values).map_err(|f| f.message),
-            parse::Asked::Print(text) => Err(text),
-        }
+        Options::from_args(["--cloud-provider=fake"].iter().chain(args)).map_err(|failure| failure.message)
     }
 
     #[test]
     fn the_first_entry_for_a_controller_wins_and_without_a_star_only_named_ones_run() {
-        let on = |list: &str| options(&[&format!("--controllers={list}")]).unwrap().controllers;
+        let on = |list: &str| {
+            let table = options(&[&format!("--controllers={list}")]).unwrap().controllers;
+            table.iter().filter(|(_, on)| *on).map(|(controller, _)| controller.name).collect::<Vec<_>>()
+        };
         assert_eq!(on("*,-route,route"), [node::NAME, lifecycle::NAME, service::NAME]);
         assert_eq!(on("service"), [service::NAME]);
         assert_eq!(on("-service-lb-controller,*").len(), 3);

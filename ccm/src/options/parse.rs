@@ -1,42 +1,34 @@
 //! From arguments to values: pflag's syntax on top of clap.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::time::Duration;
 
 use ccm_provider::duration;
+use ccm_provider::flag::{Flag, FlagValues, Kind, go_bool};
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::table::{FLAGS, Flag, Kind};
 use crate::exit::Failure;
+use crate::program::Program;
 
 /// What the arguments ask for.
 #[derive(Debug)]
 pub enum Asked {
     /// Run, with these values.
-    Run(Values),
+    Run(FlagValues),
     /// Print this and exit with 0.
     Print(String),
-}
-
-/// The value of every flag, as text.
-#[derive(Debug, Clone, Default)]
-pub struct Values {
-    values: BTreeMap<&'static str, Vec<String>>,
-    given: Vec<&'static str>,
 }
 
 /// The name under which upstream's program complains about arguments.
 const PROGRAM: &str = "cloud-controller-manager";
 
 /// Parses the arguments, the program's name first.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
+pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
     let mut args = args.into_iter();
-    let program = args.next().unwrap_or_default();
-    let args = std::iter::once(program).chain(dashes(args));
-    let matches = match command().try_get_matches_from(args) {
+    let name = args.next().unwrap_or_default();
+    let args = std::iter::once(name).chain(dashes(args));
+    let matches = match command(program).try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             return Ok(Asked::Print(error.to_string()));
@@ -48,9 +40,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure>
     if !words.is_empty() {
         return Err(Failure::error(format!("{PROGRAM:?} does not take any arguments, got {words:?}")));
     }
-    let mut values = Values::default();
-    for flag in FLAGS {
-        values.read(flag, &matches);
+    let mut values = FlagValues::default();
+    for flag in &program.flags {
+        read(&mut values, flag, &matches);
     }
     Ok(Asked::Run(values))
 }
@@ -70,14 +62,14 @@ fn dashes(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString
     })
 }
 
-fn command() -> Command {
-    let mut command = Command::new("ccm")
+fn command(program: &Program) -> Command {
+    let mut command = Command::new(program.name)
         .version(concat!("v", env!("CARGO_PKG_VERSION")))
-        .about("The Kubernetes cloud-controller-manager: initializes nodes, removes those whose instance is gone, provides load balancers for Services and routes for pods.")
+        .about(program.about)
         .args_override_self(true)
         .arg(Arg::new("args").num_args(0..).hide(true));
-    for flag in FLAGS {
-        let mut arg = Arg::new(flag.name).long(flag.name).help(flag.help).help_heading(flag.section);
+    for flag in &program.flags {
+        let mut arg = Arg::new(flag.name).long(flag.name).help(flag.help).help_heading(flag.section).hide(flag.hidden);
         if let Some(short) = flag.short {
             arg = arg.short(short);
         }
@@ -97,8 +89,13 @@ fn command() -> Command {
                 .num_args(1)
                 .allow_hyphen_values(true)
                 .value_parser(parser(|text| duration::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string()))),
+            Kind::Float => arg.num_args(1).allow_hyphen_values(true).value_parser(parser(|text| {
+                text.parse::<f64>().map(|_| text.to_owned()).map_err(|_| format!("{text:?} is not a number"))
+            })),
             Kind::Text => arg.num_args(1).allow_hyphen_values(true),
-            Kind::List => arg.num_args(1).allow_hyphen_values(true).action(ArgAction::Append),
+            Kind::List | Kind::Repeated | Kind::Switches => {
+                arg.num_args(1).allow_hyphen_values(true).action(ArgAction::Append)
+            }
         });
     }
     command
@@ -106,15 +103,6 @@ fn command() -> Command {
 
 fn parser(check: fn(&str) -> Result<String, String>) -> ValueParser {
     ValueParser::new(check)
-}
-
-/// As Go's `strconv.ParseBool`.
-pub(super) fn go_bool(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(format!("{text:?} is neither true nor false")),
-    }
 }
 
 /// One line that names the flag, the value and the way out.
@@ -143,71 +131,35 @@ fn explain(error: &clap::Error) -> String {
     }
 }
 
-impl Values {
-    fn read(&mut self, flag: &Flag, matches: &ArgMatches) {
-        let mut values: Vec<String> = matches.get_many::<String>(flag.name).unwrap_or_default().cloned().collect();
-        if flag.kind == Kind::List {
-            values = values.iter().flat_map(|v| v.split(',')).map(str::to_owned).filter(|v| !v.is_empty()).collect();
-        }
-        if matches.value_source(flag.name) == Some(clap::parser::ValueSource::CommandLine) {
-            self.given.push(flag.name);
-        }
-        self.values.insert(flag.name, values);
+fn read(values: &mut FlagValues, flag: &Flag, matches: &ArgMatches) {
+    let mut texts: Vec<String> = matches.get_many::<String>(flag.name).unwrap_or_default().cloned().collect();
+    if matches!(flag.kind, Kind::List | Kind::Switches) {
+        texts = texts.iter().flat_map(|v| v.split(',')).map(str::to_owned).filter(|v| !v.is_empty()).collect();
     }
+    let given = matches.value_source(flag.name) == Some(clap::parser::ValueSource::CommandLine);
+    values.insert(flag.name, texts, given);
+}
 
-    fn last(&self, name: &str) -> &str {
-        self.values.get(name).and_then(|values| values.last()).map(String::as_str).unwrap_or_default()
-    }
-
-    /// A text; empty when not set.
-    pub fn text(&self, name: &str) -> String {
-        self.last(name).to_owned()
-    }
-
-    /// A list.
-    pub fn list(&self, name: &str) -> Vec<String> {
-        self.values.get(name).cloned().unwrap_or_default()
-    }
-
-    /// A boolean. The parser let nothing else through.
-    pub fn bool(&self, name: &str) -> bool {
-        go_bool(self.last(name)).unwrap_or_default()
-    }
-
-    /// A number; `None` when not set.
-    pub fn int(&self, name: &str) -> Option<i64> {
-        self.last(name).parse().ok()
-    }
-
-    /// A duration. The parser let nothing else through.
-    pub fn duration(&self, name: &str) -> Duration {
-        duration::parse(self.last(name)).unwrap_or_default()
-    }
-
-    /// Whether the flag stood on the command line.
-    pub fn given(&self, name: &str) -> bool {
-        self.given.contains(&name)
-    }
-
-    /// `--name="value"` of every flag, in alphabetical order.
-    pub fn lines(&self) -> impl Iterator<Item = String> {
-        self.values.iter().map(|(name, values)| format!("--{name}={:?}", values.join(",")))
-    }
+/// `--name="value"` of every flag, in alphabetical order.
+pub fn lines(values: &FlagValues) -> impl Iterator<Item = String> {
+    values.iter().map(|(name, values)| format!("--{name}={:?}", values.join(",")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(args: &[&str]) -> Values {
-        match parse(std::iter::once("ccm").chain(args.iter().copied()).map(OsString::from)) {
+    fn run(args: &[&str]) -> FlagValues {
+        match parse(&Program::default(), std::iter::once("ccm").chain(args.iter().copied()).map(OsString::from)) {
             Ok(Asked::Run(values)) => values,
             other => panic!("{other:?}"),
         }
     }
 
     fn error(args: &[&str]) -> String {
-        parse(std::iter::once("ccm").chain(args.iter().copied()).map(OsString::from)).unwrap_err().message
+        parse(&Program::default(), std::iter::once("ccm").chain(args.iter().copied()).map(OsString::from))
+            .unwrap_err()
+            .message
     }
 
     #[test]

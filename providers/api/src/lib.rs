@@ -22,6 +22,7 @@ pub mod address;
 pub mod cloud;
 pub mod duration;
 pub mod error;
+pub mod flag;
 pub mod instance;
 pub mod legacy;
 pub mod load_balancer;
@@ -45,6 +46,7 @@ pub use cloud::{
     ProviderContext, ServiceReader, SharedInformers, Subject,
 };
 pub use error::{CloudError, ErrorClass, ProviderError};
+pub use flag::{Flag, FlagValues};
 pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Snapshot};
 pub use legacy::{Instances, LegacyInstances, ZoneInfo, Zones, instance_provider_id};
 pub use load_balancer::{

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use crate::cloud::CloudProvider;
 use crate::error::ProviderError;
+use crate::flag::{Flag, FlagValues};
 
 /// Makes a provider from its configuration file.
 #[async_trait]
@@ -14,11 +15,21 @@ pub trait ProviderFactory: Send + Sync {
     /// The word for `--cloud-provider`.
     fn name(&self) -> &'static str;
 
+    /// Flags of this provider, on top of the program's. They are parsed, checked and listed whichever provider is chosen;
+    /// a name that the program or another provider has already is a start-up error.
+    fn flags(&self) -> &'static [Flag] {
+        &[]
+    }
+
     /// Reads the configuration; `None` when `--cloud-config` was not given, which differs from an empty file.
     ///
     /// Called once per process, on every replica, before election. Should fail early on what is wrong with the
-    /// configuration and make no cloud call that can wait.
-    async fn build(&self, config: Option<CloudConfig>) -> Result<Arc<dyn CloudProvider>, ProviderError>;
+    /// configuration and make no cloud call that can wait. `flags` holds all flags of the program.
+    async fn build(
+        &self,
+        config: Option<CloudConfig>,
+        flags: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError>;
 }
 
 /// The file of `--cloud-config`.
@@ -103,6 +114,11 @@ impl Registry {
         Ok(())
     }
 
+    /// The flags of all providers.
+    pub fn flags(&self) -> impl Iterator<Item = &'static Flag> {
+        self.factories.iter().flat_map(|factory| factory.flags())
+    }
+
     /// Whether there is a provider of that name.
     pub fn is_registered(&self, name: &str) -> bool {
         self.get(name).is_some()
@@ -130,6 +146,7 @@ impl Registry {
         &self,
         name: &str,
         config_path: &str,
+        flags: &FlagValues,
         optional: &[&str],
     ) -> Result<Arc<dyn CloudProvider>, RegistryError> {
         if name.is_empty() || Self::is_external(name) {
@@ -150,7 +167,7 @@ impl Registry {
                     .map_err(|source| RegistryError::Config { path: path.to_owned(), source })?,
             }),
         };
-        factory.build(config).await.map_err(|source| RegistryError::Init { name: name.to_owned(), source })
+        factory.build(config, flags).await.map_err(|source| RegistryError::Init { name: name.to_owned(), source })
     }
 }
 
@@ -182,7 +199,11 @@ mod tests {
             self.name
         }
 
-        async fn build(&self, config: Option<CloudConfig>) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        async fn build(
+            &self,
+            config: Option<CloudConfig>,
+            _: &FlagValues,
+        ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
             *self.config.lock().unwrap() = Some(config);
             if self.fails { Err(ProviderError::unknown("no credentials")) } else { Ok(Arc::new(Cloud(self.name))) }
         }
@@ -201,7 +222,7 @@ mod tests {
     }
 
     async fn error(registry: &Registry, name: &str, path: &str) -> RegistryError {
-        registry.init(name, path, &["aws", "gce"]).await.err().unwrap()
+        registry.init(name, path, &FlagValues::default(), &["aws", "gce"]).await.err().unwrap()
     }
 
     /// A file that certainly exists.
@@ -235,7 +256,7 @@ mod tests {
             "Cloud provider could not be initialized: unknown cloud provider \"aws\": it exists but was not compiled in; \
              build with `cargo build --features aws`"
         );
-        let compiled_in = registry(&["aws"]).init("aws", "", &["aws"]).await.ok().unwrap();
+        let compiled_in = registry(&["aws"]).init("aws", "", &FlagValues::default(), &["aws"]).await.ok().unwrap();
         assert_eq!(compiled_in.name(), "aws");
     }
 
@@ -264,9 +285,9 @@ mod tests {
         let factory = factory("fake", false);
         let mut registry = Registry::new();
         registry.register(factory.clone()).unwrap();
-        registry.init("fake", "", &[]).await.ok().unwrap();
+        registry.init("fake", "", &FlagValues::default(), &[]).await.ok().unwrap();
         assert!(factory.config.lock().unwrap().take().unwrap().is_none());
-        registry.init("fake", FILE, &[]).await.ok().unwrap();
+        registry.init("fake", FILE, &FlagValues::default(), &[]).await.ok().unwrap();
         let config = factory.config.lock().unwrap().take().unwrap().unwrap();
         assert_eq!(config.path, PathBuf::from(FILE));
         assert!(config.text.contains("ccm-provider"));

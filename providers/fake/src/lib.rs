@@ -10,9 +10,9 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! use ccm_provider::{Aspects, Lookup, Node, ProviderFactory};
+//! use ccm_provider::{Aspects, FlagValues, Lookup, Node, ProviderFactory};
 //!
-//! let cloud = ccm_provider_fake::Factory.build(None).await.unwrap();
+//! let cloud = ccm_provider_fake::Factory.build(None, &FlagValues::default()).await.unwrap();
 //! let node = Node { name: "worker-1".into(), ..Node::default() };
 //! let answers = cloud.instances().unwrap().lookup(&[node.into()], Aspects::METADATA).await;
 //! let Lookup::Found(instance) = &answers[0] else { panic!() };
@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    CloudConfig, CloudProvider, Clusters, InformerUser, Instances, InstancesV2, LoadBalancer, OneByOne,
+    CloudConfig, CloudProvider, Clusters, FlagValues, InformerUser, Instances, InstancesV2, LoadBalancer, OneByOne,
     ProviderContext, ProviderError, ProviderFactory, Routes, SharedInformers, Volumes, Zones,
 };
 use serde_json::json;
@@ -67,7 +67,11 @@ impl ProviderFactory for Factory {
         "fake"
     }
 
-    async fn build(&self, config: Option<CloudConfig>) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+    async fn build(
+        &self,
+        config: Option<CloudConfig>,
+        _: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         Ok(Arc::new(Fake::new(config.as_ref())?))
     }
 }

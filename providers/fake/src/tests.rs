@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{
-    Aspects, CloudConfig, CloudProvider, LoadBalancer, Lookup, Node, NodeRef, ProviderError, ProviderFactory, Service,
+    Aspects, CloudConfig, CloudProvider, FlagValues, LoadBalancer, Lookup, Node, NodeRef, ProviderError,
+    ProviderFactory, Service,
 };
 use serde_json::{Value as Json, json};
 
@@ -114,7 +115,7 @@ pub(crate) async fn ensure(cloud: &Fake, key: &str) -> Result<Json, ProviderErro
 
 #[tokio::test]
 async fn without_a_file_all_defaults_hold() {
-    let cloud = Factory.build(None).await.unwrap();
+    let cloud = Factory.build(None, &FlagValues::default()).await.unwrap();
     assert_eq!((cloud.name(), cloud.has_cluster_id()), ("fake", true));
     assert!(cloud.instances().is_some() && cloud.load_balancer().is_some());
     assert!(cloud.legacy_instances().is_none() && cloud.zones().is_none() && cloud.routes().is_none());

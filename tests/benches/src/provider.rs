@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    AddressType, Aspects, CloudConfig, CloudProvider, InstanceMetadata, InstancesV2, Lookup, NodeAddress, NodeRef,
-    ProviderError, ProviderFactory,
+    AddressType, Aspects, CloudConfig, CloudProvider, FlagValues, InstanceMetadata, InstancesV2, Lookup, NodeAddress,
+    NodeRef, ProviderError, ProviderFactory,
 };
 
 /// Latency of one read.
@@ -25,7 +25,11 @@ impl ProviderFactory for Factory {
         "bench"
     }
 
-    async fn build(&self, config: Option<CloudConfig>) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+    async fn build(
+        &self,
+        config: Option<CloudConfig>,
+        _: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         let path = config.map(|config| config.text.trim().to_owned()).unwrap_or_default();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&path);
         let log = log.map_err(|error| ProviderError::unknown(format!("call log {path:?}: {error}")))?;

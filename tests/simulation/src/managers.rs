@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ccm::manager::{Manager, Surroundings};
 use ccm::options::Options;
-use ccm::options::parse::{self, Asked};
 use ccm_runtime::{Client, Metrics};
 use futures::FutureExt;
 use rand::Rng;
@@ -59,11 +58,8 @@ fn parsed() -> &'static Options {
     OPTIONS.get_or_init(|| {
         let budget = format!("--node-deletion-budget={DELETION_BUDGET}");
         let cidr = format!("--cluster-cidr={CLUSTER_CIDR}");
-        let args = ["ccm", "--cloud-provider=sim", "--secure-port=0", &budget, &cidr];
-        match parse::parse(args.iter().map(Into::into)) {
-            Ok(Asked::Run(values)) => Options::new(&values).unwrap_or_else(|failure| panic!("{}", failure.message)),
-            other => panic!("{other:?}"),
-        }
+        let args = ["--cloud-provider=sim", "--secure-port=0", &budget, &cidr];
+        Options::from_args(args).unwrap_or_else(|failure| panic!("{}", failure.message))
     })
 }
 

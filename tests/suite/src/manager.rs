@@ -3,8 +3,7 @@
 use ccm::Failure;
 use ccm::manager::{Manager, Surroundings};
 use ccm::options::Options;
-use ccm::options::parse::{self, Asked};
-use ccm_provider::{CloudConfig, CloudProvider, ProviderFactory};
+use ccm_provider::{CloudConfig, CloudProvider, FlagValues, ProviderFactory};
 use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
 use std::sync::Arc;
@@ -35,11 +34,7 @@ pub(crate) struct Ground {
 
 /// Options from arguments, the program's name left out.
 pub(crate) fn options(args: &[String]) -> Options {
-    let argv = std::iter::once("ccm".into()).chain(args.iter().map(Into::into));
-    match parse::parse(argv).unwrap_or_else(|failure| panic!("{}: {args:?}", failure.message)) {
-        Asked::Run(values) => Options::new(&values).unwrap_or_else(|failure| panic!("{}: {args:?}", failure.message)),
-        Asked::Print(text) => panic!("{args:?} only print: {text}"),
-    }
+    Options::from_args(args).unwrap_or_else(|failure| panic!("{}: {args:?}", failure.message))
 }
 
 /// The fake provider of the file that the options name.
@@ -47,7 +42,10 @@ pub(crate) async fn provider(options: &Options) -> Arc<dyn CloudProvider> {
     let path = &options.cloud_config;
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let config = CloudConfig { path: path.into(), text };
-    ccm_provider_fake::Factory.build(Some(config)).await.unwrap_or_else(|error| panic!("{error}"))
+    ccm_provider_fake::Factory
+        .build(Some(config), &FlagValues::default())
+        .await
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 impl Running {

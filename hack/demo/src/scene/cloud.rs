@@ -135,7 +135,7 @@ pub(crate) fn pod_cidr(nodes: usize, index: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ccm_provider::{CloudConfig, ProviderFactory};
+    use ccm_provider::{CloudConfig, FlagValues, ProviderFactory};
 
     use super::*;
 
@@ -145,7 +145,7 @@ mod tests {
         let mut file = CloudFile::create(folder.path(), 450).unwrap();
         let check = async |file: &CloudFile| {
             let config = CloudConfig { path: file.path().into(), text: file.text() };
-            ccm_provider_fake::Factory.build(Some(config)).await.unwrap();
+            ccm_provider_fake::Factory.build(Some(config), &FlagValues::default()).await.unwrap();
         };
         check(&file).await;
         file.terminate("node-003").unwrap();

@@ -1,10 +1,9 @@
 //! The real manager, with real flags, in this process.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use ccm::Failure;
 use ccm::manager::Manager;
 use ccm::options::Options;
-use ccm::options::parse::{self, Asked};
 use ccm_provider::{CloudConfig, ProviderFactory};
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::{Client, Metrics};
@@ -21,15 +20,11 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a manager with these arguments, the program's name left out.
     pub(crate) async fn start(args: &[String]) -> Result<Self> {
-        let words = std::iter::once("ccm".into()).chain(args.iter().map(Into::into));
-        let values = match parse::parse(words).map_err(said)? {
-            Asked::Run(values) => values,
-            Asked::Print(text) => bail!("{text}"),
-        };
-        let options = Options::new(&values).map_err(said)?;
+        let options = Options::from_args(args).map_err(said)?;
         let path = options.cloud_config.clone();
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let provider = ccm_provider_fake::Factory.build(Some(CloudConfig { path: path.into(), text })).await?;
+        let provider =
+            ccm_provider_fake::Factory.build(Some(CloudConfig { path: path.into(), text }), &options.values).await?;
         let metrics = Metrics::new();
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone(),

@@ -1,0 +1,136 @@
+//! The table of controllers: those of the program, and what an author adds.
+
+use std::sync::Arc;
+
+use ccm_controllers::{NotStarted, Shared, lifecycle, node, route, service};
+use ccm_provider::flag::{Flag, FlagValues};
+use ccm_provider::{CloudProvider, EventSink};
+use ccm_runtime::events::Recorder;
+use futures::future::BoxFuture;
+
+use crate::exit::Failure;
+use crate::options::Options;
+
+/// A controller that the program can run.
+#[derive(Clone)]
+pub struct Controller {
+    /// Canonical name, as `--controllers` and the health check have it.
+    pub name: &'static str,
+    /// Other names that `--controllers` takes.
+    pub aliases: &'static [&'static str],
+    /// Label of `running_managed_controllers`.
+    pub label: &'static str,
+    /// Name of its client: of its service account with `--use-service-account-credentials`, and in its `User-Agent`.
+    pub client_name: &'static str,
+    /// Whether `*` in `--controllers` means it.
+    pub on_by_default: bool,
+    /// Flags of its own.
+    pub flags: &'static [Flag],
+    /// What is wrong with the flags. Asked only when the controller is switched on.
+    pub check: fn(&FlagValues) -> Vec<String>,
+    /// Makes it, once the process leads and the provider is initialized.
+    pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controller").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A running controller, or why the process goes on without it. A failure ends the process.
+pub type Started = Result<Result<BoxFuture<'static, ()>, NotStarted>, Failure>;
+
+/// What a controller is made of.
+pub struct Start<'a> {
+    /// Stores, gate, clock, metrics. The gate writes with the credentials of this controller.
+    pub shared: Shared,
+    /// The initialized provider.
+    pub provider: &'a Arc<dyn CloudProvider>,
+    /// All flags.
+    pub options: &'a Options,
+    pub(crate) recorder: &'a Recorder,
+}
+
+impl std::fmt::Debug for Start<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Start").field("provider", &self.provider.name()).finish_non_exhaustive()
+    }
+}
+
+impl Start<'_> {
+    /// Where events of this component go.
+    pub fn events(&self, component: &str) -> Arc<dyn EventSink> {
+        Arc::new(self.recorder.for_component(component))
+    }
+}
+
+/// The controllers that every program has.
+pub fn builtin() -> Vec<Controller> {
+    vec![cloud_node(), cloud_node_lifecycle(), service_lb(), node_route()]
+}
+
+fn entry(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    client_name: &'static str,
+    start: fn(&Start<'_>) -> Started,
+) -> Controller {
+    // The label has been the short name ever since the long names exist.
+    let label = aliases.first().copied().unwrap_or(name);
+    Controller {
+        name,
+        aliases,
+        label,
+        client_name,
+        on_by_default: true,
+        flags: &[],
+        check: |_| Vec::new(),
+        start: Arc::new(start),
+    }
+}
+
+fn cloud_node() -> Controller {
+    entry(node::NAME, &["cloud-node"], "node-controller", |start| {
+        let events = start.events("cloud-node-controller");
+        Ok(node::start(start.shared.clone(), events, start.options.node).map(boxed))
+    })
+}
+
+fn cloud_node_lifecycle() -> Controller {
+    entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", |start| {
+        let events = start.events("cloud-node-lifecycle-controller");
+        Ok(lifecycle::start(start.shared.clone(), events, start.options.lifecycle).map(boxed))
+    })
+}
+
+fn service_lb() -> Controller {
+    entry(service::NAME, &["service"], "service-controller", |start| {
+        let events = start.events("service-controller");
+        let balancer = start.provider.load_balancer();
+        Ok(service::start(start.shared.clone(), balancer, events, start.options.service).map(boxed))
+    })
+}
+
+fn node_route() -> Controller {
+    entry(route::NAME, &["route"], "route-controller", |start| {
+        let options = start.options;
+        if !options.configure_cloud_routes {
+            return Ok(Err(NotStarted("--configure-cloud-routes=false".into())));
+        }
+        let routes = start.provider.routes();
+        let cluster_cidrs = match routes {
+            // Only now does it matter whether the range is right.
+            Some(_) => options.cluster_cidrs().map_err(Failure::fatal)?,
+            None => Vec::new(),
+        };
+        let config =
+            route::Config { cluster_cidrs, period: options.route_period, watch_based: options.watch_based_routes };
+        let events = start.events("route_controller");
+        Ok(route::start(start.shared.clone(), routes, start.provider.name(), events, config).map(boxed))
+    })
+}
+
+fn boxed(future: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
+    Box::pin(future)
+}

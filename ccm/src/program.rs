@@ -1,0 +1,71 @@
+//! What a program consists of besides its providers: controllers and flags.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::Registry;
+use ccm_provider::flag::Flag;
+
+use crate::controllers::{self, Controller};
+use crate::exit::Failure;
+use crate::options::table::FLAGS;
+
+/// Controllers and flags.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Word after which errors and help name the program.
+    pub name: &'static str,
+    /// First paragraph of `--help`.
+    pub about: &'static str,
+    /// Controllers that `--controllers` can name.
+    pub controllers: Vec<Controller>,
+    /// All flags, those of providers and controllers included.
+    pub flags: Vec<Flag>,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        let controllers = controllers::builtin();
+        let own = controllers.iter().flat_map(|controller| controller.flags);
+        let flags = FLAGS.iter().chain(own).copied().collect();
+        Self {
+            name: "ccm",
+            about: "The Kubernetes cloud-controller-manager: initializes nodes, removes those whose instance is gone, provides load balancers for Services and routes for pods.",
+            controllers,
+            flags,
+        }
+    }
+}
+
+impl Program {
+    /// Adds a controller with its flags; one of the same name is replaced.
+    pub fn add(&mut self, controller: Controller) {
+        self.remove(controller.name);
+        self.flags.extend(controller.flags);
+        self.controllers.push(controller);
+    }
+
+    /// Removes a controller and its flags.
+    pub fn remove(&mut self, name: &str) {
+        let Some(at) = self.controllers.iter().position(|known| known.name == name) else { return };
+        let gone = self.controllers.remove(at);
+        self.flags.retain(|flag| gone.flags.iter().all(|own| own.name != flag.name));
+    }
+
+    /// Adds the flags of the providers, and checks that no name means two things.
+    pub(crate) fn complete(&mut self, registry: &Registry) -> Result<(), Failure> {
+        self.flags.extend(registry.flags());
+        let mut seen = BTreeSet::new();
+        if let Some(flag) = self.flags.iter().find(|flag| !seen.insert(flag.name)) {
+            return Err(Failure::fatal(format!("the flag --{} was registered twice", flag.name)));
+        }
+        let mut names = BTreeSet::new();
+        let words =
+            self.controllers.iter().flat_map(|known| std::iter::once(known.name).chain(known.aliases.iter().copied()));
+        for word in words {
+            if !names.insert(word) {
+                return Err(Failure::fatal(format!("the controller name {word:?} was registered twice")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Command line flags as data: one [`Flag`] each, wherever it is defined.
+//!
+//! The program's own flags, those of a provider ([`ProviderFactory::flags`](crate::ProviderFactory::flags)) and those of
+//! an added controller are entries of the same kind. The parser, `--help`, the `FLAG:` log lines, the reference page and
+//! the completions of a shell come from them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::duration;
+
+/// What a flag takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `--x`, `--x=true`, `--x=false`
+    Bool,
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// A duration in Go's syntax.
+    Duration,
+    /// Any text.
+    Text,
+    /// Texts, separated by commas; a repeated flag appends.
+    List,
+    /// Texts that may hold commas, one for each time the flag is given.
+    Repeated,
+    /// `A=true,B=false`; a repeated flag adds.
+    Switches,
+}
+
+/// One flag.
+#[derive(Debug, Clone, Copy)]
+pub struct Flag {
+    /// Without dashes.
+    pub name: &'static str,
+    /// One letter, if it has one.
+    pub short: Option<char>,
+    /// Heading in `--help`.
+    pub section: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// Value when not given; empty for "not set".
+    pub default: &'static str,
+    /// Help text.
+    pub help: &'static str,
+    /// What to do instead; printed as a warning when the flag is given.
+    pub deprecated: Option<&'static str>,
+    /// Left out of `--help`.
+    pub hidden: bool,
+}
+
+impl Flag {
+    /// A flag of this section.
+    pub const fn new(
+        section: &'static str,
+        name: &'static str,
+        kind: Kind,
+        default: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, short: None, section, kind, default, help, deprecated: None, hidden: false }
+    }
+
+    /// The same with a letter.
+    #[must_use]
+    pub const fn short(self, letter: char) -> Self {
+        Self { short: Some(letter), ..self }
+    }
+
+    /// The same, deprecated: still honoured, with a warning. Left out of `--help`, as upstream does.
+    #[must_use]
+    pub const fn deprecated(self, instead: &'static str) -> Self {
+        Self { deprecated: Some(instead), hidden: true, ..self }
+    }
+}
+
+/// The value of every flag, as text that the parser has checked against the flag's [`Kind`].
+#[derive(Debug, Clone, Default)]
+pub struct FlagValues {
+    values: BTreeMap<&'static str, Vec<String>>,
+    given: Vec<&'static str>,
+}
+
+impl FlagValues {
+    /// Sets a flag; `given` when it stood on the command line. Later values of a single-valued flag win.
+    pub fn insert(&mut self, name: &'static str, values: Vec<String>, given: bool) {
+        if given {
+            self.given.push(name);
+        }
+        self.values.insert(name, values);
+    }
+
+    fn last(&self, name: &str) -> &str {
+        self.values.get(name).and_then(|values| values.last()).map(String::as_str).unwrap_or_default()
+    }
+
+    /// A text; empty when not set.
+    pub fn text(&self, name: &str) -> String {
+        self.last(name).to_owned()
+    }
+
+    /// A list.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        self.values.get(name).cloned().unwrap_or_default()
+    }
+
+    /// A boolean. The parser let nothing else through.
+    pub fn bool(&self, name: &str) -> bool {
+        go_bool(self.last(name)).unwrap_or_default()
+    }
+
+    /// A whole number; `None` when not set.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        self.last(name).parse().ok()
+    }
+
+    /// A number; `None` when not set.
+    pub fn float(&self, name: &str) -> Option<f64> {
+        self.last(name).parse().ok()
+    }
+
+    /// A duration. The parser let nothing else through.
+    pub fn duration(&self, name: &str) -> Duration {
+        duration::parse(self.last(name)).unwrap_or_default()
+    }
+
+    /// Whether the flag stood on the command line.
+    pub fn given(&self, name: &str) -> bool {
+        self.given.contains(&name)
+    }
+
+    /// Name and value of every flag, in alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+        self.values.iter().map(|(name, values)| (*name, values.as_slice()))
+    }
+}
+
+/// As Go's `strconv.ParseBool`.
+pub fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
