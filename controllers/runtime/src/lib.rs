@@ -11,6 +11,7 @@
 //! * [`queue`], [`runner`]: keys, back-off, batches, groups, panics, deadlines.
 //! * [`view`]: the only caller of the provider's instances.
 //! * [`gate`]: the only way to write.
+//! * [`permission`]: what of the API server all this needs.
 //! * [`events`], [`election`], [`metrics`], [`clock`], [`client`], [`leader`].
 
 pub mod client;
@@ -20,6 +21,7 @@ pub mod events;
 pub mod gate;
 pub mod leader;
 pub mod metrics;
+pub mod permission;
 pub mod queue;
 pub mod runner;
 pub mod store;
@@ -30,6 +32,7 @@ pub use clock::{SimulatedClock, SystemClock};
 pub use gate::{Gate, GateError};
 pub use leader::{Leadership, State};
 pub use metrics::Metrics;
+pub use permission::Permission;
 pub use queue::{Queue, RateLimit};
 pub use runner::{Outcome, SyncError};
 pub use store::{Kept, Store};

@@ -18,7 +18,7 @@ use ccm_provider::{
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::{GateError, InstanceView};
+use ccm_runtime::{GateError, InstanceView, Permission};
 use futures::StreamExt;
 use http::Method;
 
@@ -27,6 +27,11 @@ use crate::{NotStarted, Shared, node_path};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
+/// What this controller asks of the API server, events and the shared stores aside.
+pub const PERMISSIONS: &[Permission] = &[
+    Permission::new("", "nodes", &["delete"], "nodes whose instance is gone"),
+    Permission::new("", "nodes", &["patch"], "the taint of nodes whose instance is stopped"),
+];
 /// Writes of one pass that are under way at once.
 const IN_FLIGHT: usize = 32;
 /// Tries of a taint patch that meets conflicts, and the pause between them.

@@ -17,7 +17,7 @@ use ccm_provider::{
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
-use ccm_runtime::{GateError, InstanceView, Queue, RateLimit, metrics};
+use ccm_runtime::{GateError, InstanceView, Permission, Queue, RateLimit, metrics};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
@@ -25,6 +25,11 @@ use crate::{NotStarted, Shared, node_path, node_status_path};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-controller";
+/// What this controller asks of the API server, events and the shared stores aside.
+pub const PERMISSIONS: &[Permission] = &[
+    Permission::new("", "nodes", &["patch"], "provider ID, labels, and the taint of new nodes"),
+    Permission::new("", "nodes/status", &["patch"], "addresses of nodes"),
+];
 /// Tries of a write that meets a conflict, and the pause between them.
 const CONFLICT_TRIES: u32 = 20;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);

@@ -18,7 +18,7 @@ use ccm_provider::{
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::{Gate, GateError, Queue, RateLimit};
+use ccm_runtime::{Gate, GateError, Permission, Queue, RateLimit};
 use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
 
@@ -28,6 +28,9 @@ use crate::{NotStarted, Shared, node_status_path};
 
 /// Canonical name.
 pub const NAME: &str = "node-route-controller";
+/// What this controller asks of the API server, events and the shared stores aside.
+pub const PERMISSIONS: &[Permission] =
+    &[Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable")];
 /// Tries of a creation or a condition patch that meets a conflict, and the pause before the first repetition.
 const CONFLICT_TRIES: u32 = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);

@@ -19,13 +19,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm_provider::{EventSink, GroupKey, LoadBalancer, NodeRef, ObjectChange, Service, ServiceKey};
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
-use ccm_runtime::{Queue, RateLimit};
+use ccm_runtime::{Permission, Queue, RateLimit};
 
 use self::metrics::{Pass, ServiceMetrics};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "service-lb-controller";
+/// What this controller asks of the API server, events and the shared stores aside.
+pub const PERMISSIONS: &[Permission] =
+    &[Permission::new("", "services/status", &["patch"], "address of the balancer, and the finalizer")];
 /// Back-off of failed syncs.
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
 /// How long a change of nodes waits for others.

@@ -1,0 +1,121 @@
+//! What the process may ask of the API server, declared beside the code that asks.
+//!
+//! The shipped RBAC is generated from these declarations (`cargo xtask manifests`), and a test holds it against the audit
+//! log of a run: nothing refused, nothing granted that is not used. Whoever adds a call adds its permission here or in the
+//! `PERMISSIONS` of the module that makes it.
+
+/// One grant: these verbs on this resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Permission {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Resource in the plural, with its subresource: `nodes`, `services/status`.
+    pub resource: &'static str,
+    /// Verbs as RBAC spells them. A wildcard is never needed.
+    pub verbs: &'static [&'static str],
+    /// Names of the objects; empty for all. RBAC cannot limit `create` by name, except on subresources.
+    pub names: &'static [&'static str],
+    /// The namespace; `None` for objects without one and for all namespaces.
+    pub namespace: Option<&'static str>,
+    /// What for, in a few words; shipped as a comment.
+    pub why: &'static str,
+}
+
+impl Permission {
+    /// A grant on all objects.
+    pub const fn new(
+        group: &'static str,
+        resource: &'static str,
+        verbs: &'static [&'static str],
+        why: &'static str,
+    ) -> Self {
+        Self { group, resource, verbs, names: &[], namespace: None, why }
+    }
+
+    /// The same in one namespace.
+    #[must_use]
+    pub const fn within(self, namespace: &'static str) -> Self {
+        Self { namespace: Some(namespace), ..self }
+    }
+
+    /// The same on these objects only.
+    #[must_use]
+    pub const fn named(self, names: &'static [&'static str]) -> Self {
+        Self { names, ..self }
+    }
+}
+
+/// Where Leases and service accounts are unless flags say otherwise.
+pub const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// Default of `--leader-elect-resource-name`.
+pub const LEASE: &str = "cloud-controller-manager";
+
+/// Lease of `--enable-leader-migration` without a file.
+pub const MIGRATION_LEASE: &str = "cloud-provider-extraction-migration";
+
+/// The election over [`LEASE`].
+pub const ELECTION: &[Permission] = &[
+    Permission::new("coordination.k8s.io", "leases", &["create"], "make the Lease of the leader election")
+        .within(SYSTEM_NAMESPACE),
+    Permission::new("coordination.k8s.io", "leases", &["get", "update", "watch"], "take, renew and release that Lease")
+        .within(SYSTEM_NAMESPACE)
+        .named(&[LEASE]),
+];
+
+/// What the election over [`MIGRATION_LEASE`] needs on top of [`ELECTION`].
+pub const LEADER_MIGRATION: &[Permission] =
+    &[Permission::new("coordination.k8s.io", "leases", &["get", "update", "watch"], "the Lease of leader migration")
+        .within(SYSTEM_NAMESPACE)
+        .named(&[MIGRATION_LEASE])];
+
+/// The recorder: events go to the namespace of the object, those on nodes to `default`.
+pub const EVENTS: &[Permission] =
+    &[Permission::new("", "events", &["create", "patch"], "tell on the object what happened to it")];
+
+/// The stores that all controllers share.
+pub const STORES: &[Permission] = &[
+    Permission::new("", "nodes", &["list", "watch"], "shared store of nodes"),
+    Permission::new("", "services", &["list", "watch"], "shared store of Services"),
+];
+
+/// Delegated authentication and authorization of requests to our own port. Reading the ConfigMap
+/// `extension-apiserver-authentication` comes from the role of the same purpose that every cluster has.
+pub const DELEGATED: &[Permission] = &[
+    Permission::new("authentication.k8s.io", "tokenreviews", &["create"], "who asks for /metrics and the like"),
+    Permission::new("authorization.k8s.io", "subjectaccessreviews", &["create"], "whether they may"),
+];
+
+/// `--use-service-account-credentials`: the service accounts of the controllers and their tokens.
+pub const ACCOUNTS: &[Permission] = &[
+    Permission::new("", "serviceaccounts", &["create"], "make the account of a controller where it is missing")
+        .within(SYSTEM_NAMESPACE),
+    Permission::new("", "serviceaccounts", &["get"], "find the account of a controller")
+        .within(SYSTEM_NAMESPACE)
+        .named(CLIENT_NAMES),
+    Permission::new("", "serviceaccounts/token", &["create"], "a short-lived token for that controller alone")
+        .within(SYSTEM_NAMESPACE)
+        .named(CLIENT_NAMES),
+];
+
+/// The service accounts of the controllers. Every cluster grants them what the controllers need: it is born with the roles
+/// `system:controller:<name>` and binds them to these accounts.
+pub const CLIENT_NAMES: &[&str] = &["node-controller", "route-controller", "service-controller"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_declaration_has_a_wildcard_or_limits_a_plain_create_by_name() {
+        for part in [ELECTION, LEADER_MIGRATION, EVENTS, STORES, DELEGATED, ACCOUNTS] {
+            for grant in part {
+                let words = [grant.verbs, grant.names, &[grant.group, grant.resource]].concat();
+                assert!(!words.iter().any(|word| word.contains('*')), "{grant:?}");
+                assert!(!grant.verbs.is_empty() && !grant.why.is_empty(), "{grant:?}");
+                let plain_create = grant.verbs.contains(&"create") && !grant.resource.contains('/');
+                assert!(grant.names.is_empty() || !plain_create, "{grant:?}");
+            }
+        }
+    }
+}
