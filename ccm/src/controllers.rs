@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ccm_controllers::{NotStarted, Shared, lifecycle, node, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{CloudProvider, EventSink};
+use ccm_runtime::Permission;
 use ccm_runtime::events::Recorder;
 use futures::future::BoxFuture;
 
@@ -22,6 +23,8 @@ pub struct Controller {
     pub label: &'static str,
     /// Name of its client: of its service account with `--use-service-account-credentials`, and in its `User-Agent`.
     pub client_name: &'static str,
+    /// What it asks of the API server with that client, events and the shared stores aside; the RBAC is made of it.
+    pub permissions: &'static [Permission],
     /// Whether `*` in `--controllers` means it.
     pub on_by_default: bool,
     /// Flags of its own.
@@ -74,6 +77,7 @@ fn entry(
     name: &'static str,
     aliases: &'static [&'static str],
     client_name: &'static str,
+    permissions: &'static [Permission],
     start: fn(&Start<'_>) -> Started,
 ) -> Controller {
     // The label has been the short name ever since the long names exist.
@@ -83,6 +87,7 @@ fn entry(
         aliases,
         label,
         client_name,
+        permissions,
         on_by_default: true,
         flags: &[],
         check: |_| Vec::new(),
@@ -91,21 +96,21 @@ fn entry(
 }
 
 fn cloud_node() -> Controller {
-    entry(node::NAME, &["cloud-node"], "node-controller", |start| {
+    entry(node::NAME, &["cloud-node"], "node-controller", node::PERMISSIONS, |start| {
         let events = start.events("cloud-node-controller");
         Ok(node::start(start.shared.clone(), events, start.options.node).map(boxed))
     })
 }
 
 fn cloud_node_lifecycle() -> Controller {
-    entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", |start| {
+    entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", lifecycle::PERMISSIONS, |start| {
         let events = start.events("cloud-node-lifecycle-controller");
         Ok(lifecycle::start(start.shared.clone(), events, start.options.lifecycle).map(boxed))
     })
 }
 
 fn service_lb() -> Controller {
-    entry(service::NAME, &["service"], "service-controller", |start| {
+    entry(service::NAME, &["service"], "service-controller", service::PERMISSIONS, |start| {
         let events = start.events("service-controller");
         let balancer = start.provider.load_balancer();
         Ok(service::start(start.shared.clone(), balancer, events, start.options.service).map(boxed))
@@ -113,7 +118,7 @@ fn service_lb() -> Controller {
 }
 
 fn node_route() -> Controller {
-    entry(route::NAME, &["route"], "route-controller", |start| {
+    entry(route::NAME, &["route"], "route-controller", route::PERMISSIONS, |start| {
         let options = start.options;
         if !options.configure_cloud_routes {
             return Ok(Err(NotStarted("--configure-cloud-routes=false".into())));
