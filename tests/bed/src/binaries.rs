@@ -1,4 +1,4 @@
-//! Where etcd, kube-apiserver and kubectl are. Looks where `hack/k8s/build.sh` looks and puts things, never builds.
+//! Where the components are. Looks where `hack/k8s/build.sh` looks and puts things, never builds.
 
 use std::env;
 use std::io::Write as _;
@@ -37,15 +37,6 @@ pub(crate) struct Binaries {
 
 /// `None`, with a loud line on stderr, when this machine has no API server; an error in CI.
 pub(crate) fn find() -> anyhow::Result<Option<Binaries>> {
-    let assets = env::var_os("KUBEBUILDER_ASSETS").filter(|v| !v.is_empty()).map(PathBuf::from);
-    let cache = cache_folder();
-    let locate = |name: &str, version: &str| {
-        // The version of somebody's own assets is their choice; what is in our cache must be what go.mod says.
-        let own = assets.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file());
-        own.or_else(|| {
-            cache.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file() && states(path, name, version))
-        })
-    };
     let missing = match (locate("etcd", etcd_version()), locate("kube-apiserver", kubernetes_version())) {
         (Some(etcd), Some(apiserver)) => {
             let kubectl = locate("kubectl", kubernetes_version());
@@ -55,17 +46,38 @@ pub(crate) fn find() -> anyhow::Result<Option<Binaries>> {
         (Some(_), None) => "kube-apiserver",
         (None, None) => "etcd and kube-apiserver",
     };
-    let folder = cache.map_or_else(|| "the user's cache folder".to_owned(), |folder| folder.display().to_string());
+    static TOLD: Once = Once::new();
+    not_here(missing, &TOLD)
+}
+
+/// The same for the kube-controller-manager.
+pub(crate) fn controller_manager() -> anyhow::Result<Option<PathBuf>> {
+    const NAME: &str = "kube-controller-manager";
+    static TOLD: Once = Once::new();
+    locate(NAME, kubernetes_version()).map_or_else(|| not_here(NAME, &TOLD), |path| Ok(Some(path)))
+}
+
+fn locate(name: &str, version: &str) -> Option<PathBuf> {
+    // The version of somebody's own assets is their choice; what is in our cache must be what go.mod says.
+    let assets = env::var_os("KUBEBUILDER_ASSETS").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let own = assets.map(|folder| folder.join(name)).filter(|path| path.is_file());
+    own.or_else(|| {
+        cache_folder().map(|folder| folder.join(name)).filter(|path| path.is_file() && states(path, name, version))
+    })
+}
+
+fn not_here<T>(missing: &str, told: &'static Once) -> anyhow::Result<Option<T>> {
+    let folder =
+        cache_folder().map_or_else(|| "the user's cache folder".to_owned(), |folder| folder.display().to_string());
     let reason = format!(
-        "no {missing} for the real API server, neither in KUBEBUILDER_ASSETS nor in {folder}; hack/k8s/build.sh builds them"
+        "no {missing}, neither in KUBEBUILDER_ASSETS nor in {folder}; hack/k8s/build.sh builds what is missing"
     );
     if env::var("CI").is_ok_and(|value| value == "true") {
         bail!(reason);
     }
-    static TOLD: Once = Once::new();
     // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen. One write, because the
     // harness prints at the same time.
-    TOLD.call_once(|| {
+    told.call_once(|| {
         let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
     });
     Ok(None)

@@ -1,8 +1,8 @@
 //! A real Kubernetes API server for tests: etcd and kube-apiserver on 127.0.0.1, with a fresh data folder.
 //!
 //! What it is: the storage, admission, RBAC, watch and conflict behaviour of Kubernetes itself, ready a few seconds after
-//! [`Bed::start`]. What it is not: a cluster. There is no scheduler, no kubelet and no controller manager, so nothing but
-//! the test changes anything.
+//! [`Bed::start`]. What it is not: a cluster. There is no scheduler and no kubelet, and a controller manager only where
+//! [`Bed::start_controller_manager`] was called, so nothing but the test changes anything.
 //!
 //! The binaries come from `KUBEBUILDER_ASSETS` or from what `hack/k8s/build.sh` left in the user's cache. Without them
 //! [`Bed::start`] answers `None` and says so on stderr; with `CI=true` that is an error, so that a test never passes
@@ -20,7 +20,9 @@
 //! By convention such tests live in a module named `real_apiserver` of a test binary named `it`; `hack/test.sh` picks
 //! them by that name.
 
+mod audit;
 mod binaries;
+mod controller_manager;
 mod guardian;
 mod http;
 mod pki;
@@ -30,19 +32,38 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
+use serde_json::json;
 
+pub use audit::{AuditEntry, AuditLog};
 pub use binaries::kubernetes_version;
+pub use controller_manager::{CONTROLLER_MANAGER_USER, ControllerManager};
+pub use pki::{Authority, ClientCertificate};
 use process::Processes;
 
 /// The user name that the shipped RBAC binds, and the one behind [`Bed::ccm_token`].
 pub const CCM_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
+/// The name in the front proxy's certificate, the only one that the API server takes headers from.
+pub const FRONT_PROXY_USER: &str = "front-proxy-client";
+
+/// What the audit log holds: one event per finished request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Audit {
+    /// There is none.
+    #[default]
+    Off,
+    /// Who asked for what, and the answer's status.
+    Metadata,
+    /// Also the bodies of writes of nodes and Services.
+    Bodies,
+}
+
 /// What differs from the usual bed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Write one audit event per finished request (metadata only) to [`Bed::audit_log`].
-    pub audit: bool,
+    /// What to write to [`Bed::audit_log`].
+    pub audit: Audit,
     /// More flags for kube-apiserver. A repeated flag overrides the bed's own.
     pub apiserver_args: Vec<String>,
     /// More users, besides the administrator and [`CCM_USER`].
@@ -53,7 +74,14 @@ impl Options {
     /// With the audit log on.
     #[must_use]
     pub fn audit(mut self) -> Self {
-        self.audit = true;
+        self.audit = Audit::Metadata;
+        self
+    }
+
+    /// With the audit log on, and the bodies of writes of nodes and Services in it.
+    #[must_use]
+    pub fn audit_bodies(mut self) -> Self {
+        self.audit = Audit::Bodies;
         self
     }
 
@@ -83,8 +111,8 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
-/// A running API server. Dropping it stops the processes and deletes the data; if the test process dies without
-/// dropping it (a static, a signal, an abort), a guardian process does the same within a moment.
+/// A running API server, with RBAC and the node authorizer. Dropping it stops the processes and deletes the data; if the
+/// test process dies without dropping it (a static, a signal, an abort), a guardian process does the same within a moment.
 #[derive(Debug)]
 pub struct Bed {
     /// `https://127.0.0.1:<port>`
@@ -154,7 +182,7 @@ impl Bed {
             url: processes.url(),
             token,
             ccm_token,
-            ca_pem: processes.ca_pem().to_owned(),
+            ca_pem: processes.pki().pem(Authority::Client).to_owned(),
             processes: Arc::new(processes),
         }))
     }
@@ -165,7 +193,8 @@ impl Bed {
         self.folder().join("admin.kubeconfig")
     }
 
-    /// Writes a kubeconfig with another token, such as [`Bed::ccm_token`], and returns its path.
+    /// Writes a kubeconfig with another token, such as [`Bed::ccm_token`], and returns its path. Only
+    /// its owner may read it.
     ///
     /// # Errors
     /// When the file can't be written.
@@ -175,13 +204,107 @@ impl Bed {
         Ok(path)
     }
 
+    /// The certificate of an authority, as a PEM file.
+    #[must_use]
+    pub fn authority_file(&self, authority: Authority) -> PathBuf {
+        self.processes.pki().file(authority)
+    }
+
+    /// The certificate of an authority, as PEM.
+    #[must_use]
+    pub fn authority_pem(&self, authority: Authority) -> &str {
+        self.processes.pki().pem(authority)
+    }
+
+    /// A client certificate for this user in these groups (two at most). With [`Authority::FrontProxy`] the API server
+    /// takes headers only from [`FRONT_PROXY_USER`].
+    ///
+    /// # Errors
+    /// When the user or a group does not fit into a certificate, or its files can't be written.
+    pub fn client_certificate(
+        &self,
+        authority: Authority,
+        user: &str,
+        groups: &[&str],
+    ) -> anyhow::Result<ClientCertificate> {
+        self.processes.pki().sign(authority, &uuid::Uuid::new_v4().to_string(), user, groups, false)
+    }
+
+    /// [`Bed::client_certificate`] that was valid until 2001.
+    ///
+    /// # Errors
+    /// As [`Bed::client_certificate`].
+    pub fn expired_client_certificate(
+        &self,
+        authority: Authority,
+        user: &str,
+        groups: &[&str],
+    ) -> anyhow::Result<ClientCertificate> {
+        self.processes.pki().sign(authority, &uuid::Uuid::new_v4().to_string(), user, groups, true)
+    }
+
+    /// Writes a kubeconfig with a client certificate for this user in these groups, and returns its path.
+    ///
+    /// # Errors
+    /// As [`Bed::client_certificate`].
+    pub fn kubeconfig_for_user(&self, user: &str, groups: &[&str]) -> anyhow::Result<PathBuf> {
+        let certificate = self.client_certificate(Authority::Client, user, groups)?;
+        let path = certificate.certificate_file.with_extension("kubeconfig");
+        self.processes.write_kubeconfig_for_certificate(&path, &certificate)?;
+        Ok(path)
+    }
+
+    /// A token of a service account from the TokenRequest API, for the API server, valid for an hour. Account and
+    /// namespace are made if they don't exist.
+    ///
+    /// # Errors
+    /// When the API server refuses one of these.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        let made = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+        for (path, object) in
+            [("/api/v1/namespaces", made("Namespace", namespace)), (&accounts, made("ServiceAccount", name))]
+        {
+            let (status, body) = self.request("POST", path, &self.token, Some(&object)).await?;
+            anyhow::ensure!(matches!(status, 201 | 409), "POST {path}: {status} {body}");
+        }
+        let path = format!("{accounts}/{name}/token");
+        let wanted = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600}});
+        let (status, body) = self.request("POST", &path, &self.token, Some(&wanted)).await?;
+        anyhow::ensure!(status == 201, "POST {path}: {status} {body}");
+        let answer: serde_json::Value = serde_json::from_str(&body).context("reading the answer of TokenRequest")?;
+        let token = answer.pointer("/status/token").and_then(serde_json::Value::as_str);
+        Ok(token.with_context(|| format!("POST {path}: the answer has no token"))?.to_owned())
+    }
+
+    /// Writes a kubeconfig with [`Bed::service_account_token`], readable by its owner only, and returns its path.
+    ///
+    /// # Errors
+    /// As [`Bed::service_account_token`], and when the file can't be written.
+    pub async fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
+        self.kubeconfig_with(&self.service_account_token(namespace, name).await?)
+    }
+
+    /// Starts a kube-controller-manager of the bed's version, as kubeadm would and with these flags besides (a repeated
+    /// one overrides), and waits until its `/healthz` says ok. It may still have to win its lease then. `None`, with a line
+    /// on stderr, when this machine has none.
+    ///
+    /// # Errors
+    /// When it exists and doesn't come up, and with `CI=true` also when it doesn't exist.
+    pub async fn start_controller_manager(&self, args: &[&str]) -> anyhow::Result<Option<ControllerManager>> {
+        let processes = Arc::clone(&self.processes);
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        blocking(move || ControllerManager::start(&processes, &args)).await
+    }
+
     /// A kubectl of the same origin as the API server, if there is one.
     #[must_use]
     pub fn kubectl(&self) -> Option<PathBuf> {
         self.processes.kubectl().map(Path::to_owned)
     }
 
-    /// The folder with data, keys and the logs `etcd.log` and `kube-apiserver.log`.
+    /// The folder with data, keys and the logs, such as `etcd.log` and `kube-apiserver.log`.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.processes.folder()
@@ -191,6 +314,12 @@ impl Bed {
     #[must_use]
     pub fn audit_log(&self) -> PathBuf {
         self.folder().join("audit.log")
+    }
+
+    /// A reader of the audit log, from its beginning.
+    #[must_use]
+    pub fn audit(&self) -> AuditLog {
+        AuditLog::new(&self.audit_log())
     }
 
     /// `GET` as the administrator: status and body.

@@ -1,4 +1,4 @@
-//! The two processes of a bed. Plain std processes: no runtime owns them.
+//! The processes of a bed. Plain std processes: no runtime owns them.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
@@ -14,12 +14,13 @@ use tempfile::TempDir;
 use crate::binaries::Binaries;
 use crate::guardian::Guardian;
 use crate::http::{self, Client};
-use crate::{Options, User, pki};
+use crate::pki::{Authority, ClientCertificate, Pki, put_secret};
+use crate::{Audit, FRONT_PROXY_USER, Options, User};
 
 /// Ready usually takes 3 s; a shared machine that compiles at the same time can need much longer.
-const READY_WITHIN: Duration = Duration::from_secs(120);
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(120);
 /// How often a start is tried again, when somebody else took a port between our look and the process's bind.
-const ATTEMPTS: usize = 3;
+pub(crate) const ATTEMPTS: usize = 3;
 /// Below the range that the kernel takes for outgoing connections. In that range a client which keeps trying to
 /// reconnect to a stopped server on the same machine ends up connected to itself, and holds the port.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -27,7 +28,7 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 #[derive(Debug)]
 pub(crate) struct Processes {
     port: u16,
-    ca_pem: String,
+    pki: Pki,
     admin_token: String,
     tls: Arc<rustls::ClientConfig>,
     apiserver: PathBuf,
@@ -69,17 +70,17 @@ impl Processes {
     fn attempt(binaries: &Binaries, options: &Options, users: &[User], admin_token: &str) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("ccm-bed-").tempdir().context("making the bed's folder")?;
         let at = folder.path();
-        let ca_pem = pki::write(at)?;
-        fs::write(at.join("tokens.csv"), tokens(users)?)?;
-        fs::write(at.join("audit-policy.json"), AUDIT_POLICY)?;
+        let pki = Pki::write(at)?;
+        put_secret(&at.join("tokens.csv"), &tokens(users)?)?;
+        fs::write(at.join("audit-policy.json"), audit_policy(options.audit).to_string())?;
         let [etcd_port, peer_port, port] = free_ports()?;
 
         let mut guardian = Guardian::start(at)?;
         let etcd = launch(&mut guardian, &binaries.etcd, &etcd_args(at, etcd_port, peer_port), &at.join("etcd.log"))?;
         let processes = Self {
             port,
-            tls: http::tls(&ca_pem)?,
-            ca_pem,
+            tls: http::tls(pki.pem(Authority::Client))?,
+            pki,
             admin_token: admin_token.to_owned(),
             apiserver: binaries.apiserver.clone(),
             apiserver_args: apiserver_args(at, etcd_port, port, options),
@@ -96,8 +97,8 @@ impl Processes {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn ca_pem(&self) -> &str {
-        &self.ca_pem
+    pub(crate) fn pki(&self) -> &Pki {
+        &self.pki
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -112,17 +113,49 @@ impl Processes {
         Client::new(self.port, token, Arc::clone(&self.tls))
     }
 
+    /// For a server of the bed on another port.
+    pub(crate) fn admin_client(&self, port: u16) -> Client {
+        Client::new(port, &self.admin_token, Arc::clone(&self.tls))
+    }
+
     pub(crate) fn write_kubeconfig(&self, path: &Path, token: &str) -> anyhow::Result<()> {
+        self.write_kubeconfig_for(path, &serde_json::json!({"token": token}))
+    }
+
+    pub(crate) fn write_kubeconfig_for_certificate(
+        &self,
+        path: &Path,
+        certificate: &ClientCertificate,
+    ) -> anyhow::Result<()> {
+        let ClientCertificate { certificate_file, key_file, .. } = certificate;
+        self.write_kubeconfig_for(
+            path,
+            &serde_json::json!({"client-certificate": certificate_file, "client-key": key_file}),
+        )
+    }
+
+    fn write_kubeconfig_for(&self, path: &Path, user: &serde_json::Value) -> anyhow::Result<()> {
         // JSON is YAML. The path of the authority instead of its bytes: the folder lives as long as the bed.
         let config = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "bed", "cluster": {"server": self.url(), "certificate-authority": self.folder().join("ca.pem")}}],
-            "users": [{"name": "bed", "user": {"token": token}}],
+            "clusters": [{"name": "bed", "cluster": {
+                "server": self.url(), "certificate-authority": self.pki.file(Authority::Client),
+            }}],
+            "users": [{"name": "bed", "user": user}],
             "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}],
             "current-context": "bed",
         });
-        fs::write(path, format!("{config:#}\n")).with_context(|| format!("writing {}", path.display()))
+        put_secret(path, &format!("{config:#}\n"))
+    }
+
+    /// Starts one more process that belongs to the bed; [`Processes::end`] is to be called for it.
+    pub(crate) fn launch(&self, program: &Path, args: &[String], log: &Path) -> anyhow::Result<Child> {
+        launch(&mut self.running().guardian, program, args, log)
+    }
+
+    pub(crate) fn end(&self, child: Child) {
+        end(&mut self.running().guardian, child);
     }
 
     pub(crate) fn start_apiserver(&self) -> anyhow::Result<()> {
@@ -247,7 +280,7 @@ fn end(guardian: &mut Guardian, mut child: Child) {
 
 /// Different ports, all free a moment ago. The starting point differs between processes and calls, so that test binaries
 /// that run at the same time rarely look at the same ones.
-fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
+pub(crate) fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
     let mut held = Vec::with_capacity(N);
     let seed = uuid::Uuid::new_v4().as_u128() % u128::from(PORTS.end - PORTS.start);
     let seed = PORTS.start + u16::try_from(seed).unwrap_or_default();
@@ -286,20 +319,28 @@ fn apiserver_args(folder: &Path, etcd: u16, port: u16, options: &Options) -> Vec
         format!("--cert-dir={}", file("certs")),
         format!("--tls-cert-file={}", file("server.pem")),
         format!("--tls-private-key-file={}", file("server.key")),
-        // Fills the ConfigMap extension-apiserver-authentication, which delegated authentication reads.
+        // Both fill the ConfigMap extension-apiserver-authentication, which delegated authentication reads.
         format!("--client-ca-file={}", file("ca.pem")),
+        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.pem")),
+        format!("--requestheader-allowed-names={FRONT_PROXY_USER}"),
+        "--requestheader-username-headers=X-Remote-User".into(),
+        "--requestheader-uid-headers=X-Remote-Uid".into(),
+        "--requestheader-group-headers=X-Remote-Group".into(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".into(),
+        format!("--proxy-client-cert-file={}", file("front-proxy-client.pem")),
+        format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!("--service-account-key-file={}", file("sa.pub")),
         format!("--service-account-signing-key-file={}", file("sa.key")),
         format!("--token-auth-file={}", file("tokens.csv")),
-        "--authorization-mode=RBAC".into(),
+        "--authorization-mode=Node,RBAC".into(),
         "--service-cluster-ip-range=10.96.0.0/12".into(),
         "--endpoint-reconciler-type=none".into(),
         "--allow-privileged=true".into(),
         // Nobody creates the default service account of a namespace here, and pods shall be accepted without.
         "--disable-admission-plugins=ServiceAccount".into(),
     ];
-    if options.audit {
+    if options.audit != Audit::Off {
         args.push(format!("--audit-policy-file={}", file("audit-policy.json")));
         args.push(format!("--audit-log-path={}", file("audit.log")));
         args.push("--audit-log-maxsize=10000".into());
@@ -308,9 +349,16 @@ fn apiserver_args(folder: &Path, etcd: u16, port: u16, options: &Options) -> Vec
     args
 }
 
-const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
- "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}
-"#;
+/// One event per finished request. Bodies only of the objects that a cloud-controller-manager writes: a token or a Secret in
+/// a log would be one too many even here.
+fn audit_policy(audit: Audit) -> serde_json::Value {
+    let resources = ["nodes", "nodes/status", "services", "services/status"];
+    let bodies = serde_json::json!({"level": "Request", "verbs": ["create", "update", "patch", "delete"],
+        "resources": [{"group": "", "resources": resources}]});
+    let all = serde_json::json!({"level": "Metadata"});
+    serde_json::json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": if audit == Audit::Bodies { vec![bodies, all] } else { vec![all] }})
+}
 
 /// `token,user,uid,"group1,group2"`
 fn tokens(users: &[User]) -> anyhow::Result<String> {
@@ -325,7 +373,7 @@ fn tokens(users: &[User]) -> anyhow::Result<String> {
     Ok(lines)
 }
 
-fn tail(log: &Path) -> String {
+pub(crate) fn tail(log: &Path) -> String {
     let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().take(20).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
@@ -341,6 +389,14 @@ mod tests {
         ports.sort_unstable();
         assert!(ports.windows(2).all(|pair| pair[0] < pair[1]), "{ports:?}");
         assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");
+    }
+
+    #[test]
+    fn bodies_are_logged_of_nodes_and_services_only() {
+        assert_eq!(audit_policy(Audit::Metadata)["rules"], serde_json::json!([{"level": "Metadata"}]));
+        let policy = audit_policy(Audit::Bodies);
+        assert_eq!(policy["rules"][0]["resources"][0]["resources"][1], "nodes/status");
+        assert_eq!(policy["rules"][1], serde_json::json!({"level": "Metadata"}));
     }
 
     #[test]

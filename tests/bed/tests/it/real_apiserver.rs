@@ -1,9 +1,12 @@
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ccm_test_bed::{Bed, CCM_USER, Options, User};
+use ccm_test_bed::{
+    AuditEntry, AuditLog, Authority, Bed, CCM_USER, ClientCertificate, FRONT_PROXY_USER, Options, User,
+};
 use serde_json::{Value, json};
 
 fn node(name: &str) -> Value {
@@ -43,19 +46,69 @@ async fn delegated_authentication_finds_its_config_map() {
     assert_eq!(status, 200, "{body}");
     let map: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(map["data"]["client-ca-file"], bed.ca_pem);
+    assert_eq!(map["data"]["requestheader-client-ca-file"], bed.authority_pem(Authority::FrontProxy));
+    assert_eq!(map["data"]["requestheader-allowed-names"], json!([FRONT_PROXY_USER]).to_string());
+    assert_eq!(map["data"]["requestheader-username-headers"], r#"["X-Remote-User"]"#);
+}
+
+fn whoami(kubectl: &Path, config: &Path) -> Value {
+    let run = Command::new(kubectl).arg("--kubeconfig").arg(config).args(["auth", "whoami", "-o", "json"]).output();
+    let output = run.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["status"]["userInfo"].clone()
+}
+
+#[tokio::test]
+async fn the_token_of_a_service_account_is_that_account_and_its_kubeconfig_is_private() {
+    let Some(bed) = Bed::shared().await.unwrap() else { return };
+    let Some(kubectl) = bed.kubectl() else { return };
+    // The second time the account exists.
+    for _ in 0..2 {
+        let config = bed.kubeconfig_for_service_account("accounts", "robot").await.unwrap();
+        let mode = std::fs::metadata(&config).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let user = whoami(&kubectl, &config);
+        assert_eq!(user["username"], "system:serviceaccount:accounts:robot");
+        assert_eq!(user["groups"][1], "system:serviceaccounts:accounts", "{user}");
+    }
+    let token = bed.service_account_token("accounts", "robot").await.unwrap();
+    let (status, body) = bed.request("GET", "/api/v1/nodes", &token, None).await.unwrap();
+    assert_eq!(status, 403, "{body}");
+    assert!(bed.service_account_token("accounts", "Not A Name").await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_its_user_and_groups_and_only_of_the_right_authority() {
+    let Some(bed) = Bed::shared().await.unwrap() else { return };
+    let Some(kubectl) = bed.kubectl() else { return };
+    let user = whoami(&kubectl, &bed.kubeconfig_for_user("ann", &["one", "two"]).unwrap());
+    assert_eq!(user["username"], "ann");
+    assert_eq!(user["groups"], json!(["one", "two", "system:authenticated"]));
+
+    let refused = |certificate: ClientCertificate| {
+        let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
+        let output = Command::new(&kubectl)
+            .arg(format!("--server={}", bed.url))
+            .arg(file("certificate-authority", &bed.authority_file(Authority::Client)))
+            .arg(file("client-certificate", &certificate.certificate_file))
+            .arg(file("client-key", &certificate.key_file))
+            .args(["auth", "whoami"])
+            .env("KUBECONFIG", "/dev/null")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("Unauthorized"), "{output:?}");
+    };
+    refused(bed.expired_client_certificate(Authority::Client, "ann", &[]).unwrap());
+    refused(bed.client_certificate(Authority::FrontProxy, "ann", &[]).unwrap());
 }
 
 #[tokio::test]
 async fn kubectl_works_with_the_kubeconfig() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };
     let Some(kubectl) = bed.kubectl() else { return };
-    let run = |config: &Path| {
-        Command::new(&kubectl).arg("--kubeconfig").arg(config).args(["auth", "whoami", "-o", "json"]).output().unwrap()
-    };
-    let output = run(&bed.kubeconfig());
-    assert!(output.status.success(), "{output:?}");
-    let output = run(&bed.kubeconfig_with(&bed.ccm_token).unwrap());
-    assert!(String::from_utf8_lossy(&output.stdout).contains(CCM_USER), "{output:?}");
+    assert_eq!(whoami(&kubectl, &bed.kubeconfig())["username"], "bed-admin");
+    assert_eq!(whoami(&kubectl, &bed.kubeconfig_with(&bed.ccm_token).unwrap())["username"], CCM_USER);
 }
 
 #[tokio::test]
@@ -94,11 +147,64 @@ async fn options_reach_the_api_server() {
     assert_eq!(status, 201, "{body}");
     assert!(body.contains(r#""clusterIP":"10.77."#), "{body}");
 
+    let entry = until_entry(&mut bed.audit(), |entry| entry.user == "ann").await;
+    assert_eq!((entry.verb.as_str(), entry.code, &entry.body), ("create", 201, &None), "{entry}");
+    assert!(entry.is_about("services") && entry.is_write(), "{entry}");
+    assert_eq!((entry.name.as_str(), entry.namespace.as_str()), ("s", "default"));
+    assert_eq!(entry.groups, ["system:masters", "system:authenticated"]);
+}
+
+/// Waits for an entry like this one.
+async fn until_entry(log: &mut AuditLog, wanted: impl Fn(&AuditEntry) -> bool) -> AuditEntry {
     let started = Instant::now();
-    while !std::fs::read_to_string(bed.audit_log()).unwrap_or_default().contains(r#""username":"ann""#) {
-        assert!(started.elapsed() < Duration::from_secs(10), "no audit event for ann");
+    loop {
+        if let Some(entry) = log.read().unwrap().into_iter().find(&wanted) {
+            return entry;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "no such audit event");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+#[tokio::test]
+async fn a_controller_manager_allocates_pod_ranges_and_its_writes_are_in_the_audit_log() {
+    let options = Options::default().audit_bodies();
+    let Some(bed) = Bed::start_with(options).await.unwrap() else { return };
+    let args = ["--allocate-node-cidrs=true", "--cluster-cidr=10.91.0.0/16", "--cloud-provider=external"];
+    let args = [&args[..], &["--configure-cloud-routes=false"]].concat();
+    let Some(mut controller_manager) = bed.start_controller_manager(&args).await.unwrap() else { return };
+    let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node("ranged"))).await.unwrap();
+    assert_eq!(status, 201, "{body}");
+    let ranged = |entry: &AuditEntry| {
+        let body = entry.body.as_ref().is_some_and(|body| body["spec"]["podCIDR"].is_string());
+        entry.is_about("nodes") && entry.name == "ranged" && entry.is_write() && body
+    };
+    let entry = until_entry(&mut bed.audit(), ranged).await;
+    assert_eq!(entry.user, "system:serviceaccount:kube-system:node-controller", "{entry}");
+    assert_eq!(entry.body.unwrap()["spec"]["podCIDR"], "10.91.0.0/24");
+    let (status, body) = controller_manager.get("/metrics").await.unwrap();
+    assert!(status == 200 && body.contains("node_ipam"), "{status}");
+
+    assert!(controller_manager.is_running().unwrap());
+    let second = bed.start_controller_manager(&args).await.unwrap().unwrap();
+    let (first_id, address) = (controller_manager.id(), controller_manager.url.replace("https://", ""));
+    assert_ne!(second.id(), first_id);
+    drop(controller_manager);
+    assert!(std::net::TcpStream::connect(&address).is_err(), "{address} still answers");
+    assert_eq!(second.get("/healthz").await.unwrap().0, 200);
+    drop(second);
+    assert!(bed.audit().read().unwrap().iter().all(|entry| entry.resource != "leases" || entry.body.is_none()));
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_flag_the_controller_manager_refuses_is_an_error_with_its_log() {
+    let Some(bed) = Bed::shared().await.unwrap() else { return };
+    let text = match bed.start_controller_manager(&["--no-such-flag"]).await {
+        Ok(None) => return,
+        started => format!("{:#}", started.unwrap_err()),
+    };
+    assert!(text.contains("kube-controller-manager ended") && text.contains("no-such-flag"), "{text}");
 }
 
 #[tokio::test]

@@ -1,0 +1,225 @@
+//! What the API server was asked, by whom, and what it answered: its audit log as values.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// One finished request. Texts are empty where the request has no such thing.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct AuditEntry {
+    /// User name; of the one who was impersonated, if somebody was.
+    pub user: String,
+    /// Groups of that user.
+    pub groups: Vec<String>,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` and so on; for a [`AuditEntry::non_resource_url`] the
+    /// HTTP method in lower case.
+    pub verb: String,
+    /// API group; empty for the core group.
+    pub api_group: String,
+    /// Plural name, such as `nodes`.
+    pub resource: String,
+    /// Such as `status` or `token`.
+    pub subresource: String,
+    /// Name of the object.
+    pub name: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Path of a request that is about no resource, such as `/healthz`; without its query.
+    pub non_resource_url: String,
+    /// The whole path with its query.
+    pub request_uri: String,
+    /// HTTP status; 0 if there was no answer.
+    pub code: u16,
+    /// As the client sent it.
+    pub user_agent: String,
+    /// When the request came in, RFC 3339 with microseconds: texts compare as times do.
+    pub received: String,
+    /// The body, where [`crate::Options::audit_bodies`] asked for it.
+    pub body: Option<Value>,
+}
+
+impl AuditEntry {
+    /// Whether it is about this resource, in any API group, or with `nodes/status` about that subresource of it.
+    #[must_use]
+    pub fn is_about(&self, resource: &str) -> bool {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        self.resource == resource && self.subresource == subresource
+    }
+
+    /// Whether the verb asks for a change. Reviews and tokens are created too, and count.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+    }
+
+    fn parse(line: &[u8]) -> anyhow::Result<Self> {
+        let event: Value = serde_json::from_slice(line).context("reading a line of the audit log")?;
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let user =
+            if event.get("impersonatedUser").is_some_and(Value::is_object) { "/impersonatedUser" } else { "/user" };
+        let groups = event.pointer(&format!("{user}/groups")).and_then(Value::as_array);
+        let request_uri = text("/requestURI");
+        let about_resource = event.pointer("/objectRef/resource").is_some();
+        Ok(Self {
+            user: text(&format!("{user}/username")),
+            groups: groups.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            verb: text("/verb"),
+            api_group: text("/objectRef/apiGroup"),
+            resource: text("/objectRef/resource"),
+            subresource: text("/objectRef/subresource"),
+            name: text("/objectRef/name"),
+            namespace: text("/objectRef/namespace"),
+            non_resource_url: match request_uri.split('?').next() {
+                Some(path) if !about_resource => path.to_owned(),
+                _ => String::new(),
+            },
+            request_uri,
+            code: event
+                .pointer("/responseStatus/code")
+                .and_then(Value::as_u64)
+                .and_then(|code| code.try_into().ok())
+                .unwrap_or_default(),
+            user_agent: text("/userAgent"),
+            received: text("/requestReceivedTimestamp"),
+            body: event.get("requestObject").cloned(),
+        })
+    }
+}
+
+/// One line for the message of a failed assertion.
+impl std::fmt::Display for AuditEntry {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { received, user, verb, request_uri, code, user_agent, .. } = self;
+        write!(out, "{received} {code} {user} ({user_agent}): {verb} {request_uri}")?;
+        self.body.as_ref().map_or(Ok(()), |body| write!(out, " {body}"))
+    }
+}
+
+/// Reads the audit log from where it left off.
+///
+/// The API server writes the entry of a request when it has ended, which can be a moment after the client has its answer;
+/// of a watch, when it is closed. Whoever waits for an entry asks again until it is there. Whoever says that there is none
+/// first waits for the entry of a request that was made later.
+#[derive(Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+    offset: u64,
+}
+
+impl AuditLog {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), offset: 0 }
+    }
+
+    /// The entries since the last call, at first all of them, in the order in which the requests ended.
+    ///
+    /// # Errors
+    /// When the file can't be read or holds something else. A file that does not exist yet is an empty one.
+    pub fn read(&mut self) -> anyhow::Result<Vec<AuditEntry>> {
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened.with_context(|| format!("opening {}", self.path.display()))?,
+        };
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(self.offset))?;
+        file.read_to_end(&mut bytes)?;
+        // The last line may be half written.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        bytes.truncate(whole);
+        self.offset += u64::try_from(whole)?;
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(AuditEntry::parse).collect()
+    }
+
+    /// [`AuditLog::read`], and of that what this user asked for.
+    ///
+    /// # Errors
+    /// As [`AuditLog::read`].
+    pub fn read_by(&mut self, user: &str) -> anyhow::Result<Vec<AuditEntry>> {
+        Ok(self.read()?.into_iter().filter(|entry| entry.user == user).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn check(line: &str, expected: &AuditEntry) {
+        assert_eq!(&AuditEntry::parse(line.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_entry_holds_who_asked_for_what() {
+        check(
+            r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"patch",
+            "requestURI":"/api/v1/nodes/a/status?fieldManager=x","user":{"username":"u","groups":["g","h"]},
+            "userAgent":"ccm/1","objectRef":{"resource":"nodes","name":"a","apiVersion":"v1","subresource":"status"},
+            "responseStatus":{"metadata":{},"code":200},"requestObject":{"a":1},
+            "requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z"}"#,
+            &AuditEntry {
+                user: "u".into(),
+                groups: vec!["g".into(), "h".into()],
+                verb: "patch".into(),
+                resource: "nodes".into(),
+                subresource: "status".into(),
+                name: "a".into(),
+                request_uri: "/api/v1/nodes/a/status?fieldManager=x".into(),
+                code: 200,
+                user_agent: "ccm/1".into(),
+                received: "2026-01-01T00:00:00.000001Z".into(),
+                body: Some(serde_json::json!({"a": 1})),
+                ..AuditEntry::default()
+            },
+        );
+        check(
+            r#"{"verb":"get","requestURI":"/healthz?verbose","user":{"username":"admin"},
+            "impersonatedUser":{"username":"u","groups":["g"]}}"#,
+            &AuditEntry {
+                user: "u".into(),
+                groups: vec!["g".into()],
+                verb: "get".into(),
+                non_resource_url: "/healthz".into(),
+                request_uri: "/healthz?verbose".into(),
+                ..AuditEntry::default()
+            },
+        );
+        assert!(AuditEntry::parse(b"{").is_err());
+    }
+
+    #[test]
+    fn a_subresource_is_another_resource_and_reviews_are_writes() {
+        let entry = |resource: &str, subresource: &str, verb: &str| AuditEntry {
+            resource: resource.into(),
+            subresource: subresource.into(),
+            verb: verb.into(),
+            ..AuditEntry::default()
+        };
+        assert!(entry("nodes", "", "get").is_about("nodes"));
+        assert!(!entry("nodes", "status", "get").is_about("nodes"));
+        assert!(entry("nodes", "status", "get").is_about("nodes/status"));
+        assert!(entry("tokenreviews", "", "create").is_write());
+        assert!(!entry("nodes", "", "watch").is_write());
+    }
+
+    #[test]
+    fn each_whole_line_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let mut log = AuditLog::new(&path);
+        assert_eq!(log.read().unwrap(), []);
+
+        let mut file = File::create(&path).unwrap();
+        let verbs = |entries: Vec<AuditEntry>| entries.into_iter().map(|entry| entry.verb).collect::<Vec<_>>();
+        file.write_all(b"{\"verb\":\"get\",\"user\":{\"username\":\"u\"}}\n{\"verb\":\"li").unwrap();
+        assert_eq!(verbs(log.read().unwrap()), ["get"]);
+        assert_eq!(log.read().unwrap(), []);
+        file.write_all(b"st\"}\n{\"verb\":\"patch\",\"user\":{\"username\":\"u\"}}\n").unwrap();
+        assert_eq!(verbs(log.read_by("u").unwrap()), ["patch"]);
+        assert_eq!(verbs(AuditLog::new(&path).read().unwrap()), ["get", "list", "patch"]);
+    }
+}

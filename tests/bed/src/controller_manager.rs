@@ -1,0 +1,152 @@
+//! A kube-controller-manager beside the bed's API server.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::pki::Authority;
+use crate::process::{ATTEMPTS, Processes, READY_WITHIN, free_ports, tail};
+use crate::{binaries, blocking};
+
+/// The user it runs as. With its default flags each of its controllers asks as a service account of its own in
+/// `kube-system`.
+pub const CONTROLLER_MANAGER_USER: &str = "system:kube-controller-manager";
+
+/// A running kube-controller-manager; dropping it kills it. The bed's other processes live at least as long.
+#[derive(Debug)]
+pub struct ControllerManager {
+    /// `https://127.0.0.1:<port>`; its certificate is of the bed's authority.
+    pub url: String,
+    port: u16,
+    log: PathBuf,
+    // None only while it is dropped.
+    child: Option<Child>,
+    processes: Arc<Processes>,
+}
+
+impl ControllerManager {
+    /// See [`crate::Bed::start_controller_manager`].
+    pub(crate) fn start(processes: &Arc<Processes>, extra: &[String]) -> anyhow::Result<Option<Self>> {
+        let Some(program) = binaries::controller_manager()? else { return Ok(None) };
+        let mut attempt = 1;
+        loop {
+            let error = match Self::attempt(processes, &program, extra) {
+                Ok(started) => return Ok(Some(started)),
+                Err(error) => error,
+            };
+            if !format!("{error:#}").contains("address already in use") || attempt == ATTEMPTS {
+                return Err(error.context("starting a kube-controller-manager beside the test bed"));
+            }
+            attempt += 1;
+        }
+    }
+
+    fn attempt(processes: &Arc<Processes>, program: &Path, extra: &[String]) -> anyhow::Result<Self> {
+        let [port] = free_ports()?;
+        let own =
+            processes.pki().sign(Authority::Client, "kube-controller-manager", CONTROLLER_MANAGER_USER, &[], false)?;
+        let kubeconfig = processes.folder().join("kube-controller-manager.kubeconfig");
+        processes.write_kubeconfig_for_certificate(&kubeconfig, &own)?;
+        let mut arguments = arguments(processes, &kubeconfig, port);
+        arguments.extend(extra.iter().cloned());
+        // One file for each, so that a second one leaves the log of the first.
+        let log = processes.folder().join(format!("kube-controller-manager-{port}.log"));
+        let child = processes.launch(program, &arguments, &log)?;
+        let url = format!("https://127.0.0.1:{port}");
+        let mut started = Self { url, port, log, child: Some(child), processes: Arc::clone(processes) };
+        started.wait_ready()?;
+        Ok(started)
+    }
+
+    fn wait_ready(&mut self) -> anyhow::Result<()> {
+        let client = self.processes.admin_client(self.port);
+        let started = Instant::now();
+        loop {
+            let answer = client.send("GET", "/healthz", None);
+            if matches!(answer, Ok((200, _))) {
+                return Ok(());
+            }
+            if let Some(child) = self.child.as_mut()
+                && let Some(status) = child.try_wait()?
+            {
+                bail!("kube-controller-manager ended ({status}); its log ends with:\n{}", tail(&self.log));
+            }
+            if started.elapsed() > READY_WITHIN {
+                let said = answer.map_or_else(|e| format!("{e:#}"), |(status, body)| format!("{status} {body}"));
+                bail!(
+                    "kube-controller-manager is not ready after {READY_WITHIN:?}: {said}; its log ends with:\n{}",
+                    tail(&self.log)
+                );
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Process ID.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// The file with its log.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// `GET` from its own port as the administrator: status and body.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer.
+    pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
+        let client = self.processes.admin_client(self.port);
+        let path = path.to_owned();
+        blocking(move || client.send("GET", &path, None)).await
+    }
+
+    /// Whether it has not ended.
+    ///
+    /// # Errors
+    /// When the system doesn't say.
+    pub fn is_running(&mut self) -> anyhow::Result<bool> {
+        let child = self.child.as_mut().context("the process was given up")?;
+        Ok(child.try_wait()?.is_none())
+    }
+}
+
+impl Drop for ControllerManager {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            self.processes.end(child);
+        }
+    }
+}
+
+/// As kubeadm starts it, without cloud and without pod ranges.
+fn arguments(processes: &Processes, kubeconfig: &Path, port: u16) -> Vec<String> {
+    let file = |name: &str| processes.folder().join(name).display().to_string();
+    let (kubeconfig, authority) = (kubeconfig.display(), processes.pki().file(Authority::Client));
+    let authority = authority.display();
+    vec![
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".into(),
+        format!("--secure-port={port}"),
+        format!("--tls-cert-file={}", file("server.pem")),
+        format!("--tls-private-key-file={}", file("server.key")),
+        format!("--client-ca-file={authority}"),
+        format!("--requestheader-client-ca-file={}", processes.pki().file(Authority::FrontProxy).display()),
+        format!("--root-ca-file={authority}"),
+        format!("--service-account-private-key-file={}", file("sa.key")),
+        format!("--cluster-signing-cert-file={authority}"),
+        format!("--cluster-signing-key-file={}", file("ca.key")),
+        "--use-service-account-credentials=true".into(),
+        "--controllers=*".into(),
+        "--leader-elect=true".into(),
+    ]
+}
