@@ -184,7 +184,7 @@ impl Client {
 
     async fn start(&self, call: &Call<'_>) -> Result<http::Response<Body>, ApiError> {
         let mut builder =
-            Request::builder().method(call.method.clone()).uri(&*call.path).header(header::ACCEPT, "application/json");
+            Request::builder().method(call.method.clone()).uri(&*call.path).header(header::ACCEPT, call.accept);
         if let Some(kind) = call.content_type {
             builder = builder.header(header::CONTENT_TYPE, kind);
         }
@@ -375,6 +375,18 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
         let header = status_error(StatusCode::TOO_MANY_REQUESTS, body, Some(Duration::from_secs(1)));
         assert_eq!(header.retry_after(), Some(Duration::from_secs(1)));
+    }
+
+    #[tokio::test]
+    async fn a_brief_write_asks_for_the_metadata_alone() {
+        let service = tower::service_fn(async |request: Request<Body>| {
+            let accept = request.headers()[header::ACCEPT].to_str().unwrap().to_owned();
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(accept.into_bytes())))
+        });
+        let client = Client::over(kube::Client::new(service, "default"), Metrics::new());
+        let call = Call::strategic("/x", &serde_json::json!({}));
+        assert_eq!(client.send(&call).await.unwrap(), JSON);
+        assert_eq!(client.send(&call.brief()).await.unwrap(), METADATA_ONLY);
     }
 
     #[tokio::test]
