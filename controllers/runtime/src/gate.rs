@@ -76,6 +76,12 @@ impl Gate {
         }
     }
 
+    /// The same gate for writes under a second lease.
+    #[must_use]
+    pub fn under(&self, leadership: Leadership) -> Self {
+        Self { leadership, ..self.clone() }
+    }
+
     /// Whether plans are only shown.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run

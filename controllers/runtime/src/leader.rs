@@ -30,13 +30,28 @@ pub enum State {
 #[derive(Debug, Clone)]
 pub struct Leadership {
     state: Arc<watch::Sender<State>>,
+    /// That of the lease without which this one is worth nothing.
+    main: Option<Arc<watch::Sender<State>>>,
     clock: Arc<dyn Clock>,
+}
+
+fn may_write(state: State, now: Instant) -> bool {
+    match state {
+        State::Leading { until } | State::Draining { until } => until.is_none_or(|until| now < until),
+        State::Standby | State::Lost => false,
+    }
 }
 
 impl Leadership {
     /// Starts as a standby.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { state: Arc::new(watch::Sender::new(State::Standby)), clock }
+        Self { state: Arc::new(watch::Sender::new(State::Standby)), main: None, clock }
+    }
+
+    /// Leadership by a second lease, for a part of the work: it ends with this one too.
+    #[must_use]
+    pub fn second(&self) -> Self {
+        Self { main: Some(self.state.clone()), ..Self::new(self.clock.clone()) }
     }
 
     /// Where the process stands now.
@@ -83,9 +98,28 @@ impl Leadership {
 
     /// Whether a write may start: leading or draining, and the lease not run out by the local clock.
     pub fn may_write(&self) -> bool {
+        let now = self.clock.now();
+        may_write(self.state(), now) && self.main.as_ref().is_none_or(|main| may_write(*main.borrow(), now))
+    }
+
+    /// For how long the lease has been over although nobody took it from this process: a sign that renewal hangs.
+    pub fn overdue(&self) -> Option<Duration> {
         match self.state() {
-            State::Leading { until } | State::Draining { until } => until.is_none_or(|until| self.clock.now() < until),
-            State::Standby | State::Lost => false,
+            State::Leading { until: Some(until) } | State::Draining { until: Some(until) } => {
+                self.clock.now().checked_duration_since(until).filter(|late| !late.is_zero())
+            }
+            _ => None,
+        }
+    }
+
+    /// How long a write that starts now may take at most, so that it has ended before another process can take the lease:
+    /// for writes that a successor cannot see coming. `None` without election; zero when nothing may be written.
+    pub fn left(&self) -> Option<Duration> {
+        match self.state() {
+            State::Leading { until } | State::Draining { until } => {
+                until.map(|until| until.saturating_duration_since(self.clock.now()))
+            }
+            State::Standby | State::Lost => Some(Duration::ZERO),
         }
     }
 
@@ -100,15 +134,26 @@ impl Leadership {
 
     /// Waits until no new work may begin.
     pub async fn ended(&self) {
-        let mut states = self.state.subscribe();
-        // The sender lives in self, so this cannot fail.
-        drop(states.wait_for(|state| matches!(state, State::Draining { .. } | State::Lost)).await);
+        self.any(|state| matches!(state, State::Draining { .. } | State::Lost)).await;
     }
 
     /// Waits until nothing may be written any more.
     pub async fn lost(&self) {
-        let mut states = self.state.subscribe();
-        drop(states.wait_for(|state| *state == State::Lost).await);
+        self.any(|state| *state == State::Lost).await;
+    }
+
+    /// Waits until one of the leases is in such a state. The senders live in self, so waiting cannot fail.
+    async fn any(&self, wanted: fn(&State) -> bool) {
+        let mut own = self.state.subscribe();
+        let Some(main) = &self.main else {
+            drop(own.wait_for(wanted).await);
+            return;
+        };
+        let mut main = main.subscribe();
+        tokio::select! {
+            _ = own.wait_for(wanted) => {}
+            _ = main.wait_for(wanted) => {}
+        }
     }
 }
 
@@ -132,15 +177,18 @@ mod tests {
     async fn a_lease_that_is_not_renewed_ends_writes_by_the_local_clock() {
         let leadership = Leadership::new(Arc::new(SystemClock));
         assert!(!leadership.may_write());
+        assert_eq!(leadership.left(), Some(Duration::ZERO));
         leadership.lead(Some(Duration::from_secs(15)));
         assert!(leadership.may_write());
         tokio::time::advance(Duration::from_secs(14)).await;
         assert!(leadership.may_write());
+        assert_eq!(leadership.left(), Some(Duration::from_secs(1)));
         leadership.lead(Some(Duration::from_secs(15)));
         tokio::time::advance(Duration::from_secs(14)).await;
         assert!(leadership.may_write());
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(!leadership.may_write());
+        assert_eq!(leadership.left(), Some(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
@@ -155,11 +203,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_second_lease_is_worth_nothing_without_the_first() {
+        let main = Leadership::new(Arc::new(SystemClock));
+        let second = main.second();
+        main.lead(Some(Duration::from_secs(15)));
+        assert!(!second.may_write());
+        second.lead(None);
+        assert!(second.may_write());
+        tokio::time::advance(Duration::from_secs(16)).await;
+        assert!(!second.may_write() && main.overdue() == Some(Duration::from_secs(1)));
+        main.lead(Some(Duration::from_secs(15)));
+        assert!(second.may_write() && main.overdue().is_none());
+        main.lose();
+        second.ended().await;
+        second.lost().await;
+        assert!(!second.may_write());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn draining_ends_new_work_but_not_writes_in_flight() {
         let leadership = Leadership::new(Arc::new(SystemClock));
         leadership.lead(None);
         leadership.drain();
         leadership.ended().await;
         assert!(leadership.may_write());
+        assert_eq!(leadership.left(), None);
     }
 }
