@@ -40,7 +40,23 @@ pub struct Rig {
 #[derive(Debug)]
 enum Api {
     InMemory(ApiServer),
-    Real(&'static Bed),
+    Real(RealBed),
+}
+
+#[derive(Debug)]
+enum RealBed {
+    Shared(&'static Bed),
+    Own(Box<Bed>),
+}
+
+impl std::ops::Deref for RealBed {
+    type Target = Bed;
+    fn deref(&self) -> &Bed {
+        match self {
+            Self::Shared(bed) => bed,
+            Self::Own(bed) => bed,
+        }
+    }
 }
 
 impl Rig {
@@ -63,7 +79,14 @@ impl Rig {
     /// of other tests are foreign to it. `None` where there is no such server.
     pub async fn real(provider_name: &str, cloud: &str) -> Option<Self> {
         let bed = Bed::shared().await.unwrap()?;
-        Some(Self::over(Api::Real(bed), provider_name, cloud))
+        Some(Self::over(Api::Real(RealBed::Shared(bed)), provider_name, cloud))
+    }
+
+    /// A real API server for this rig alone, for tests in which something acts on all of a cluster. Otherwise as
+    /// [`Rig::real`].
+    pub async fn real_alone(bed: ccm_test_bed::Options, provider_name: &str, cloud: &str) -> Option<Self> {
+        let bed = Bed::start_with(bed).await.unwrap()?;
+        Some(Self::over(Api::Real(RealBed::Own(Box::new(bed))), provider_name, cloud))
     }
 
     fn over(api: Api, provider_name: &str, cloud: &str) -> Self {
@@ -122,7 +145,7 @@ impl Rig {
     }
 
     /// The real API server.
-    pub fn bed(&self) -> &'static Bed {
+    pub fn bed(&self) -> &Bed {
         match &self.api {
             Api::InMemory(_) => panic!("this is not a real API server"),
             Api::Real(bed) => bed,
