@@ -41,7 +41,7 @@ pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Res
         return Err(Failure::error(format!("{PROGRAM:?} does not take any arguments, got {words:?}")));
     }
     let mut values = FlagValues::default();
-    for flag in &program.flags {
+    for flag in program.flags.iter().filter(|flag| !matches!(flag.name, "help" | "version")) {
         read(&mut values, flag, &matches);
     }
     Ok(Asked::Run(values))
@@ -68,7 +68,7 @@ fn command(program: &Program) -> Command {
         .about(program.about)
         .args_override_self(true)
         .arg(Arg::new("args").num_args(0..).hide(true));
-    for flag in &program.flags {
+    for flag in program.flags.iter().filter(|flag| !matches!(flag.name, "help" | "version")) {
         let mut arg = Arg::new(flag.name).long(flag.name).help(flag.help).help_heading(flag.section).hide(flag.hidden);
         if let Some(short) = flag.short {
             arg = arg.short(short);
@@ -82,9 +82,11 @@ fn command(program: &Program) -> Command {
                 .require_equals(true)
                 .default_missing_value("true")
                 .value_parser(parser(|text| go_bool(text).map(|value| value.to_string()))),
-            Kind::Int => arg.num_args(1).allow_hyphen_values(true).value_parser(parser(|text| {
-                text.parse::<i64>().map(|n| n.to_string()).map_err(|_| format!("{text:?} is not a whole number"))
-            })),
+            Kind::Int | Kind::Int32 | Kind::Level => {
+                arg.num_args(1).allow_hyphen_values(true).value_parser(parser(|text| {
+                    text.parse::<i64>().map(|n| n.to_string()).map_err(|_| format!("{text:?} is not a whole number"))
+                }))
+            }
             Kind::Duration => arg
                 .num_args(1)
                 .allow_hyphen_values(true)
@@ -92,8 +94,10 @@ fn command(program: &Program) -> Command {
             Kind::Float => arg.num_args(1).allow_hyphen_values(true).value_parser(parser(|text| {
                 text.parse::<f64>().map(|_| text.to_owned()).map_err(|_| format!("{text:?} is not a number"))
             })),
-            Kind::Text => arg.num_args(1).allow_hyphen_values(true),
-            Kind::List | Kind::Repeated | Kind::Switches => {
+            Kind::Text | Kind::Ip | Kind::Quantity | Kind::Vmodule | Kind::Version => {
+                arg.num_args(1).allow_hyphen_values(true)
+            }
+            Kind::List | Kind::Ints | Kind::Repeated | Kind::Switches => {
                 arg.num_args(1).allow_hyphen_values(true).action(ArgAction::Append)
             }
         });
@@ -133,7 +137,7 @@ fn explain(error: &clap::Error) -> String {
 
 fn read(values: &mut FlagValues, flag: &Flag, matches: &ArgMatches) {
     let mut texts: Vec<String> = matches.get_many::<String>(flag.name).unwrap_or_default().cloned().collect();
-    if matches!(flag.kind, Kind::List | Kind::Switches) {
+    if matches!(flag.kind, Kind::List | Kind::Ints | Kind::Switches) {
         texts = texts.iter().flat_map(|v| v.split(',')).map(str::to_owned).filter(|v| !v.is_empty()).collect();
     }
     let given = matches.value_source(flag.name) == Some(clap::parser::ValueSource::CommandLine);

@@ -14,20 +14,57 @@ use crate::duration;
 pub enum Kind {
     /// `--x`, `--x=true`, `--x=false`
     Bool,
-    /// A whole number.
+    /// A whole number of 64 bits.
     Int,
+    /// A whole number of 32 bits.
+    Int32,
     /// A number.
     Float,
     /// A duration in Go's syntax.
     Duration,
     /// Any text.
     Text,
-    /// Texts, separated by commas; a repeated flag appends.
+    /// An IP address.
+    Ip,
+    /// Texts, separated by commas; a repeated flag appends, an empty value clears.
     List,
+    /// Whole numbers, separated by commas; a repeated flag appends.
+    Ints,
     /// Texts that may hold commas, one for each time the flag is given.
     Repeated,
     /// `A=true,B=false`; a repeated flag adds.
     Switches,
+    /// A Kubernetes quantity of bytes, such as `64Ki`.
+    Quantity,
+    /// A verbosity of logs.
+    Level,
+    /// Verbosities of single files, `pattern=N,…`.
+    Vmodule,
+    /// Nothing, `true`, `false`, `raw` or `vX.Y.Z…`.
+    Version,
+}
+
+impl Kind {
+    /// The word for the value in `--help`, as pflag has it; empty for none.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Bool => "",
+            Self::Int => "int",
+            Self::Int32 => "int32",
+            Self::Float => "float32",
+            Self::Duration => "duration",
+            Self::Text => "string",
+            Self::Ip => "ip",
+            Self::List => "strings",
+            Self::Ints => "int32Slice",
+            Self::Repeated => "stringArray",
+            Self::Switches => "mapStringBool",
+            Self::Quantity => "quantity",
+            Self::Level => "Level",
+            Self::Vmodule => "pattern=N,...",
+            Self::Version => "version[=true]",
+        }
+    }
 }
 
 /// One flag.
