@@ -77,7 +77,10 @@ impl App {
 
     /// Runs with these arguments, the program's name first, until a signal, a lost lease or an error.
     pub fn run(self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-        match self.start(args) {
+        let ended = self.start(args);
+        // Before the last words, which are not an entry.
+        logging::flush();
+        match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("Error: {}", failure.message);

@@ -112,7 +112,7 @@ impl Gate {
             self.metrics.plan_step(step.verb.as_str(), &step.kind, self.dry_run);
         }
         if !self.dry_run {
-            tracing::debug!(subject = %plan.subject, "Plan: {plan}");
+            tell(plan, |number, of, what| tracing::debug!(subject = %plan.subject, "Plan {number}/{of}: {what}"));
             return false;
         }
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,9 @@ impl Gate {
             return false;
         }
         shown.insert(plan.subject.clone(), plan.clone());
-        tracing::info!(subject = %plan.subject, "Plan (dry run, nothing is written): {plan}");
+        tell(plan, |number, of, what| {
+            tracing::info!(subject = %plan.subject, "Plan (dry run, nothing is written) {number}/{of}: {what}");
+        });
         true
     }
 
@@ -161,5 +163,15 @@ impl Gate {
         read: impl Future<Output = Result<R, ProviderError>>,
     ) -> Result<R, ProviderError> {
         tokio::time::timeout(limit, read).await.unwrap_or_else(|_| Err(ProviderError::deadline(call, limit)))
+    }
+}
+
+/// A plan as entries of a log, one for each step and finding: an entry is one line.
+fn tell(plan: &Plan, entry: impl Fn(usize, usize, String)) {
+    let steps = plan.steps.iter().map(ToString::to_string);
+    let findings = plan.findings.iter().map(|finding| format!("note: {finding}"));
+    let of = plan.steps.len() + plan.findings.len();
+    for (at, what) in steps.chain(findings).enumerate() {
+        entry(at + 1, of, what);
     }
 }

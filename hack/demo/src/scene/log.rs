@@ -1,5 +1,6 @@
 //! The manager's log: all of it into a file, what a newcomer should see into the feed.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,8 +11,8 @@ use crate::world::World;
 
 /// Entries at INFO that tell a decision.
 const DECISIONS: [&str; 2] = ["deleting node", "node is not deleted yet"];
-/// How an entry with a plan of a dry run begins.
-const PLAN: &str = "Plan (dry run, nothing is written): ";
+/// How the message of an entry with a step of a dry run begins; `1/3: create …` follows.
+const PLAN: &str = "Plan (dry run, nothing is written) ";
 
 /// Takes one entry per write.
 #[derive(Debug, Clone)]
@@ -19,11 +20,25 @@ pub(crate) struct Log {
     file: Arc<Mutex<File>>,
     feed: Arc<Feed>,
     world: Arc<World>,
+    /// Plans of which some steps are still to come, by subject.
+    partial: Arc<Mutex<HashMap<String, Vec<String>>>>,
 }
 
 impl Log {
     pub(crate) fn create(path: &Path, feed: Arc<Feed>, world: Arc<World>) -> io::Result<Self> {
-        Ok(Self { file: Arc::new(Mutex::new(File::create(path)?)), feed, world })
+        Ok(Self { file: Arc::new(Mutex::new(File::create(path)?)), feed, world, partial: Arc::default() })
+    }
+
+    fn step(&self, step: Step) {
+        let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = partial.entry(step.subject.clone()).or_default();
+        if step.number == 1 {
+            lines.clear();
+        }
+        lines.push(format!("{}. {}", step.number, step.text));
+        if step.number == step.of {
+            self.world.planned(step.subject, std::mem::take(lines));
+        }
     }
 }
 
@@ -32,7 +47,7 @@ impl Write for Log {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
         match read(&String::from_utf8_lossy(bytes)) {
             Some(Line::Told(text)) => self.feed.fact_once(Source::Manager, "", text),
-            Some(Line::Plan { subject, lines }) => self.world.planned(subject, lines),
+            Some(Line::Plan(step)) => self.step(step),
             None => {}
         }
         Ok(bytes.len())
@@ -46,19 +61,55 @@ impl Write for Log {
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Told(String),
-    Plan { subject: String, lines: Vec<String> },
+    Plan(Step),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    subject: String,
+    number: usize,
+    of: usize,
+    text: String,
 }
 
 /// What an entry in klog's format is to the viewer.
 fn read(entry: &str) -> Option<Line> {
     let (head, text) = entry.trim_end().split_once("] ")?;
-    if let Some(plan) = text.strip_prefix(PLAN) {
-        let (plan, subject) = plan.rsplit_once(" subject=")?;
-        let lines = plan.lines().skip(1).map(|line| line.trim().to_owned()).collect();
-        return Some(Line::Plan { subject: subject.trim_matches('"').to_owned(), lines });
+    // Without fields the message stands alone, with fields it is quoted in front of them.
+    let (message, fields) = match text.strip_prefix('"') {
+        Some(rest) => unquote(rest)?,
+        None => (text.to_owned(), ""),
+    };
+    if let Some(step) = message.strip_prefix(PLAN) {
+        let (position, text) = step.split_once(": ")?;
+        let (number, of) = position.split_once('/')?;
+        let (subject, _) = unquote(fields.strip_prefix(" subject=\"")?)?;
+        return Some(Line::Plan(Step {
+            subject,
+            number: number.parse().ok()?,
+            of: of.parse().ok()?,
+            text: text.into(),
+        }));
     }
-    let told = head.starts_with(['E', 'W']) || DECISIONS.iter().any(|start| text.starts_with(start));
-    told.then(|| Line::Told(text.lines().next().unwrap_or_default().to_owned()))
+    let told = head.starts_with(['E', 'W']) || DECISIONS.iter().any(|start| message.starts_with(start));
+    told.then(|| Line::Told(format!("{message}{fields}")))
+}
+
+/// The text up to the quotation mark that ends it, and what follows.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let mut plain = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return Some((plain, text.get(at + 1..)?)),
+            '\\' => match chars.next()?.1 {
+                'n' => plain.push('\n'),
+                other => plain.push(other),
+            },
+            _ => plain.push(char),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -69,11 +120,14 @@ mod tests {
     fn warnings_decisions_and_plans_are_shown_and_the_rest_is_not() {
         let entry = |text: &str| read(&format!("{text}\n"));
         assert_eq!(entry("I0102 15:04:05.000006    4242 a.rs:1] Started \"x\""), None);
-        assert_eq!(entry("E0102 15:04:05.000006    4242 a.rs:1] bad x=\"y\""), Some(Line::Told("bad x=\"y\"".into())));
-        assert!(matches!(entry("I0102 15:04:05.000006    4242 a.rs:1] deleting node node=\"a\""), Some(Line::Told(_))));
-        let plan = "I0102 15:04:05.000006    4242 a.rs:1] Plan (dry run, nothing is written): routes:\n  1. create Route x \
-                    (because y) subject=\"routes\"";
-        let lines = vec!["1. create Route x (because y)".into()];
-        assert_eq!(entry(plan), Some(Line::Plan { subject: "routes".into(), lines }));
+        assert_eq!(entry("W0102 15:04:05.000006    4242 a.rs:1] bad"), Some(Line::Told("bad".into())));
+        let error = "E0102 15:04:05.000006    4242 a.rs:1] \"a \\\"bad\\\" thing\" x=\"y\"";
+        assert_eq!(entry(error), Some(Line::Told("a \"bad\" thing x=\"y\"".into())));
+        let deletion = "I0102 15:04:05.000006    4242 a.rs:1] \"deleting node\" node=\"a\"";
+        assert!(matches!(entry(deletion), Some(Line::Told(_))));
+        let plan = "I0102 15:04:05.000006    4242 a.rs:1] \"Plan (dry run, nothing is written) 2/3: create Route x \
+                    (because \\\"y\\\")\" subject=\"routes\"";
+        let text = "create Route x (because \"y\")".into();
+        assert_eq!(entry(plan), Some(Line::Plan(Step { subject: "routes".into(), number: 2, of: 3, text })));
     }
 }

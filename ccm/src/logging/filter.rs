@@ -1,0 +1,79 @@
+//! Which entries are shown, decided once per place in the code and again whenever the verbosity changes.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ccm_kit::Glob;
+use tracing::{Level, Metadata};
+
+use super::VmoduleItem;
+
+/// Crates, or beginnings of their names, that log their own business and not ours.
+const LIBRARIES: [&str; 18] = [
+    "aws_",
+    "azure_",
+    "google_",
+    "h2",
+    "http",
+    "hyper",
+    "kube",
+    "log",
+    "mio",
+    "opentelemetry",
+    "polling",
+    "reqwest",
+    "rustls",
+    "tokio",
+    "tonic",
+    "tower",
+    "tracing",
+    "want",
+];
+
+#[derive(Debug)]
+pub(super) struct Filter {
+    verbosity: AtomicU32,
+    vmodule: Vec<(Glob, u32)>,
+}
+
+impl Filter {
+    pub(super) fn new(verbosity: u32, vmodule: &[VmoduleItem]) -> Self {
+        let vmodule = vmodule.iter().map(|item| (Glob::new(&*item.pattern), item.verbosity)).collect();
+        Self { verbosity: AtomicU32::new(verbosity), vmodule }
+    }
+
+    pub(super) fn verbosity(&self) -> u32 {
+        self.verbosity.load(Ordering::Relaxed)
+    }
+
+    /// The verbosity of a running program; what is shown follows at once.
+    pub(super) fn set(&self, verbosity: u32) {
+        self.verbosity.store(verbosity, Ordering::Relaxed);
+        tracing::callsite::rebuild_interest_cache();
+    }
+
+    pub(super) fn shows(&self, meta: &Metadata<'_>) -> bool {
+        let needed = needed(meta.target(), *meta.level());
+        needed == 0 || needed <= self.verbosity() || meta.file().is_some_and(|file| needed <= self.of_file(file))
+    }
+
+    fn of_file(&self, path: &str) -> u32 {
+        let mut parts = path.rsplit('/');
+        let file = parts.next().map_or("", |name| name.strip_suffix(".rs").unwrap_or(name));
+        let folder = if file == "mod" { parts.next() } else { None };
+        let mut patterns = self.vmodule.iter();
+        let found = patterns.find(|(glob, _)| glob.matches(file) || folder.is_some_and(|folder| glob.matches(folder)));
+        found.map_or(0, |(_, verbosity)| *verbosity)
+    }
+}
+
+/// The verbosity from which on an entry is shown.
+pub(super) fn needed(target: &str, level: Level) -> u32 {
+    let library = LIBRARIES.iter().any(|name| target.starts_with(name));
+    match (library, level) {
+        (_, Level::ERROR | Level::WARN) | (false, Level::INFO) => 0,
+        (false, Level::DEBUG) => 2,
+        (false, _) => 6,
+        (true, Level::TRACE) => 10,
+        (true, _) => 8,
+    }
+}

@@ -1,0 +1,229 @@
+//! Logs in the two formats of Kubernetes: klog's text, and JSON.
+//!
+//! [`start`] once, early; [`flush`] before the process ends. `-v` maps to the levels of `tracing`:
+//!
+//! | `-v` | shows |
+//! |---|---|
+//! | 0, 1 | ERROR, WARN, INFO: what was done and what is wrong |
+//! | 2 to 5 | also DEBUG: decisions |
+//! | 6 to 9 | also TRACE |
+//! | 8 | also what the libraries say at INFO and DEBUG, 10 all of it |
+//!
+//! In the JSON form `v` is the number from which on an entry is shown. Nobody waits for a slow reader of stderr: entries go
+//! through a buffer of bounded size, and when that is full the log says how many are missing.
+
+mod entry;
+mod filter;
+mod options;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+use entry::{Fields, Origin, Severity};
+use filter::Filter;
+use stream::{Pace, Stream};
+
+pub use options::{
+    Format, LoggingGates, LoggingOptions, Routing, VmoduleItem, parse_buffer_size, parse_verbosity, parse_vmodule,
+};
+
+/// How long the end of the process waits for the readers of its log.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is set up for the whole process.
+struct Running {
+    filter: Arc<Filter>,
+    /// stderr, and stdout where the streams are split.
+    streams: Vec<Arc<Stream>>,
+}
+
+static RUNNING: OnceLock<Running> = OnceLock::new();
+
+/// [`start`] with all but the verbosity as it is without flags.
+pub fn init(verbosity: u8) {
+    start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
+}
+
+/// Sends logs to stderr, or where the options say, from now on. Options that [`LoggingOptions::validate`] refuses count as
+/// not given.
+///
+/// Panics become entries too, so that a reader of JSON meets nothing else. Without effect when logs go somewhere already, as
+/// in a test that starts several programs.
+pub fn start(options: &LoggingOptions) {
+    match Sink::streams(options) {
+        Ok((sink, streams)) => set_up(options, sink, streams),
+        // Better a log that may block than none.
+        Err(_) => set_up(options, Sink::writer(std::io::stderr), Vec::new()),
+    }
+}
+
+/// The text form to somewhere else, without a buffer: `writer` makes what takes one entry, in one write, line break included.
+pub fn init_to<W: Write + 'static>(verbosity: u8, writer: impl Fn() -> W + Send + Sync + 'static) {
+    let options = LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() };
+    set_up(&options, Sink::writer(writer), Vec::new());
+}
+
+/// Changes what `-v` said, while the process runs; the table above says what a number shows. False when no log was started.
+pub fn set_verbosity(verbosity: u32) -> bool {
+    let running = RUNNING.get();
+    if let Some(running) = running {
+        running.filter.set(verbosity);
+    }
+    running.is_some()
+}
+
+/// The verbosity in force.
+pub fn verbosity() -> u32 {
+    RUNNING.get().map_or(0, |running| running.filter.verbosity())
+}
+
+/// Waits until all entries are written, at most ten seconds: a reader that has stopped must not keep the process from ending.
+pub fn flush() {
+    flush_within(PATIENCE);
+}
+
+/// The same with another limit, for who is in a hurry.
+pub fn flush_within(limit: Duration) {
+    let deadline = Instant::now() + limit;
+    for stream in RUNNING.get().iter().flat_map(|running| &running.streams) {
+        stream.flush(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn set_up(options: &LoggingOptions, sink: Sink, streams: Vec<Arc<Stream>>) {
+    let buffered = !streams.is_empty();
+    let filter = Arc::new(Filter::new(options.verbosity, &options.vmodule));
+    let layer = Log { filter: filter.clone(), format: options.format(), sink };
+    if tracing::subscriber::set_global_default(Registry::default().with(layer)).is_err() {
+        tracing::debug!("logging is set up already");
+        return;
+    }
+    // Cannot be set: the line above passes once.
+    let _ = RUNNING.set(Running { filter, streams });
+    if buffered {
+        std::panic::set_hook(Box::new(|panic| {
+            let place = panic.location().map(ToString::to_string);
+            let text = panic.payload_as_str().unwrap_or("of unknown type");
+            let thread = std::thread::current();
+            tracing::error!(place, thread = thread.name(), "panic: {text}");
+        }));
+    }
+}
+
+/// Takes one line.
+type Put = Box<dyn FnMut(&[u8]) + Send>;
+
+/// Where lines go.
+enum Sink {
+    /// One after another, by whoever logs.
+    Writer(Mutex<Put>),
+    Streams {
+        information: Arc<Stream>,
+        rest: Arc<Stream>,
+        /// With the information, not the rest.
+        warnings: bool,
+    },
+}
+
+impl Sink {
+    fn writer<W: Write + 'static>(writer: impl Fn() -> W + Send + Sync + 'static) -> Self {
+        // There is no place to tell of a broken log.
+        Self::Writer(Mutex::new(Box::new(move |line| drop(writer().write_all(line)))))
+    }
+
+    fn streams(options: &LoggingOptions) -> std::io::Result<(Self, Vec<Arc<Stream>>)> {
+        let (format, routing) = (options.format(), options.routing());
+        let hold = if routing.split_stream { usize::try_from(routing.info_buffer_size).unwrap_or(0) } else { 0 };
+        let at_once = Pace { hold: 0, flush: Duration::ZERO };
+        let rest = Stream::start(std::io::stderr(), at_once, move |count| missing(format, count))?;
+        let mut streams = vec![rest.clone()];
+        let information = if routing.split_stream {
+            // As in Go: no more than 2 GiB.
+            let pace = Pace { hold: hold.min(2 << 30), flush: options.flush_frequency };
+            let stream = Stream::start(std::io::stdout(), pace, move |count| missing(format, count))?;
+            streams.push(stream.clone());
+            stream
+        } else {
+            rest.clone()
+        };
+        Ok((Self::Streams { information, rest, warnings: format == Format::Json }, streams))
+    }
+
+    fn put(&self, severity: Severity, line: &[u8]) {
+        match self {
+            Self::Writer(write) => write.lock().unwrap_or_else(PoisonError::into_inner)(line),
+            Self::Streams { information, rest, warnings } => {
+                let informs = severity == Severity::Info || (severity == Severity::Warning && *warnings);
+                let stream = if informs { information } else { rest };
+                stream.push(line, severity != Severity::Info);
+            }
+        }
+    }
+}
+
+/// The entry that stands where others were dropped.
+fn missing(format: Format, count: u64) -> String {
+    let origin = Origin {
+        severity: Severity::Warning,
+        verbosity: 0,
+        file: file!(),
+        line: line!(),
+        time: jiff::Timestamp::now(),
+        process: std::process::id(),
+    };
+    let text = format!("{count} log entries are missing here: the log is read more slowly than it is written");
+    entry::line(format, &origin, &Fields::message(text))
+}
+
+/// The one subscriber of the process.
+struct Log {
+    filter: Arc<Filter>,
+    format: Format,
+    sink: Sink,
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
+    fn register_callsite(&self, meta: &'static Metadata<'static>) -> Interest {
+        if self.filter.shows(meta) { Interest::always() } else { Interest::never() }
+    }
+
+    fn enabled(&self, meta: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.filter.shows(meta)
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        span.extensions_mut().insert(fields);
+    }
+
+    fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(fields) = span.extensions_mut().get_mut::<Fields>() {
+            record.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        for span in context.event_scope(event).into_iter().flatten().collect::<Vec<_>>().iter().rev() {
+            if let Some(of_span) = span.extensions().get::<Fields>() {
+                fields.extend(of_span.clone());
+            }
+        }
+        event.record(&mut fields);
+        let origin = Origin::now(event.metadata());
+        self.sink.put(origin.severity, entry::line(self.format, &origin, &fields).as_bytes());
+    }
+}

@@ -1,0 +1,192 @@
+//! What the logging flags say, and what is wrong with it.
+//!
+//! Names, rules and texts of `k8s.io/component-base/logs/api/v1` (`types.go`, `options.go`, `pflags.go`).
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ccm_provider::duration;
+use ccm_provider::quantity::{QuantityError, Unit, round_up};
+
+/// The largest verbosity, as in klog.
+const HIGHEST: u64 = i32::MAX as u64;
+
+/// Everything that the logging flags set. `Default` is what counts without flags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggingOptions {
+    /// `--logging-format`: `text` or `json`; kept as given, [`LoggingOptions::validate`] refuses the rest.
+    pub format: String,
+    /// `--log-flush-frequency`: how long buffered entries may wait at most. Only [`Routing::info_buffer_size`] buffers.
+    pub flush_frequency: Duration,
+    /// `-v`: see [`super::set_verbosity`] for what it shows.
+    pub verbosity: u32,
+    /// `--vmodule`: verbosity of single source files; the first pattern that matches counts.
+    pub vmodule: Vec<VmoduleItem>,
+    /// `--log-text-split-stream`, `--log-text-info-buffer-size`: used with format `text`.
+    pub text: Routing,
+    /// `--log-json-split-stream`, `--log-json-info-buffer-size`: used with format `json`.
+    pub json: Routing,
+}
+
+/// Where entries go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Routing {
+    /// Information to stdout, the rest to stderr; else all to stderr. With `json`, warnings count as information, as in Go.
+    pub split_stream: bool,
+    /// Bytes of information that may wait before they are written; only with `split_stream`, 0 or less: none.
+    pub info_buffer_size: i64,
+}
+
+/// One `pattern=N` of `--vmodule`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VmoduleItem {
+    /// The name of a source file without folder and `.rs`, or a pattern (`*`, `?`) for such names. A `mod.rs` also
+    /// goes by the name of its folder.
+    pub pattern: String,
+    /// The verbosity there.
+    pub verbosity: u32,
+}
+
+/// The feature gates that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoggingGates {
+    /// `LoggingAlphaOptions`, off by default.
+    pub alpha: bool,
+    /// `LoggingBetaOptions`, on by default.
+    pub beta: bool,
+}
+
+impl Default for LoggingGates {
+    fn default() -> Self {
+        Self { alpha: false, beta: true }
+    }
+}
+
+/// A format of log entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// klog's lines.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for Format {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Default for LoggingOptions {
+    fn default() -> Self {
+        Self {
+            format: "text".into(),
+            flush_frequency: Duration::from_secs(5),
+            verbosity: 0,
+            vmodule: Vec::new(),
+            text: Routing::default(),
+            json: Routing::default(),
+        }
+    }
+}
+
+impl LoggingOptions {
+    /// All that is wrong, in upstream's order and words; empty when the options can be used. The Go program joins several to
+    /// `[a, b]` and ends with code 1.
+    pub fn validate(&self, gates: LoggingGates) -> Vec<String> {
+        let mut errors = Vec::new();
+        if self.flush_frequency.is_zero() {
+            let value = duration::format(self.flush_frequency);
+            errors.push(format!("flushFrequency: Invalid value: {value:?}: Must be greater than zero"));
+        }
+        match self.format.parse() {
+            Err(()) => errors.push(format!("format: Invalid value: {:?}: Unsupported log format", self.format)),
+            Ok(Format::Json) if !gates.beta => {
+                errors.push("format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature".into());
+            }
+            Ok(_) => {}
+        }
+        if !self.vmodule.is_empty() && !["", "text"].contains(&self.format.as_str()) {
+            errors.push("vmodule: Forbidden: Only supported for text log format".into());
+        }
+        for (name, routing) in [("text", self.text), ("json", self.json)] {
+            let asked = [("splitStream", routing.split_stream), ("infoBufferSize", routing.info_buffer_size != 0)];
+            for (field, _) in asked.into_iter().filter(|(_, asked)| *asked && !gates.alpha) {
+                errors.push(format!("options.{name}.{field}: Forbidden: Feature LoggingAlphaOptions is disabled"));
+            }
+        }
+        errors
+    }
+
+    /// The format, `text` where it is none.
+    pub(super) fn format(&self) -> Format {
+        self.format.parse().unwrap_or(Format::Text)
+    }
+
+    /// The routing of the format.
+    pub(super) fn routing(&self) -> Routing {
+        match self.format() {
+            Format::Text => self.text,
+            Format::Json => self.json,
+        }
+    }
+}
+
+impl fmt::Display for VmoduleItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.pattern, self.verbosity)
+    }
+}
+
+/// Parses the value of `-v`.
+///
+/// # Errors
+///
+/// Go's text, to stand behind `invalid argument "x" for "-v, --v" flag: `.
+pub fn parse_verbosity(text: &str) -> Result<u32, String> {
+    let fail = |why: &str| format!("strconv.ParseUint: parsing {text:?}: {why}");
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(fail("invalid syntax"));
+    }
+    let value = text.parse::<u64>().ok().filter(|value| *value <= HIGHEST);
+    value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| fail("value out of range"))
+}
+
+/// Parses the value of `--vmodule`, `pattern=N,…`; empty parts are left out.
+///
+/// # Errors
+///
+/// Go's text, to stand behind `invalid argument "x" for "--vmodule" flag: `.
+pub fn parse_vmodule(text: &str) -> Result<Vec<VmoduleItem>, String> {
+    let item = |part: &str| match part.split('=').collect::<Vec<_>>()[..] {
+        [pattern, number] if !pattern.is_empty() && !number.is_empty() => {
+            let verbosity =
+                parse_verbosity(number).map_err(|error| format!("parsing verbosity in {part:?}: {error}"))?;
+            Ok(VmoduleItem { pattern: pattern.to_owned(), verbosity })
+        }
+        _ => Err(format!("{part:?} does not have the pattern=N format")),
+    };
+    text.split(',').filter(|part| !part.is_empty()).map(item).collect()
+}
+
+/// Parses the value of `--log-text-info-buffer-size` and `--log-json-info-buffer-size` into bytes; a Kubernetes quantity.
+///
+/// # Errors
+///
+/// Go's text, to stand behind `invalid argument "x" for "--log-…" flag: `.
+pub fn parse_buffer_size(text: &str) -> Result<i64, String> {
+    match round_up(text, Unit::Byte) {
+        Ok(bytes) => Ok(bytes),
+        Err(QuantityError::TooGreat(_)) => Ok(i64::MAX),
+        Err(QuantityError::Invalid(_)) => {
+            Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into())
+        }
+    }
+}

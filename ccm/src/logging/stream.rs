@@ -1,0 +1,148 @@
+//! A stream that is written by a thread of its own, so that nobody waits for a slow reader.
+
+use std::io::{ErrorKind, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes that may wait for the reader. Errors and warnings may fill twice as much, so that the flood in front of them
+/// doesn't keep them out.
+const ROOM: usize = 1 << 20;
+/// How long to wait before a full non-blocking stream is tried again.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// How much may wait, and how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Entries wait until they fill this many bytes …
+    pub(super) hold: usize,
+    /// … or the oldest is as old as this.
+    pub(super) flush: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    state: Mutex<State>,
+    wake: Condvar,
+    written: Condvar,
+    pace: Pace,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<u8>,
+    since: Option<Instant>,
+    dropped: u64,
+    writing: bool,
+    /// Somebody waits for all to be written: don't hold anything.
+    flushing: bool,
+}
+
+impl Stream {
+    /// Starts the thread. `notice` spells the entry that says how many are missing.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no thread to give.
+    pub(super) fn start(
+        to: impl Write + Send + 'static,
+        pace: Pace,
+        notice: impl Fn(u64) -> String + Send + 'static,
+    ) -> std::io::Result<Arc<Self>> {
+        let (state, wake, written) = (Mutex::default(), Condvar::new(), Condvar::new());
+        let stream = Arc::new(Self { state, wake, written, pace });
+        let writer = stream.clone();
+        std::thread::Builder::new().name("log".into()).stack_size(64 << 10).spawn(move || writer.run(to, notice))?;
+        Ok(stream)
+    }
+
+    /// Takes an entry; never waits. When the reader is so slow that there is no room, the entry is counted and dropped.
+    pub(super) fn push(&self, line: &[u8], important: bool) {
+        let mut state = self.lock();
+        let room = (ROOM << u32::from(important)).max(self.pace.hold);
+        // One that is larger than the room is better late than never.
+        if state.waiting.is_empty() || state.waiting.len() + line.len() <= room {
+            state.waiting.extend_from_slice(line);
+        } else {
+            state.dropped += 1;
+        }
+        let first = state.since.is_none();
+        state.since.get_or_insert_with(Instant::now);
+        if first || state.waiting.len() >= self.pace.hold {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits until all that was taken is written, at most so long. True when it is.
+    pub(super) fn flush(&self, limit: Duration) -> bool {
+        let mut state = self.lock();
+        state.flushing = true;
+        self.wake.notify_one();
+        let waiting = self.written.wait_timeout_while(state, limit, |state| state.writing || !state.is_empty());
+        let (mut state, outcome) = waiting.unwrap_or_else(PoisonError::into_inner);
+        state.flushing = false;
+        !outcome.timed_out()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, mut to: impl Write, notice: impl Fn(u64) -> String) {
+        let mut batch = Vec::new();
+        loop {
+            let mut state = self.due();
+            std::mem::swap(&mut batch, &mut state.waiting);
+            let dropped = std::mem::take(&mut state.dropped);
+            state.since = None;
+            state.writing = true;
+            drop(state);
+            if dropped > 0 {
+                batch.extend_from_slice(notice(dropped).as_bytes());
+            }
+            write_all(&mut to, &batch);
+            batch.clear();
+            // A burst must not cost memory for ever.
+            batch.shrink_to(16 << 10);
+            self.lock().writing = false;
+            self.written.notify_all();
+        }
+    }
+
+    /// Waits until something has to be written.
+    fn due(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        loop {
+            let oldest = state.since.map_or(Duration::ZERO, |since| since.elapsed());
+            let held = state.waiting.len() < self.pace.hold && oldest < self.pace.flush && !state.flushing;
+            if !state.is_empty() && !held {
+                return state;
+            }
+            state = if state.is_empty() {
+                self.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let rest = self.pace.flush.saturating_sub(oldest);
+                self.wake.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+    }
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.dropped == 0
+    }
+}
+
+/// Writes all, or as much as the stream takes before it fails for good: there is no place to tell of a broken log.
+fn write_all(to: &mut impl Write, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match to.write(bytes) {
+            Ok(count) if count > 0 => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(RETRY),
+            _ => return,
+        }
+    }
+    // An error here is the same as above.
+    let _ = to.flush();
+}
