@@ -1,5 +1,6 @@
 //! Flags: the table, the parser, and the typed options.
 
+pub mod migration;
 pub mod parse;
 pub mod table;
 
