@@ -31,6 +31,8 @@ struct Inner {
     longest: GaugeVec,
     requests: IntCounterVec,
     request_time: HistogramVec,
+    rate_waits: HistogramVec,
+    repeats: IntCounterVec,
     leader: IntGaugeVec,
     slow_path: IntCounterVec,
     running: IntGaugeVec,
@@ -122,6 +124,17 @@ impl Metrics {
                 "Request latency in seconds. Broken down by verb, and host.",
                 &["verb", "host"],
                 &REQUEST_BUCKETS,
+            ),
+            rate_waits: histogram(
+                "rest_client_rate_limiter_duration_seconds",
+                "Client side rate limiter latency in seconds. Broken down by verb, and host.",
+                &["verb", "host"],
+                &REQUEST_BUCKETS,
+            ),
+            repeats: counter(
+                "rest_client_request_retries_total",
+                "Number of request retries, partitioned by status code, verb, and host.",
+                &["code", "verb", "host"],
             ),
             leader: gauge(
                 "leader_election_master_status",
@@ -226,6 +239,16 @@ impl Metrics {
     pub(crate) fn rest_request(&self, verb: &str, code: &str, host: &str, took: Duration) {
         self.0.requests.with_label_values(&[code, verb, host]).inc();
         self.0.request_time.with_label_values(&[verb, host]).observe(took.as_secs_f64());
+    }
+
+    /// A request waited for the client's own rate, `--kube-api-qps`.
+    pub fn rest_rate_limited(&self, verb: &str, host: &str, waited: Duration) {
+        self.0.rate_waits.with_label_values(&[verb, host]).observe(waited.as_secs_f64());
+    }
+
+    /// A request was sent again because the server had asked for it; `code` is that of the new answer.
+    pub fn rest_repeated(&self, code: &str, verb: &str, host: &str) {
+        self.0.repeats.with_label_values(&[code, verb, host]).inc();
     }
 
     /// 1 while this process holds the lease.
