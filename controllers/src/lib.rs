@@ -1,8 +1,9 @@
-//! The cloud loops: initialization and lifecycle of nodes, load balancers for Services, routes.
+//! The cloud loops: initialization and lifecycle of nodes, load balancers for Services, routes, pod ranges.
 //!
 //! Every controller has the same shape: `decide` holds pure functions over observed state, `mod` the trigger and the
 //! apply. Nothing here knows a particular cloud, an HTTP client or a flag.
 
+pub mod ipam;
 pub mod lifecycle;
 pub mod node;
 pub mod route;

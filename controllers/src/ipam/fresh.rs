@@ -1,0 +1,87 @@
+//! Whether the store of nodes is as new as the API server.
+//!
+//! A new leader must know every block that the one before it has written. Its store may be late: a standby's watch can lag
+//! behind, and be served by a replica that lags too. So it asks once for the current version of every node, from a quorum,
+//! and waits until the store has these versions or newer ones. Only metadata is asked for, since the store has the rest.
+
+use std::time::Duration;
+
+use ccm_provider::{Node, NodeName};
+use ccm_runtime::client::{ApiError, Call, Client};
+use ccm_runtime::{Kept, Store};
+use serde_json::Value;
+
+use super::pool::is_at_least;
+
+/// Nodes per page.
+const PAGE: usize = 500;
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// How often the store is looked at while it is late, and after how long the versions are asked for again: a node that was
+/// deleted since never comes.
+const LOOK: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause after a failure; doubles up to the maximum.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+/// Waits until `store` has everything that the API server had when this was called.
+pub(super) async fn until_current(client: &Client, store: &Store<Node>) {
+    store.synced().await;
+    let mut pause = BACKOFF.0;
+    loop {
+        match versions(client).await {
+            Ok(versions) => {
+                if catches_up(store, versions).await {
+                    return;
+                }
+                tracing::info!("the watch of nodes is late: no pod range is assigned before it has caught up");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Failed to list all nodes: no pod range is assigned before their current state is known");
+                tokio::time::sleep(error.retry_after().unwrap_or_default().max(pause)).await;
+                pause = (pause * 2).min(BACKOFF.1);
+            }
+        }
+    }
+}
+
+/// Name and version of every node, as of one moment not before now.
+async fn versions(client: &Client) -> Result<Vec<(NodeName, String)>, ApiError> {
+    let mut all = Vec::new();
+    let mut next = String::new();
+    loop {
+        let call = Call::get(format!("{}?limit={PAGE}{next}", Node::PATH));
+        let page: Value = client.read(&Call { accept: METADATA_ONLY, ..call }).await?;
+        let text =
+            |at: &Value, pointer: &str| at.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let items = page.get("items").and_then(Value::as_array);
+        let items = items.ok_or_else(|| ApiError::Decode("a list of nodes without items".into()))?;
+        all.extend(
+            items
+                .iter()
+                .map(|item| (NodeName::from(text(item, "/metadata/name")), text(item, "/metadata/resourceVersion"))),
+        );
+        let token = text(&page, "/metadata/continue");
+        if token.is_empty() {
+            return Ok(all);
+        }
+        next = format!("&continue={}", token.replace('+', "%2B").replace('=', "%3D").replace('/', "%2F"));
+    }
+}
+
+/// Whether the store gets there in time.
+async fn catches_up(store: &Store<Node>, mut versions: Vec<(NodeName, String)>) -> bool {
+    let limit = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        versions.retain(|(name, version)| {
+            let known = store.get(name);
+            !known.is_some_and(|node| is_at_least(&node.resource_version, version))
+        });
+        if versions.is_empty() {
+            return true;
+        }
+        if tokio::time::Instant::now() >= limit {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

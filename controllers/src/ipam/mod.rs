@@ -1,0 +1,348 @@
+//! node-ipam-controller: gives every node a block of each pod range (`spec.podCIDR`, `spec.podCIDRs`).
+//!
+//! Off unless asked for, since in most clusters kube-controller-manager does it. Two allocators for one cluster give a block
+//! to two nodes.
+//!
+//! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/**`. Differences, all on the safe side:
+//!
+//! | Difference | Why |
+//! |---|---|
+//! | A node whose range is no CIDR or lies outside of `--cluster-cidr` gets an event and a log line; the process goes on | upstream never starts again, and no node gets a range |
+//! | Ranges that overlap with those of another node or of Services get an event (`PodCIDROverlap`) | upstream is silent, and frees the block of both when one is deleted |
+//! | A service range that cannot be read is an error | upstream ignores it and gives its addresses to pods |
+//! | Nothing is assigned before the state of every node at the start of leading is known | the block of a node that the last leader wrote is not given out again |
+//! | A write ends within the lease | so does one that was sent before it was lost |
+//! | A block whose write may have taken effect stays with its node, and the same block is tried again | upstream tries another one, and loses the first |
+//! | Two ranges: both blocks or none | upstream loses the block of the first when the second is full |
+//! | A full range is tried again when a block becomes free, and every five minutes | upstream tries each node in a growing interval |
+
+mod cidr_set;
+mod config;
+mod fresh;
+mod metrics;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    Change, EventSink, EventType, Node, NodeName, NodeRef, ObjectChange, Plan, Risk, Step, Subject, Verb,
+};
+use ccm_runtime::client::Call;
+use ccm_runtime::permission::Permission;
+use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_runtime::{ApiError, GateError, Queue, RateLimit};
+use serde_json::{Value, json};
+
+pub use self::cidr_set::{Candidate, CidrSet, Totals};
+pub use self::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
+use self::metrics::IpamMetrics;
+pub use self::pool::{Finding, Full, Pool, Reserved, Seen};
+use crate::{NotStarted, Shared, node_path};
+
+/// Canonical name.
+pub const NAME: &str = "node-ipam-controller";
+/// Component of the events.
+pub const COMPONENT: &str = "cidrAllocator";
+/// What it asks of the API server.
+pub const PERMISSIONS: &[Permission] = &[
+    Permission::new("", "nodes", &["list"], "the state of all nodes before the first pod range is assigned"),
+    Permission::new("", "nodes", &["patch"], "pod ranges of nodes"),
+];
+/// Writes at once.
+const WORKERS: usize = 30;
+/// Tries of a write before the node is told, and the pause before the second.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a write may take, where the lease does not end before.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// When a node that found no free block is tried again if none becomes free.
+const STARVED: Duration = Duration::from_secs(300);
+
+/// The controller.
+pub struct IpamController {
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    queue: Arc<Queue<NodeName>>,
+    pool: Mutex<Pool>,
+    metrics: IpamMetrics,
+}
+
+impl std::fmt::Debug for IpamController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("IpamController")
+    }
+}
+
+/// What was found for a key.
+#[derive(Debug)]
+pub enum Observed {
+    /// The node is gone, is being deleted, or has its ranges.
+    Settled,
+    /// The node gets these blocks, written as they are.
+    Reserved(NodeRef, Box<[Box<str>]>),
+    /// No block is free.
+    Full(NodeRef, Full),
+}
+
+/// Starts the controller with what [`validate`] answered; the future runs until no new work may begin.
+pub fn start(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    config: Option<&Config>,
+) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
+    let Some(config) = config else {
+        return Err(NotStarted("--allocate-node-cidrs=false: pod ranges are not assigned here".into()));
+    };
+    let queue = Queue::new("cidrallocator_node", RateLimit::DEFAULT, &shared.metrics);
+    let controller = Arc::new(IpamController::new(shared.clone(), events, queue.clone(), config)?);
+    if config.services.is_empty() {
+        tracing::info!("No Service CIDR provided. Skipping filtering out service addresses");
+    }
+    shared.nodes.on_change({
+        let controller = controller.clone();
+        move |change| controller.changed(&change)
+    });
+    Ok(async move {
+        let leadership = shared.leadership.clone();
+        tokio::select! {
+            biased;
+            () = leadership.ended() => return,
+            () = fresh::until_current(shared.gate.client(), &shared.nodes) => {}
+        }
+        let closing = async {
+            leadership.ended().await;
+            queue.shut_down();
+        };
+        let limits = Limits { batch: 5000, groups: WORKERS };
+        let run = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics);
+        futures::join!(closing, run);
+    })
+}
+
+#[async_trait]
+impl Reconciler for IpamController {
+    type Key = NodeName;
+    type Observed = Observed;
+    type Group = NodeName;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn group(&self, key: &NodeName) -> NodeName {
+        key.clone()
+    }
+
+    async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {
+        keys.iter().map(|key| Ok(self.choose(key))).collect()
+    }
+
+    async fn reconcile(&self, work: Vec<(NodeName, Observed)>) -> Vec<(NodeName, Result<Outcome, SyncError>)> {
+        let mut answers = Vec::with_capacity(work.len());
+        for (key, observed) in work {
+            let answer = match observed {
+                Observed::Settled => Ok(Outcome::Done),
+                Observed::Reserved(node, blocks) => self.assign(&node, &blocks).await,
+                Observed::Full(node, full) => {
+                    self.tell(&node, "CIDRNotAvailable");
+                    Err(SyncError::RetryAfter { message: full.to_string(), after: STARVED })
+                }
+            };
+            answers.push((key, answer));
+        }
+        answers
+    }
+}
+
+impl IpamController {
+    /// A controller that is driven by the caller.
+    pub fn new(
+        shared: Shared,
+        events: Arc<dyn EventSink>,
+        queue: Arc<Queue<NodeName>>,
+        config: &Config,
+    ) -> Result<Self, NotStarted> {
+        let pool = Pool::new(config).map_err(|range| {
+            NotStarted(format!("the pod range {} cannot be cut into blocks of /{}", range.cidr, range.node_prefix))
+        })?;
+        if pool.sets().is_empty() {
+            return Err(NotStarted("there is no pod range to assign blocks of".into()));
+        }
+        let metrics = IpamMetrics::new(&shared.metrics);
+        metrics.update(pool.sets());
+        Ok(Self { shared, events, queue, pool: Mutex::new(pool), metrics })
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over a change of a node.
+    pub fn changed(&self, change: &ObjectChange<NodeRef>) {
+        match change {
+            ObjectChange::Added(node) | ObjectChange::Updated(_, node) => {
+                let (seen, starved) = {
+                    let mut pool = self.pool();
+                    let seen = pool.see(node);
+                    if seen.changed {
+                        self.metrics.update(pool.sets());
+                    }
+                    (seen, pool.is_starved(&node.name))
+                };
+                for finding in &seen.findings {
+                    tracing::error!(node = %node.name, "{finding}");
+                    let subject = Subject::node(&node.name, &node.uid);
+                    self.events.event(&subject, EventType::Warning, finding.reason(), &finding.to_string());
+                }
+                self.wake(seen.freed);
+                // One that waits for a free block is woken when there is one.
+                if node.pod_cidrs.is_empty() && !node.deleting && !starved {
+                    self.queue.add(node.name.clone());
+                }
+            }
+            ObjectChange::Deleted(node) => {
+                let freed = {
+                    let mut pool = self.pool();
+                    let freed = pool.gone(node);
+                    self.metrics.update(pool.sets());
+                    freed
+                };
+                self.wake(freed);
+            }
+        }
+    }
+
+    fn wake(&self, freed: u64) {
+        if freed > 0 {
+            let waiting = self.pool().wake(freed);
+            waiting.into_iter().for_each(|name| self.queue.add(name));
+        }
+    }
+
+    /// Blocks for a node that has none. The node is looked up under the lock of the pool: one that is there now is seen to be
+    /// deleted only after its blocks are known as its own.
+    fn choose(&self, name: &NodeName) -> Observed {
+        let mut pool = self.pool();
+        let Some(node) = self.shared.nodes.get(name).filter(|node| needs(node)) else { return Observed::Settled };
+        match pool.reserve(&node) {
+            Ok(Some(reserved)) => {
+                self.metrics.tried(pool.sets(), &reserved.tries);
+                self.metrics.update(pool.sets());
+                Observed::Reserved(node, reserved.texts)
+            }
+            Ok(None) => Observed::Settled,
+            Err(full) => Observed::Full(node, full),
+        }
+    }
+
+    /// Writes the blocks of a node.
+    async fn assign(&self, node: &NodeRef, blocks: &[Box<str>]) -> Result<Outcome, SyncError> {
+        let subject = Subject::node(&node.name, &node.uid);
+        self.shared.show(&plan(node, blocks), &*self.events, &subject);
+        let mut attempt = 1;
+        let error = loop {
+            // It may have waited for others, or been changed by them.
+            if !self.shared.nodes.get(&node.name).is_some_and(|now| now.uid == node.uid && needs(&now)) {
+                return Ok(Outcome::Done);
+            }
+            match self.write(node, blocks).await {
+                Ok(version) => {
+                    self.pool().written(node, &version);
+                    tracing::info!(node = %node.name, podCIDRs = blocks.join(","), "Set node PodCIDR");
+                    return Ok(Outcome::Done);
+                }
+                Err(error) if error.is_not_found() => return Ok(Outcome::Done),
+                Err(error) => {
+                    if may_be_written(&error) {
+                        self.pool().unsure(node);
+                    }
+                    if attempt >= TRIES || !may_pass(&error) {
+                        break error;
+                    }
+                }
+            }
+            tokio::time::sleep(PAUSE * attempt).await;
+            attempt += 1;
+        };
+        if error.api().is_some_and(|error| !is_paced(error)) {
+            self.failed(node, &error, blocks);
+        }
+        Err(SyncError::gate("failed to patch node CIDR", error))
+    }
+
+    /// The version that the node has after the write.
+    async fn write(&self, node: &Node, blocks: &[Box<str>]) -> Result<String, GateError> {
+        // After the lease, the next leader takes what it sees for all there is.
+        let limit = self.shared.leadership.left().map_or(DEADLINE, |left| left.min(DEADLINE));
+        let path = format!("{}?timeout={}ms", node_path(&node.name), limit.as_millis().max(1));
+        let call = Call::strategic(path, &patch(&node.uid, blocks)).brief().within(limit);
+        let answer = self.shared.gate.write(&call).await?;
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        Ok(answer.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    fn failed(&self, node: &Node, error: &GateError, blocks: &[Box<str>]) {
+        tracing::error!(node = %node.name, podCIDRs = blocks.join(","), %error, "Failed to update node PodCIDR after multiple attempts");
+        self.tell(node, "CIDRAssignmentFailed");
+        if may_be_written(error) {
+            return;
+        }
+        let freed = {
+            let mut pool = self.pool();
+            let freed = pool.refused(node);
+            self.metrics.update(pool.sets());
+            freed
+        };
+        self.wake(freed);
+    }
+
+    fn tell(&self, node: &Node, reason: &str) {
+        let message = format!("Node {} status is now: {reason}", node.name);
+        self.events.event(&Subject::node(&node.name, &node.uid), EventType::Normal, reason, &message);
+    }
+}
+
+/// Whether a node is to get blocks.
+fn needs(node: &Node) -> bool {
+    node.pod_cidrs.is_empty() && !node.deleting
+}
+
+/// Whether a failed write may have taken effect, or may still do so.
+fn may_be_written(error: &GateError) -> bool {
+    error.api().is_some_and(|error| !error.is_refused() && !is_paced(error))
+}
+
+/// The API server has too much to do and did not look at the write.
+fn is_paced(error: &ApiError) -> bool {
+    matches!(error, ApiError::Status { code: 429, .. })
+}
+
+/// Whether the same write may succeed at once: nobody knows what became of it, or somebody else has just written the node,
+/// which its watch is about to show.
+fn may_pass(error: &GateError) -> bool {
+    let crossed = matches!(error.api(), Some(ApiError::Status { code: 409 | 422, .. }));
+    let wait = error.api().is_some_and(|error| error.retry_after().is_some());
+    !wait && (crossed || may_be_written(error))
+}
+
+/// For `nodes/<n>`: the blocks of a node. The UID keeps them from a new node under the same name, and the API server refuses
+/// to change the ranges of a node that has some. So the write needs no version, and is not in the way of others' writes.
+fn patch(uid: &str, blocks: &[Box<str>]) -> Value {
+    json!({"metadata": {"uid": uid}, "spec": {"podCIDR": blocks.first(), "podCIDRs": blocks}})
+}
+
+fn plan(node: &Node, blocks: &[Box<str>]) -> Plan {
+    let change = Change { field: "spec.podCIDRs".into(), before: None, after: Some(blocks.join(", ")) };
+    Plan::new(format!("node {} pod ranges", node.name)).with(Step {
+        verb: Verb::Update,
+        kind: "Node".into(),
+        id: node.name.to_string(),
+        changes: vec![change],
+        reason: "the node has no pod range".into(),
+        risk: Risk::None,
+    })
+}

@@ -1,0 +1,312 @@
+//! Which node has which blocks, and who gets the next ones. Pure.
+//!
+//! A block is used from the moment in which it is chosen for a node until that node is gone, shows other blocks, or the API
+//! server has refused to write it. So no block is ever chosen for two nodes.
+//!
+//! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/ipam/range_allocator.go`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ccm_provider::{Node, NodeName, address};
+use ipnet::IpNet;
+
+use super::cidr_set::CidrSet;
+use super::config::{Config, Range};
+
+/// The ranges, and the blocks of all nodes.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    sets: Vec<CidrSet>,
+    services: Vec<IpNet>,
+    nodes: BTreeMap<NodeName, Held>,
+    // Nodes that found a range full.
+    starved: BTreeSet<NodeName>,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    uid: Box<str>,
+    // As the node shows them, or as they are written.
+    texts: Box<[Box<str>]>,
+    // Those of them that lie in our ranges.
+    blocks: Vec<IpNet>,
+    state: State,
+}
+
+/// What is known of the blocks of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// Chosen for the node. `unsure`: a write may have taken effect, or may still do so.
+    Reserved { unsure: bool },
+    /// Written, in this version of the node; the watch has not shown it yet.
+    Written(Box<str>),
+    /// Seen on the node.
+    Seen,
+}
+
+/// What a look at a node came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Whether blocks were taken or given back.
+    pub changed: bool,
+    /// Blocks that are free now.
+    pub freed: u64,
+    /// What is wrong with the ranges that the node has.
+    pub findings: Vec<Finding>,
+}
+
+/// Something wrong with a range that a node has. Upstream ends the process on the first two of these, and does not notice
+/// the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// It is no range.
+    Malformed(Box<str>),
+    /// It lies outside of the cluster's ranges.
+    Outside(IpNet),
+    /// Another node has addresses of it.
+    Overlap(IpNet, NodeName),
+    /// Services have addresses of it.
+    Services(IpNet, IpNet),
+}
+
+impl Finding {
+    /// Reason of the event.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "InvalidPodCIDR",
+            Self::Outside(_) => "PodCIDROutOfRange",
+            Self::Overlap(..) | Self::Services(..) => "PodCIDROverlap",
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(text) => write!(
+                f,
+                "The pod range {text:?} of the node is no CIDR address. Delete the Node object; it gets another range when it \
+                 registers again"
+            ),
+            Self::Outside(range) => write!(
+                f,
+                "The pod range {range} of the node lies outside of --cluster-cidr. It is left as it is; correct --cluster-cidr, or \
+                 delete the Node object: it gets a range of the cluster when it registers again"
+            ),
+            Self::Overlap(range, other) => write!(
+                f,
+                "The pod range {range} of the node overlaps with that of node {other}: their pods get the same addresses. Delete \
+                 one of the two Node objects; it gets another range when it registers again"
+            ),
+            Self::Services(range, services) => write!(
+                f,
+                "The pod range {range} of the node overlaps with the range {services} of Services. Delete the Node object; it gets \
+                 another range when it registers again"
+            ),
+        }
+    }
+}
+
+/// A range without a free block.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "failed to allocate cidr from cluster cidr at idx:{index}: CIDR allocation failed; there are no remaining CIDRs left to \
+     allocate in the accepted range ({range} holds {blocks} blocks of /{prefix}; remove nodes, or start anew with a larger \
+     --cluster-cidr or smaller blocks for new nodes)"
+)]
+pub struct Full {
+    /// Which of the ranges.
+    pub index: usize,
+    /// The range.
+    pub range: IpNet,
+    /// Blocks in it.
+    pub blocks: u64,
+    /// Prefix length of a block.
+    pub prefix: u8,
+}
+
+/// Blocks for a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserved {
+    /// One per range, in order, as they are written.
+    pub texts: Box<[Box<str>]>,
+    /// Used blocks that the search met in each range; empty when the blocks had been chosen before.
+    pub tries: Vec<u64>,
+}
+
+impl Pool {
+    /// All blocks free, but for those of Services.
+    ///
+    /// # Errors
+    /// A range that cannot be cut into blocks of its size.
+    pub fn new(config: &Config) -> Result<Self, Range> {
+        let cut = |range: &Range| CidrSet::new(range.cidr, range.node_prefix).ok_or(*range);
+        let mut sets = config.ranges.iter().map(cut).collect::<Result<Vec<CidrSet>, Range>>()?;
+        for set in &mut sets {
+            for services in &config.services {
+                set.occupy(services);
+            }
+        }
+        Ok(Self { sets, services: config.services.clone(), nodes: BTreeMap::new(), starved: BTreeSet::new() })
+    }
+
+    /// The ranges.
+    pub fn sets(&self) -> &[CidrSet] {
+        &self.sets
+    }
+
+    /// Takes over what a node shows.
+    pub fn see(&mut self, node: &Node) -> Seen {
+        let held = self.nodes.get_mut(&node.name).filter(|held| held.uid == node.uid);
+        match held {
+            Some(held) if node.pod_cidrs.is_empty() => {
+                // What it showed once, and shows no more: data from before our write, or from a backup. The blocks stay its own.
+                let late =
+                    matches!(&held.state, State::Written(version) if !is_at_least(&node.resource_version, version));
+                if !late && !matches!(held.state, State::Reserved { .. }) {
+                    held.state = State::Reserved { unsure: true };
+                }
+                return Seen::default();
+            }
+            Some(held) if held.texts == node.pod_cidrs => {
+                held.state = State::Seen;
+                return Seen::default();
+            }
+            _ => {}
+        }
+        let freed = self.drop_held(&node.name);
+        if node.pod_cidrs.is_empty() {
+            return Seen { changed: freed > 0, freed, findings: Vec::new() };
+        }
+        self.starved.remove(&node.name);
+        let (blocks, findings) = self.occupy(node);
+        let held = Held { uid: node.uid.clone(), texts: node.pod_cidrs.clone(), blocks, state: State::Seen };
+        self.nodes.insert(node.name.clone(), held);
+        Seen { changed: true, freed, findings }
+    }
+
+    /// Marks what the node shows as used, whichever range it belongs to.
+    fn occupy(&mut self, node: &Node) -> (Vec<IpNet>, Vec<Finding>) {
+        let (mut blocks, mut findings) = (Vec::new(), Vec::new());
+        for text in &node.pod_cidrs {
+            let Some(range) = address::parse_cidr(text) else {
+                findings.push(Finding::Malformed(text.clone()));
+                continue;
+            };
+            let touched: Vec<bool> = self.sets.iter_mut().filter_map(|set| set.occupy(&range)).collect();
+            if touched.is_empty() {
+                findings.push(Finding::Outside(range));
+                continue;
+            }
+            if touched.contains(&true) {
+                findings.extend(self.overlap(&range));
+            }
+            blocks.push(range);
+        }
+        (blocks, findings)
+    }
+
+    /// With whom a range shares addresses. Two small ranges within one block share none.
+    fn overlap(&self, range: &IpNet) -> Option<Finding> {
+        let meets = |other: &&IpNet| other.contains(range) || range.contains(*other);
+        let node = self.nodes.iter().find(|(_, held)| held.blocks.iter().any(|block| meets(&block)));
+        node.map(|(name, _)| Finding::Overlap(*range, name.clone()))
+            .or_else(|| self.services.iter().find(meets).map(|services| Finding::Services(*range, *services)))
+    }
+
+    /// A node is gone. Answers how many blocks are free now.
+    pub fn gone(&mut self, node: &Node) -> u64 {
+        self.starved.remove(&node.name);
+        let ours = self.nodes.get(&node.name).is_some_and(|held| held.uid == node.uid);
+        if ours { self.drop_held(&node.name) } else { 0 }
+    }
+
+    /// Blocks for a node without any: those that were chosen before, or the next free ones, all or none. `Ok(None)` when
+    /// they are written already and the watch is late.
+    pub fn reserve(&mut self, node: &Node) -> Result<Option<Reserved>, Full> {
+        match self.nodes.get(&node.name) {
+            Some(held) if held.uid == node.uid => {
+                return Ok(match held.state {
+                    State::Reserved { .. } => Some(Reserved { texts: held.texts.clone(), tries: Vec::new() }),
+                    State::Written(_) | State::Seen => None,
+                });
+            }
+            _ => self.drop_held(&node.name),
+        };
+        let full = |(index, set): (usize, &CidrSet)| {
+            let (range, blocks, prefix) = (set.range(), set.blocks(), set.prefix());
+            set.candidate().ok_or(Full { index, range, blocks, prefix })
+        };
+        let chosen = match self.sets.iter().enumerate().map(full).collect::<Result<Vec<_>, _>>() {
+            Ok(chosen) => chosen,
+            Err(full) => {
+                self.starved.insert(node.name.clone());
+                return Err(full);
+            }
+        };
+        self.starved.remove(&node.name);
+        for (set, candidate) in self.sets.iter_mut().zip(&chosen) {
+            set.take(candidate);
+        }
+        let blocks: Vec<IpNet> = chosen.iter().map(|candidate| candidate.block).collect();
+        let texts: Box<[Box<str>]> = blocks.iter().map(|block| block.to_string().into()).collect();
+        let state = State::Reserved { unsure: false };
+        self.nodes.insert(node.name.clone(), Held { uid: node.uid.clone(), texts: texts.clone(), blocks, state });
+        Ok(Some(Reserved { texts, tries: chosen.iter().map(|candidate| candidate.tries).collect() }))
+    }
+
+    /// The API server has written the blocks of a node; the node has this version now.
+    pub fn written(&mut self, node: &Node, version: &str) {
+        if let Some(state @ State::Reserved { .. }) = self.state(node) {
+            *state = State::Written(version.into());
+        }
+    }
+
+    /// Nobody knows whether the blocks of a node are written: they stay its own until it is seen.
+    pub fn unsure(&mut self, node: &Node) {
+        if let Some(State::Reserved { unsure }) = self.state(node) {
+            *unsure = true;
+        }
+    }
+
+    /// The API server refused to write the blocks of a node. Unless an earlier try may have written them, they are free
+    /// again. Answers how many.
+    pub fn refused(&mut self, node: &Node) -> u64 {
+        match self.state(node) {
+            Some(State::Reserved { unsure: false }) => self.drop_held(&node.name),
+            _ => 0,
+        }
+    }
+
+    fn state(&mut self, node: &Node) -> Option<&mut State> {
+        self.nodes.get_mut(&node.name).filter(|held| held.uid == node.uid).map(|held| &mut held.state)
+    }
+
+    /// Whether a node waits for a free block.
+    pub fn is_starved(&self, name: &NodeName) -> bool {
+        self.starved.contains(name)
+    }
+
+    /// As many nodes that wait as there are free blocks for.
+    pub fn wake(&mut self, freed: u64) -> Vec<NodeName> {
+        let count = usize::try_from(freed).unwrap_or(usize::MAX);
+        let names: Vec<NodeName> = self.starved.iter().take(count).cloned().collect();
+        self.starved.retain(|name| !names.contains(name));
+        names
+    }
+
+    fn drop_held(&mut self, name: &NodeName) -> u64 {
+        let Some(held) = self.nodes.remove(name) else { return 0 };
+        let sets = &mut self.sets;
+        held.blocks.iter().map(|block| sets.iter_mut().map(|set| set.release(block)).sum::<u64>()).sum()
+    }
+}
+
+/// Versions of one API server are numbers that grow; of others only equality is known.
+pub(super) fn is_at_least(version: &str, wanted: &str) -> bool {
+    match (version.parse::<u64>(), wanted.parse::<u64>()) {
+        (Ok(version), Ok(wanted)) => version >= wanted,
+        _ => version == wanted,
+    }
+}
