@@ -3,6 +3,7 @@
 mod bench;
 mod deps;
 mod each;
+mod manifests;
 mod metadata;
 mod tree;
 
@@ -23,6 +24,11 @@ const COMMANDS: &[Command] = &[
         name: "check-tree",
         about: "crates that must not be in the program, even indirectly",
         run: tree::command,
+    },
+    Command {
+        name: "manifests",
+        about: "writes the generated parts of manifests/; with --check fails when one is stale",
+        run: manifests::command,
     },
 ];
 

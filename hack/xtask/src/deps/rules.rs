@@ -97,8 +97,11 @@ pub(crate) const RULES: &[Rule] = &[
     tool("xtask", "hack/xtask"),
     tool("ccm-benches", "tests/benches"),
     tool("ccm-cloudsim", "tests/cloudsim"),
+    // Out-of-tree authors compile it: it needs the provider API alone.
+    library("ccm-provider-contract", "tests/contract", &["ccm-provider"], &[KUBE, HTTP, EDGE]),
     tool("ccm-test-apiserver", "tests/apiserver"),
     tool("ccm-test-bed", "tests/bed"),
+    tool("ccm-test-manifests", "tests/manifests"),
     tool("ccm-test-simulation", "tests/simulation"),
     tool("ccm-test-suite", "tests/suite"),
 ];

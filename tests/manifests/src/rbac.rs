@@ -1,0 +1,147 @@
+//! From declared permissions to rules of RBAC. Pure.
+
+use std::collections::BTreeMap;
+
+use ccm::Controller;
+use ccm_runtime::Permission;
+use ccm_runtime::permission::{ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, STORES};
+
+/// The order in which verbs are written.
+const VERBS: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// One rule: the permissions on one resource, joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Resource with its subresource.
+    pub resource: &'static str,
+    /// Names; empty for all.
+    pub names: &'static [&'static str],
+    /// Verbs in a fixed order.
+    pub verbs: Vec<&'static str>,
+    /// Which verbs are for what.
+    pub why: Vec<(Vec<&'static str>, &'static str)>,
+}
+
+/// What one identity may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// In the whole cluster.
+    pub cluster: Vec<Rule>,
+    /// In single namespaces.
+    pub namespaced: BTreeMap<&'static str, Vec<Rule>>,
+}
+
+impl Rules {
+    /// Joins permissions.
+    pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Self {
+        let mut rules = Self::default();
+        for permission in permissions {
+            let place = match permission.namespace {
+                None => &mut rules.cluster,
+                Some(namespace) => rules.namespaced.entry(namespace).or_default(),
+            };
+            add(place, &permission);
+        }
+        let all = rules.namespaced.values_mut().chain([&mut rules.cluster]);
+        all.for_each(|rules| rules.sort_by_key(|rule| (rule.group, rule.resource, rule.names.len())));
+        rules
+    }
+}
+
+fn add(rules: &mut Vec<Rule>, permission: &Permission) {
+    let Permission { group, resource, verbs, names, why, .. } = *permission;
+    let same = |rule: &&mut Rule| (rule.group, rule.resource, rule.names) == (group, resource, names);
+    let rule = match rules.iter_mut().find(same) {
+        Some(rule) => rule,
+        None => {
+            rules.push(Rule { group, resource, names, verbs: Vec::new(), why: Vec::new() });
+            let Some(rule) = rules.last_mut() else { return };
+            rule
+        }
+    };
+    rule.verbs.extend_from_slice(verbs);
+    rule.verbs = ordered(&rule.verbs);
+    if !rule.why.iter().any(|(_, known)| *known == why) {
+        rule.why.push((ordered(verbs), why));
+    }
+}
+
+/// In the fixed order and once each; an unknown verb goes to the end.
+fn ordered(verbs: &[&'static str]) -> Vec<&'static str> {
+    let mut verbs = verbs.to_vec();
+    verbs.sort_by_key(|verb| (VERBS.iter().position(|known| known == verb).unwrap_or(VERBS.len()), *verb));
+    verbs.dedup();
+    verbs
+}
+
+fn runtime() -> impl Iterator<Item = Permission> {
+    [ELECTION, EVENTS, STORES, DELEGATED].into_iter().flatten().copied()
+}
+
+/// The one identity of `--use-service-account-credentials=false`.
+pub fn single(controllers: &[Controller]) -> Rules {
+    Rules::of(runtime().chain(controllers.iter().flat_map(|controller| controller.permissions).copied()))
+}
+
+/// The identity that is left for the process itself where each controller has its own.
+pub fn base() -> Rules {
+    Rules::of(runtime().chain(ACCOUNTS.iter().copied()))
+}
+
+/// The identities of the controllers, by the name of their client.
+pub fn per_controller(controllers: &[Controller]) -> BTreeMap<&'static str, Rules> {
+    let mut names: BTreeMap<&'static str, Vec<Permission>> = BTreeMap::new();
+    for controller in controllers {
+        names.entry(controller.client_name).or_default().extend(controller.permissions);
+    }
+    let with_events = |permissions: Vec<Permission>| Rules::of(permissions.into_iter().chain(EVENTS.iter().copied()));
+    names.into_iter().map(|(name, permissions)| (name, with_events(permissions))).collect()
+}
+
+/// What leader migration adds to the identity of the process.
+pub fn leader_migration() -> Rules {
+    Rules::of(LEADER_MIGRATION.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_on_one_resource_become_one_rule_with_all_reasons() {
+        let permissions = [
+            Permission::new("", "nodes", &["patch"], "a"),
+            Permission::new("", "nodes", &["watch", "list"], "b"),
+            Permission::new("", "nodes", &["patch"], "a"),
+            Permission::new("", "nodes", &["get"], "c").named(&["x"]),
+            Permission::new("", "nodes", &["get"], "d").within("y"),
+        ];
+        let rules = Rules::of(permissions);
+        let [all, named] = &*rules.cluster else { panic!("{rules:?}") };
+        assert_eq!(all.verbs, ["list", "watch", "patch"]);
+        assert_eq!(all.why, [(vec!["patch"], "a"), (vec!["list", "watch"], "b")]);
+        assert_eq!((named.names, &*named.verbs), (&["x"][..], &["get"][..]));
+        assert_eq!(rules.namespaced["y"].len(), 1);
+    }
+
+    #[test]
+    fn with_credentials_per_controller_the_process_itself_writes_no_node_and_no_service() {
+        let rules = base();
+        let written = rules
+            .cluster
+            .iter()
+            .filter(|rule| rule.resource.starts_with("nodes") || rule.resource.starts_with("services"));
+        for rule in written {
+            assert_eq!(rule.verbs, ["list", "watch"], "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn every_client_name_has_an_account_that_may_be_used() {
+        let controllers = ccm::controllers::builtin();
+        let names: Vec<&str> = per_controller(&controllers).into_keys().collect();
+        assert_eq!(names, ccm_runtime::permission::CLIENT_NAMES);
+    }
+}

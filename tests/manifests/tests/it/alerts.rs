@@ -1,0 +1,110 @@
+//! Alerts and dashboard ask only for metrics that exist.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ccm_test_manifests::workspace;
+use regex::Regex;
+use serde_json::Value;
+
+use crate::rendered::documents;
+use crate::tools::read;
+
+/// All expressions in the alerts and the dashboard.
+pub(crate) fn expressions() -> Vec<String> {
+    let mut found = Vec::new();
+    for document in documents(&read("components/metrics/prometheus-rule.yaml")) {
+        collect(&document, &mut found);
+    }
+    let alerts = found.len();
+    collect(&serde_json::from_str(&read("components/metrics/dashboard.json")).unwrap(), &mut found);
+    assert!(alerts > 8 && found.len() > alerts + 15, "{alerts} {}", found.len());
+    found
+}
+
+fn collect(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|value| collect(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect(value, found)),
+        _ => {}
+    }
+}
+
+/// The metrics that an expression names, with the labels that it filters or groups by.
+pub(crate) fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
+    let selector = Regex::new(r"([a-z_][a-z0-9_]*)\{([^}]*)\}").unwrap();
+    let label = Regex::new(r#"([a-z_]+)\s*(?:=~|!~|!=|=)\s*""#).unwrap();
+    let grouping = Regex::new(r"\b(?:by|on)\s*\(([^)]*)\)").unwrap();
+    let grouped: Vec<String> = grouping
+        .captures_iter(expression)
+        .flat_map(|groups| groups[1].split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>())
+        .collect();
+    selector
+        .captures_iter(expression)
+        .map(|found| {
+            let own = label.captures_iter(&found[2]).map(|label| label[1].to_owned());
+            (found[1].to_owned(), own.chain(grouped.iter().cloned()).collect())
+        })
+        .collect()
+}
+
+/// Without the endings of a histogram's series.
+pub(crate) fn family(name: &str) -> &str {
+    ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
+fn sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+            text.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_metric_of_the_alerts_and_the_dashboard_is_one_that_the_program_registers() {
+    let mut code = String::new();
+    for folder in ["ccm/src", "controllers/src", "controllers/runtime/src"] {
+        sources(&workspace().join(folder), &mut code);
+    }
+    let names: BTreeSet<String> = expressions().iter().flat_map(|e| selectors(e)).map(|(name, _)| name).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let unknown: Vec<&String> =
+        names.iter().filter(|name| *name != "up" && !code.contains(&format!("\"{}\"", family(name)))).collect();
+    assert!(unknown.is_empty(), "no code registers {unknown:?}");
+}
+
+#[test]
+fn every_selector_names_the_job() {
+    // Other components export metrics of the same names.
+    for expression in expressions() {
+        let selectors = selectors(&expression);
+        assert!(!selectors.is_empty(), "{expression}");
+        for (name, labels) in selectors {
+            assert!(labels.contains(&"job".to_owned()), "{name} in {expression}");
+        }
+    }
+}
+
+#[test]
+fn panels_do_not_overlap_and_have_numbers_of_their_own() {
+    let dashboard: Value = serde_json::from_str(&read("components/metrics/dashboard.json")).unwrap();
+    let mut cells = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{}", panel["title"]);
+        let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{}", panel["title"]);
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                assert!(cells.insert((x, y)), "{} overlaps", panel["title"]);
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What is generated is current, and holds what an auditor asks for.
+
+use ccm_test_manifests::generate;
+use serde_json::Value;
+
+use crate::rendered::documents;
+use crate::tools::{manifests, read};
+
+#[test]
+fn the_committed_files_are_what_the_code_generates() {
+    let stale: Vec<&str> = generate::files(|name| Ok(read(name)))
+        .unwrap()
+        .into_iter()
+        .filter(|(name, content)| std::fs::read_to_string(manifests().join(name)).ok().as_ref() != Some(content))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(stale.is_empty(), "stale: {stale:?}; run `cargo xtask manifests`");
+}
+
+#[test]
+fn no_role_has_a_wildcard_and_every_rule_says_what_it_is_for() {
+    let mut rules = 0;
+    for name in
+        ["base", "components/service-account-credentials", "components/controller-roles", "components/leader-migration"]
+    {
+        let text = read(&format!("{name}/rbac.yaml"));
+        assert!(!text.contains('*'), "{name}");
+        for document in documents(&text) {
+            rules += document["rules"].as_array().map_or(0, Vec::len);
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair[1].starts_with("- apiGroups")) {
+            assert!(pair[0].starts_with("# "), "{name}: a rule without a reason: {pair:?}");
+        }
+    }
+    assert!(rules > 15, "{rules}");
+}
+
+#[test]
+fn grants_on_leases_and_tokens_are_limited_by_name() {
+    let mut seen = 0;
+    for name in ["base", "components/service-account-credentials", "components/leader-migration"] {
+        for document in documents(&read(&format!("{name}/rbac.yaml"))) {
+            for rule in document["rules"].as_array().into_iter().flatten() {
+                let has = |field: &str, word: &str| {
+                    rule[field].as_array().into_iter().flatten().any(|value: &Value| value == word)
+                };
+                // The name of an object that is made is not known when RBAC looks.
+                let plain_create = has("verbs", "create") && !has("resources", "serviceaccounts/token");
+                if ["leases", "serviceaccounts", "serviceaccounts/token"].iter().any(|r| has("resources", r))
+                    && !plain_create
+                {
+                    seen += 1;
+                    assert!(rule["resourceNames"].is_array(), "{name}: {rule}");
+                }
+            }
+        }
+    }
+    assert_eq!(seen, 5);
+}

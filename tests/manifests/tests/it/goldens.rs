@@ -1,0 +1,65 @@
+//! What users get, committed, so that a change of it is seen in review. `UPDATE=1` writes it anew.
+
+use std::fs;
+
+use ccm_test_manifests::workspace;
+
+use crate::rendered::{chart, components, overlay, overlays, template, values, with_components};
+use crate::tools::helm;
+
+fn check(name: &str, text: &str) {
+    let path = workspace().join("tests/manifests/goldens").join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, text).unwrap();
+        return;
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    let differs = golden.lines().zip(text.lines()).find(|(golden, now)| golden != now);
+    assert!(
+        golden == text,
+        "{name} is no longer what it was ({} lines, now {}); first difference: {differs:?}. If that is wanted: \
+         UPDATE=1 cargo test -p ccm-test-manifests goldens",
+        golden.lines().count(),
+        text.lines().count(),
+    );
+}
+
+#[test]
+fn kustomize_prints_what_was_reviewed() {
+    for name in overlays() {
+        let Some(text) = overlay(&name) else { return };
+        check(&format!("overlay-{name}.yaml"), &text);
+    }
+    // The others are part of an overlay; this one is for the time of a migration only.
+    assert!(components().contains(&"leader-migration".to_owned()));
+    if let Some(text) = with_components(&["leader-migration"]) {
+        check("component-leader-migration.yaml", &text);
+    }
+}
+
+#[test]
+fn helm_prints_what_was_reviewed() {
+    for name in values() {
+        let Some(text) = chart(&name) else { return };
+        check(&format!("chart-{name}.yaml"), &text);
+    }
+}
+
+#[test]
+fn the_chart_refuses_bad_values_and_names_them() {
+    let Some(helm) = helm() else { return };
+    for (settings, named) in [
+        ("kind=DaemonSet", "/cloudProvider"),
+        ("cloudProvider=fake,kind=Pod", "/kind"),
+        ("cloudProvider=fake,routes.enabled=true", "/routes/clusterCIDR"),
+        ("cloudProvider=fake,cloudConfig.inline=a,cloudConfig.existingSecret=b", "/cloudConfig"),
+        ("cloudProvider=fake,imag.tag=v1", "imag"),
+        ("cloudProvider=fake,securePort=70000", "/securePort"),
+        ("cloudProvider=fake,image.repository=", "/image/repository"),
+        ("cloudProvider=fake,image.digest=abc", "/image/digest"),
+    ] {
+        let said = template(&helm, &["--set", settings]).unwrap_err();
+        assert!(said.contains(named), "{settings}: {said}");
+    }
+    template(&helm, &["--set", "cloudProvider=fake"]).unwrap();
+}

@@ -1,0 +1,3 @@
+//! The manifests on the real API server.
+
+mod accepted;

@@ -1,0 +1,103 @@
+//! The manifests as a user gets them: overlays, each component alone on top of the base, the chart with some values.
+
+use std::path::Path;
+
+use ccm_test_manifests::workspace;
+use serde_json::Value;
+
+use crate::tools::{helm, kubectl, manifests, run};
+
+/// The documents of a file.
+pub(crate) fn documents(text: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    documents.into_iter().filter(|document| !document.is_null()).collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    names
+}
+
+pub(crate) fn overlays() -> Vec<String> {
+    names(&manifests().join("overlays"))
+}
+
+pub(crate) fn components() -> Vec<String> {
+    names(&manifests().join("components"))
+}
+
+/// Files with values for the chart, without their ending.
+pub(crate) fn values() -> Vec<String> {
+    let names = names(&workspace().join("tests/manifests/values"));
+    names.into_iter().map(|name| name.trim_end_matches(".yaml").to_owned()).collect()
+}
+
+pub(crate) fn overlay(name: &str) -> Option<String> {
+    let folder = manifests().join("overlays").join(name);
+    Some(run(&kubectl()?, &["kustomize", folder.to_str().unwrap()]).unwrap())
+}
+
+/// The base with some components.
+pub(crate) fn with_components(names: &[&str]) -> Option<String> {
+    let kubectl = kubectl()?;
+    let folder = tempfile::Builder::new().prefix("ccm-kustomize-").tempdir().unwrap();
+    // Kustomize takes folders by relative paths only, so: up to the root, and down again.
+    let here = folder.path().canonicalize().unwrap();
+    let up = "../".repeat(here.components().count() - 1);
+    let manifests =
+        format!("{up}{}", manifests().canonicalize().unwrap().display().to_string().trim_start_matches('/'));
+    let listed: String = names.iter().map(|name| format!("- {manifests}/components/{name}\n")).collect();
+    let components = if names.is_empty() { String::new() } else { format!("components:\n{listed}") };
+    let text = format!("resources:\n- {manifests}/base\n{components}");
+    std::fs::write(here.join("kustomization.yaml"), text).unwrap();
+    Some(run(&kubectl, &["kustomize", here.to_str().unwrap()]).unwrap())
+}
+
+/// The chart with the values of a file.
+pub(crate) fn chart(values: &str) -> Option<String> {
+    let file = workspace().join(format!("tests/manifests/values/{values}.yaml"));
+    Some(template(&helm()?, &["--values", file.to_str().unwrap()]).unwrap())
+}
+
+/// The chart with some settings, or why they are refused.
+pub(crate) fn template(helm: &Path, args: &[&str]) -> Result<String, String> {
+    let chart = manifests().join("charts/ccm");
+    run(helm, &[&["template", "test", chart.to_str().unwrap(), "--namespace", "kube-system"], args].concat())
+}
+
+/// Every way to get the manifests, with a name for messages.
+pub(crate) fn all() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let mut add = |name: String, text: Option<String>| all.extend(text.map(|text| (name, text)));
+    for name in overlays() {
+        add(format!("overlay {name}"), overlay(&name));
+    }
+    add("base".into(), with_components(&[]));
+    for name in components() {
+        add(format!("component {name}"), with_components(&[&name]));
+    }
+    for name in values() {
+        add(format!("chart with {name}"), chart(&name));
+    }
+    all
+}
+
+/// The DaemonSet or Deployment among the documents.
+pub(crate) fn workload(documents: &[Value]) -> &Value {
+    let is_workload = |document: &&Value| matches!(document["kind"].as_str(), Some("DaemonSet" | "Deployment"));
+    let mut workloads = documents.iter().filter(is_workload);
+    let workload = workloads.next().unwrap();
+    assert!(workloads.next().is_none(), "two workloads");
+    workload
+}
+
+/// The arguments of the program.
+pub(crate) fn args(workload: &Value) -> Vec<String> {
+    let args = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+    args.iter().map(|arg| arg.as_str().unwrap().to_owned()).collect()
+}

@@ -1,0 +1,77 @@
+//! The files of the manifests, and the programs that render them.
+
+use std::env;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ccm_test_manifests::workspace;
+
+/// `manifests/`
+pub(crate) fn manifests() -> PathBuf {
+    workspace().join("manifests")
+}
+
+/// A file of the manifests.
+pub(crate) fn read(name: &str) -> String {
+    let path = manifests().join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn cache() -> Option<PathBuf> {
+    let root = env::var_os("XDG_CACHE_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let root = root.or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
+    Some(root.join("ccm"))
+}
+
+/// The version of a module in a committed go.mod, without its `v`.
+fn version(go_mod: &str, module: &str) -> String {
+    let text = fs::read_to_string(workspace().join(go_mod)).unwrap();
+    let line = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches("require "))
+        .find_map(|line| line.strip_prefix(module)?.strip_prefix(" v").map(str::to_owned));
+    line.unwrap_or_else(|| panic!("{go_mod} does not require {module}")).split(' ').next().unwrap().to_owned()
+}
+
+/// A file that a script of `hack/` has put into the cache; without it the test says so, and fails in CI.
+fn cached(folder: &str, name: &str, script: &str) -> Option<PathBuf> {
+    let path = cache().map(|cache| cache.join(folder).join(name));
+    let found = path.clone().filter(|path| path.exists());
+    if found.is_none() {
+        let reason = format!("{name} is not at {path:?}; {script} puts it there");
+        assert!(env::var("CI").as_deref() != Ok("true"), "{reason}");
+        // Not eprintln!: the harness would swallow it.
+        let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
+    }
+    found
+}
+
+/// kubectl, whose kustomize renders the overlays. What it prints depends on its version, so one of another origin is not
+/// used.
+pub(crate) fn kubectl() -> Option<PathBuf> {
+    let version = ccm_test_bed::kubernetes_version().trim_start_matches('v');
+    cached(&format!("k8s-{version}"), "kubectl", "hack/k8s/build.sh kubectl")
+}
+
+/// helm
+pub(crate) fn helm() -> Option<PathBuf> {
+    cached(&format!("helm-{}", version("hack/tools/helm/go.mod", "helm.sh/helm/v4")), "helm", "hack/tools/build.sh")
+}
+
+/// The folder with the CRDs of the Prometheus operator.
+pub(crate) fn crds() -> Option<PathBuf> {
+    let version = version("hack/tools/crds/go.mod", "github.com/prometheus-operator/prometheus-operator");
+    cached(&format!("prometheus-operator-crds-{version}"), "", "hack/tools/build.sh")
+}
+
+/// Runs a program to its end and answers what it printed, or its complaint.
+pub(crate) fn run(program: &Path, args: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(args).env("HELM_NO_PLUGINS", "1").output().unwrap();
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout).unwrap())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
