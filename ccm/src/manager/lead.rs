@@ -1,0 +1,261 @@
+//! Leading: initialize the provider once, start the controllers of each lease, end them in order.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use ccm_controllers::{NotStarted, Shared};
+use ccm_provider::{ProviderContext, duration};
+use ccm_runtime::client::Call;
+use ccm_runtime::election::Ended;
+use ccm_runtime::runner::panic_text;
+use ccm_runtime::store::Informers;
+use ccm_runtime::{Leadership, State};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Fuse, FusedFuture};
+use rand::Rng;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Manager;
+use crate::controllers::{Controller, Start};
+use crate::exit::Failure;
+
+/// How long the API server may take to be healthy once this process leads.
+const API_SERVER_WAIT: Duration = Duration::from_secs(10);
+/// How long the provider may take to initialize itself.
+const INITIALIZE: Duration = Duration::from_secs(120);
+/// How long what is in flight may take to end after a signal.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// The elections that are under way. Losing either ends the process.
+pub(super) struct Elections {
+    main: Fuse<BoxFuture<'static, Ended>>,
+    /// For the controllers that a leader migration moves; held only beside the main lease.
+    migration: Fuse<BoxFuture<'static, Ended>>,
+    release: CancellationToken,
+}
+
+impl Elections {
+    /// Both leases are given back once `release` is cancelled.
+    pub(super) fn new(main: BoxFuture<'static, Ended>, release: CancellationToken) -> Self {
+        Self { main: main.fuse(), migration: Fuse::terminated(), release }
+    }
+
+    /// Waits until a lease is lost; what to say then.
+    async fn lost(&mut self) -> &'static str {
+        tokio::select! {
+            biased;
+            _ = &mut self.main => "leaderelection lost",
+            _ = &mut self.migration => "migration leaderelection lost",
+        }
+    }
+
+    /// Gives back what is still held. What was lost; `None` if all went well.
+    pub(super) async fn end(&mut self) -> Option<&'static str> {
+        self.release.cancel();
+        if !self.migration.is_terminated() && (&mut self.migration).await == Ended::Lost {
+            return Some("migration leaderelection lost");
+        }
+        let lost = !self.main.is_terminated() && (&mut self.main).await == Ended::Lost;
+        lost.then_some("leaderelection lost")
+    }
+}
+
+impl Manager {
+    /// Leads, once it may, until a signal (`None`) or the loss of a lease (what to say). When it returns, all controllers
+    /// have ended.
+    pub(super) async fn lead_until(
+        &mut self,
+        stop: &CancellationToken,
+        elections: &mut Elections,
+    ) -> Result<Option<&'static str>, Failure> {
+        let leadership = self.leadership.clone();
+        tokio::select! {
+            biased;
+            leading = leadership.leading() => if !leading {
+                return Ok(None);
+            },
+            () = stop.cancelled() => return Ok(None),
+            lost = elections.lost() => return Ok(Some(lost)),
+        }
+        tokio::select! {
+            biased;
+            prepared = self.prepare() => prepared?,
+            () = stop.cancelled() => return Ok(None),
+            lost = elections.lost() => return Ok(Some(lost)),
+        }
+        let second = self.migrate(elections);
+        let mut running = JoinSet::new();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            lost = elections.lost() => return Ok(Some(lost)),
+            ended = self.work(&mut running, second.as_ref()) => return match ended {
+                // The work ends because leadership does; the election is about to say so.
+                Err(_) if !leadership.may_write() || second.as_ref().is_some_and(|s| s.state() == State::Lost) => {
+                    Ok(Some(elections.lost().await))
+                }
+                Err(failure) => Err(failure),
+            },
+        }
+        leadership.drain();
+        if let Some(second) = &second {
+            second.drain();
+        }
+        let drained = async { while running.join_next().await.is_some() {} };
+        tokio::select! {
+            biased;
+            ended = tokio::time::timeout(DRAIN, drained) => if ended.is_err() {
+                tracing::warn!("what was in flight did not end within {}s and is dropped", DRAIN.as_secs());
+                running.shutdown().await;
+            },
+            lost = elections.lost() => return Ok(Some(lost)),
+        }
+        Ok(None)
+    }
+
+    /// Under which lease a controller runs: the main one (`false`), that of the migration (`true`), or in another process.
+    fn is_migrated(&self, _name: &str) -> Option<bool> {
+        Some(false)
+    }
+
+    /// Begins the election for the migration lease, where there is one.
+    fn migrate(&mut self, _elections: &mut Elections) -> Option<Leadership> {
+        None
+    }
+
+    /// What comes before any controller, once per process whatever the number of leases: a healthy API server, and the
+    /// provider's own start.
+    async fn prepare(&self) -> Result<(), Failure> {
+        self.wait_for_api_server().await?;
+        let context = ProviderContext::new(
+            self.shared.cluster.clone(),
+            self.shared.nodes.clone(),
+            self.shared.services.clone(),
+            std::sync::Arc::new(self.recorder.for_component("cloud-controller-manager")),
+            self.clock.clone(),
+            std::sync::Arc::new(self.leadership.clone()),
+        );
+        let initialized = AssertUnwindSafe(self.provider.initialize(context)).catch_unwind();
+        match tokio::time::timeout(INITIALIZE, initialized).await {
+            Ok(Ok(())) => {}
+            Ok(Err(panic)) => {
+                self.metrics.panicked("provider");
+                let text = panic_text(&*panic);
+                return Err(Failure::fatal(format!("the cloud provider panicked while it was initialized: {text}")));
+            }
+            Err(_) => {
+                let text = "the cloud provider did not initialize itself within";
+                return Err(Failure::fatal(format!("{text} {}", duration::format(INITIALIZE))));
+            }
+        }
+        if let Some(user) = self.provider.informer_user() {
+            let informers = Informers { nodes: self.shared.nodes.clone(), services: self.shared.services.clone() };
+            user.set_informers(std::sync::Arc::new(informers)).await;
+        }
+        Ok(())
+    }
+
+    /// Starts the controllers of the main lease, then those of the second one, and watches over them. It ends only with a
+    /// failure.
+    async fn work(
+        &mut self,
+        running: &mut JoinSet<&'static str>,
+        second: Option<&Leadership>,
+    ) -> Result<Infallible, Failure> {
+        self.start(None, running).await?;
+        if let Some(second) = second {
+            tokio::select! {
+                leading = second.leading() => if leading {
+                    self.start(Some(second), running).await?;
+                },
+                failure = died(running) => return Err(failure),
+            }
+        }
+        Err(died(running).await)
+    }
+
+    /// Starts the controllers that run under this lease; `None` is the main one.
+    async fn start(&mut self, lease: Option<&Leadership>, running: &mut JoinSet<&'static str>) -> Result<(), Failure> {
+        let shared = match lease {
+            None => self.shared.clone(),
+            Some(lease) => {
+                Shared { gate: self.shared.gate.under(lease.clone()), leadership: lease.clone(), ..self.shared.clone() }
+            }
+        };
+        for (controller, on) in self.options.controllers.clone() {
+            if self.is_migrated(controller.name) != Some(lease.is_some()) {
+                continue;
+            }
+            if !on {
+                tracing::warn!("{:?} is disabled", controller.name);
+                continue;
+            }
+            if self.start_one(&controller, shared.clone(), running)? {
+                self.pause().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it was started.
+    fn start_one(
+        &self,
+        controller: &Controller,
+        shared: Shared,
+        running: &mut JoinSet<&'static str>,
+    ) -> Result<bool, Failure> {
+        let (name, label) = (controller.name, controller.label);
+        let start = Start { shared, provider: &self.provider, options: &self.options, recorder: &self.recorder };
+        match (controller.start)(&start)? {
+            Ok(controller) => {
+                tracing::info!("Started {name:?}");
+                let metrics = self.metrics.clone();
+                metrics.running(label, true);
+                running.spawn(async move {
+                    controller.await;
+                    metrics.running(label, false);
+                    name
+                });
+                Ok(true)
+            }
+            Err(NotStarted(reason)) => {
+                tracing::warn!("Skipping {name:?}: {reason}");
+                Ok(false)
+            }
+        }
+    }
+
+    /// `--controller-start-interval`
+    async fn pause(&mut self) {
+        let interval = self.options.values.duration("controller-start-interval");
+        if !interval.is_zero() {
+            tokio::time::sleep(interval.mul_f64(self.rng.random_range(1.0..2.0))).await;
+        }
+    }
+
+    async fn wait_for_api_server(&self) -> Result<(), Failure> {
+        let deadline = tokio::time::Instant::now() + API_SERVER_WAIT;
+        loop {
+            let call = Call::get("/healthz").within(Duration::from_secs(5));
+            let Err(error) = self.client.send(&call).await else { return Ok(()) };
+            if tokio::time::Instant::now() >= deadline {
+                return Err(Failure::fatal(format!("failed to wait for apiserver being healthy: {error}")));
+            }
+            tracing::warn!(%error, "the API server is not healthy yet");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+/// Waits for a controller that ends by itself. A process that looks healthy and does not do its work is worse than one
+/// that is started anew.
+async fn died(running: &mut JoinSet<&'static str>) -> Failure {
+    match running.join_next().await {
+        Some(Ok(name)) => Failure::fatal(format!("the controller {name:?} ended")),
+        Some(Err(error)) => Failure::fatal(format!("a controller ended: {error}")),
+        // None runs: it waits for the signal.
+        None => futures::future::pending().await,
+    }
+}
