@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ccm_controllers::{NotStarted, Shared, lifecycle, node, route, service};
+use ccm_controllers::{NotStarted, Shared, ipam, lifecycle, node, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{CloudProvider, EventSink};
 use ccm_runtime::Permission;
@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 
 use crate::exit::Failure;
 use crate::options::Options;
+use crate::options::table::NODE_IPAM_FLAGS;
 
 /// A controller that the program can run.
 #[derive(Clone)]
@@ -70,7 +71,7 @@ impl Start<'_> {
 
 /// The controllers that every program has.
 pub fn builtin() -> Vec<Controller> {
-    vec![cloud_node(), cloud_node_lifecycle(), service_lb(), node_route()]
+    vec![cloud_node(), cloud_node_lifecycle(), service_lb(), node_route(), node_ipam()]
 }
 
 fn entry(
@@ -133,6 +134,30 @@ fn node_route() -> Controller {
             route::Config { cluster_cidrs, period: options.route_period, watch_based: options.watch_based_routes };
         let events = start.events("route_controller");
         Ok(route::start(start.shared.clone(), routes, start.provider.name(), events, config).map(boxed))
+    })
+}
+
+/// Off by default: several installers give `--allocate-node-cidrs=true` to this program while kube-controller-manager
+/// allocates.
+fn node_ipam() -> Controller {
+    let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, |start| {
+        let config = ipam_config(&start.options.values).map_err(|errors| Failure::fatal(errors.join("; ")))?;
+        Ok(ipam::start(start.shared.clone(), start.events(ipam::COMPONENT), config.as_ref()).map(boxed))
+    });
+    let check = |values: &FlagValues| ipam_config(values).err().unwrap_or_default();
+    Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, check, ..controller }
+}
+
+fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>> {
+    let size = |name| values.int(name).unwrap_or_default();
+    ipam::validate(&ipam::Flags {
+        allocate_node_cidrs: values.bool("allocate-node-cidrs"),
+        cidr_allocator_type: &values.text("cidr-allocator-type"),
+        cluster_cidr: &values.text("cluster-cidr"),
+        service_cluster_ip_range: &values.text("service-cluster-ip-range"),
+        node_cidr_mask_size: size("node-cidr-mask-size"),
+        node_cidr_mask_size_ipv4: size("node-cidr-mask-size-ipv4"),
+        node_cidr_mask_size_ipv6: size("node-cidr-mask-size-ipv6"),
     })
 }
 
