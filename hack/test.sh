@@ -8,10 +8,11 @@
 #
 # Stages, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler
-#   components   the Kubernetes programs (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go)
+#   components   the Kubernetes programs (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
+#                (hack/tools/build.sh: the cache, or Go)
 #   fmt          formatting
 #   clippy       lints, as errors
-#   edges        who may depend on whom; crates that must not be in the program
+#   edges        who may depend on whom; crates that must not be in the program; generated manifests are current
 #   tests        all tests of the workspace
 #   each         every crate alone; every feature alone, none, all
 #   docs         the documentation builds without warnings
@@ -102,6 +103,12 @@ stage_components() {
 		skip 'no real API server or controller manager on this machine; the tests that need them say NOT RUN and pass'
 		return
 	fi
+	((status == 0)) || return "$status"
+	run hack/tools/build.sh || status=$?
+	if ((status == not_run)); then
+		skip 'no helm on this machine; the tests that need it say NOT RUN and pass'
+		return
+	fi
 	return "$status"
 }
 
@@ -115,6 +122,7 @@ stage_edges() {
 	local status=0
 	run cargo run --quiet --locked --package xtask -- check-deps || status=1
 	run cargo run --quiet --locked --package xtask -- check-tree || status=1
+	run cargo run --quiet --locked --package xtask -- manifests --check || status=1
 	return "$status"
 }
 
