@@ -1,0 +1,412 @@
+//! Load balancers where nothing fails.
+
+use std::sync::Arc;
+
+use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
+use ccm_provider::{LoadBalancer, LoadBalancerStatus, NodeRef, Service, ServiceAction, ServiceWork};
+
+use super::HOSTILE;
+use crate::bed::{Bed, CLUSTER, failed, holds, port, service};
+use crate::{Harness, Outcome, Result, Trouble};
+
+/// An ensure that must succeed.
+pub(super) async fn ensured(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result<LoadBalancerStatus> {
+    let status = bed.balancer()?.ensure(CLUSTER, service, nodes).await.map_err(failed("ensure"))?;
+    status.ok_or_else(|| Outcome::Broken("ensure succeeded without a status".into()))
+}
+
+pub(super) async fn got(bed: &Bed, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+    bed.balancer()?.get(CLUSTER, service).await.map_err(failed("get"))
+}
+
+pub(super) async fn deleted(bed: &Bed, service: &Service) -> Result {
+    bed.balancer()?.ensure_deleted(CLUSTER, service).await.map_err(failed("deletion"))
+}
+
+/// Get tells what ensure told, and another ensure writes nothing.
+pub(super) async fn is_settled(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
+    let status = bed.without_writing("an ensure of what is there", ensured(bed, service, nodes)).await??;
+    let told = bed.without_writing("get", got(bed, service)).await??;
+    let same = told.as_ref().is_some_and(|told| told.same_as(&status));
+    holds!(same, "ensure told {status:?}, get tells {told:?}");
+    Ok(())
+}
+
+/// After the deletion the cloud holds what it held before, and another deletion writes nothing.
+pub(super) async fn goes_whole(bed: &Bed, service: &Service, before: &std::collections::BTreeSet<String>) -> Result {
+    deleted(bed, service).await?;
+    let now = bed.contents().await;
+    let left: Vec<_> = before.symmetric_difference(&now).collect();
+    holds!(left.is_empty(), "after the deletion the cloud differs from before by {left:?}");
+    let told = got(bed, service).await?;
+    holds!(told.is_none(), "after the deletion get tells {told:?}");
+    bed.without_writing("a second deletion", deleted(bed, service)).await?
+}
+
+pub(super) async fn nothing_is_there_for_a_new_service(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let told = bed.without_writing("get", got(&bed, &service("web"))).await??;
+    holds!(told.is_none(), "there is {told:?} for a Service that nobody ensured");
+    Ok(())
+}
+
+pub(super) async fn deleting_nothing_succeeds_and_writes_nothing(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    bed.without_writing("the deletion of nothing", deleted(&bed, &service("web"))).await?
+}
+
+pub(super) async fn ensure_makes_a_balancer_and_get_tells_the_same_status(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let before = bed.contents().await;
+    let status = ensured(&bed, &web, &nodes).await?;
+    holds!(bed.contents().await != before, "ensure succeeded and the cloud holds nothing new; status {status:?}");
+    let told = got(&bed, &web).await?;
+    let same = told.as_ref().is_some_and(|told| told.same_as(&status));
+    holds!(same, "ensure told {status:?}, get tells {told:?}");
+    Ok(())
+}
+
+pub(super) async fn a_second_ensure_writes_nothing(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let first = ensured(&bed, &web, &nodes).await?;
+    let second = bed.without_writing("the second ensure", ensured(&bed, &web, &nodes)).await??;
+    holds!(first.same_as(&second), "the first told {first:?}, the second {second:?}");
+    Ok(())
+}
+
+pub(super) async fn an_ensure_after_a_restart_writes_nothing(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let first = ensured(&bed, &web, &nodes).await?;
+    let bed = bed.restarted().await?;
+    let second = bed.without_writing("an ensure after a restart", ensured(&bed, &web, &nodes)).await??;
+    holds!(first.same_as(&second), "before the restart {first:?}, after it {second:?}");
+    is_settled(&bed, &web, &nodes).await
+}
+
+pub(super) async fn the_order_of_nodes_makes_no_difference(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let (web, mut nodes) = (service("web"), bed.nodes(&["one", "two", "three"]).await);
+    ensured(&bed, &web, &nodes).await?;
+    nodes.rotate_left(1);
+    bed.without_writing("an ensure with the nodes in another order", ensured(&bed, &web, &nodes)).await??;
+    nodes.reverse();
+    let update = balancer.update(CLUSTER, &web, &nodes);
+    bed.without_writing("an update with the nodes in another order", update).await?.map_err(failed("update"))
+}
+
+pub(super) async fn changed_ports_are_applied_and_can_be_changed_back(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one"]).await);
+    let empty = bed.contents().await;
+    ensured(&bed, &web, &nodes).await?;
+    let first = bed.contents().await;
+    let mut changed = web.clone();
+    changed.spec.ports = vec![port(443, 30443), port(8080, 30081)];
+    let writes = bed.harness.writes().await;
+    ensured(&bed, &changed, &nodes).await?;
+    let written = bed.harness.writes().await > writes;
+    holds!(written, "other ports were ensured without a write");
+    is_settled(&bed, &changed, &nodes).await?;
+    ensured(&bed, &web, &nodes).await?;
+    let back = bed.contents().await;
+    holds!(back == first, "changed back, the cloud holds {back:?}, not {first:?}");
+    goes_whole(&bed, &web, &empty).await
+}
+
+pub(super) async fn changed_hosts_are_applied_and_ensure_agrees(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one", "two", "three"]).await);
+    let (some, others) = (nodes.get(..2).unwrap_or_default(), nodes.get(1..).unwrap_or_default());
+    ensured(&bed, &web, some).await?;
+    let first = bed.contents().await;
+    let status = got(&bed, &web).await?;
+    balancer.update(CLUSTER, &web, others).await.map_err(failed("update"))?;
+    holds!(bed.contents().await != first, "an update with other hosts changed nothing");
+    holds!(got(&bed, &web).await? == status, "an update of hosts changed the status");
+    let again = balancer.update(CLUSTER, &web, others);
+    bed.without_writing("the same update again", again).await?.map_err(failed("update"))?;
+    is_settled(&bed, &web, others).await?;
+    balancer.update(CLUSTER, &web, some).await.map_err(failed("update"))?;
+    let back = bed.contents().await;
+    holds!(back == first, "changed back, the cloud holds {back:?}, not {first:?}");
+    Ok(())
+}
+
+pub(super) async fn no_hosts_are_no_error(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one"]).await);
+    let empty = bed.contents().await;
+    ensured(&bed, &web, &[]).await?;
+    is_settled(&bed, &web, &[]).await?;
+    balancer.update(CLUSTER, &web, &nodes).await.map_err(failed("update"))?;
+    balancer.update(CLUSTER, &web, &[]).await.map_err(failed("update without hosts"))?;
+    is_settled(&bed, &web, &[]).await?;
+    goes_whole(&bed, &web, &empty).await
+}
+
+pub(super) async fn a_deletion_leaves_nothing(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let before = bed.contents().await;
+    ensured(&bed, &web, &nodes).await?;
+    // What deletes may have another idea of the Service than what made it: its type and ports are gone.
+    let mut plain = web.clone();
+    plain.spec.kind = "ClusterIP".into();
+    plain.spec.ports.clear();
+    goes_whole(&bed.restarted().await?, &plain, &before).await
+}
+
+pub(super) async fn services_do_not_touch_each_other(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (one, two, nodes) = (service("service-1"), service("service-2"), bed.nodes(&["one"]).await);
+    let empty = bed.contents().await;
+    let status = ensured(&bed, &one, &nodes).await?;
+    let with_one = bed.contents().await;
+    let other = ensured(&bed, &two, &nodes).await?;
+    holds!(!status.same_as(&other), "both Services got {status:?}");
+    is_settled(&bed, &one, &nodes).await?;
+    goes_whole(&bed, &two, &with_one).await?;
+    is_settled(&bed, &one, &nodes).await?;
+    goes_whole(&bed, &one, &empty).await
+}
+
+pub(super) async fn objects_of_others_stay_untouched(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    if !bed.harness.add_objects_of_others().await {
+        return Err(Outcome::NotApplicable("the harness has no objects of others"));
+    }
+    let others = bed.contents().await;
+    let untouched = |contents: std::collections::BTreeSet<String>| {
+        let gone: Vec<String> = others.difference(&contents).cloned().collect();
+        if gone.is_empty() { Ok(()) } else { Err(Outcome::Broken(format!("changed, though of others: {gone:?}"))) }
+    };
+    // Where one of them is in the way, an error is the right answer.
+    drop(balancer.ensure(CLUSTER, &web, &nodes).await);
+    untouched(bed.contents().await)?;
+    drop(balancer.update(CLUSTER, &web, nodes.get(..1).unwrap_or_default()).await);
+    untouched(bed.contents().await)?;
+    goes_whole(&bed, &web, &others).await
+}
+
+pub(super) async fn a_recreated_service_gets_a_balancer_of_its_own(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (old, nodes) = (service("web"), bed.nodes(&["one"]).await);
+    let empty = bed.contents().await;
+    ensured(&bed, &old, &nodes).await?;
+    // The core deletes the old one first, and only then ensures the new one.
+    deleted(&bed, &old).await?;
+    let mut new = old.clone();
+    new.metadata.uid = service("another").metadata.uid;
+    ensured(&bed, &new, &nodes).await?;
+    is_settled(&bed, &new, &nodes).await?;
+    goes_whole(&bed, &new, &empty).await
+}
+
+pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let web = service("web");
+    let told = |balancer: &dyn LoadBalancer, s: &Service| (balancer.name(CLUSTER, s), balancer.group(s));
+    let first = told(&*balancer, &web);
+    holds!(!first.0.is_empty(), "the balancer of a Service has no name");
+    let mut later = web.clone();
+    later.metadata.resource_version = "99".into();
+    later.spec.ports.push(port(81, 30082));
+    later.status.load_balancer.ingress.push(Default::default());
+    bed.trouble(Trouble::Down).await?;
+    let second = told(&*balancer, &later);
+    bed.trouble(Trouble::None).await?;
+    let third = told(&*bed.restarted().await?.balancer()?, &web);
+    holds!(first == second && first == third, "name and group change: {first:?}, {second:?}, {third:?}");
+    let other = balancer.name(CLUSTER, &service("other"));
+    holds!(other != first.0, "two Services have the name {other:?}");
+    Ok(())
+}
+
+pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let (web, new, nodes) = (service("web"), service("new"), bed.nodes(&["one"]).await);
+    ensured(&bed, &web, &nodes).await?;
+    let before = bed.contents().await;
+    bed.trouble(Trouble::Down).await?;
+    // What this process knows from before must not count either.
+    for process in [None, Some(bed.restarted().await)] {
+        let balancer = match &process {
+            None => Arc::clone(&balancer),
+            Some(Ok(bed)) => bed.balancer()?,
+            // It doesn't start without its cloud: that is an error too.
+            Some(Err(_)) => continue,
+        };
+        for service in [&web, &new] {
+            let get = balancer.get(CLUSTER, service).await;
+            holds!(get.is_err(), "the cloud is down, and get answers {get:?}");
+            let ensure = balancer.ensure(CLUSTER, service, &nodes).await;
+            holds!(ensure.is_err(), "the cloud is down, and ensure answers {ensure:?}");
+            let delete = balancer.ensure_deleted(CLUSTER, service).await;
+            holds!(delete.is_err(), "the cloud is down, and a deletion succeeds");
+        }
+        let update = balancer.update(CLUSTER, &web, &[]).await;
+        holds!(update.is_err(), "the cloud is down, and an update succeeds");
+    }
+    bed.trouble(Trouble::None).await?;
+    let now = bed.contents().await;
+    holds!(now == before, "the cloud was down, and now holds {now:?} instead of {before:?}");
+    is_settled(&bed, &web, &nodes).await
+}
+
+pub(super) async fn many_items_are_answered_in_order(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let nodes: Arc<[NodeRef]> = bed.nodes(&["one", "two"]).await.into();
+    let services: Vec<Arc<Service>> = (0..5).map(|n| Arc::new(service(&format!("service-{n}")))).collect();
+    let empty = bed.contents().await;
+    let work = |action: ServiceAction, nodes: &Arc<[NodeRef]>| -> Vec<ServiceWork> {
+        let item = |service: &Arc<Service>| ServiceWork { service: service.clone(), nodes: nodes.clone(), action };
+        services.iter().map(item).collect()
+    };
+    let answers = balancer.reconcile(CLUSTER, &work(ServiceAction::Ensure, &nodes)).await;
+    holds!(answers.len() == services.len(), "{} answers for {} items", answers.len(), services.len());
+    for (service, answer) in services.iter().zip(answers) {
+        let told = got(&bed, service).await?;
+        let status = answer.map_err(failed("one of many"))?;
+        let right = status.as_ref().zip(told.as_ref()).is_some_and(|(a, b)| a.same_as(b));
+        holds!(right, "{}: answered {status:?}, get tells {told:?}", service.key());
+    }
+    let mut mixed = work(ServiceAction::Delete, &Arc::from([]));
+    for item in mixed.iter_mut().skip(1).step_by(2) {
+        (item.action, item.nodes) = (ServiceAction::UpdateHosts, Arc::clone(&nodes));
+    }
+    let answers = balancer.reconcile(CLUSTER, &mixed).await;
+    holds!(
+        answers.len() == mixed.len() && answers.iter().all(std::result::Result::is_ok),
+        "of deletions and updates: {answers:?}"
+    );
+    for item in &mixed {
+        let there = got(&bed, &item.service).await?.is_some();
+        holds!(
+            there == (item.action != ServiceAction::Delete),
+            "{}: {:?}, there: {there}",
+            item.service.key(),
+            item.action
+        );
+    }
+    balancer.reconcile(CLUSTER, &work(ServiceAction::Delete, &Arc::from([]))).await;
+    let left = bed.contents().await;
+    holds!(left == empty, "in the end the cloud holds {left:?}");
+    Ok(())
+}
+
+pub(super) async fn planning_writes_nothing(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let nodes: Arc<[NodeRef]> = bed.nodes(&["one"]).await.into();
+    let (there, missing) = (Arc::new(service("there")), Arc::new(service("missing")));
+    ensured(&bed, &there, &nodes).await?;
+    for service in [&there, &missing] {
+        for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete] {
+            let item = ServiceWork { service: Arc::clone(service), nodes: Arc::clone(&nodes), action };
+            let plan =
+                bed.without_writing("planning", balancer.plan(CLUSTER, &item)).await?.map_err(failed("a plan"))?;
+            let needed = match action {
+                ServiceAction::Ensure => Arc::ptr_eq(service, &missing),
+                ServiceAction::UpdateHosts => false,
+                ServiceAction::Delete => Arc::ptr_eq(service, &there),
+            };
+            holds!(!needed || !plan.is_empty(), "{action:?} of {} is needed, and the plan is empty", service.key());
+            let idle = action == ServiceAction::Delete && !needed;
+            holds!(!idle || plan.is_empty(), "the plan of the deletion of nothing: {plan}");
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn the_plan_is_empty_when_nothing_is_to_do(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    if !bed.harness.plans_are_exact() {
+        return Err(Outcome::NotApplicable("plans are not exact"));
+    }
+    let nodes: Arc<[NodeRef]> = bed.nodes(&["one", "two"]).await.into();
+    let web = Arc::new(service("web"));
+    ensured(&bed, &web, &nodes).await?;
+    for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
+        let item = ServiceWork { service: Arc::clone(&web), nodes: Arc::clone(&nodes), action };
+        let plan = balancer.plan(CLUSTER, &item).await.map_err(failed("a plan"))?;
+        holds!(plan.is_empty(), "everything is as wanted, and the plan for {action:?} is {plan}");
+    }
+    Ok(())
+}
+
+/// Services that no user should write, and some did.
+fn hostile() -> Vec<Service> {
+    let mut services = Vec::new();
+    for (number, text) in HOSTILE.iter().enumerate() {
+        let named = |what: &str| service(&format!("{what}-{number}"));
+        let mut annotated = named("annotation");
+        annotated.metadata.annotations.insert(ANNOTATION_SOURCE_RANGES.into(), (*text).into());
+        let mut ranges = named("ranges");
+        ranges.spec.load_balancer_source_ranges = Some(vec![(*text).into()]);
+        let mut words = named("words");
+        words.spec.load_balancer_ip = (*text).into();
+        words.spec.external_traffic_policy = (*text).into();
+        words.spec.session_affinity = (*text).into();
+        words.spec.ip_families = vec![(*text).into()];
+        let mut ports = named("ports");
+        ports.spec.ports = vec![port(80, 30080)];
+        if let Some(port) = ports.spec.ports.first_mut() {
+            (port.protocol, port.name) = ((*text).into(), (*text).into());
+        }
+        services.extend([annotated, ranges, words, ports]);
+    }
+    for (number, ports) in
+        [vec![], vec![port(0, 0)], vec![port(-1, -1)], vec![port(i32::MAX, i32::MIN)], vec![port(80, 1); 300]]
+            .into_iter()
+            .enumerate()
+    {
+        let mut odd = service(&format!("ports-{number}-odd"));
+        odd.spec.ports = ports;
+        services.push(odd);
+    }
+    let mut no_uid = service("no-uid");
+    no_uid.metadata.uid = "".into();
+    let mut long = service("long");
+    long.metadata.uid = "u-".repeat(10_000).into();
+    services.extend([no_uid, long]);
+    services
+}
+
+pub(super) async fn hostile_services_neither_panic_nor_leak(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let balancer = bed.balancer()?;
+    let (good, nodes) = (service("good"), bed.nodes(&["one"]).await);
+    ensured(&bed, &good, &nodes).await?;
+    let before = bed.contents().await;
+    for service in hostile() {
+        // Either answer will do.
+        drop(balancer.ensure(CLUSTER, &service, &nodes).await);
+        drop(balancer.update(CLUSTER, &service, &nodes).await);
+        let deleted = balancer.ensure_deleted(CLUSTER, &service).await;
+        let (key, now) = (service.key(), bed.contents().await);
+        holds!(now == before, "{key}: deleted ({deleted:?}), and the cloud holds {now:?} instead of {before:?}");
+        holds!(deleted.is_ok(), "{key} can't be deleted, so its finalizer stays for ever: {deleted:?}");
+    }
+    is_settled(&bed, &good, &nodes).await
+}

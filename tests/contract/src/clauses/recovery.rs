@@ -1,0 +1,202 @@
+//! Calls that end in the middle.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use ccm_provider::{LoadBalancer, NodeRef, Service};
+
+use super::balancers::{deleted, ensured, goes_whole, is_settled};
+use crate::bed::{Bed, CLUSTER, holds, service};
+use crate::{Harness, Outcome, Result, Trouble};
+
+/// More writes, or awaits, than one call has.
+const MOST: u64 = 200;
+
+/// One Service among instances, before anything was made for it.
+struct Case {
+    bed: Bed,
+    service: Service,
+    nodes: Vec<NodeRef>,
+    before: BTreeSet<String>,
+    /// How many objects a whole balancer adds.
+    size: usize,
+}
+
+impl Case {
+    async fn new(harness: Arc<dyn Harness>) -> Result<Self> {
+        let bed = Bed::new(harness).await?;
+        bed.balancer()?;
+        let nodes = bed.nodes(&["one", "two"]).await;
+        let before = bed.contents().await;
+        let sample = service("sample");
+        ensured(&bed, &sample, &nodes).await?;
+        let size = bed.contents().await.difference(&before).count();
+        goes_whole(&bed, &sample, &before).await?;
+        Ok(Self { bed, service: sample, nodes, before, size })
+    }
+
+    /// Another Service each time, and another process: nothing that a process remembers may help.
+    async fn next(&mut self, number: u64) -> Result<Arc<dyn LoadBalancer>> {
+        self.service = service(&format!("service-{number}"));
+        self.bed = self.bed.restarted().await?;
+        self.bed.balancer()
+    }
+
+    async fn calm(&mut self) -> Result {
+        self.bed.harness.settle().await;
+        self.bed.trouble(Trouble::None).await?;
+        self.bed = self.bed.restarted().await?;
+        Ok(())
+    }
+
+    /// The next ensure makes it whole, and no more than whole; then it goes.
+    async fn finishes(&mut self, after: &str) -> Result {
+        self.calm().await?;
+        let tell = |outcome: Outcome| match outcome {
+            Outcome::Broken(how) => Outcome::Broken(format!("after {after}: {how}")),
+            other => other,
+        };
+        ensured(&self.bed, &self.service, &self.nodes).await.map_err(tell)?;
+        let now = self.bed.contents().await;
+        let made: Vec<&String> = now.difference(&self.before).collect();
+        let (size, count) = (self.size, made.len());
+        holds!(count == size, "after {after} a whole balancer has {count} object(s) instead of {size}: {made:?}");
+        is_settled(&self.bed, &self.service, &self.nodes).await.map_err(tell)?;
+        self.vanishes(after).await
+    }
+
+    async fn vanishes(&mut self, after: &str) -> Result {
+        self.calm().await?;
+        goes_whole(&self.bed, &self.service, &self.before).await.map_err(|outcome| match outcome {
+            Outcome::Broken(how) => Outcome::Broken(format!("after {after}: {how}")),
+            other => other,
+        })
+    }
+}
+
+fn endless(what: &str) -> Outcome {
+    Outcome::Broken(format!("{what} still fails after {MOST} writes"))
+}
+
+pub(super) async fn an_interrupted_ensure_is_finished_by_the_next(harness: Arc<dyn Harness>) -> Result {
+    let mut case = Case::new(harness).await?;
+    for writes in 0..MOST {
+        let balancer = case.next(writes).await?;
+        case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
+        let done = balancer.ensure(CLUSTER, &case.service, &case.nodes).await.is_ok();
+        holds!(!done || writes > 0, "every write is refused, and ensure succeeds");
+        case.finishes(&format!("an ensure that was cut off after {writes} write(s)")).await?;
+        if done {
+            return Ok(());
+        }
+    }
+    Err(endless("ensure"))
+}
+
+pub(super) async fn an_interrupted_ensure_is_removed_whole(harness: Arc<dyn Harness>) -> Result {
+    let mut case = Case::new(harness).await?;
+    for writes in 0..MOST {
+        let balancer = case.next(writes).await?;
+        case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
+        let done = balancer.ensure(CLUSTER, &case.service, &case.nodes).await.is_ok();
+        case.vanishes(&format!("an ensure that was cut off after {writes} write(s)")).await?;
+        if done {
+            return Ok(());
+        }
+    }
+    Err(endless("ensure"))
+}
+
+pub(super) async fn an_interrupted_deletion_is_finished_by_the_next(harness: Arc<dyn Harness>) -> Result {
+    let mut case = Case::new(harness).await?;
+    for writes in 0..MOST {
+        let balancer = case.next(writes).await?;
+        ensured(&case.bed, &case.service, &case.nodes).await?;
+        case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
+        let done = balancer.ensure_deleted(CLUSTER, &case.service).await.is_ok();
+        let left = case.bed.contents().await != case.before;
+        holds!(!done || !left, "a deletion of which {writes} write(s) took effect succeeded and left something");
+        case.calm().await?;
+        if left {
+            // The core asks before it deletes: what get does not tell is never deleted.
+            let told = case.bed.balancer()?.get(CLUSTER, &case.service).await;
+            holds!(
+                !matches!(told, Ok(None)),
+                "after {writes} write(s) of a deletion parts are left, and get tells nothing"
+            );
+        }
+        case.vanishes(&format!("a deletion that was cut off after {writes} write(s)")).await?;
+        if done {
+            return Ok(());
+        }
+    }
+    Err(endless("the deletion"))
+}
+
+pub(super) async fn a_lost_answer_makes_no_second_object(harness: Arc<dyn Harness>) -> Result {
+    let mut case = Case::new(harness).await?;
+    for writes in 0..MOST {
+        let balancer = case.next(writes).await?;
+        case.bed.trouble(Trouble::AnswerLostAfter(writes)).await?;
+        let done = balancer.ensure(CLUSTER, &case.service, &case.nodes).await.is_ok();
+        case.finishes(&format!("an ensure whose answer no. {} was lost", writes + 1)).await?;
+        if done {
+            return Ok(());
+        }
+    }
+    Err(endless("ensure"))
+}
+
+/// Polls a future so often and drops it; `answered` lets what it waits for arrive first. `None` when it was dropped.
+async fn dropped_after<F: Future>(future: F, polls: u64, answered: bool) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut polled = 0;
+    poll_fn(|context| {
+        if polled == polls {
+            return Poll::Ready(None);
+        }
+        polled += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if polled == polls && !answered => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+pub(super) async fn an_ensure_dropped_at_any_await_is_finished_by_the_next(harness: Arc<dyn Harness>) -> Result {
+    let mut case = Case::new(harness).await?;
+    for step in 0..2 * MOST {
+        let (polls, answered) = (step / 2 + 1, step % 2 == 1);
+        let balancer = case.next(step).await?;
+        let call = balancer.ensure(CLUSTER, &case.service, &case.nodes);
+        let ended = dropped_after(call, polls, answered).await.is_some();
+        case.finishes(&format!("an ensure that was dropped at await no. {polls}")).await?;
+        if ended {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn a_deletion_dropped_at_any_await_is_finished_by_the_next(harness: Arc<dyn Harness>) -> Result {
+    let mut case = Case::new(harness).await?;
+    for step in 0..2 * MOST {
+        let (polls, answered) = (step / 2 + 1, step % 2 == 1);
+        let balancer = case.next(step).await?;
+        ensured(&case.bed, &case.service, &case.nodes).await?;
+        let ended = dropped_after(balancer.ensure_deleted(CLUSTER, &case.service), polls, answered).await.is_some();
+        case.vanishes(&format!("a deletion that was dropped at await no. {polls}")).await?;
+        // And the Service may come back instead.
+        ensured(&case.bed, &case.service, &case.nodes).await?;
+        deleted(&case.bed, &case.service).await?;
+        if ended {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Labels of volumes.
+
+use std::sync::Arc;
+
+use ccm_provider::PersistentVolume;
+use ccm_provider::well_known::VOLUME_PLACEHOLDER;
+
+use crate::bed::{Bed, failed, holds};
+use crate::{Harness, Outcome, Result, Trouble};
+
+async fn known(bed: &Bed) -> Result<PersistentVolume> {
+    let volume = bed.harness.add_volume("vol-1").await;
+    volume.ok_or(Outcome::NotApplicable("the harness makes no volumes"))
+}
+
+fn named(name: &str) -> PersistentVolume {
+    let mut volume = PersistentVolume::default();
+    volume.metadata.name = name.into();
+    volume
+}
+
+pub(super) async fn labels_come_in_order_and_foreign_volumes_have_none(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let volumes = bed.volumes()?;
+    let ours = known(&bed).await?;
+    let asked = [named(VOLUME_PLACEHOLDER), ours.clone(), named("of-another-cloud"), ours];
+    let answers = bed.without_writing("asking for labels", volumes.labels(&asked)).await?;
+    holds!(answers.len() == asked.len(), "{} answers for {} volumes", answers.len(), asked.len());
+    for (volume, answer) in asked.iter().zip(answers) {
+        let labels = answer.map_err(failed("labels"))?;
+        let ours = !volume.spec.is_empty();
+        let has = labels.as_ref().is_some_and(|labels| !labels.is_empty());
+        holds!(has == ours, "{}: {labels:?}", volume.metadata.name);
+    }
+    Ok(())
+}
+
+pub(super) async fn a_cloud_that_fails_labels_nothing(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let volumes = bed.volumes()?;
+    let ours = known(&bed).await?;
+    bed.trouble(Trouble::Down).await?;
+    let answers = volumes.labels(std::slice::from_ref(&ours)).await;
+    holds!(answers.len() == 1 && answers.iter().all(std::result::Result::is_err), "the cloud is down: {answers:?}");
+    Ok(())
+}

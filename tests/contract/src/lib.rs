@@ -1,0 +1,102 @@
+//! What every provider must do, as tests that its author runs.
+//!
+//! The author writes one [`Harness`]: how to make the provider, and how to look at and disturb the (simulated) cloud behind
+//! it. The suite is a list of clauses, [`clauses`]; each runs over a clean cloud and is kept, broken, or about something
+//! that the cloud does not have. It depends on the provider API alone, no Kubernetes client and no program.
+//!
+//! ```
+//! # mod mine {
+//! # pub async fn harness() -> std::sync::Arc<dyn ccm_provider_contract::Harness> { unimplemented!() }
+//! # }
+//! // In tests/it/main.rs of the provider: one #[test] per clause.
+//! ccm_provider_contract::contract!(mine::harness);
+//! # fn main() {}
+//! ```
+//!
+//! A clause says what the core relies on, and why. What it doesn't do: it knows no cloud's rules, so it can't tell whether a
+//! balancer forwards to the right port. That is for the author's own tests.
+#![deny(missing_docs)]
+
+mod bed;
+mod clauses;
+mod harness;
+mod macros;
+mod report;
+
+pub use clauses::{Clause, clauses};
+pub use harness::{BrokenConfig, Deviation, Harness, Made, Trouble};
+pub use report::{Outcome, Report, Result};
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+
+/// How long one clause may take. None waits for time to pass; a provider that sleeps instead of telling the core when to
+/// come back breaks it.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs one clause over a clean cloud.
+pub async fn check<F: Future<Output = Arc<dyn Harness>>>(clause: &Clause, make: impl Fn() -> F) -> Outcome {
+    let harness = make().await;
+    let deviation = harness.deviations().iter().find(|deviation| deviation.clause == clause.name);
+    let run = AssertUnwindSafe((clause.check)(Arc::clone(&harness))).catch_unwind();
+    let outcome = match tokio::time::timeout(LIMIT, run).await {
+        Ok(Ok(Ok(()))) => Outcome::Kept,
+        Ok(Ok(Err(outcome))) => outcome,
+        Ok(Err(panic)) => Outcome::Broken(format!("the provider panicked: {}", panic_text(&*panic))),
+        Err(_) => Outcome::Broken(format!("no end within {} s", LIMIT.as_secs())),
+    };
+    match (outcome, deviation) {
+        (Outcome::Broken(how), Some(deviation)) => Outcome::Deviates { how, why: deviation.why },
+        (Outcome::Kept, Some(_)) => Outcome::Broken("kept after all: take it out of `deviations`".into()),
+        (outcome, _) => outcome,
+    }
+}
+
+/// Runs all clauses.
+pub async fn run<F: Future<Output = Arc<dyn Harness>>>(make: impl Fn() -> F) -> Report {
+    let mut report = Report::default();
+    for clause in clauses() {
+        report.results.push((clause, check(clause, &make).await));
+    }
+    report
+}
+
+/// A broken clause, printed as text.
+#[doc(hidden)]
+pub struct Broken(String);
+
+impl std::fmt::Debug for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// For [`contract!`]: runs the clause of this name in a runtime of its own.
+#[doc(hidden)]
+pub fn check_by_name<F: Future<Output = Arc<dyn Harness>>>(
+    name: &str,
+    make: impl Fn() -> F,
+) -> std::result::Result<(), Broken> {
+    let clause = clauses().iter().find(|clause| clause.name == name);
+    let clause = clause.ok_or_else(|| Broken(format!("no clause {name}")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Broken(format!("no runtime: {error}")))?;
+    let outcome = runtime.block_on(check(clause, make));
+    runtime.shutdown_background();
+    match outcome {
+        Outcome::Kept => Ok(()),
+        Outcome::Broken(how) => Err(Broken(format!("{name}: {how}\n\nThe clause: {}", clause.text))),
+        other => {
+            println!("{name}: {other}");
+            Ok(())
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
+}

@@ -1,0 +1,139 @@
+//! The list of clauses, from which the table and the tests of an author are made.
+
+/// Makes one `#[test]` per clause. `$make` is an `async fn() -> Arc<dyn Harness>` that makes a clean cloud.
+#[macro_export]
+macro_rules! contract {
+    ($make:path) => { $crate::contract! { @list tests ($make) } };
+    (@tests ($make:path) $($area:ident $name:ident $text:literal)*) => { $(
+        #[test]
+        fn $name() -> ::std::result::Result<(), $crate::Broken> {
+            $crate::check_by_name(stringify!($name), $make)
+        }
+    )* };
+    (@table () $($area:ident $name:ident $text:literal)*) => { &[ $(
+        $crate::Clause {
+            name: stringify!($name),
+            text: $text,
+            check: |harness| ::std::boxed::Box::pin($area::$name(harness)),
+        }
+    ),* ] };
+    (@list $what:ident $argument:tt) => { $crate::contract! { @$what $argument
+        start a_missing_configuration_is_an_answer
+            "Without --cloud-config the factory makes a provider or says that it needs a configuration; it never panics."
+        start a_broken_configuration_is_refused_and_the_key_named
+            "The process fails early and says which key is wrong; it never prints a secret."
+        start hostile_configurations_are_refused_or_taken_without_panic
+            "Whatever the file holds, the factory returns."
+        start flags_have_plain_names_and_defaults_that_parse
+            "Flags of a provider stand beside those of the program and of other providers."
+        start the_interfaces_are_the_same_after_a_restart
+            "The core asks once which interfaces there are, after initialize."
+
+        instances answers_come_in_the_order_of_the_nodes
+            "One call asks about many nodes: one answer each, in order, also for duplicates; no answer for no question."
+        instances an_instance_is_found_by_provider_id_and_by_name
+            "A new node has no provider ID yet; afterwards the ID decides."
+        instances the_provider_id_wins_over_the_name
+            "A machine may be replaced under the same name; the ID says which one a node is."
+        instances the_metadata_holds_id_and_addresses
+            "The provider ID has the provider's name as its scheme, and is the same each time; addresses keep their order."
+        instances a_removed_instance_is_gone_with_evidence
+            "A node is deleted only with evidence: what was seen, and when the read that shows it began."
+        instances a_stopped_instance_exists
+            "A stopped machine comes back: its node is tainted, never deleted."
+        instances a_cloud_that_fails_is_never_evidence
+            "Could not tell is an answer of its own; a failed read must not delete nodes."
+        instances the_id_of_another_cloud_is_never_gone
+            "In hybrid clusters there are nodes of other clouds; they are not ours to delete."
+        instances a_malformed_provider_id_is_never_gone
+            "An ID that this cloud can't have given out says nothing about an instance."
+        instances hostile_nodes_neither_panic_nor_spoil_other_answers
+            "Names and IDs come from the cluster; one odd node must not hide the others."
+        instances many_nodes_are_one_call
+            "There is no limit to the number of nodes in one call."
+        instances overlapping_calls_do_not_disturb_each_other
+            "Calls of several controllers may be under way at once."
+        instances looking_writes_nothing
+            "A look-up may happen on every replica and at any time."
+        instances the_list_agrees_with_single_answers
+            "Absence from the list is evidence, so the list must be complete or an error."
+        instances zones_agree_by_id_and_by_name
+            "The older interface is asked in both ways about one node."
+
+        balancers nothing_is_there_for_a_new_service
+            "Not found is an answer, never an error."
+        balancers deleting_nothing_succeeds_and_writes_nothing
+            "A deletion is repeated after a crash; the second must end."
+        balancers ensure_makes_a_balancer_and_get_tells_the_same_status
+            "The status is written into the Service; two different answers would make it flap."
+        balancers a_second_ensure_writes_nothing
+            "Every Service is ensured at each start of the process, and after each change of anything."
+        balancers an_ensure_after_a_restart_writes_nothing
+            "Nothing may be remembered in the process alone: ownership is found in the cloud."
+        balancers the_order_of_nodes_makes_no_difference
+            "The core promises no order."
+        balancers changed_ports_are_applied_and_can_be_changed_back
+            "Ensure makes the balancer match, whatever it was before."
+        balancers changed_hosts_are_applied_and_ensure_agrees
+            "Update changes the hosts only, and to what ensure would have made them."
+        balancers no_hosts_are_no_error
+            "A cluster may have no node that takes traffic, for a while."
+        balancers a_deletion_leaves_nothing
+            "What is left costs the user money and names."
+        balancers services_do_not_touch_each_other
+            "Each balancer belongs to one Service, or is shared on purpose."
+        balancers objects_of_others_stay_untouched
+            "Accounts are shared. What has not our mark is not ours, whatever its name."
+        balancers a_recreated_service_gets_a_balancer_of_its_own
+            "A Service of the same name is another Service: the UID says which."
+        balancers name_and_group_are_stable
+            "Both are computed often, at any time, and must never call the cloud."
+        balancers a_cloud_that_fails_is_an_error_and_changes_nothing
+            "Not found for a balancer that could not be read would leak it."
+        balancers many_items_are_answered_in_order
+            "The core hands over all waiting Services of a group at once."
+        balancers planning_writes_nothing
+            "A dry run must be safe on any cluster."
+        balancers the_plan_is_empty_when_nothing_is_to_do
+            "A plan that always shows something tells nothing."
+        balancers hostile_services_neither_panic_nor_leak
+            "Annotations and ports come from users. Whatever was made for such a Service goes with it."
+
+        recovery an_interrupted_ensure_is_finished_by_the_next
+            "The process may die after any write."
+        recovery an_interrupted_ensure_is_removed_whole
+            "The Service may be deleted before the balancer was finished."
+        recovery an_interrupted_deletion_is_finished_by_the_next
+            "As long as any part is left, get must tell, or deletion must still find it."
+        recovery a_lost_answer_makes_no_second_object
+            "A write may take effect although its answer is lost."
+        recovery an_ensure_dropped_at_any_await_is_finished_by_the_next
+            "The core cancels by dropping the future: at a deadline, when the lease is lost, at the end."
+        recovery a_deletion_dropped_at_any_await_is_finished_by_the_next
+            "As above."
+
+        routes created_routes_are_listed_with_their_node
+            "What is not listed is made again, for ever."
+        routes answers_come_in_the_order_of_the_routes
+            "One answer per route: the condition of each node comes from its own."
+        routes an_equal_route_again_is_a_success
+            "A lost answer, a stale list: the route is there, which is what was wanted."
+        routes deleted_routes_are_gone
+            "The range may belong to another node by then."
+        routes other_clusters_and_owners_are_not_listed
+            "What is listed and not wanted is deleted."
+        routes a_route_that_leads_nowhere_is_told
+            "A blackhole is replaced."
+        routes a_cloud_that_fails_gives_no_short_list
+            "A short list means routes to be made, and routes of others to be missed."
+        routes interrupted_routes_converge
+            "Routes are made one by one, and the process may die between any two."
+        routes hostile_routes_do_not_panic
+            "Ranges come from node objects."
+
+        volumes labels_come_in_order_and_foreign_volumes_have_none
+            "One call asks about many volumes; those of other clouds and placeholders are left alone."
+        volumes a_cloud_that_fails_labels_nothing
+            "A volume without its zone would be scheduled anywhere."
+    } };
+}

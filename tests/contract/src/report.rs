@@ -1,0 +1,67 @@
+//! How clauses end.
+
+use std::fmt;
+
+use crate::Clause;
+
+/// End of a clause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The provider does what it says.
+    Kept,
+    /// It doesn't: how.
+    Broken(String),
+    /// It doesn't, and its author says why.
+    Deviates {
+        /// What was seen.
+        how: String,
+        /// The author's reason.
+        why: &'static str,
+    },
+    /// It is about something that this cloud, or its harness, does not have.
+    NotApplicable(&'static str),
+}
+
+/// What the body of a clause returns.
+pub type Result<T = ()> = std::result::Result<T, Outcome>;
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept => f.write_str("kept"),
+            Self::Broken(how) => write!(f, "BROKEN: {how}"),
+            Self::Deviates { how, why } => write!(f, "deviates, because {why}: {how}"),
+            Self::NotApplicable(why) => write!(f, "not applicable: {why}"),
+        }
+    }
+}
+
+/// The ends of all clauses.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// In the order of [`crate::clauses`].
+    pub results: Vec<(&'static Clause, Outcome)>,
+}
+
+impl Report {
+    /// Names of the broken clauses.
+    pub fn broken(&self) -> Vec<&'static str> {
+        let broken = self.results.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Broken(_)));
+        broken.map(|(clause, _)| clause.name).collect()
+    }
+
+    /// Names of the clauses that did not apply.
+    pub fn not_applicable(&self) -> Vec<&'static str> {
+        let left_out = self.results.iter().filter(|(_, outcome)| matches!(outcome, Outcome::NotApplicable(_)));
+        left_out.map(|(clause, _)| clause.name).collect()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (clause, outcome) in &self.results {
+            writeln!(f, "{}: {outcome}", clause.name)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! A cloud in memory: instances, balancers of two parts, routes. Each call waits before and after it takes effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+
+use ccm_provider::{NodeAddress, ProviderError};
+use ccm_provider_contract::Trouble;
+
+/// What the provider, or its cloud, does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defect {
+    GoneOnError,
+    OneAnswerTooFew,
+    SortedAnswers,
+    ForeignIsGone,
+    MalformedIsGone,
+    StoppedIsGone,
+    StaleEvidence,
+    NameWins,
+    ShortList,
+    WritesEachTime,
+    RemembersInMemory,
+    OrderMatters,
+    LeavesAddress,
+    DeletingNothingFails,
+    StatusDiffers,
+    NoStatus,
+    AdoptsByName,
+    NothingOnError,
+    IgnoresPorts,
+    IgnoresHosts,
+    AddressEachTime,
+    DeletesBalancerFirst,
+    DeletesWholeOnly,
+    MarksAtTheEnd,
+    PanicsOnOddRanges,
+    PlanWrites,
+    PlanNeverEmpty,
+    RouteTwiceFails,
+    ListsAllRoutes,
+    HidesBlackholes,
+    NoRoutesOnError,
+    KeepsRoutes,
+    TakesAnyConfig,
+    TellsSecret,
+    PanicsWithoutConfig,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) id: String,
+    pub(crate) addresses: Vec<NodeAddress>,
+    pub(crate) stopped: bool,
+}
+
+/// A reserved address. Its number is its identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) owner: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Balancer {
+    pub(crate) owner: String,
+    pub(crate) address: u32,
+    pub(crate) ports: Vec<(i32, i32)>,
+    pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredRoute {
+    pub(crate) cluster: String,
+    pub(crate) node: String,
+    pub(crate) blackhole: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tables {
+    pub(crate) machines: BTreeMap<String, Machine>,
+    pub(crate) addresses: BTreeMap<u32, Address>,
+    pub(crate) balancers: BTreeMap<String, Balancer>,
+    pub(crate) routes: BTreeMap<String, StoredRoute>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tables: Tables,
+    writes: u64,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Cloud(Mutex<State>);
+
+impl Cloud {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of the provider never happens under this lock.
+        self.0.lock().unwrap()
+    }
+
+    pub(crate) async fn read<T>(&self, look: impl FnOnce(&Tables) -> T) -> Result<T, ProviderError> {
+        tokio::task::yield_now().await;
+        let answer = {
+            let state = self.state();
+            match state.trouble {
+                Some(Trouble::Down) => Err(ProviderError::unknown("the cloud is down")),
+                _ => Ok(look(&state.tables)),
+            }
+        };
+        tokio::task::yield_now().await;
+        answer
+    }
+
+    pub(crate) async fn write(&self, act: impl FnOnce(&mut Tables)) -> Result<(), ProviderError> {
+        tokio::task::yield_now().await;
+        let answer = {
+            let state = &mut *self.state();
+            let (allowed, lost) = match &mut state.trouble {
+                Some(Trouble::Down) => (false, false),
+                Some(Trouble::WritesRefusedAfter(left)) => (next(left), false),
+                Some(trouble @ Trouble::AnswerLostAfter(0)) => {
+                    *trouble = Trouble::WritesRefusedAfter(0);
+                    (true, true)
+                }
+                Some(Trouble::AnswerLostAfter(left)) => (next(left), false),
+                Some(Trouble::None) | None => (true, false),
+            };
+            if allowed {
+                act(&mut state.tables);
+                state.writes += 1;
+            }
+            if allowed && !lost { Ok(()) } else { Err(ProviderError::unknown("the cloud does not answer")) }
+        };
+        tokio::task::yield_now().await;
+        answer
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Trouble) {
+        self.state().trouble = Some(trouble);
+    }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.state().writes
+    }
+
+    /// Behind the back of everybody.
+    pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Tables) -> T) -> T {
+        act(&mut self.state().tables)
+    }
+
+    pub(crate) fn contents(&self) -> BTreeSet<String> {
+        let tables = &self.state().tables;
+        let addresses = tables.addresses.iter().map(|(number, address)| format!("address {number} {address:?}"));
+        let balancers = tables.balancers.iter().map(|(name, balancer)| format!("balancer {name} {balancer:?}"));
+        let routes = tables.routes.iter().map(|(cidr, route)| format!("route {cidr} {route:?}"));
+        addresses.chain(balancers).chain(routes).collect()
+    }
+}
+
+fn next(left: &mut u64) -> bool {
+    let any = *left > 0;
+    *left = left.saturating_sub(1);
+    any
+}
