@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bad_input;
+mod beside;
 mod election;
 mod lifecycle;
+mod migration;
 mod nodes;
 mod real_apiserver;
 mod routes;
