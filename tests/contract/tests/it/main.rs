@@ -1,4 +1,5 @@
 //! The suite over a cloud in memory: it is kept, and with one defect at a time it is broken.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cloud;
 mod harness;
