@@ -7,7 +7,7 @@ use std::time::Duration;
 use ccm_controllers::{NotStarted, Shared};
 use ccm_provider::{ProviderContext, duration};
 use ccm_runtime::client::Call;
-use ccm_runtime::election::Ended;
+use ccm_runtime::election::{ElectionConfig, Ended};
 use ccm_runtime::runner::panic_text;
 use ccm_runtime::store::Informers;
 use ccm_runtime::{Leadership, State};
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::Manager;
 use crate::controllers::{Controller, Start};
 use crate::exit::Failure;
+use crate::options::migration::Lease;
 
 /// How long the API server may take to be healthy once this process leads.
 const API_SERVER_WAIT: Duration = Duration::from_secs(10);
@@ -115,14 +116,24 @@ impl Manager {
         Ok(None)
     }
 
-    /// Under which lease a controller runs: the main one (`false`), that of the migration (`true`), or in another process.
-    fn is_migrated(&self, _name: &str) -> Option<bool> {
-        Some(false)
+    /// Begins the election for the second lease, where there is a migration; now that the main one is held.
+    fn migrate(&mut self, elections: &mut Elections) -> Option<Leadership> {
+        let (migration, main) = (self.options.migration.as_ref()?, self.options.election.clone()?);
+        let known: Vec<_> = self.options.controllers.iter().map(|(known, _)| (known.name, known.aliases)).collect();
+        for name in migration.unmatched(&known) {
+            tracing::warn!("the leader migration names {name:?}, which is no controller here; its entry has no effect");
+        }
+        let config = ElectionConfig { name: migration.lease_name.clone(), ..main };
+        let leadership = self.leadership.second();
+        let election =
+            self.elect_for(config, leadership.clone(), "migration leaderelection lost", elections.release.clone());
+        elections.migration = election.fuse();
+        Some(leadership)
     }
 
-    /// Begins the election for the migration lease, where there is one.
-    fn migrate(&mut self, _elections: &mut Elections) -> Option<Leadership> {
-        None
+    fn lease_of(&self, controller: &Controller) -> Lease {
+        let migration = self.options.migration.as_ref();
+        migration.map_or(Lease::Main, |migration| migration.lease_of(controller.name, controller.aliases))
     }
 
     /// What comes before any controller, once per process whatever the number of leases: a healthy API server, and the
@@ -185,7 +196,15 @@ impl Manager {
             }
         };
         for (controller, on) in self.options.controllers.clone() {
-            if self.is_migrated(controller.name) != Some(lease.is_some()) {
+            let runs = match (self.lease_of(&controller), lease) {
+                (Lease::Main, None) | (Lease::Migration, Some(_)) => true,
+                (Lease::NotOurs, None) => {
+                    tracing::info!("{:?} is left to another component by the leader migration", controller.name);
+                    false
+                }
+                _ => false,
+            };
+            if !runs {
                 continue;
             }
             if !on {

@@ -1,21 +1,38 @@
 //! Flags: the table, the parser, and the typed options.
 
+mod check;
+pub mod componentconfig;
+pub mod gates;
+mod help;
 pub mod migration;
+mod names;
+mod obsolete;
 pub mod parse;
+pub mod reference;
 pub mod table;
+mod value;
+
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_controllers::{lifecycle, node, route, service};
-use ccm_provider::flag::{FlagValues, go_bool};
+use ccm_provider::flag::FlagValues;
+use ccm_provider::quantity::{Unit, round_up};
 use ccm_runtime::election::ElectionConfig;
 use ipnet::IpNet;
 
 use crate::controllers::Controller;
 use crate::exit::Failure;
+use crate::logging::{LoggingOptions, Routing, parse_vmodule};
 use crate::program::Program;
+use check::Check;
+use gates::Gates;
+use migration::Migration;
+use names::{Name, switched_on};
 use parse::Asked;
 
 /// Every flag, parsed and validated.
@@ -35,72 +52,99 @@ pub struct Options {
     pub configure_cloud_routes: bool,
     /// `--route-reconciliation-period`
     pub route_period: Duration,
-    /// Gate `CloudControllerManagerWatchBasedRoutesReconciliation`
-    pub watch_based_routes: bool,
     /// `--min-resync-period`
     pub min_resync: Duration,
+    /// `--controller-start-interval`: the pause after each controller that was started.
+    pub start_interval: Duration,
     /// All controllers, and whether they are to run.
     pub controllers: Vec<(Controller, bool)>,
+    /// The names of the webhooks to serve: those of `--webhooks`, none without the gate.
+    pub webhooks: Vec<&'static str>,
+    /// `--feature-gates`
+    pub gates: Gates,
     /// `None` with `--leader-elect=false`.
     pub election: Option<ElectionConfig>,
+    /// `None` without `--enable-leader-migration`, or without election.
+    pub migration: Option<Migration>,
     /// `--dry-run`
     pub dry_run: bool,
+    /// `--profiling`: whether `/debug/flags/v` is served.
+    pub profiling: bool,
     /// Settings of the node controller.
     pub node: node::Config,
     /// Settings of the lifecycle controller.
     pub lifecycle: lifecycle::Config,
     /// Settings of the service controller.
     pub service: service::Config,
+    /// Settings of the clients of the API server.
+    pub clients: Clients,
+    /// Format and verbosity of the logs.
+    pub logging: LoggingOptions,
     /// `--bind-address`
     pub bind_address: IpAddr,
     /// `--secure-port`; 0 serves nothing.
     pub secure_port: u16,
+    /// `--webhook-bind-address`
+    pub webhook_address: IpAddr,
+    /// `--webhook-secure-port`; 0 serves none.
+    pub webhook_port: u16,
     /// `--master`
     pub master: String,
     /// `--kubeconfig`
     pub kubeconfig: String,
-    /// `-v`
-    pub verbosity: u8,
+    /// The version that the program reports: its own, or that of `--version=vX.Y.Z…`.
+    pub version: String,
     /// All flags, those of providers and added controllers included.
     pub values: FlagValues,
+    /// What is accepted and will not have the effect that somebody may expect. To be logged once.
+    pub warnings: Vec<String>,
+}
+
+/// How the clients of the API server behave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clients {
+    /// The limit of each client; `None` leaves it to the API server's priority and fairness.
+    pub rate: Option<Rate>,
+    /// `--use-service-account-credentials`: each controller writes as a service account of its own.
+    pub use_service_account_credentials: bool,
+}
+
+/// A limit of requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// Requests per second, above 0.
+    pub qps: f32,
+    /// Requests that may go out at once, at least 1.
+    pub burst: u32,
 }
 
 impl Options {
-    /// Checks all values and reports all that is wrong at once.
+    /// Checks all values and reports all that is wrong at once, in the order of the Go program.
+    ///
+    /// # Errors
+    ///
+    /// One line with everything; exit code 1.
     pub fn new(values: &FlagValues, program: &Program) -> Result<Self, Failure> {
-        let mut errors = Vec::new();
-        let controllers = controllers(&program.controllers, &values.list("controllers"), &mut errors);
-        for (controller, _) in controllers.iter().filter(|(_, on)| *on) {
-            errors.extend((controller.check)(values));
-        }
-        let verbosity = u8::try_from(values.int("v").unwrap_or_default().clamp(0, 10)).unwrap_or_default();
-        let secure_port = secure_port(values.int("secure-port").unwrap_or_default(), &mut errors);
-        let text = values.text("bind-address");
-        let bind_address = text.parse().unwrap_or_else(|_| {
-            errors.push(format!("--bind-address {text:?} is not an IP address"));
-            IpAddr::from([0, 0, 0, 0])
-        });
+        let mut check = Check { values, errors: Vec::new() };
+        let mut warnings = Vec::new();
+        let gates = gates(values, &mut warnings);
+        let logging = logging(values);
+        check.errors.extend(logging.validate(gates.logging));
+        let election = election(&mut check);
+        let controllers = controllers(program, &mut check);
+        let node = node_config(&mut check);
+        let lifecycle = lifecycle_config(&mut check);
+        let service = service_config(&mut check);
+        let route_period = check.period("route-reconciliation-period");
+        let secure_port = secure_port(&mut check);
+        let webhooks = webhooks(program, gates, &mut check);
+        let webhook_port = webhook_port(secure_port, &mut check);
         if values.text("cloud-provider").is_empty() {
-            errors.push("--cloud-provider cannot be empty".into());
+            check.error("--cloud-provider cannot be empty");
         }
-        let node = node::Config {
-            concurrent_syncs: at_least_one(values, "concurrent-node-syncs", &mut errors),
-            concurrent_status_updates: status_updates(values, &mut errors),
-            status_update_period: positive(values, "node-status-update-frequency", &mut errors),
-        };
-        let lifecycle = lifecycle::Config {
-            period: positive(values, "node-monitor-period", &mut errors),
-            budget: lifecycle::decide::Budget {
-                nodes: not_negative(values, "node-deletion-budget", &mut errors),
-                percent: not_negative(values, "node-deletion-budget-percent", &mut errors).min(100),
-            },
-        };
-        let service = service::Config {
-            concurrent_syncs: at_least_one(values, "concurrent-service-syncs", &mut errors),
-            allow_emptying: values.bool("allow-emptying-load-balancers"),
-        };
-        let election = election(values, &mut errors);
-        let watch_based_routes = watch_based_routes(&values.list("feature-gates"), &mut errors);
+        let migration = election.as_ref().and_then(|election| migrate(&election.name, &mut check));
+        warnings.extend(migration.iter().flat_map(|migration| unmatched(migration, program)));
+        warnings.extend(content_type(values));
         let options = Self {
             cloud_provider: values.text("cloud-provider"),
             cloud_config: values.text("cloud-config"),
@@ -108,30 +152,43 @@ impl Options {
             cluster_name: values.text("cluster-name"),
             cluster_cidr: values.text("cluster-cidr"),
             configure_cloud_routes: values.bool("configure-cloud-routes"),
-            route_period: positive(values, "route-reconciliation-period", &mut errors),
-            watch_based_routes,
+            route_period,
             min_resync: values.duration("min-resync-period"),
+            start_interval: values.duration("controller-start-interval"),
             controllers,
+            webhooks,
+            gates,
             election,
+            migration,
             dry_run: values.bool("dry-run"),
+            profiling: values.bool("profiling"),
             node,
             lifecycle,
             service,
-            bind_address,
+            clients: clients(values),
+            logging,
+            bind_address: check.address("bind-address"),
             secure_port,
+            webhook_address: check.address("webhook-bind-address"),
+            webhook_port,
             master: values.text("master"),
             kubeconfig: values.text("kubeconfig"),
-            verbosity,
+            version: reported_version(values),
             values: values.clone(),
+            warnings,
         };
-        match &errors[..] {
+        match &check.errors[..] {
             [] => Ok(options),
             [one] => Err(Failure::error(one.clone())),
-            _ => Err(Failure::error(format!("[{}]", errors.join(", ")))),
+            all => Err(Failure::error(format!("[{}]", all.join(", ")))),
         }
     }
 
     /// Options of the default program from its arguments, the program's name left out.
+    ///
+    /// # Errors
+    ///
+    /// As the program itself would end.
     pub fn from_args(args: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Failure> {
         let program = Program::default();
         let name = std::iter::once(program.name.into());
@@ -148,79 +205,131 @@ impl Options {
     }
 }
 
-/// The gate of watch-based route reconciliation, the only one that changes anything here.
-fn watch_based_routes(gates: &[String], errors: &mut Vec<String>) -> bool {
-    let mut on = false;
-    for gate in gates {
-        match gate.split_once('=') {
-            Some(("CloudControllerManagerWatchBasedRoutesReconciliation", value)) => match go_bool(value) {
-                Ok(value) => on = value,
-                Err(error) => errors.push(format!("invalid value of feature gate {gate}: {error}")),
-            },
-            Some((name, _)) => errors.push(format!("unrecognized feature gate: {name}")),
-            None => errors.push(format!("missing bool value for feature gate {gate}")),
-        }
+fn gates(values: &FlagValues, warnings: &mut Vec<String>) -> Gates {
+    let (gates, idle) = Gates::parse(&values.list("feature-gates"));
+    if !idle.is_empty() {
+        warnings.push(format!("feature gates that have no effect in this program: {}", idle.join(", ")));
     }
-    on
+    gates
 }
 
-fn secure_port(port: i64, errors: &mut Vec<String>) -> u16 {
-    u16::try_from(port).unwrap_or_else(|_| {
-        errors.push(if port < 0 {
-            format!("--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port")
-        } else {
-            format!("--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
-        });
-        0
-    })
+/// The parser has checked the values; what makes no sense together comes out of [`LoggingOptions::validate`].
+fn logging(values: &FlagValues) -> LoggingOptions {
+    let routing = |format: &str| Routing {
+        split_stream: values.bool(&format!("log-{format}-split-stream")),
+        info_buffer_size: round_up(&values.text(&format!("log-{format}-info-buffer-size")), Unit::Byte)
+            .unwrap_or(i64::MAX),
+    };
+    LoggingOptions {
+        format: values.text("logging-format"),
+        flush_frequency: values.duration("log-flush-frequency"),
+        verbosity: values.int("v").and_then(|v| u32::try_from(v).ok()).unwrap_or_default(),
+        vmodule: parse_vmodule(&values.list("vmodule").join(",")).unwrap_or_default(),
+        text: routing("text"),
+        json: routing("json"),
+    }
 }
 
-fn at_least_one(values: &FlagValues, name: &str, errors: &mut Vec<String>) -> Option<usize> {
-    match values.int(name) {
-        None => None,
-        Some(number) => match usize::try_from(number) {
-            Ok(number) if number > 0 => Some(number),
-            _ => {
-                errors.push(format!("{name} must be a positive number"));
-                None
-            }
+fn clients(values: &FlagValues) -> Clients {
+    let (qps, burst) = (values.float("kube-api-qps"), values.int("kube-api-burst"));
+    // What client-go makes of these numbers: 0 is its own default, a negative rate is none.
+    let rate = (qps.is_some() || burst.is_some()).then(|| {
+        let qps = values.text("kube-api-qps").parse::<f32>().unwrap_or(DEFAULT_QPS);
+        let burst = burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
+        Rate { qps: if qps == 0.0 { 5.0 } else { qps }, burst: if burst == 0 { 10 } else { burst } }
+    });
+    Clients {
+        rate: rate.filter(|rate| rate.qps > 0.0),
+        use_service_account_credentials: values.bool("use-service-account-credentials"),
+    }
+}
+
+/// What the Go program sets for its clients.
+const DEFAULT_QPS: f32 = 20.0;
+const DEFAULT_BURST: u32 = 30;
+
+fn content_type(values: &FlagValues) -> Option<String> {
+    let asked = values.text("kube-api-content-type");
+    let other = values.given("kube-api-content-type") && asked != "application/json";
+    other.then(|| format!("--kube-api-content-type={asked} is accepted and has no effect: requests are application/json"))
+}
+
+fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<(Controller, bool)> {
+    let known: Vec<Name<'_>> = program
+        .controllers
+        .iter()
+        .map(|known| Name { name: known.name, aliases: known.aliases, by_default: known.on_by_default })
+        .collect();
+    let on = switched_on(&known, &check.values.list("controllers"), "controllers", &mut check.errors);
+    for (controller, _) in program.controllers.iter().zip(&on).filter(|(_, on)| **on) {
+        check.errors.extend((controller.check)(check.values));
+    }
+    program.controllers.iter().cloned().zip(on).collect()
+}
+
+fn node_config(check: &mut Check<'_>) -> node::Config {
+    node::Config {
+        concurrent_syncs: check.at_least_one("concurrent-node-syncs"),
+        concurrent_status_updates: check.workers_or_none("concurrent-node-status-updates"),
+        status_update_period: check.period("node-status-update-frequency"),
+    }
+}
+
+fn lifecycle_config(check: &mut Check<'_>) -> lifecycle::Config {
+    lifecycle::Config {
+        period: check.period("node-monitor-period"),
+        budget: lifecycle::decide::Budget {
+            nodes: check.not_negative("node-deletion-budget"),
+            percent: check.not_negative("node-deletion-budget-percent").min(100),
         },
     }
 }
 
-fn status_updates(values: &FlagValues, errors: &mut Vec<String>) -> Option<usize> {
-    let name = "concurrent-node-status-updates";
-    match values.int(name) {
-        Some(number) if number < 0 => {
-            errors.push(format!("{name} cannot be a negative number"));
-            None
-        }
-        number => number.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0),
+fn service_config(check: &mut Check<'_>) -> service::Config {
+    service::Config {
+        concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
+        allow_emptying: check.values.bool("allow-emptying-load-balancers"),
     }
 }
 
-fn not_negative(values: &FlagValues, name: &str, errors: &mut Vec<String>) -> usize {
-    let number = values.int(name).unwrap_or_default();
-    usize::try_from(number).unwrap_or_else(|_| {
-        errors.push(format!("--{name} {number} cannot be negative"));
-        0
+fn secure_port(check: &mut Check<'_>) -> u16 {
+    // The two texts are the Go program's.
+    check.port("secure-port", |port| {
+        let text = if port < 0 {
+            "between 0 and 65535, inclusive. 0 for turning off secure port"
+        } else {
+            "between 1 and 65535, inclusive. It cannot be turned off with 0"
+        };
+        text.to_owned()
     })
 }
 
-fn positive(values: &FlagValues, name: &str, errors: &mut Vec<String>) -> Duration {
-    let duration = values.duration(name);
-    if duration.is_zero() {
-        errors.push(format!("--{name} must be greater than 0"));
-    }
-    duration
+fn webhooks(program: &Program, gates: Gates, check: &mut Check<'_>) -> Vec<&'static str> {
+    let known: Vec<Name<'_>> =
+        program.webhooks.iter().map(|name| Name { name, aliases: &[], by_default: true }).collect();
+    let on = switched_on(&known, &check.values.list("webhooks"), "webhooks", &mut check.errors);
+    let on = program.webhooks.iter().zip(on).filter(|(_, on)| *on && gates.webhook);
+    on.map(|(name, _)| *name).collect()
 }
 
-fn election(values: &FlagValues, errors: &mut Vec<String>) -> Option<ElectionConfig> {
+fn webhook_port(secure_port: u16, check: &mut Check<'_>) -> u16 {
+    let found = check.errors.len();
+    let port = check.port("webhook-secure-port", |_| {
+        "between 0 and 65535, inclusive. A value of 0 disables the webhook endpoint entirely.".into()
+    });
+    if port == secure_port && port != 0 && check.errors.len() == found {
+        check.error("--webhook-secure-port cannot be the same value as --secure-port");
+    }
+    port
+}
+
+fn election(check: &mut Check<'_>) -> Option<ElectionConfig> {
+    let values = check.values;
     if !values.bool("leader-elect") {
         return None;
     }
     if values.text("leader-elect-resource-lock") != "leases" {
-        errors.push("resourceLock value must be \"leases\"".into());
+        check.error("resourceLock value must be \"leases\"");
     }
     let config = ElectionConfig {
         namespace: values.text("leader-elect-resource-namespace"),
@@ -231,9 +340,37 @@ fn election(values: &FlagValues, errors: &mut Vec<String>) -> Option<ElectionCon
         retry_period: values.duration("leader-elect-retry-period"),
     };
     if let Err(found) = config.validate() {
-        errors.extend(found);
+        check.errors.extend(found);
     }
     Some(config)
+}
+
+fn migrate(main_lease: &str, check: &mut Check<'_>) -> Option<Migration> {
+    if !check.values.bool("enable-leader-migration") {
+        return None;
+    }
+    let read = Migration::read(&check.values.text("leader-migration-config"));
+    let migration = read.map_err(|error| check.error(error)).ok()?;
+    if migration.lease_name == main_lease {
+        check.error(format!(
+            "leaderName {main_lease:?} of the leader migration is the name of the main lease too (--leader-elect-resource-name): \
+             a process cannot hold both"
+        ));
+    }
+    Some(migration)
+}
+
+fn unmatched(migration: &Migration, program: &Program) -> Vec<String> {
+    let known: Vec<(&str, &[&str])> = program.controllers.iter().map(|known| (known.name, known.aliases)).collect();
+    let text = |name| format!("the leader migration lists {name:?}, which is no controller of this program");
+    migration.unmatched(&known).into_iter().map(text).collect()
+}
+
+fn reported_version(values: &FlagValues) -> String {
+    match values.text("version") {
+        asked if asked.starts_with('v') => asked,
+        _ => crate::version::VERSION.to_owned(),
+    }
 }
 
 /// The kernel's name of this machine.
@@ -241,78 +378,4 @@ fn hostname() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = read.trim().to_owned();
     if name.is_empty() { std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".into()) } else { name }
-}
-
-/// Which controllers `--controllers` switches on: aliases are replaced, the first entry for a name wins, and without `*`
-/// only those named run.
-fn controllers(known: &[Controller], list: &[String], errors: &mut Vec<String>) -> Vec<(Controller, bool)> {
-    let canonical = |word: &str| {
-        known.iter().find(|known| known.name == word || known.aliases.contains(&word)).map(|known| known.name)
-    };
-    let mut decided: Vec<(&'static str, bool)> = Vec::new();
-    let mut all = false;
-    for entry in list {
-        if entry == "*" {
-            all = true;
-            continue;
-        }
-        let (word, on) = entry.strip_prefix('-').map_or((entry.as_str(), true), |word| (word, false));
-        match canonical(word) {
-            Some(name) if decided.iter().all(|(known, _)| *known != name) => decided.push((name, on)),
-            Some(_) => {}
-            None => errors.push(format!("{word:?} is not in the list of known controllers")),
-        }
-    }
-    let on = |controller: &Controller| {
-        let said = decided.iter().find(|(name, _)| *name == controller.name);
-        said.map_or(all && controller.on_by_default, |(_, on)| *on)
-    };
-    known.iter().map(|controller| (controller.clone(), on(controller))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(args: &[&str]) -> Result<Options, String> {
-        Options::from_args(["--cloud-provider=fake"].iter().chain(args)).map_err(|failure| failure.message)
-    }
-
-    #[test]
-    fn the_first_entry_for_a_controller_wins_and_without_a_star_only_named_ones_run() {
-        let on = |list: &str| {
-            let table = options(&[&format!("--controllers={list}")]).unwrap().controllers;
-            table.iter().filter(|(_, on)| *on).map(|(controller, _)| controller.name).collect::<Vec<_>>()
-        };
-        assert_eq!(on("*,-route,route"), [node::NAME, lifecycle::NAME, service::NAME]);
-        assert_eq!(on("service"), [service::NAME]);
-        assert_eq!(on("-service-lb-controller,*").len(), 3);
-        assert_eq!(options(&["--controllers=-foo"]).unwrap_err(), "\"foo\" is not in the list of known controllers");
-    }
-
-    #[test]
-    fn all_errors_are_reported_at_once() {
-        let text = options(&["--cloud-provider=", "--concurrent-service-syncs=0", "--secure-port=70000"]).unwrap_err();
-        assert!(text.starts_with('[') && text.ends_with(']'), "{text}");
-        assert!(text.contains("--cloud-provider cannot be empty"), "{text}");
-        assert!(text.contains("concurrent-service-syncs must be a positive number"), "{text}");
-        assert!(text.contains("It cannot be turned off with 0"), "{text}");
-    }
-
-    #[test]
-    fn election_times_are_checked_only_when_electing() {
-        assert!(options(&["--leader-elect-renew-deadline=20s"]).is_err());
-        assert!(options(&["--leader-elect-renew-deadline=20s", "--leader-elect=false"]).unwrap().election.is_none());
-        assert_eq!(
-            options(&["--leader-elect-resource-lock=endpoints"]).unwrap_err(),
-            "resourceLock value must be \"leases\""
-        );
-    }
-
-    #[test]
-    fn limits_that_are_not_given_are_left_to_the_pace() {
-        let options = options(&["--concurrent-node-status-updates=0"]).unwrap();
-        assert_eq!((options.node.concurrent_syncs, options.node.concurrent_status_updates), (None, None));
-        assert_eq!(options.lifecycle.budget, lifecycle::decide::Budget::DEFAULT);
-    }
 }

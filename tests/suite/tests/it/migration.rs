@@ -1,0 +1,105 @@
+//! Leader migration: controllers under a second lease.
+
+use std::time::Duration;
+
+use ccm_test_suite::{Make, Rig, Running, node, service};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const MIGRATION: &str = "cloud-provider-extraction-migration";
+const MIGRATING: [&str; 4] = [
+    "--leader-elect=true",
+    "--enable-leader-migration",
+    "--configure-cloud-routes=true",
+    "--cluster-cidr=10.244.0.0/16",
+];
+
+/// Somebody else, such as a kube-controller-manager, holds the lease of the migration, or lets go of it (`""`).
+async fn held_by(rig: &Rig, holder: &str) {
+    if rig.get("leases", "kube-system", MIGRATION).await.is_none() {
+        let now = "2026-01-01T00:00:00.000000Z";
+        let body = serde_json::json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": MIGRATION, "namespace": "kube-system"},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now,
+                     "leaseTransitions": 0},
+        });
+        rig.create(Make { resource: "leases", object: body }).await;
+        return;
+    }
+    let change = serde_json::json!({"spec": {"holderIdentity": holder}});
+    rig.patch("leases", "kube-system", MIGRATION, "", change).await;
+}
+
+fn running(manager: &Running, label: &str) -> bool {
+    let line = format!("running_managed_controllers{{manager=\"cloud-controller-manager\",name=\"{label}\"}}");
+    manager.metric(&line) == Some(1.0)
+}
+
+async fn until_running(rig: &Rig, manager: &Running, label: &str) {
+    rig.until(MINUTE, label, async |_| running(manager, label).then_some(())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_file_services_routes_and_lifecycle_wait_for_the_second_lease() {
+    let rig = Rig::new("interfaces: {routes: true}").await;
+    held_by(&rig, "kube-controller-manager").await;
+    let manager = rig.start(&MIGRATING).await;
+    rig.create(node("a").uninitialized()).await;
+    rig.until_node("a", "initialized", |node| !node.is_uninitialized()).await;
+    rig.create(service("web")).await;
+    rig.pass(10 * MINUTE).await;
+    assert!(running(&manager, "cloud-node"));
+    for label in ["service", "route", "cloud-node-lifecycle"] {
+        assert!(!running(&manager, label), "{label} runs beside its old leader");
+    }
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 0);
+
+    held_by(&rig, "").await;
+    for label in ["service", "route", "cloud-node-lifecycle"] {
+        until_running(&rig, &manager, label).await;
+    }
+    rig.until_service("web", "provided", |service| !service.ingress().is_empty()).await;
+    assert_eq!(
+        rig.cloud.calls("Initialize").len(),
+        1,
+        "the provider is initialized once, whatever the number of leases"
+    );
+    manager.stop().await.unwrap();
+    for lease in [MIGRATION, "cloud-controller-manager"] {
+        let lease = rig.get("leases", "kube-system", lease).await.unwrap();
+        assert_eq!(lease["spec"]["holderIdentity"], "", "{} is not given back", lease.name());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_the_second_lease_ends_the_process_before_another_may_write() {
+    let rig = Rig::new("interfaces: {routes: true}").await;
+    let mut manager = rig.start(&MIGRATING).await;
+    until_running(&rig, &manager, "service").await;
+    held_by(&rig, "kube-controller-manager").await;
+    let failure = manager.ended().await.unwrap_err();
+    assert_eq!(failure.message, "migration leaderelection lost");
+    assert_eq!(failure.exit.code(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_says_which_controllers_are_ours() {
+    let rig = Rig::new("interfaces: {routes: true}").await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "kind: LeaderMigrationConfiguration
+apiVersion: controllermanager.config.k8s.io/v1
+leaderName: my-migration
+controllerLeaders:
+- {name: service, component: kube-controller-manager}
+- {name: route-controller, component: cloud-controller-manager}
+";
+    std::fs::write(file.path(), text).unwrap();
+    let config = format!("--leader-migration-config={}", file.path().display());
+    let manager = rig.start(&[&MIGRATING[..], &[&config]].concat()).await;
+    for label in ["cloud-node", "cloud-node-lifecycle", "route"] {
+        until_running(&rig, &manager, label).await;
+    }
+    rig.pass(10 * MINUTE).await;
+    assert!(!running(&manager, "service"), "it is left to kube-controller-manager");
+    assert!(rig.get("leases", "kube-system", "my-migration").await.is_some());
+}
