@@ -5,6 +5,7 @@ mod bad_input;
 mod beside;
 mod election;
 mod lifecycle;
+mod migration;
 mod nodes;
 mod real_apiserver;
 mod routes;
