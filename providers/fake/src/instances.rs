@@ -42,8 +42,16 @@ pub(crate) fn find(
         Unlisted::Invent if !(name.is_empty() && provider_id.is_empty()) => {
             Ok(Some(Known::invented(config, provider_name, name, provider_id)))
         }
+        // The file is complete for this cloud only.
+        Unlisted::Missing if is_foreign(provider_id, provider_name) => {
+            Err(ProviderError::unknown(format!("{provider_id:?} is no provider ID of {provider_name}")))
+        }
         Unlisted::Invent | Unlisted::Missing => Ok(None),
     }
+}
+
+fn is_foreign(provider_id: &str, provider_name: &str) -> bool {
+    provider_id.split_once("://").is_some_and(|(scheme, _)| scheme != provider_name)
 }
 
 impl Known {
