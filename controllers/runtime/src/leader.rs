@@ -137,6 +137,15 @@ impl Leadership {
         self.any(|state| matches!(state, State::Draining { .. } | State::Lost)).await;
     }
 
+    /// A read that nobody needs once no new work may begin: `None` then. Slow reads must not hold up a shutdown.
+    pub async fn until_ended<R>(&self, read: impl Future<Output = R>) -> Option<R> {
+        tokio::select! {
+            biased;
+            () = self.ended() => None,
+            answer = read => Some(answer),
+        }
+    }
+
     /// Waits until nothing may be written any more.
     pub async fn lost(&self) {
         self.any(|state| *state == State::Lost).await;

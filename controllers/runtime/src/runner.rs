@@ -139,10 +139,18 @@ pub async fn run<R: Reconciler>(
                 None => break,
             },
         };
+        let worker = Batch {
+            reconciler: reconciler.clone(),
+            queue: queue.clone(),
+            slots: slots.clone(),
+            ended: ended_tx.clone(),
+            leadership: leadership.clone(),
+            metrics: metrics.clone(),
+        };
         let mut batch: BTreeMap<R::Group, Vec<R::Key>> = BTreeMap::new();
         let mut claimed: HashSet<R::Group> = HashSet::new();
         for key in keys {
-            let group = reconciler.group(&key);
+            let Some(group) = worker.group(&key) else { continue };
             match busy.get_mut(&group) {
                 Some(waiting) if !claimed.contains(&group) => waiting.push(key),
                 Some(_) => batch.entry(group).or_default().push(key),
@@ -156,13 +164,6 @@ pub async fn run<R: Reconciler>(
         if batch.is_empty() {
             continue;
         }
-        let worker = Batch {
-            reconciler: reconciler.clone(),
-            queue: queue.clone(),
-            slots: slots.clone(),
-            ended: ended_tx.clone(),
-            metrics: metrics.clone(),
-        };
         tasks.spawn(worker.run(batch));
     }
     tokio::select! {
@@ -178,13 +179,22 @@ struct Batch<R: Reconciler> {
     queue: Arc<Queue<R::Key>>,
     slots: Arc<Semaphore>,
     ended: mpsc::UnboundedSender<Vec<R::Group>>,
+    leadership: Leadership,
     metrics: Metrics,
 }
 
 impl<R: Reconciler> Batch<R> {
+    /// `None` when the provider panicked over it; the key is tried again.
+    fn group(&self, key: &R::Key) -> Option<R::Group> {
+        let group = std::panic::catch_unwind(AssertUnwindSafe(|| self.reconciler.group(key)));
+        group.map_err(|panic| self.put_back(key, Err(SyncError::Retry(self.panicked(&*panic))))).ok()
+    }
+
     async fn run(self, batch: BTreeMap<R::Group, Vec<R::Key>>) {
         let keys: Vec<R::Key> = batch.values().flatten().cloned().collect();
-        let observed = AssertUnwindSafe(self.reconciler.observe(&keys)).catch_unwind().await;
+        let observed = AssertUnwindSafe(self.reconciler.observe(&keys)).catch_unwind();
+        // Nothing is written yet.
+        let Some(observed) = self.leadership.until_ended(observed).await else { return };
         let mut observed = match observed {
             Ok(answers) if answers.len() == keys.len() => answers.into_iter(),
             Ok(answers) => {
@@ -348,7 +358,8 @@ mod tests {
 
     type Log = Mutex<Vec<Vec<u32>>>;
 
-    /// Groups keys by their tens; 13 panics once, 7 fails, 8 asks for 42 s.
+    /// Groups keys by their tens; 13 panics once, 7 fails, 8 asks for 42 s, 6 can't be observed in time, 99 has no group at
+    /// first.
     #[derive(Default)]
     struct Model {
         observed: Log,
@@ -367,10 +378,14 @@ mod tests {
             "model"
         }
         fn group(&self, key: &u32) -> u32 {
+            assert!(*key != 99 || self.panicked.fetch_add(1, Ordering::SeqCst) > 0, "no group yet");
             key / 10
         }
         async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
             self.observed.lock().unwrap().push(keys.to_vec());
+            if keys.contains(&6) {
+                std::future::pending::<()>().await;
+            }
             keys.iter().map(|_| Ok(())).collect()
         }
         async fn reconcile(&self, work: Vec<(u32, ())>) -> Vec<(u32, Result<Outcome, SyncError>)> {
@@ -450,6 +465,26 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(*model.groups.lock().unwrap(), [vec![13], vec![21], vec![13]]);
         assert_eq!(queue.failures(&13), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_over_the_group_of_a_key_ends_no_controller() {
+        let (model, queue, _leadership, _task) = start(100);
+        queue.add(99);
+        queue.add(21);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(*model.groups.lock().unwrap(), [vec![21], vec![99]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_hangs_holds_up_no_shutdown() {
+        let (model, queue, leadership, task) = start(100);
+        queue.add(6);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(model.observed.lock().unwrap().len(), 1);
+        leadership.drain();
+        queue.shut_down();
+        task.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
