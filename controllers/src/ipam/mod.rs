@@ -19,7 +19,7 @@
 mod cidr_set;
 mod config;
 mod fresh;
-mod metrics;
+pub(crate) mod metrics;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -276,8 +276,7 @@ impl IpamController {
 
     /// The version that the node has after the write.
     async fn write(&self, node: &Node, blocks: &[Box<str>]) -> Result<String, GateError> {
-        // After the lease, the next leader takes what it sees for all there is.
-        let limit = self.shared.leadership.left().map_or(DEADLINE, |left| left.min(DEADLINE));
+        let limit = within_lease(self.shared.leadership.left());
         let path = format!("{}?timeout={}ms", node_path(&node.name), limit.as_millis().max(1));
         let call = Call::strategic(path, &patch(&node.uid, blocks)).brief().within(limit);
         let answer = self.shared.gate.write(&call).await?;
@@ -304,6 +303,11 @@ impl IpamController {
         let message = format!("Node {} status is now: {reason}", node.name);
         self.events.event(&Subject::node(&node.name, &node.uid), EventType::Normal, reason, &message);
     }
+}
+
+/// How long a write may take, at the API server too: what takes effect after the lease is lost, the next leader may not see.
+fn within_lease(left: Option<Duration>) -> Duration {
+    left.map_or(DEADLINE, |left| left.min(DEADLINE))
 }
 
 /// Whether a node is to get blocks.

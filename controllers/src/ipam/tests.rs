@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::cidr_set::CidrSet;
 use super::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
 use super::pool::{Finding, Pool};
+use super::within_lease;
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -238,6 +239,14 @@ fn as_many_waiting_nodes_are_woken_as_blocks_became_free() {
     assert_eq!(pool.wake(freed), [NodeName::from("c")]);
     assert!(!pool.is_starved(&"c".into()) && !pool.is_starved(&"d".into()) && pool.is_starved(&"e".into()));
     assert_eq!(reserve(&mut pool, &node("c", "c", &[])), "10.0.0.0/24");
+}
+
+#[test]
+fn a_write_takes_no_longer_than_the_lease() {
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!(within_lease(None), seconds(10));
+    assert_eq!(within_lease(Some(seconds(14))), seconds(10));
+    assert_eq!(within_lease(Some(seconds(3))), seconds(3));
 }
 
 /// `cluster-cidr service-cluster-ip-range mask ipv4 ipv6`; `-` for not given.
