@@ -12,7 +12,14 @@ pub mod service;
 use std::sync::Arc;
 
 use ccm_provider::{Clock, EventSink, EventType, Node, Service, Subject};
+use ccm_runtime::metrics::Def;
 use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
+
+/// Every metric of the controllers, for the reference page.
+pub fn metrics_reference() -> Vec<&'static Def> {
+    let all = [node::metrics::DEFS, service::metrics::DEFS, route::metrics::DEFS, lifecycle::metrics::DEFS];
+    all.into_iter().chain([ipam::metrics::DEFS]).flatten().copied().collect()
+}
 
 /// What all controllers share.
 #[derive(Clone)]

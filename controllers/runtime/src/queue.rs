@@ -88,6 +88,8 @@ impl Bucket {
 pub(crate) trait QueueTimes: Send + Sync {
     /// Sum of the running times of what is being worked on, and the longest of them.
     fn running(&self) -> (Duration, Duration);
+    /// For how long the oldest of the ready keys has been ready.
+    fn oldest(&self) -> Duration;
 }
 
 impl<K: Key> QueueTimes for Queue<K> {
@@ -96,6 +98,13 @@ impl<K: Key> QueueTimes for Queue<K> {
         let times = self.lock();
         let times = times.processing.values().map(|since| now.saturating_duration_since(*since));
         times.fold((Duration::ZERO, Duration::ZERO), |(sum, max), time| (sum + time, max.max(time)))
+    }
+
+    fn oldest(&self) -> Duration {
+        let now = Instant::now();
+        let state = self.lock();
+        let since = state.ready.iter().filter_map(|key| state.added.get(key)).min();
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(*since))
     }
 }
 

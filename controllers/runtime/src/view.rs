@@ -210,7 +210,10 @@ impl InstanceView {
             Ok(Err(panic)) => Err(self.panicked(&*panic)),
             Err(_) => Err(ProviderError::deadline("the list of instances", READ_DEADLINE)),
         };
-        self.metrics.provider_call("ListInstances", answer.is_ok(), began.elapsed());
+        self.metrics.provider_call("ListInstances", answer.as_ref().err(), began.elapsed());
+        if answer.is_ok() {
+            self.metrics.observed("instances");
+        }
         Some(answer.map(|snapshot| {
             let snapshot = Arc::new(snapshot);
             self.lock().snapshot = Some((began, snapshot.clone()));
@@ -273,7 +276,15 @@ impl InstanceView {
             Ok(Err(panic)) => Err(self.panicked(&*panic)),
             Err(_) => Err(ProviderError::deadline("the look-up of instances", READ_DEADLINE)),
         };
-        self.metrics.provider_call("LookupInstances", answer.is_ok(), began.elapsed());
+        let unknown = answer.iter().flatten().find_map(|answer| match answer {
+            Lookup::Unknown(error) => Some(error),
+            _ => None,
+        });
+        let error = answer.as_ref().err().or(unknown);
+        self.metrics.provider_call("LookupInstances", error, began.elapsed());
+        if error.is_none() {
+            self.metrics.observed("instances");
+        }
         answer
     }
 

@@ -1,13 +1,43 @@
 //! Metrics of the ranges, named as upstream's (`pkg/controller/nodeipam/ipam/cidrset/metrics.go`).
 
 use ccm_runtime::Metrics;
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
+use ccm_runtime::metrics::Def;
+use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::cidr_set::CidrSet;
 
 /// 5^0 … 5^4 tries.
-const BUCKETS: [f64; 5] = [1.0, 5.0, 25.0, 125.0, 625.0];
-const LABELS: [&str; 1] = ["clusterCIDR"];
+const BUCKETS: &[f64] = &[1.0, 5.0, 25.0, 125.0, 625.0];
+const LABELS: &[&str] = &["clusterCIDR"];
+
+const ALLOCATIONS: Def = Def::counter(
+    "node_ipam_controller_cidrset_cidrs_allocations_total",
+    LABELS,
+    "[ALPHA] Counter measuring total number of CIDR allocations.",
+);
+const RELEASES: Def = Def::counter(
+    "node_ipam_controller_cidrset_cidrs_releases_total",
+    LABELS,
+    "[ALPHA] Counter measuring total number of CIDR releases.",
+);
+/// The name has this slip upstream.
+const MAX: Def = Def::gauge(
+    "node_ipam_controller_cirdset_max_cidrs",
+    LABELS,
+    "[ALPHA] Maximum number of CIDRs that can be allocated.",
+);
+const USAGE: Def = Def::gauge(
+    "node_ipam_controller_cidrset_usage_cidrs",
+    LABELS,
+    "[ALPHA] Gauge measuring percentage of allocated CIDRs.",
+);
+const TRIES: Def = Def::histogram(
+    "node_ipam_controller_cidrset_allocation_tries_per_request",
+    LABELS,
+    BUCKETS,
+    "[ALPHA] Number of endpoints added on each Service sync",
+);
+pub(crate) const DEFS: &[&Def] = &[&ALLOCATIONS, &RELEASES, &MAX, &USAGE, &TRIES];
 
 #[derive(Clone)]
 pub(super) struct IpamMetrics {
@@ -19,34 +49,13 @@ pub(super) struct IpamMetrics {
 }
 
 impl IpamMetrics {
-    // Fails only on malformed constant names, which every test of the controller would show.
-    #[allow(clippy::expect_used)]
     pub(super) fn new(registry: &Metrics) -> Self {
-        let opts = |name: &str, help: &str| Opts::new(format!("node_ipam_controller_{name}"), help);
-        let counter = |name: &str, help: &str| {
-            registry.register(IntCounterVec::new(opts(name, help), &LABELS).expect("constant name"))
-        };
-        let tries = HistogramOpts::from(opts(
-            "cidrset_allocation_tries_per_request",
-            "Number of endpoints added on each Service sync",
-        ));
         Self {
-            allocations: counter(
-                "cidrset_cidrs_allocations_total",
-                "Counter measuring total number of CIDR allocations.",
-            ),
-            releases: counter("cidrset_cidrs_releases_total", "Counter measuring total number of CIDR releases."),
-            // The name has this slip upstream.
-            max: registry.register(
-                IntGaugeVec::new(opts("cirdset_max_cidrs", "Maximum number of CIDRs that can be allocated."), &LABELS)
-                    .expect("constant name"),
-            ),
-            usage: registry.register(
-                GaugeVec::new(opts("cidrset_usage_cidrs", "Gauge measuring percentage of allocated CIDRs."), &LABELS)
-                    .expect("constant name"),
-            ),
-            tries: registry
-                .register(HistogramVec::new(tries.buckets(BUCKETS.to_vec()), &LABELS).expect("constant name")),
+            allocations: registry.counter(&ALLOCATIONS),
+            releases: registry.counter(&RELEASES),
+            max: registry.gauge(&MAX),
+            usage: registry.gauge(&USAGE),
+            tries: registry.histogram(&TRIES),
         }
     }
 

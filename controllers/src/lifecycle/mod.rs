@@ -4,6 +4,7 @@
 //! there, a node is deleted only on evidence that is strong enough for its age, and only so many in one pass.
 
 pub mod decide;
+pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use futures::StreamExt;
 use http::Method;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
+use self::metrics::LifecycleMetrics;
 use crate::{NotStarted, Shared, node_path};
 
 /// Canonical name.
@@ -58,8 +60,7 @@ pub struct LifecycleController {
     told: Mutex<BTreeMap<NodeName, String>>,
     // A wall clock that jumps after the start must not make nodes look older than they are.
     started: (Instant, SystemTime),
-    foreign: prometheus::Gauge,
-    waiting: prometheus::Gauge,
+    metrics: LifecycleMetrics,
 }
 
 impl std::fmt::Debug for LifecycleController {
@@ -88,35 +89,24 @@ pub fn start(
 impl LifecycleController {
     /// A controller that is driven by the caller.
     pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, budget: Budget) -> Self {
-        let gauge = |name, help| ccm_runtime::metrics::gauge(&shared.metrics, name, help);
-        let foreign = gauge("ccm_foreign_nodes", "Nodes with the provider ID of another cloud; never touched.");
-        let waiting = gauge(
-            "ccm_nodes_deletion_deferred",
-            "Nodes whose instance is gone but whose deletion waits for the budget of a later pass.",
-        );
+        let metrics = LifecycleMetrics::new(&shared.metrics);
         let started = (shared.clock.now(), shared.clock.wall());
-        Self {
-            shared,
-            view,
-            events,
-            budget,
-            unconfirmed: Mutex::default(),
-            told: Mutex::default(),
-            started,
-            foreign,
-            waiting,
-        }
+        Self { shared, view, events, budget, unconfirmed: Mutex::default(), told: Mutex::default(), started, metrics }
     }
 
     /// One pass over all nodes.
     pub async fn pass(self: Arc<Self>) {
         let nodes = self.shared.nodes.list();
         let foreign = nodes.iter().filter(|n| self.view.is_foreign(n.provider_id.as_deref())).count();
-        self.foreign.set(f64::from(u32::try_from(foreign).unwrap_or(u32::MAX)));
+        self.metrics.foreign.set(i64::try_from(foreign).unwrap_or(i64::MAX));
         let asked: Vec<NodeRef> = nodes.iter().filter(|node| decide::needs_answer(node)).cloned().collect();
         let answers = match asked.is_empty() {
             true => Vec::new(),
-            false => self.view.get(&asked, Aspects::LIFECYCLE, Duration::ZERO).await,
+            false => {
+                let answers = self.view.get(&asked, Aspects::LIFECYCLE, Duration::ZERO);
+                let Some(answers) = self.shared.leadership.until_ended(answers).await else { return };
+                answers
+            }
         };
         let now = self.started.1 + self.shared.clock.now().saturating_duration_since(self.started.0);
         let verdicts: Vec<Verdict> = {
@@ -165,7 +155,7 @@ impl LifecycleController {
     fn keep_to_budget(&self, deletions: &mut Vec<(&NodeRef, Evidence)>, cluster: usize) {
         let allowed = self.budget.of(cluster);
         let deferred = deletions.split_off(allowed.min(deletions.len()));
-        self.waiting.set(f64::from(u32::try_from(deferred.len()).unwrap_or(u32::MAX)));
+        self.metrics.deferred.set(i64::try_from(deferred.len()).unwrap_or(i64::MAX));
         if deferred.is_empty() {
             return;
         }

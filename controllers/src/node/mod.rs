@@ -3,6 +3,7 @@
 //! Source of the behaviour: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
 
 pub mod decide;
+pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +18,11 @@ use ccm_provider::{
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
-use ccm_runtime::{GateError, InstanceView, Permission, Queue, RateLimit, metrics};
+use ccm_runtime::{GateError, InstanceView, Permission, Queue, RateLimit};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
+use self::metrics::NodeMetrics;
 use crate::{NotStarted, Shared, node_path, node_status_path};
 
 /// Canonical name.
@@ -33,8 +35,6 @@ pub const PERMISSIONS: &[Permission] = &[
 /// Tries of a write that meets a conflict, and the pause between them.
 const CONFLICT_TRIES: u32 = 20;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
-/// Buckets of the two delay metrics, in seconds.
-const BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +52,7 @@ pub struct NodeController {
     shared: Shared,
     view: Arc<InstanceView>,
     events: Arc<dyn EventSink>,
-    taint_removal: prometheus::Histogram,
-    initial_sync: prometheus::Histogram,
+    metrics: NodeMetrics,
 }
 
 impl std::fmt::Debug for NodeController {
@@ -174,19 +173,9 @@ impl Reconciler for NodeController {
 impl NodeController {
     /// A controller that is driven by the caller.
     pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>) -> Self {
-        let taint_removal = metrics::histogram(
-            &shared.metrics,
-            "node_controller_cloud_provider_taint_removal_delay_seconds",
-            "Number of seconds after node creation when NodeController removed the cloud-provider taint of a single node.",
-            &BUCKETS,
-        );
-        let initial_sync = metrics::histogram(
-            &shared.metrics,
-            "node_controller_initial_node_sync_delay_seconds",
-            "Number of seconds after node creation when NodeController finished the initial synchronization of a single node.",
-            &BUCKETS,
-        );
-        Self { shared, view, events, taint_removal, initial_sync }
+        let awaits = |node: &Node| node.has_taint(TAINT_UNINITIALIZED);
+        let metrics = NodeMetrics::new(&shared.metrics, &shared.nodes, awaits);
+        Self { shared, view, events, metrics }
     }
 
     async fn initialize(&self, node: &NodeRef, lookup: Lookup) -> Result<Outcome, SyncError> {
@@ -212,13 +201,13 @@ impl NodeController {
         };
         let subject = Subject::node(&node.name, &node.uid);
         let Some(written) = self.remove_taint(node, &metadata, &subject).await? else { return Ok(Outcome::Done) };
-        self.observe_age(&written, &self.taint_removal);
+        self.observe_age(&written, &self.metrics.taint_removal);
         tracing::info!(node = %node.name, "Successfully initialized node with cloud provider");
         if let Err(error) = self.update_addresses(&written, &metadata, &subject).await {
             tracing::error!(node = %node.name, error, "Failed to update node addresses for node");
         }
         self.events.event(&subject, EventType::Normal, "Synced", "Node synced successfully");
-        self.observe_age(&written, &self.initial_sync);
+        self.observe_age(&written, &self.metrics.initial_sync);
         Ok(Outcome::Done)
     }
 
@@ -299,7 +288,8 @@ impl NodeController {
     pub async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
         let mut nodes = self.shared.nodes.list();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
-        let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO).await;
+        let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO);
+        let Some(answers) = self.shared.leadership.until_ended(answers).await else { return };
         let refresh = |(node, answer): (NodeRef, Lookup)| {
             let me = &self;
             async move {

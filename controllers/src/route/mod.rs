@@ -3,6 +3,7 @@
 //! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`.
 
 pub mod decide;
+pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -113,11 +114,7 @@ impl RouteController {
         events: Arc<dyn EventSink>,
         cluster_cidrs: Vec<IpNet>,
     ) -> Self {
-        let syncs = ccm_runtime::metrics::counter(
-            &shared.metrics,
-            "route_controller_route_sync_total",
-            "A metric counting the amount of times routes have been synced with the cloud provider.",
-        );
+        let syncs = metrics::syncs(&shared.metrics);
         let scheme = provider.to_owned();
         Self { shared, routes, events, cluster_cidrs, scheme, departed: Mutex::default(), syncs }
     }
@@ -190,9 +187,12 @@ impl RouteController {
         self.syncs.inc();
         let cluster = &self.shared.cluster;
         let list = self.routes.list(cluster);
-        let routes = Gate::cloud_read("ListRoutes", READ_DEADLINE, list)
-            .await
-            .map_err(|error| format!("error listing routes: {error}"))?;
+        let began = tokio::time::Instant::now();
+        let read = Gate::cloud_read("ListRoutes", READ_DEADLINE, list);
+        let Some(listed) = self.shared.leadership.until_ended(read).await else { return Ok(()) };
+        self.shared.metrics.provider_call("ListRoutes", listed.as_ref().err(), began.elapsed());
+        let routes = listed.map_err(|error| format!("error listing routes: {error}"))?;
+        self.shared.metrics.observed("routes");
         let changes = self.plan(&routes);
         self.shared.gate.show(&changes.plan());
         if self.shared.gate.is_dry_run() {
@@ -227,7 +227,9 @@ impl RouteController {
             if changes.delete.is_empty() {
                 return Ok(0);
             }
+            let began = tokio::time::Instant::now();
             let answers = self.shared.gate.cloud(self.routes.delete(cluster, &changes.delete)).await?;
+            self.called("DeleteRoutes", &answers, began);
             let mut failures = changes.delete.len().saturating_sub(answers.len());
             for (route, answer) in changes.delete.iter().zip(answers) {
                 match answer {
@@ -254,6 +256,11 @@ impl RouteController {
         Ok(lacking)
     }
 
+    fn called(&self, call: &str, answers: &[Result<(), ProviderError>], began: tokio::time::Instant) {
+        let error = answers.iter().find_map(|answer| answer.as_ref().err());
+        self.shared.metrics.provider_call(call, error, began.elapsed());
+    }
+
     /// Creates routes; those that met a conflict are tried again.
     async fn create(&self, wanted: &[NewRoute]) -> Result<BTreeMap<NodeName, usize>, GateError> {
         let began = tokio::time::Instant::now();
@@ -263,7 +270,9 @@ impl RouteController {
             if todo.is_empty() {
                 break;
             }
+            let asked = tokio::time::Instant::now();
             let answers = self.shared.gate.cloud(self.routes.create(&self.shared.cluster, &todo)).await?;
+            self.called("CreateRoutes", &answers, asked);
             let missing = todo.len().saturating_sub(answers.len());
             let no_answer = std::iter::repeat_n(Err(ProviderError::bug("the provider gave no answer")), missing);
             let mut again = Vec::new();

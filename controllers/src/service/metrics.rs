@@ -3,12 +3,37 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ccm_runtime::{Metrics, metrics};
+use ccm_runtime::Metrics;
+use ccm_runtime::metrics::Def;
 use prometheus::{Histogram, IntCounter};
 
 /// 2^0 … 2^14 seconds.
-const BUCKETS: [f64; 15] =
-    [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
+const BUCKETS: &[f64] =
+    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
+
+const SYNCS: Def = Def::counter(
+    "service_controller_loadbalancer_sync_total",
+    &[],
+    "[ALPHA] A metric counting the amount of times any load balancer has been configured, as an effect of service/node changes on the cluster",
+);
+const NODE_SYNC_ERRORS: Def = Def::counter(
+    "service_controller_nodesync_error_total",
+    &[],
+    "[ALPHA] A metric counting the amount of times any load balancer has been configured and errored, as an effect of node changes on the cluster",
+);
+const UPDATE_LATENCY: Def = Def::histogram(
+    "service_controller_update_loadbalancer_host_latency_seconds",
+    &[],
+    BUCKETS,
+    "[ALPHA] A metric measuring the latency for updating each load balancer hosts.",
+);
+const NODE_SYNC_LATENCY: Def = Def::histogram(
+    "service_controller_nodesync_latency_seconds",
+    &[],
+    BUCKETS,
+    "[ALPHA] A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node updates.",
+);
+pub(crate) const DEFS: &[&Def] = &[&SYNCS, &NODE_SYNC_ERRORS, &UPDATE_LATENCY, &NODE_SYNC_LATENCY];
 
 #[derive(Clone)]
 pub(super) struct ServiceMetrics {
@@ -20,29 +45,13 @@ pub(super) struct ServiceMetrics {
 
 impl ServiceMetrics {
     pub(super) fn new(registry: &Metrics) -> Self {
+        let counter = |def| registry.counter(def).with_label_values::<&str>(&[]);
+        let histogram = |def| registry.histogram(def).with_label_values::<&str>(&[]);
         Self {
-            syncs: metrics::counter(
-                registry,
-                "service_controller_loadbalancer_sync_total",
-                "A metric counting the amount of times any load balancer has been configured, as an effect of service/node changes on the cluster",
-            ),
-            node_sync_errors: metrics::counter(
-                registry,
-                "service_controller_nodesync_error_total",
-                "A metric counting the amount of times any load balancer has been configured and errored, as an effect of node changes on the cluster",
-            ),
-            update_latency: metrics::histogram(
-                registry,
-                "service_controller_update_loadbalancer_host_latency_seconds",
-                "A metric measuring the latency for updating each load balancer hosts.",
-                &BUCKETS,
-            ),
-            node_sync_latency: metrics::histogram(
-                registry,
-                "service_controller_nodesync_latency_seconds",
-                "A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node updates.",
-                &BUCKETS,
-            ),
+            syncs: counter(&SYNCS),
+            node_sync_errors: counter(&NODE_SYNC_ERRORS),
+            update_latency: histogram(&UPDATE_LATENCY),
+            node_sync_latency: histogram(&NODE_SYNC_LATENCY),
         }
     }
 

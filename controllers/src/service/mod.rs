@@ -7,7 +7,7 @@
 pub mod decide;
 mod guard;
 mod hosts;
-mod metrics;
+pub(crate) mod metrics;
 mod sync;
 #[cfg(test)]
 mod tests;

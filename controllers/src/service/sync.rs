@@ -302,8 +302,8 @@ impl ServiceController {
             }
             Ok(Err(_)) => all(ProviderError::deadline("the load balancer of the provider", GROUP_DEADLINE)),
         };
-        let good = answers.iter().all(Result::is_ok);
-        self.shared.metrics.provider_call("ReconcileLoadBalancers", good, began.elapsed());
+        let error = answers.iter().find_map(|answer| answer.as_ref().err());
+        self.shared.metrics.provider_call("ReconcileLoadBalancers", error, began.elapsed());
         answers.into_iter().map(Ok).collect()
     }
 

@@ -1,0 +1,166 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm_provider::ProviderError;
+
+use super::text::number;
+use super::*;
+
+#[test]
+fn every_metric_of_the_table_is_well_formed_and_unique() {
+    let mut names = BTreeSet::new();
+    for def in reference() {
+        assert!(names.insert(def.name), "{} is there twice", def.name);
+        let word = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        assert!(word(def.name) && def.labels.iter().all(|label| word(label)), "{def:?}");
+        assert_eq!(def.kind == Kind::Histogram, !def.buckets.is_empty(), "{def:?}");
+        assert!(def.buckets.is_sorted(), "{def:?}");
+        assert!(!def.help.is_empty() && !def.help.contains('\n'), "{def:?}");
+        assert_eq!(
+            def.name.starts_with("ccm_") || def.name.starts_with("process_"),
+            !def.help.starts_with('['),
+            "{def:?}"
+        );
+    }
+}
+
+#[test]
+fn numbers_are_spelled_as_go_spells_them() {
+    let table = [
+        (0.0, "0"),
+        (1.0, "1"),
+        (-1.5, "-1.5"),
+        (1e-8, "1e-08"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (9.999_999_999_999_999e-6, "9.999999999999999e-06"),
+        (262_144.0, "262144"),
+        (1_048_576.0, "1.048576e+06"),
+        (1_795_281_308.96, "1.79528130896e+09"),
+        (18_446_744_073_709_551_615.0, "1.8446744073709552e+19"),
+        (f64::INFINITY, "+Inf"),
+        (f64::NEG_INFINITY, "-Inf"),
+        (f64::NAN, "NaN"),
+    ];
+    for (value, expected) in table {
+        assert_eq!(number(value), expected);
+    }
+}
+
+#[test]
+fn labels_and_help_are_escaped() {
+    let metrics = Metrics::new();
+    metrics.feature("a\"b\\c\nd", "ALPHA", true);
+    let text = metrics.text();
+    let line = "kubernetes_feature_enabled{name=\"a\\\"b\\\\c\\nd\",stage=\"ALPHA\"} 1";
+    assert!(text.lines().any(|found| found == line), "{text}");
+}
+
+#[test]
+fn samples_are_found_and_absent_ones_are_not() {
+    let metrics = Metrics::new();
+    metrics.leader("cloud-controller-manager", true);
+    metrics.running("cloud-node", true);
+    assert_eq!(metrics.sample("leader_election_master_status{name=\"cloud-controller-manager\"}"), Some(1.0));
+    let line = "running_managed_controllers{manager=\"cloud-controller-manager\",name=\"cloud-node\"}";
+    assert_eq!(metrics.sample(line), Some(1.0));
+    assert_eq!(metrics.sample("no_such"), None);
+}
+
+#[test]
+fn calls_are_counted_by_the_class_of_their_error() {
+    let metrics = Metrics::new();
+    let took = Duration::from_millis(10);
+    metrics.provider_call("List", None, took);
+    metrics.provider_call("List", Some(&ProviderError::bug("x")), took);
+    metrics.provider_call("List", Some(&ProviderError::new(ErrorClass::Throttled { after: None }, "slow down")), took);
+    for outcome in ["ok", "bug", "throttled"] {
+        assert_eq!(
+            metrics.sample(&format!("ccm_provider_calls_total{{call=\"List\",outcome=\"{outcome}\"}}")),
+            Some(1.0)
+        );
+    }
+    assert_eq!(metrics.sample("ccm_provider_throttled_total{call=\"List\"}"), Some(1.0));
+    assert_eq!(metrics.sample("ccm_provider_call_duration_seconds_count{call=\"List\"}"), Some(3.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_age_of_an_observation_grows_until_the_next() {
+    let metrics = Metrics::new();
+    let age = "ccm_observation_age_seconds{of=\"routes\"}";
+    assert_eq!(metrics.sample(age), None, "never seen is no age");
+    metrics.observed("routes");
+    tokio::time::advance(Duration::from_secs(90)).await;
+    assert_eq!(metrics.sample(age), Some(90.0));
+    metrics.observed("routes");
+    assert_eq!(metrics.sample(age), Some(0.0));
+}
+
+#[test]
+fn exactly_one_state_of_the_lease_is_in_force() {
+    let metrics = Metrics::new();
+    let leadership = Leadership::new(Arc::new(crate::SystemClock));
+    metrics.leadership(leadership.clone());
+    let state = |name: &str| metrics.sample(&format!("ccm_lease_state{{state=\"{name}\"}}"));
+    assert_eq!(["standby", "leading", "draining", "lost"].map(state), [1.0, 0.0, 0.0, 0.0].map(Some));
+    leadership.lead(None);
+    assert_eq!(["standby", "leading", "draining", "lost"].map(state), [0.0, 1.0, 0.0, 0.0].map(Some));
+    leadership.lose();
+    assert_eq!(["standby", "leading", "draining", "lost"].map(state), [0.0, 0.0, 0.0, 1.0].map(Some));
+}
+
+#[test]
+fn no_metric_names_a_user() {
+    let metrics = Metrics::new();
+    let access = metrics.access();
+    for user in ["admin", "somebody@example.com", "system:serviceaccount:monitoring:prometheus"] {
+        access.authenticated(Attempt::Success, Some(user), Duration::ZERO);
+    }
+    access.authenticated(Attempt::Error, None, Duration::ZERO);
+    for (user, count) in [("admin", 1.0), ("email_id", 1.0), ("other", 1.0)] {
+        assert_eq!(metrics.sample(&format!("authenticated_user_requests{{username=\"{user}\"}}")), Some(count));
+    }
+    assert_eq!(metrics.sample("authentication_attempts{result=\"success\"}"), Some(3.0));
+    assert_eq!(metrics.sample("authentication_attempts{result=\"error\"}"), Some(1.0));
+    let in_flight = "authentication_token_cache_active_fetch_count{status=\"in_flight\"}";
+    let held = access.token_fetching();
+    assert_eq!(metrics.sample(in_flight), Some(1.0));
+    drop(held);
+    assert_eq!(metrics.sample(in_flight), Some(0.0));
+}
+
+#[test]
+fn health_checks_are_counted_apart_and_forgotten_on_request() {
+    let health = HealthMetrics::default();
+    health.checked("leaderElection", "healthz", true);
+    health.checked("leaderElection", "healthz", false);
+    let text = health.text();
+    for line in [
+        "kubernetes_healthcheck{name=\"leaderElection\",type=\"healthz\"} 0",
+        "kubernetes_healthchecks_total{name=\"leaderElection\",status=\"error\",type=\"healthz\"} 1",
+        "kubernetes_healthchecks_total{name=\"leaderElection\",status=\"success\",type=\"healthz\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+    }
+    health.reset();
+    assert_eq!(health.text(), "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_shows_what_it_uses() {
+    let metrics = Metrics::new();
+    let value = |name: &str| metrics.sample(name).unwrap_or_else(|| panic!("{name} is missing"));
+    for def in table::PROCESS {
+        assert!(value(def.name) >= 0.0);
+    }
+    let rss = value("process_resident_memory_bytes");
+    assert!(rss > 1e6 && rss < value("process_virtual_memory_bytes"), "{rss}");
+    let file = std::fs::File::open("/proc/self/stat").unwrap();
+    let open = value("process_open_fds");
+    drop(file);
+    assert!(open >= 1.0 && open < value("process_max_fds"), "{open}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let began = value("process_start_time_seconds");
+    assert!(began < now + 2.0 && began > now - 3600.0, "started at {began}, now is {now}");
+}
