@@ -108,6 +108,7 @@ impl Manager {
         let Surroundings { clock, seed } = surroundings;
         let mut rng = StdRng::seed_from_u64(seed);
         let leadership = Leadership::new(clock.clone());
+        metrics.leadership(leadership.clone());
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
         let nodes = Store::new(Keep::new(provider.node_annotations()));
         let services = Store::new(Keep::default());

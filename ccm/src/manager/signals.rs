@@ -20,5 +20,6 @@ pub(super) async fn watch(stop: CancellationToken) {
     stop.cancel();
     let name = next().await;
     tracing::warn!("{name} again: ending at once");
+    crate::logging::flush_within(std::time::Duration::from_millis(200));
     std::process::exit(1);
 }
