@@ -31,6 +31,8 @@ const QUEUE: usize = 1000;
 #[derive(Debug, Clone)]
 struct Recorded {
     component: Arc<str>,
+    /// Whose identity it is written with; `None` is that of the process.
+    gate: Option<Gate>,
     subject: Subject,
     kind: EventType,
     reason: String,
@@ -73,7 +75,7 @@ impl Recorder {
 
     /// The same recorder under the name of a component: `service-controller`, `cloud-node-controller`, …
     pub fn for_component(&self, component: &str) -> ComponentRecorder {
-        ComponentRecorder { shared: Arc::clone(&self.shared), component: component.into() }
+        ComponentRecorder { shared: Arc::clone(&self.shared), component: component.into(), gate: None }
     }
 
     /// Waits until everything recorded so far is delivered or dropped, at most for the given time. Answers how many are
@@ -93,6 +95,15 @@ impl Recorder {
 pub struct ComponentRecorder {
     shared: Arc<Shared>,
     component: Arc<str>,
+    gate: Option<Gate>,
+}
+
+impl ComponentRecorder {
+    /// The same, written through this gate: with the identity of a controller, as long as that one leads.
+    #[must_use]
+    pub fn through(&self, gate: Gate) -> Self {
+        Self { gate: Some(gate), ..self.clone() }
+    }
 }
 
 impl std::fmt::Debug for ComponentRecorder {
@@ -107,6 +118,7 @@ impl EventSink for ComponentRecorder {
         let at = shared.clock.wall();
         let recorded = Recorded {
             component: Arc::clone(&self.component),
+            gate: self.gate.clone(),
             subject: subject.clone(),
             kind,
             reason: reason.to_owned(),

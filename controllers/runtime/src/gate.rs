@@ -82,6 +82,12 @@ impl Gate {
         Self { leadership, ..self.clone() }
     }
 
+    /// The same gate, with the same bound of writes in flight, for the identity of this client.
+    #[must_use]
+    pub fn with_client(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
+    }
+
     /// Whether plans are only shown.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
@@ -133,17 +139,14 @@ impl Gate {
     pub async fn write(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.open("api")?;
         let _permit = self.in_flight.acquire().await.map_err(|_| GateError::NotLeading)?;
-        // The wait may have been long: look again.
-        self.open("api")?;
-        Ok(self.client.send(call).await?)
+        // The wait may have been long, and so may be that for a server that said "later": look again before each attempt.
+        self.client.send_while(call, || self.open("api")).await
     }
 
     /// Writes an event: also in a dry run, since events tell the plan.
     pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
-        if !self.leadership.may_write() {
-            return Err(GateError::NotLeading);
-        }
-        Ok(self.client.send(call).await?)
+        let may = || if self.leadership.may_write() { Ok(()) } else { Err(GateError::NotLeading) };
+        self.client.send_while(call, may).await
     }
 
     /// Lets a write to the cloud through. Dropped at once when the lease is lost: another process may write by then.

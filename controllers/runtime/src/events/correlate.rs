@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::Recorded;
 use super::lru::Lru;
 use crate::clock::timestamp;
+use crate::gate::Gate;
 
 /// Keys remembered per rule.
 const CACHE: usize = 4096;
@@ -33,7 +34,7 @@ type SimilarKey = (ObjectKey, EventType, String);
 type EventKey = (SimilarKey, Option<String>);
 
 /// An event to be sent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) struct Outgoing {
     /// The whole event.
     pub(super) body: Value,
@@ -42,6 +43,8 @@ pub(super) struct Outgoing {
     pub(super) name: Arc<str>,
     /// What has changed since the event was sent before; `None` if it is new.
     pub(super) patch: Option<Value>,
+    /// Whose identity it is written with; `None` is that of the process.
+    pub(super) gate: Option<Gate>,
 }
 
 #[derive(Default)]
@@ -127,7 +130,7 @@ impl Correlator {
         });
         let patch =
             (counted.count > 1).then(|| json!({"count": counted.count, "lastTimestamp": last, "message": message}));
-        Outgoing { body, namespace, name: Arc::clone(&counted.name), patch, subject: event.subject }
+        Outgoing { body, namespace, name: Arc::clone(&counted.name), patch, subject: event.subject, gate: event.gate }
     }
 
     /// Takes a token of the source and object.

@@ -155,11 +155,12 @@ impl Sender {
     }
 
     async fn send(&self, event: &Outgoing, call: &Call<'_>) -> Result<(), GateError> {
+        let gate = event.gate.as_ref().unwrap_or(&self.gate);
         if event.subject.kind == "Lease" {
             // That this process leads no more is told by a process that leads no more.
-            self.gate.client().send(call).await?;
+            gate.client().send(call).await?;
         } else {
-            self.gate.write_event(call).await?;
+            gate.write_event(call).await?;
         }
         Ok(())
     }

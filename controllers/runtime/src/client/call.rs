@@ -1,0 +1,71 @@
+//! One request.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+
+/// What an answer is made of unless the call says otherwise.
+pub(super) const JSON: &str = "application/json";
+pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// Default deadline of a request.
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// Method.
+    pub method: Method,
+    /// Path and query.
+    pub path: std::borrow::Cow<'a, str>,
+    /// `Content-Type` of the body.
+    pub content_type: Option<&'static str>,
+    /// `Accept`: what the answer shall be.
+    pub accept: &'static str,
+    /// Body.
+    pub body: Option<Bytes>,
+    /// How long the answer may take.
+    pub deadline: Duration,
+}
+
+impl<'a> Call<'a> {
+    /// A GET.
+    pub fn get(path: impl Into<std::borrow::Cow<'a, str>>) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            content_type: None,
+            accept: JSON,
+            body: None,
+            deadline: REQUEST_DEADLINE,
+        }
+    }
+
+    /// A request with a JSON body.
+    pub fn json(method: Method, path: impl Into<std::borrow::Cow<'a, str>>, body: &serde_json::Value) -> Self {
+        let body = Some(Bytes::from(body.to_string()));
+        Self { method, content_type: Some(JSON), body, ..Self::get(path) }
+    }
+
+    /// A strategic-merge patch.
+    pub fn strategic(path: impl Into<std::borrow::Cow<'a, str>>, body: &serde_json::Value) -> Self {
+        let content_type = Some("application/strategic-merge-patch+json");
+        Self { content_type, ..Self::json(Method::PATCH, path, body) }
+    }
+
+    /// The same, but only the metadata of the object comes back: a node is some 20 KB, and a writer knows what it wrote.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        Self { accept: METADATA_ONLY, ..self }
+    }
+
+    /// The same with another deadline.
+    #[must_use]
+    pub fn within(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    pub(super) fn verb(&self) -> &str {
+        self.method.as_str()
+    }
+}

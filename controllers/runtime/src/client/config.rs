@@ -1,0 +1,226 @@
+//! From flags and environment to what a connection is made of.
+
+use http::{HeaderValue, Uri};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use super::error::{ConnectError, chain};
+
+/// How to reach the API server.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectOptions {
+    /// `--kubeconfig`; empty for none.
+    pub kubeconfig: String,
+    /// `--master`; overrides the address in the kubeconfig.
+    pub master: String,
+    /// `User-Agent` header.
+    pub user_agent: String,
+}
+
+/// What a connection is made of.
+pub(super) struct Setup {
+    /// Address, TLS and credentials; the proxy is not in here.
+    pub(super) config: kube::Config,
+    pub(super) proxy: Option<Proxy>,
+    /// Where certificates of servers are trusted from, in words.
+    pub(super) trust: String,
+}
+
+/// A proxy, and who we are there.
+#[derive(Clone)]
+pub(super) struct Proxy {
+    pub(super) address: Uri,
+    pub(super) authorization: Option<HeaderValue>,
+    pub(super) user: Option<(String, String)>,
+}
+
+/// Reads flags, files and environment. Asks nobody.
+pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError> {
+    let path = &*options.kubeconfig;
+    let (mut config, proxy_url) = match (path, &*options.master) {
+        ("", "") => (kube::Config::incluster().map_err(|e| ConnectError::None(chain(&e)))?, None),
+        ("", master) => (kube::Config::new(address(master, false)?), None),
+        (path, master) => {
+            let (mut config, proxy_url) = kubeconfig(path).await?;
+            if !master.is_empty() {
+                config.cluster_url = address(master, speaks_tls(&config))?;
+            }
+            (config, proxy_url)
+        }
+    };
+    // Retries are ours: kube's policy waits for up to 1000 s and repeats writes.
+    config.default_retry = false;
+    config.disable_compression = true;
+    // kube holds NO_PROXY against the address of the proxy, and knows no proxy in a pod.
+    config.proxy_url = None;
+    let proxy = match proxy_url {
+        Some(url) => Some(given_proxy(path, &url, &config.cluster_url)?),
+        None => environment_proxy(&config.cluster_url, |name| std::env::var(name).ok())?,
+    };
+    let trust = match (&config.root_cert, path) {
+        (None, _) => "the certificate authorities of this machine".to_owned(),
+        (Some(_), "") => "the certificate authority of the service account (ca.crt)".to_owned(),
+        (Some(_), path) => format!("the certificate-authority in --kubeconfig {path}"),
+    };
+    Ok(Setup { config, proxy, trust })
+}
+
+async fn kubeconfig(path: &str) -> Result<(kube::Config, Option<String>), ConnectError> {
+    let fail = |reason| ConnectError::Kubeconfig { path: path.to_owned(), reason };
+    let file = Kubeconfig::read_from(path).map_err(|error| fail(read_error(&error)))?;
+    let context = file.current_context.as_ref().and_then(|current| {
+        let named = file.contexts.iter().find(|context| context.name == *current)?;
+        named.context.clone()
+    });
+    let proxy_url = context.and_then(|context| {
+        let named = file.clusters.iter().find(|cluster| cluster.name == context.cluster)?;
+        named.cluster.as_ref()?.proxy_url.clone().filter(|url| !url.is_empty())
+    });
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    Ok((config.map_err(|error| fail(chain(&error)))?, proxy_url))
+}
+
+/// A parser's error may quote the lines around it, and with them a token.
+fn read_error(error: &kube::config::KubeconfigError) -> String {
+    use kube::config::KubeconfigError;
+    match error {
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => format!("not a kubeconfig: error in line {}, column {}", at.line(), at.column()),
+            None => "not a kubeconfig".to_owned(),
+        },
+        error => chain(error),
+    }
+}
+
+/// Whether an address without scheme means https: client-go's rule.
+fn speaks_tls(config: &kube::Config) -> bool {
+    let auth = &config.auth_info;
+    config.root_cert.is_some()
+        || config.accept_invalid_certs
+        || auth.client_certificate.is_some()
+        || auth.client_certificate_data.is_some()
+}
+
+fn address(master: &str, tls: bool) -> Result<Uri, ConnectError> {
+    let fail = |reason: String| ConnectError::Master(master.to_owned(), reason);
+    let url = match master.contains("://") {
+        true => master.to_owned(),
+        false => format!("{}://{master}", if tls { "https" } else { "http" }),
+    };
+    let example = "give something like https://10.0.0.1:6443 or https://[2001:db8::1]:6443";
+    let uri: Uri = url.parse().map_err(|error| fail(format!("not an address ({error}); {example}")))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(uri),
+        (Some("http" | "https"), _) => Err(fail(format!("no host; {example}"))),
+        _ => Err(fail(format!("neither http nor https; {example}"))),
+    }
+}
+
+fn given_proxy(path: &str, url: &str, target: &Uri) -> Result<Proxy, ConnectError> {
+    let fail =
+        |reason: &str| ConnectError::Kubeconfig { path: path.to_owned(), reason: format!("proxy-url: {reason}") };
+    let proxy = Matcher::builder().all(url.to_owned()).build().intercept(target).map(|found| proxy(&found));
+    let proxy = proxy.ok_or_else(|| fail("not an address; give something like http://10.0.0.1:3128"))?;
+    supported(proxy).map_err(|scheme| fail(&scheme))
+}
+
+/// `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, as Go's `http.ProxyFromEnvironment` reads them.
+fn environment_proxy(target: &Uri, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Proxy>, ConnectError> {
+    let host = target.host().unwrap_or_default().trim_matches(['[', ']']);
+    if host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()) {
+        return Ok(None);
+    }
+    let either = |upper: &str, lower: &str| variable(upper).filter(|v| !v.is_empty()).or_else(|| variable(lower));
+    let matcher = Matcher::builder()
+        .https(either("HTTPS_PROXY", "https_proxy").unwrap_or_default())
+        .http(either("HTTP_PROXY", "http_proxy").unwrap_or_default())
+        .no(either("NO_PROXY", "no_proxy").unwrap_or_default())
+        .build();
+    let Some(found) = matcher.intercept(target) else { return Ok(None) };
+    supported(proxy(&found)).map(Some).map_err(|reason| {
+        ConnectError::Setup(format!("{}_PROXY: {reason}", target.scheme_str().unwrap_or("http").to_uppercase()))
+    })
+}
+
+fn proxy(found: &Intercept) -> Proxy {
+    let user = found.raw_auth().map(|(name, password)| (name.to_owned(), password.to_owned()));
+    Proxy { address: found.uri().clone(), authorization: found.basic_auth().cloned(), user }
+}
+
+fn supported(proxy: Proxy) -> Result<Proxy, String> {
+    match proxy.address.scheme_str() {
+        Some("http" | "https" | "socks5" | "socks5h") => Ok(proxy),
+        other => {
+            Err(format!("proxies of the kind {:?} are not supported, only http, https and socks5", other.unwrap_or("")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(target: &str, environment: &[(&str, &str)]) -> Option<String> {
+        let variable = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let proxy = environment_proxy(&target.parse().unwrap(), variable).unwrap_or_else(|e| panic!("{e}"));
+        proxy.map(|proxy| proxy.address.to_string())
+    }
+
+    #[test]
+    fn the_proxy_of_the_environment_is_taken_by_the_scheme_and_the_host_of_the_api_server() {
+        let both = [("HTTPS_PROXY", "http://a:1"), ("http_proxy", "http://b:2")];
+        assert_eq!(chosen("https://api.example:6443", &both).as_deref(), Some("http://a:1/"));
+        assert_eq!(chosen("http://api.example:8080", &both).as_deref(), Some("http://b:2/"));
+        for (no, proxied) in
+            [("api.example", false), (".example", false), ("other.example", true), ("a", true), ("*", false)]
+        {
+            let environment = [both[0], both[1], ("NO_PROXY", no)];
+            assert_eq!(chosen("https://api.example:6443", &environment).is_some(), proxied, "{no}");
+        }
+        let cidr = [both[0], ("NO_PROXY", "10.0.0.0/8,fd00::/8")];
+        assert_eq!(chosen("https://10.1.2.3:6443", &cidr), None);
+        assert_eq!(chosen("https://[fd00::1]:6443", &cidr), None);
+        assert!(chosen("https://11.1.2.3:6443", &cidr).is_some());
+    }
+
+    #[test]
+    fn this_machine_is_never_reached_through_a_proxy_of_the_environment() {
+        for target in ["https://localhost:6443", "https://127.0.0.1:6443", "https://[::1]:6443"] {
+            assert_eq!(chosen(target, &[("HTTPS_PROXY", "http://a:1")]), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn the_users_name_goes_to_the_proxy_and_not_into_its_address() {
+        let proxy = given_proxy("k", "http://me:p%40ss@proxy:3128", &"https://api".parse().unwrap()).ok().unwrap();
+        assert_eq!(proxy.address.to_string(), "http://proxy:3128/");
+        // me:p@ss
+        assert_eq!(proxy.authorization.unwrap(), "Basic bWU6cEBzcw==");
+    }
+
+    #[test]
+    fn a_master_without_scheme_is_https_where_the_kubeconfig_has_tls() {
+        let text = |master, tls| address(master, tls).unwrap().to_string();
+        assert_eq!(text("10.0.0.1:8080", false), "http://10.0.0.1:8080/");
+        assert_eq!(text("10.0.0.1:6443", true), "https://10.0.0.1:6443/");
+        assert_eq!(
+            text("https://[2001:db8::1]:6443/k8s/clusters/c-1", false),
+            "https://[2001:db8::1]:6443/k8s/clusters/c-1"
+        );
+        for bad in ["ftp://x", "https://", "a b", "2001:db8::1"] {
+            let error = address(bad, false).unwrap_err().to_string();
+            assert!(error.contains("--master") && error.contains("give something like"), "{bad}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_in_a_kubeconfig_quotes_no_secret() {
+        let folder = std::env::temp_dir().join(format!("ccm-kubeconfig-{}", std::process::id()));
+        std::fs::write(&folder, "users:\n- name: u\n  user:\n    token: geheim\n  : [\n").unwrap();
+        let options = ConnectOptions { kubeconfig: folder.display().to_string(), ..Default::default() };
+        let error = load(&options).await.err().unwrap().to_string();
+        std::fs::remove_file(&folder).unwrap();
+        assert!(error.contains("--kubeconfig") && error.contains("line"), "{error}");
+        assert!(!error.contains("geheim"), "{error}");
+    }
+}

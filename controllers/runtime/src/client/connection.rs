@@ -1,0 +1,199 @@
+//! One pool of connections: HTTP/2 where the server offers it, so that watches and requests share a connection.
+//!
+//! kube's own client speaks HTTP/1.1 only, with a connection for each watch and each request in flight, and cannot tell
+//! that a peer is gone while a watch waits.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceExt};
+
+use super::config::Proxy;
+use super::error::{ConnectError, explain};
+
+/// How long a connection may take, TLS included.
+const CONNECT: Duration = Duration::from_secs(30);
+/// A connection on which nothing was read for this long is asked whether it still lives (client-go: 30 s).
+const READ_IDLE: Duration = Duration::from_secs(30);
+/// It is closed when it does not answer within this time (client-go: 15 s).
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// Idle connections are closed after this time (client-go: 90 s).
+const IDLE: Duration = Duration::from_secs(90);
+/// Idle connections that are kept (client-go: 25). Only HTTP/1.1 ever has more than one.
+const IDLE_CONNECTIONS: usize = 25;
+/// What the server may send on one stream before it is read. A list of 100 MB must not wait for the round trips.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+/// The same for all streams of a connection: two lists that are not read yet leave room for the lease.
+const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
+
+/// Sends requests over one pool of connections. Clones share the pool.
+pub(super) type Pool = legacy::Client<Dial, Body>;
+/// Makes connections, whatever they are made of: HTTP is compiled for one type only.
+pub(super) type Dial = BoxCloneSyncService<Uri, Io, BoxError>;
+
+trait Stream: Read + Write + Connection + Send + Unpin {}
+impl<T: Read + Write + Connection + Send + Unpin> Stream for T {}
+
+/// A connection of any kind.
+pub(super) struct Io {
+    stream: Box<dyn Stream>,
+}
+
+impl Read for Io {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+}
+
+impl Connection for Io {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
+    }
+}
+
+/// A pool for the address, TLS and client certificate of a configuration. Makes no connection yet.
+pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool, ConnectError> {
+    let dial = match proxy {
+        Some(proxy) => through(proxy, config)?,
+        None => boxed(tcp()),
+    };
+    let https = boxed(tls(config, dial, Versions::from_env())?);
+    let limited = tower::service_fn(move |target: Uri| {
+        let connecting = https.clone().oneshot(target);
+        async move {
+            let late =
+                || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {}s", CONNECT.as_secs()));
+            tokio::time::timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(late().into()))
+        }
+    });
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(READ_IDLE)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_while_idle(true);
+    Ok(builder.build(boxed(limited)))
+}
+
+/// Which versions of HTTP are offered.
+#[derive(Clone, Copy)]
+enum Versions {
+    All,
+    Http1,
+}
+
+impl Versions {
+    /// `DISABLE_HTTP2`, as client-go has it.
+    fn from_env() -> Self {
+        match std::env::var_os("DISABLE_HTTP2") {
+            Some(value) if !value.is_empty() => Self::Http1,
+            _ => Self::All,
+        }
+    }
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    // HTTP/1.1 has no pings: the kernel finds out within the same time that a peer is gone.
+    tcp.set_keepalive(Some(READ_IDLE));
+    tcp.set_keepalive_interval(Some(PING_TIMEOUT / 3));
+    tcp.set_keepalive_retries(Some(3));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(READ_IDLE));
+    tcp
+}
+
+fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
+    let Proxy { address, authorization, user } = proxy;
+    Ok(match address.scheme_str() {
+        Some("socks5" | "socks5h") => {
+            let socks = SocksV5::new(address.clone(), tcp());
+            boxed(match user.clone() {
+                Some((name, password)) => socks.with_auth(name, password),
+                None => socks,
+            })
+        }
+        scheme => {
+            let dial =
+                if scheme == Some("https") { boxed(tls(config, boxed(tcp()), Versions::Http1)?) } else { boxed(tcp()) };
+            let tunnel = Tunnel::new(address.clone(), dial);
+            boxed(match authorization.clone() {
+                Some(header) => tunnel.with_auth(header),
+                None => tunnel,
+            })
+        }
+    })
+}
+
+fn tls(config: &kube::Config, dial: Dial, versions: Versions) -> Result<HttpsConnector<Dial>, ConnectError> {
+    let setup = |error: kube::Error| ConnectError::Setup(explain(&error));
+    let builder =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config().map_err(setup)?).https_or_http();
+    let builder = match &config.tls_server_name {
+        None => builder,
+        Some(name) => {
+            let bad =
+                |_| ConnectError::Setup(format!("tls-server-name {name:?} is neither a DNS name nor an IP address"));
+            builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone().try_into().map_err(bad)?))
+        }
+    };
+    Ok(match versions {
+        Versions::All => builder.enable_all_versions().wrap_connector(dial),
+        Versions::Http1 => builder.enable_http1().wrap_connector(dial),
+    })
+}
+
+fn boxed<C>(connector: C) -> Dial
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Connection + Send + Unpin + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send + 'static,
+{
+    let connector = connector.map_response(|stream| Io { stream: Box::new(stream) });
+    BoxCloneSyncService::new(connector.map_err(Into::into))
+}

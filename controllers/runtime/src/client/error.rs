@@ -1,0 +1,211 @@
+//! What can be wrong with a connection, a request and an answer, in words that name the way out.
+
+use std::time::Duration;
+
+use ccm_provider::duration;
+use http::StatusCode;
+use kube::client::AuthError;
+use serde::Deserialize;
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Neither flag is given and the process does not run in a pod.
+    #[error(
+        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable (give --kubeconfig or --master, or run in a pod with a service account: {0})"
+    )]
+    None(String),
+    /// The kubeconfig is bad.
+    #[error("--kubeconfig {path}: {reason}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// Why, with all causes.
+        reason: String,
+    },
+    /// The address is bad.
+    #[error("--master {0:?}: {1}")]
+    Master(String, String),
+    /// TLS or credentials are bad.
+    #[error("cannot set up the connection to the API server: {0}")]
+    Setup(String),
+    /// `--use-service-account-credentials`: a controller gets no identity of its own.
+    #[error("--use-service-account-credentials: service account {account}: {error}")]
+    Account {
+        /// `<namespace>/<name>`
+        account: String,
+        /// What the API server said.
+        error: ApiError,
+    },
+}
+
+/// Why a request did not do what it should.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ApiError {
+    /// The API server said so.
+    #[error("{message}")]
+    Status {
+        /// HTTP status code.
+        code: u16,
+        /// Reason word: `Conflict`, `NotFound`, …
+        reason: String,
+        /// Its message.
+        message: String,
+        /// From the `Retry-After` header or the status details.
+        retry_after: Option<Duration>,
+    },
+    /// No answer. A write may or may not have taken effect.
+    #[error("cannot reach the API server: {0}")]
+    Transport(String),
+    /// No answer in time. A write may or may not have taken effect.
+    #[error("the API server did not answer within {}", duration::format(*.0))]
+    Deadline(Duration),
+    /// The limits `--kube-api-qps` and `--kube-api-burst` would have kept the request back past its deadline. Not sent.
+    #[error("not sent: --kube-api-qps and --kube-api-burst would keep the request back past its deadline; raise them")]
+    Paced,
+    /// An answer that makes no sense.
+    #[error("the answer of the API server cannot be read: {0}")]
+    Decode(String),
+}
+
+impl ApiError {
+    fn code(&self) -> u16 {
+        match self {
+            Self::Status { code, .. } => *code,
+            _ => 0,
+        }
+    }
+
+    /// 404
+    pub fn is_not_found(&self) -> bool {
+        self.code() == 404
+    }
+
+    /// 409: somebody else wrote in between, or the object exists already.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == 409
+    }
+
+    /// 410: the version asked for is forgotten.
+    pub fn is_gone(&self) -> bool {
+        self.code() == 410
+    }
+
+    /// Whether the server refused for good: trying the same again is of no use.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.code(), 400 | 401 | 403 | 404 | 405 | 409 | 410 | 413 | 415 | 422)
+    }
+
+    /// How long the server asked to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: Option<u64>,
+}
+
+/// Makes an error of a Kubernetes `Status`, or of whatever else came with the status code.
+pub(crate) fn status_error(http: StatusCode, body: &[u8], retry_after: Option<Duration>) -> ApiError {
+    match serde_json::from_slice::<Status>(body) {
+        Ok(status) if !status.message.is_empty() || !status.reason.is_empty() => ApiError::Status {
+            code: if status.code == 0 { http.as_u16() } else { status.code },
+            reason: status.reason,
+            message: status.message,
+            retry_after: retry_after
+                .or_else(|| Some(Duration::from_secs(status.details?.retry_after_seconds.filter(|s| *s > 0)?))),
+        },
+        _ => {
+            let text: String = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
+            let text: String = text.chars().take(200).collect();
+            ApiError::Status {
+                code: http.as_u16(),
+                reason: String::new(),
+                message: format!(
+                    "the API server, or a proxy before it, answered {http} with something that is no Kubernetes status: {text:?}"
+                ),
+                retry_after,
+            }
+        }
+    }
+}
+
+/// An error and all its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// An error of kube's in one line, without what a credential plugin printed: that may be a token.
+pub(super) fn explain(error: &kube::Error) -> String {
+    let plugin = match error {
+        kube::Error::Auth(error) => Some(error),
+        kube::Error::Service(error) => error.downcast_ref(),
+        _ => None,
+    };
+    plugin.map_or_else(|| chain(error), credentials)
+}
+
+fn credentials(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            let told: String = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+            let told: String = told.chars().take(200).collect();
+            format!("the exec plugin of the kubeconfig failed ({}): {told:?}", out.status)
+        }
+        AuthError::AuthExecStart(cause) => {
+            format!("the exec plugin of the kubeconfig cannot be started: {cause}; is it in the image and in PATH?")
+        }
+        AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) => {
+            "the exec plugin of the kubeconfig printed something that is no ExecCredential".to_owned()
+        }
+        AuthError::ExecPluginFailed => "the exec plugin of the kubeconfig printed no status".to_owned(),
+        AuthError::AuthExec(_) => "the credential plugin of the kubeconfig failed".to_owned(),
+        error => chain(error),
+    }
+}
+
+/// What an error of the transport means here, and what to do about it.
+pub(super) fn transport(text: &str, host: &str, trust: &str) -> ApiError {
+    let hint = if text.contains("UnknownIssuer") || text.contains("unknown issuer") {
+        format!("the certificate of {host} is not signed by {trust}")
+    } else if text.contains("NotValidForName") || text.contains("not valid for name") {
+        format!("the certificate of {host} is made for other names: connect by one of them, or set tls-server-name")
+    } else if text.contains("certificate expired") {
+        format!("the certificate of {host} has expired, or the clock of this machine is wrong")
+    } else if text.contains("dns error") || text.contains("failed to lookup") {
+        format!("the name {host} cannot be resolved: check the address in --kubeconfig or --master, and the DNS")
+    } else if text.contains("Connection refused") {
+        format!("nobody listens at {host}: check the address in --kubeconfig or --master")
+    } else {
+        host.to_owned()
+    };
+    ApiError::Transport(format!("{hint}: {text}"))
+}

@@ -1,0 +1,185 @@
+//! The way to the API server with this process's own credentials, which may change while it runs.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use kube::client::ConfigExt;
+use kube::config::AuthInfo;
+use tokio::sync::Mutex;
+use tower::{BoxError, ServiceBuilder};
+
+use super::config::{ConnectOptions, Setup, load};
+use super::connection::{Pool, pool};
+use super::error::{ConnectError, explain};
+
+/// How often files are looked at: certificates, keys, the kubeconfig. (kube does the same with token files and `ca.crt`.)
+const LOOK: Duration = Duration::from_secs(60);
+/// The least time between two looks because the server said 401. A plugin must not run for each request.
+const LOOK_AFTER_401: Duration = Duration::from_secs(5);
+
+/// One state of the credentials.
+pub(super) struct Session {
+    /// With the credentials of this process.
+    pub(super) own: kube::Client,
+    /// Without any: no client certificate, no token, nobody impersonated. For those who bring their own.
+    pub(super) bare: kube::Client,
+    fingerprint: u64,
+}
+
+/// Where requests go.
+pub(super) struct Link {
+    source: Source,
+    /// Authority of the address.
+    pub(super) host: String,
+    /// Whose certificates are trusted, in words.
+    pub(super) trust: String,
+}
+
+enum Source {
+    /// In the process: tests.
+    Given(Arc<Session>),
+    Files(Box<Files>),
+}
+
+struct Files {
+    options: ConnectOptions,
+    address: http::Uri,
+    current: RwLock<Arc<Session>>,
+    /// When; held by whoever looks.
+    looked: Mutex<Instant>,
+}
+
+impl Link {
+    pub(super) async fn new(options: &ConnectOptions) -> Result<Self, ConnectError> {
+        let setup = load(options).await?;
+        let address = setup.config.cluster_url.clone();
+        let host = address.authority().map(|a| a.as_str().rsplit('@').next().unwrap_or_default().to_owned());
+        let trust = setup.trust.clone();
+        let session = Arc::new(build(setup).await?);
+        let (options, looked) = (options.clone(), Mutex::new(Instant::now()));
+        let files = Files { options, address, current: RwLock::new(session), looked };
+        Ok(Self { source: Source::Files(Box::new(files)), host: host.unwrap_or_default(), trust })
+    }
+
+    pub(super) fn given(client: kube::Client) -> Self {
+        let session = Session { own: client.clone(), bare: client, fingerprint: 0 };
+        Self { source: Source::Given(Arc::new(session)), host: "in-process".into(), trust: String::new() }
+    }
+
+    /// The session for a request; looks at the files from time to time.
+    pub(super) async fn session(&self) -> Arc<Session> {
+        match &self.source {
+            Source::Given(session) => Arc::clone(session),
+            Source::Files(files) => {
+                // Whoever comes while another looks takes what there is.
+                if let Ok(mut looked) = files.looked.try_lock()
+                    && looked.elapsed() >= LOOK
+                {
+                    *looked = Instant::now();
+                    files.look(false).await;
+                }
+                files.current()
+            }
+        }
+    }
+
+    /// After an answer 401 to a request of this session: whether there are other credentials to try.
+    pub(super) async fn refused(&self, seen: &Arc<Session>) -> bool {
+        let Source::Files(files) = &self.source else { return false };
+        let mut looked = files.looked.lock().await;
+        let changed = || !Arc::ptr_eq(seen, &files.current());
+        if !changed() && looked.elapsed() >= LOOK_AFTER_401 {
+            *looked = Instant::now();
+            files.look(true).await;
+        }
+        changed()
+    }
+}
+
+impl Files {
+    fn current(&self) -> Arc<Session> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn look(&self, refused: bool) {
+        // What cannot be read, perhaps for a moment only, does not replace what there is: kubernetes/kubernetes#68164.
+        let setup = match load(&self.options).await {
+            Ok(setup) => setup,
+            Err(error) => {
+                tracing::warn!(%error, "the credentials cannot be read again; going on with the old ones");
+                return;
+            }
+        };
+        if setup.config.cluster_url != self.address {
+            tracing::warn!("the kubeconfig names another API server now; going on with the one of the start");
+            return;
+        }
+        // A token file and a plugin may have something new although nothing else has changed.
+        if fingerprint(&setup) == self.current().fingerprint && !refused {
+            return;
+        }
+        match build(setup).await {
+            Ok(session) => {
+                tracing::info!("credentials for the API server were read again");
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
+            }
+            Err(error) => tracing::warn!(%error, "the credentials cannot be used; going on with the old ones"),
+        }
+    }
+}
+
+async fn build(setup: Setup) -> Result<Session, ConnectError> {
+    // A credential plugin is run, and waited for, in here.
+    let built = tokio::task::spawn_blocking(move || session(&setup)).await;
+    built.unwrap_or_else(|error| Err(ConnectError::Setup(error.to_string())))
+}
+
+fn session(setup: &Setup) -> Result<Session, ConnectError> {
+    let Setup { config, proxy, .. } = setup;
+    let fail = |error: kube::Error| ConnectError::Setup(explain(&error));
+    let own_pool = pool(config, proxy.as_ref())?;
+    // Connections carry the client certificate: an identity without it must not meet them.
+    let bare_pool = if has_certificate(&config.auth_info) {
+        let mut bare = config.clone();
+        bare.auth_info = AuthInfo::default();
+        pool(&bare, proxy.as_ref())?
+    } else {
+        own_pool.clone()
+    };
+    let own = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(fail)?)
+        .layer(config.extra_headers_layer().map_err(fail)?)
+        .map_err(BoxError::from)
+        .service(own_pool);
+    Ok(Session {
+        own: kube::Client::new(own, ""),
+        bare: bare_client(config, bare_pool),
+        fingerprint: fingerprint(setup),
+    })
+}
+
+fn bare_client(config: &kube::Config, pool: Pool) -> kube::Client {
+    let service = ServiceBuilder::new().layer(config.base_uri_layer()).map_err(BoxError::from).service(pool);
+    kube::Client::new(service, "")
+}
+
+/// A plugin may give a certificate.
+fn has_certificate(auth: &AuthInfo) -> bool {
+    auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
+}
+
+/// Changes with whatever a session is made of. Holds no secret.
+fn fingerprint(setup: &Setup) -> u64 {
+    let config = &setup.config;
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_vec(&config.auth_info).unwrap_or_default().hash(&mut hasher);
+    for path in [&config.auth_info.client_certificate, &config.auth_info.client_key].into_iter().flatten() {
+        std::fs::read(path).unwrap_or_default().hash(&mut hasher);
+    }
+    config.root_cert.hash(&mut hasher);
+    (config.accept_invalid_certs, &config.tls_server_name).hash(&mut hasher);
+    setup.proxy.as_ref().map(|proxy| proxy.address.to_string()).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,264 @@
+//! The connection to the API server: who asks, how fast, how long, and what becomes of "not now".
+//!
+//! ```text
+//! Client ─> rate (when asked for) ─> Link (own credentials) or Account (a controller's) ─> Pool (HTTP/2) ─> API server
+//!    └─ again after 429 or 5xx with Retry-After, within the deadline; after 401 once, with credentials read again
+//! ```
+
+mod account;
+mod call;
+mod config;
+mod connection;
+mod error;
+mod limit;
+mod link;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ccm_provider::Clock;
+use futures::{Stream, StreamExt};
+use http::{HeaderValue, Request, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use account::{Account, Token};
+pub use call::{Call, REQUEST_DEADLINE};
+pub use config::ConnectOptions;
+pub(crate) use error::status_error;
+pub use error::{ApiError, ConnectError, chain};
+use limit::Limiter;
+pub use limit::Rate;
+use link::{Link, Session};
+
+/// How often a request is repeated because the server asked for it (client-go: 10).
+const REPEATS: u32 = 10;
+/// A wait for the client's own rate is told when it is longer than this.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// A client. Cheap to clone; all clones share one pool of connections.
+#[derive(Clone)]
+pub struct Client {
+    link: Arc<Link>,
+    /// `None`: the credentials of this process.
+    account: Option<Arc<Account>>,
+    user_agent: Option<HeaderValue>,
+    rate: Option<Rate>,
+    limiter: Option<Arc<Limiter>>,
+    metrics: Metrics,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("host", &self.link.host).finish_non_exhaustive()
+    }
+}
+
+/// Whose credentials a request went with.
+enum Identity {
+    Own(Arc<Session>),
+    Account(Arc<Token>),
+}
+
+impl Client {
+    /// Reads the configuration: `--kubeconfig` and `--master`, else the pod's service account. Makes no request.
+    pub async fn connect(options: &ConnectOptions, metrics: Metrics) -> Result<Self, ConnectError> {
+        let link = Link::new(options).await?;
+        Ok(Self::new(link, metrics).with_user_agent(&options.user_agent))
+    }
+
+    /// A client over any transport: tests run the API server in the process.
+    pub fn over(inner: kube::Client, metrics: Metrics) -> Self {
+        Self::new(Link::given(inner), metrics)
+    }
+
+    fn new(link: Link, metrics: Metrics) -> Self {
+        Self { link: Arc::new(link), account: None, user_agent: None, rate: None, limiter: None, metrics }
+    }
+
+    /// The same connection under another `User-Agent`, with a rate of its own.
+    #[must_use]
+    pub fn with_user_agent(&self, user_agent: &str) -> Self {
+        let user_agent = HeaderValue::from_str(user_agent).ok().filter(|value| !value.is_empty());
+        Self { user_agent, ..self.clone() }.with_rate(self.rate)
+    }
+
+    /// The same connection with a limit of its own for the rate of requests, watches aside.
+    #[must_use]
+    pub fn with_rate(&self, rate: Option<Rate>) -> Self {
+        let limiter = rate.map(|rate| Arc::new(Limiter::new(rate, Instant::now().into_std())));
+        Self { rate, limiter, ..self.clone() }
+    }
+
+    /// The same API server with the identity of a service account, and without any credentials of this process: not its
+    /// client certificate either. Makes sure that the account exists; tokens are asked for when they are needed, with
+    /// this client.
+    pub async fn for_account(&self, namespace: &str, name: &str, clock: Arc<dyn Clock>) -> Result<Self, ConnectError> {
+        let account = Account::new(self.clone(), namespace, name, clock);
+        let fail = |error| ConnectError::Account { account: account.label(), error };
+        account.ensure().await.map_err(fail)?;
+        Ok(Self { account: Some(account), ..self.clone() }.with_rate(self.rate))
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub async fn send(&self, call: &Call<'_>) -> Result<Bytes, ApiError> {
+        self.send_while(call, || Ok(())).await
+    }
+
+    /// The same, as long as it may: asked before each attempt, since a wait for the server may lie between.
+    pub(crate) async fn send_while<E: From<ApiError>>(
+        &self,
+        call: &Call<'_>,
+        may: impl Fn() -> Result<(), E>,
+    ) -> Result<Bytes, E> {
+        let answer = tokio::time::timeout(call.deadline, async {
+            let response = self.start(call, true, &may).await?;
+            let body = response.into_body().collect().await.map_err(|error| ApiError::Transport(chain(&error)))?;
+            Ok(body.to_bytes())
+        });
+        answer.await.unwrap_or_else(|_| Err(ApiError::Deadline(call.deadline).into()))
+    }
+
+    /// Sends a request and decodes the answer.
+    pub async fn read<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, ApiError> {
+        let bytes = self.send(call).await?;
+        serde_json::from_slice(&bytes).map_err(|e| ApiError::Decode(e.to_string()))
+    }
+
+    /// Sends a request and hands out the answer as it comes; the deadline covers only its beginning. The rate of the
+    /// client does not count: watches have none in client-go either.
+    pub async fn stream(
+        &self,
+        call: &Call<'_>,
+    ) -> Result<impl Stream<Item = Result<Bytes, ApiError>> + Send + use<>, ApiError> {
+        let started = tokio::time::timeout(call.deadline, self.start(call, false, &|| Ok(()))).await;
+        let response = started.unwrap_or(Err(ApiError::Deadline(call.deadline)))?;
+        let frames = response.into_body().into_data_stream();
+        Ok(frames.map(|frame| frame.map_err(|e| ApiError::Transport(chain(&e)))))
+    }
+
+    /// Sends until there is an answer that is no "not now": `client-go/rest/with_retry.go`.
+    async fn start<E: From<ApiError>>(
+        &self,
+        call: &Call<'_>,
+        paced: bool,
+        may: &impl Fn() -> Result<(), E>,
+    ) -> Result<http::Response<Body>, E> {
+        let deadline = Instant::now() + call.deadline;
+        let (mut repeats, mut renewed) = (0, false);
+        loop {
+            if paced {
+                self.pace(call, deadline).await?;
+            }
+            may()?;
+            let began = Instant::now();
+            let identity = self.identity().await?;
+            let answer = self.attempt(call, &identity, repeats > 0).await;
+            let error = match answer {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            if matches!(error, ApiError::Status { code: 401, .. }) && !renewed && self.refused(&identity).await {
+                renewed = true;
+                continue;
+            }
+            let Some(wait) =
+                asked_to_wait(&error).filter(|wait| repeats < REPEATS && Instant::now() + *wait < deadline)
+            else {
+                return Err(error.into());
+            };
+            repeats += 1;
+            tracing::debug!(%error, ?wait, repeats, took = ?began.elapsed(), path = &*call.path, "Got a Retry-After response");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Waits for the client's own rate, if it has one.
+    async fn pace(&self, call: &Call<'_>, deadline: Instant) -> Result<(), ApiError> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let now = Instant::now();
+        let wait = limiter.reserve(now.into_std(), deadline.saturating_duration_since(now));
+        let wait = wait.ok_or(ApiError::Paced)?;
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        if wait > LONG_WAIT {
+            tracing::info!(?wait, path = &*call.path, "Waited before sending request: client-side throttling");
+        }
+        self.metrics.rest_rate_limited(call.verb(), &self.link.host, wait);
+        Ok(())
+    }
+
+    async fn identity(&self) -> Result<Identity, ApiError> {
+        Ok(match &self.account {
+            None => Identity::Own(self.link.session().await),
+            Some(account) => Identity::Account(account.token().await?),
+        })
+    }
+
+    /// After 401: whether another try with newer credentials makes sense.
+    async fn refused(&self, identity: &Identity) -> bool {
+        match (identity, &self.account) {
+            (Identity::Own(session), _) => self.link.refused(session).await,
+            (Identity::Account(token), Some(account)) => {
+                account.refused(token);
+                true
+            }
+            (Identity::Account(_), None) => false,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        call: &Call<'_>,
+        identity: &Identity,
+        repeated: bool,
+    ) -> Result<http::Response<Body>, ApiError> {
+        let mut builder =
+            Request::builder().method(call.method.clone()).uri(&*call.path).header(header::ACCEPT, call.accept);
+        if let Some(kind) = call.content_type {
+            builder = builder.header(header::CONTENT_TYPE, kind);
+        }
+        if let Some(agent) = &self.user_agent {
+            builder = builder.header(header::USER_AGENT, agent);
+        }
+        if let Identity::Account(token) = identity {
+            builder = builder.header(header::AUTHORIZATION, &token.header);
+        }
+        let body = call.body.clone().unwrap_or_default();
+        let request = builder.body(Body::from(body.to_vec())).map_err(|e| ApiError::Transport(e.to_string()))?;
+        let link = &self.link;
+        let began = std::time::Instant::now();
+        let answer = match identity {
+            Identity::Own(session) => session.own.send(request).await,
+            Identity::Account(_) => link.session().await.bare.send(request).await,
+        };
+        let code = answer.as_ref().map_or("<error>".to_owned(), |r| r.status().as_u16().to_string());
+        self.metrics.rest_request(call.verb(), &code, &link.host, began.elapsed());
+        if repeated {
+            self.metrics.rest_repeated(&code, call.verb(), &link.host);
+        }
+        let response = answer.map_err(|error| error::transport(&error::explain(&error), &link.host, &link.trust))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+        let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Err(status_error(status, &body, retry_after.map(Duration::from_secs)))
+    }
+}
+
+/// "Not now": 429 and 5xx, with a time.
+fn asked_to_wait(error: &ApiError) -> Option<Duration> {
+    match error {
+        ApiError::Status { code: 429 | 500..=599, retry_after, .. } => *retry_after,
+        _ => None,
+    }
+}
