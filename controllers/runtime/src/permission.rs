@@ -86,8 +86,12 @@ pub const DELEGATED: &[Permission] = &[
     Permission::new("authorization.k8s.io", "subjectaccessreviews", &["create"], "whether they may"),
 ];
 
-/// `--use-service-account-credentials`: the service accounts of the controllers and their tokens.
+/// `--use-service-account-credentials`: the service accounts of the controllers and their tokens. Every cluster has the
+/// namespace, so nothing here may make it.
 pub const ACCOUNTS: &[Permission] = &[
+    Permission::new("", "namespaces", &["get"], "whether their namespace is there before an account is made")
+        .within(SYSTEM_NAMESPACE)
+        .named(&[SYSTEM_NAMESPACE]),
     Permission::new("", "serviceaccounts", &["create"], "make the account of a controller where it is missing")
         .within(SYSTEM_NAMESPACE),
     Permission::new("", "serviceaccounts", &["get"], "find the account of a controller")
