@@ -1,6 +1,7 @@
 //! The program: arguments, provider, manager, exit code.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::exit::Failure;
 use crate::options::Options;
 use crate::options::parse::{self, Asked};
 use crate::program::Program;
-use crate::{logging, manager};
+use crate::{commands, logging, manager};
 
 /// Providers of this project that a build may leave out.
 const OPTIONAL: [&str; 1] = ["fake"];
@@ -83,6 +84,9 @@ impl App {
         match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
+                if let Some(usage) = failure.usage {
+                    eprintln!("{usage}");
+                }
                 eprintln!("Error: {}", failure.message);
                 ExitCode::from(failure.exit.code())
             }
@@ -94,20 +98,25 @@ impl App {
             return Err(Failure::fatal(error.to_string()));
         }
         self.program.complete(&self.registry)?;
-        let values = match parse::parse(&self.program, args)? {
+        let args: Vec<OsString> = args.into_iter().collect();
+        let asked = match commands::asked(&self.program, &args) {
+            Some(answer) => Asked::Print(answer?),
+            None => parse::parse(&self.program, args)?,
+        };
+        let values = match asked {
             Asked::Run(values) => values,
             Asked::Print(text) => {
-                print!("{text}");
+                // Whoever reads may have seen enough.
+                drop(std::io::stdout().write_all(text.as_bytes()));
                 return Ok(());
             }
         };
-        let options = Options::new(&values, &self.program)?;
-        logging::init(options.verbosity);
-        if options.verbosity >= 1 {
-            for line in parse::lines(&values) {
-                tracing::info!("FLAG: {line}");
-            }
+        for line in parse::deprecations(&self.program, &values) {
+            eprintln!("{line}");
         }
+        let options = Options::new(&values, &self.program)?;
+        logging::start(&options.logging);
+        self.log_options(&options);
         install_tls();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -121,6 +130,17 @@ impl App {
         // Tasks that nobody waits for any more, such as a read of a slow cloud, must not hold up the exit.
         runtime.shutdown_background();
         ended
+    }
+
+    fn log_options(&self, options: &Options) {
+        if options.logging.verbosity >= 1 {
+            for line in parse::lines(&self.program, &options.values) {
+                tracing::info!("FLAG: {line}");
+            }
+        }
+        for warning in &options.warnings {
+            tracing::warn!("{warning}");
+        }
     }
 
     async fn provider(&self, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {

@@ -131,7 +131,7 @@ fn node_route() -> Controller {
             None => Vec::new(),
         };
         let config =
-            route::Config { cluster_cidrs, period: options.route_period, watch_based: options.watch_based_routes };
+            route::Config { cluster_cidrs, period: options.route_period, watch_based: options.gates.watch_based_routes };
         let events = start.events("route_controller");
         Ok(route::start(start.shared.clone(), routes, start.provider.name(), events, config).map(boxed))
     })

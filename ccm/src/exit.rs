@@ -7,6 +7,8 @@ pub struct Failure {
     pub exit: Exit,
     /// What the user reads on stderr.
     pub message: String,
+    /// What is printed before the message: how the program is used.
+    pub usage: Option<String>,
 }
 
 /// Exit codes other than 0.
@@ -31,11 +33,17 @@ impl Exit {
 impl Failure {
     /// Exit code 1.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Error, message: message.into() }
+        Self { exit: Exit::Error, message: message.into(), usage: None }
     }
 
     /// Exit code 255.
     pub fn fatal(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Fatal, message: message.into() }
+        Self { exit: Exit::Fatal, message: message.into(), usage: None }
+    }
+
+    /// The same, after a text on how the program is used.
+    #[must_use]
+    pub fn with_usage(self, usage: String) -> Self {
+        Self { usage: Some(usage), ..self }
     }
 }

@@ -9,6 +9,7 @@
 //! ```
 
 mod app;
+mod commands;
 pub mod controllers;
 mod exit;
 pub mod logging;
@@ -16,6 +17,7 @@ pub mod manager;
 pub mod options;
 pub mod program;
 mod serve;
+pub mod version;
 
 pub use app::{App, install_tls};
 pub use controllers::Controller;

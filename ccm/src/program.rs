@@ -18,6 +18,8 @@ pub struct Program {
     pub about: &'static str,
     /// Controllers that `--controllers` can name.
     pub controllers: Vec<Controller>,
+    /// Webhooks that `--webhooks` can name.
+    pub webhooks: Vec<&'static str>,
     /// All flags, those of providers and controllers included.
     pub flags: Vec<Flag>,
 }
@@ -31,6 +33,7 @@ impl Default for Program {
             name: "ccm",
             about: "The Kubernetes cloud-controller-manager: initializes nodes, removes those whose instance is gone, provides load balancers for Services and routes for pods.",
             controllers,
+            webhooks: Vec::new(),
             flags,
         }
     }

@@ -31,6 +31,7 @@ use crate::logging::{LoggingOptions, Routing, parse_vmodule};
 use crate::program::Program;
 use check::Check;
 use gates::Gates;
+pub(crate) use help::summary;
 use migration::Migration;
 use names::{Name, switched_on};
 use parse::Asked;
@@ -251,7 +252,9 @@ const DEFAULT_BURST: u32 = 30;
 fn content_type(values: &FlagValues) -> Option<String> {
     let asked = values.text("kube-api-content-type");
     let other = values.given("kube-api-content-type") && asked != "application/json";
-    other.then(|| format!("--kube-api-content-type={asked} is accepted and has no effect: requests are application/json"))
+    other.then(|| {
+        format!("--kube-api-content-type={asked} is accepted and has no effect: requests are application/json")
+    })
 }
 
 fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<(Controller, bool)> {

@@ -1,15 +1,19 @@
-//! From arguments to values: pflag's syntax on top of clap.
+//! From arguments to values: the syntax of `github.com/spf13/pflag`, on which the Go program is built.
+//!
+//! `--name=value`, `--name value`, `-v4`, `-v=4`, `-v 4`; booleans take a value only behind `=`; `_` is `-` in names; after
+//! `--` nothing is a flag. Texts of errors are those of pflag, with a hint at the end where one can be given.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 
-use ccm_provider::duration;
-use ccm_provider::flag::{Flag, FlagValues, Kind, go_bool};
-use clap::builder::ValueParser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use ccm_kit::document::did_you_mean;
+use ccm_provider::flag::{Flag, FlagValues, Kind};
 
+use super::{gates, help, obsolete, value};
 use crate::exit::Failure;
 use crate::program::Program;
+use crate::version;
 
 /// What the arguments ask for.
 #[derive(Debug)]
@@ -24,146 +28,201 @@ pub enum Asked {
 const PROGRAM: &str = "cloud-controller-manager";
 
 /// Parses the arguments, the program's name first.
+///
+/// # Errors
+///
+/// The first argument that is wrong; with the usage, as the Go program prints it, if it is a flag.
 pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
-    let mut args = args.into_iter();
-    let name = args.next().unwrap_or_default();
-    let args = std::iter::once(name).chain(dashes(args));
-    let matches = match command(program).try_get_matches_from(args) {
-        Ok(matches) => matches,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            return Ok(Asked::Print(error.to_string()));
-        }
-        Err(error) => return Err(Failure::error(explain(&error))),
-    };
-    let words: Vec<&String> =
-        matches.get_many::<String>("args").unwrap_or_default().filter(|word| !word.is_empty()).collect();
+    let mut line = Line { flags: &program.flags, uses: BTreeMap::new(), words: Vec::new() };
+    line.read(args.into_iter().skip(1))
+        .map_err(|message| Failure::error(message).with_usage(help::usage(program, width(std::io::stderr()))))?;
+    let (values, words) = line.finish();
+    if values.bool("help") {
+        return Ok(Asked::Print(help::text(program, width(std::io::stdout()))));
+    }
     if !words.is_empty() {
-        return Err(Failure::error(format!("{PROGRAM:?} does not take any arguments, got {words:?}")));
+        return Err(Failure::error(format!("{PROGRAM:?} does not take any arguments, got {}", go_list(&words))));
     }
-    let mut values = FlagValues::default();
-    for flag in program.flags.iter().filter(|flag| !matches!(flag.name, "help" | "version")) {
-        read(&mut values, flag, &matches);
-    }
-    Ok(Asked::Run(values))
-}
-
-/// `--cloud_provider=x` is `--cloud-provider=x`; after `--` nothing is touched.
-fn dashes(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
-    let mut ended = false;
-    args.map(move |arg| {
-        ended |= arg == "--";
-        match arg.to_str() {
-            Some(text) if !ended && text.starts_with("--") => {
-                let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
-                format!("{}{value}", name.replace('_', "-")).into()
-            }
-            _ => arg,
-        }
+    Ok(match values.text("version").as_str() {
+        "true" => Asked::Print(format!("Kubernetes {}\n", version::VERSION)),
+        "raw" => Asked::Print(format!("{}\n", version::info(None).raw())),
+        _ => Asked::Run(values),
     })
 }
 
-fn command(program: &Program) -> Command {
-    let mut command = Command::new(program.name)
-        .version(concat!("v", env!("CARGO_PKG_VERSION")))
-        .about(program.about)
-        .args_override_self(true)
-        .arg(Arg::new("args").num_args(0..).hide(true));
-    for flag in program.flags.iter().filter(|flag| !matches!(flag.name, "help" | "version")) {
-        let mut arg = Arg::new(flag.name).long(flag.name).help(flag.help).help_heading(flag.section).hide(flag.hidden);
-        if let Some(short) = flag.short {
-            arg = arg.short(short);
-        }
-        if !flag.default.is_empty() {
-            arg = arg.default_value(flag.default);
-        }
-        command = command.arg(match flag.kind {
-            Kind::Bool => arg
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true")
-                .value_parser(parser(|text| go_bool(text).map(|value| value.to_string()))),
-            Kind::Int | Kind::Int32 | Kind::Level => {
-                arg.num_args(1).allow_hyphen_values(true).value_parser(parser(|text| {
-                    text.parse::<i64>().map(|n| n.to_string()).map_err(|_| format!("{text:?} is not a whole number"))
-                }))
-            }
-            Kind::Duration => arg
-                .num_args(1)
-                .allow_hyphen_values(true)
-                .value_parser(parser(|text| duration::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string()))),
-            Kind::Float => arg.num_args(1).allow_hyphen_values(true).value_parser(parser(|text| {
-                text.parse::<f64>().map(|_| text.to_owned()).map_err(|_| format!("{text:?} is not a number"))
-            })),
-            Kind::Text | Kind::Ip | Kind::Quantity | Kind::Vmodule | Kind::Version => {
-                arg.num_args(1).allow_hyphen_values(true)
-            }
-            Kind::List | Kind::Ints | Kind::Repeated | Kind::Switches => {
-                arg.num_args(1).allow_hyphen_values(true).action(ArgAction::Append)
-            }
-        });
-    }
-    command
-}
-
-fn parser(check: fn(&str) -> Result<String, String>) -> ValueParser {
-    ValueParser::new(check)
-}
-
-/// One line that names the flag, the value and the way out.
-fn explain(error: &clap::Error) -> String {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
-        _ => None,
-    };
-    let flag = text(ContextKind::InvalidArg).unwrap_or_default();
-    let name = flag.split([' ', '=']).next().unwrap_or_default().to_owned();
-    match error.kind() {
-        ErrorKind::UnknownArgument => match text(ContextKind::SuggestedArg) {
-            Some(near) => format!("unknown flag: {name} (did you mean {near}?)"),
-            None => format!("unknown flag: {name}"),
-        },
-        ErrorKind::ValueValidation => {
-            let value = text(ContextKind::InvalidValue).unwrap_or_default();
-            let reason = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            format!("invalid argument {value:?} for {name:?} flag: {reason}")
-        }
-        ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
-            format!("flag needs an argument: {name}")
-        }
-        _ => error.to_string().trim().trim_start_matches("error: ").lines().next().unwrap_or_default().to_owned(),
-    }
-}
-
-fn read(values: &mut FlagValues, flag: &Flag, matches: &ArgMatches) {
-    let mut texts: Vec<String> = matches.get_many::<String>(flag.name).unwrap_or_default().cloned().collect();
-    if matches!(flag.kind, Kind::List | Kind::Ints | Kind::Switches) {
-        texts = texts.iter().flat_map(|v| v.split(',')).map(str::to_owned).filter(|v| !v.is_empty()).collect();
-    }
-    let given = matches.value_source(flag.name) == Some(clap::parser::ValueSource::CommandLine);
-    values.insert(flag.name, texts, given);
-}
-
 /// `--name="value"` of every flag, in alphabetical order.
-pub fn lines(values: &FlagValues) -> impl Iterator<Item = String> {
-    values.iter().map(|(name, values)| format!("--{name}={:?}", values.join(",")))
+pub fn lines(program: &Program, values: &FlagValues) -> Vec<String> {
+    let kind = |name: &str| program.flags.iter().find(|flag| flag.name == name).map_or(Kind::Text, |flag| flag.kind);
+    values.iter().map(|(name, values)| format!("--{name}={:?}", value::display(kind(name), values))).collect()
+}
+
+/// One line for each deprecated flag that was given.
+pub fn deprecations(program: &Program, values: &FlagValues) -> Vec<String> {
+    let given = program.flags.iter().filter(|flag| values.given(flag.name));
+    given.filter_map(|flag| Some(format!("Flag --{} has been deprecated, {}", flag.name, flag.deprecated?))).collect()
+}
+
+/// The arguments, as far as they were read.
+struct Line<'a> {
+    flags: &'a [Flag],
+    /// The values of the flags that were given.
+    uses: BTreeMap<&'static str, Vec<String>>,
+    words: Vec<String>,
+}
+
+impl<'a> Line<'a> {
+    fn read(&mut self, args: impl Iterator<Item = OsString>) -> Result<(), String> {
+        let mut args = args;
+        let text = |arg: OsString| arg.into_string().map_err(|raw| format!("the argument {raw:?} is not valid UTF-8"));
+        while let Some(arg) = args.next() {
+            let arg = text(arg)?;
+            if arg == "--" {
+                for word in args {
+                    self.words.push(text(word)?);
+                }
+                return Ok(());
+            }
+            let mut next = || args.next().map(text).transpose();
+            if let Some(long) = arg.strip_prefix("--") {
+                self.long(&arg, long, &mut next)?;
+            } else if let Some(short) = arg.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+                self.short(short, &mut next)?;
+            } else {
+                self.words.push(arg);
+            }
+        }
+        Ok(())
+    }
+
+    fn long(&mut self, arg: &str, long: &str, next: &mut Next<'_>) -> Result<(), String> {
+        if long.is_empty() || long.starts_with(['-', '=']) {
+            return Err(format!("bad flag syntax: {arg}"));
+        }
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (long, None),
+        };
+        let dashed = name.replace('_', "-");
+        let flag = self.flags.iter().find(|flag| flag.name == dashed).ok_or_else(|| self.unknown(name, &dashed))?;
+        let value = match (value, bare(flag.kind)) {
+            (Some(value), _) => value,
+            (None, Some(bare)) => bare.to_owned(),
+            (None, None) => next()?.ok_or_else(|| format!("flag needs an argument: --{name}"))?,
+        };
+        self.set(flag, &value)
+    }
+
+    /// Letters behind one dash: flags without a value may stand before one that takes the rest.
+    fn short(&mut self, letters: &str, next: &mut Next<'_>) -> Result<(), String> {
+        let mut rest = letters;
+        while let Some(letter) = rest.chars().next() {
+            rest = rest.get(letter.len_utf8()..).unwrap_or_default();
+            let flag = self.flags.iter().find(|flag| flag.short == Some(letter));
+            let flag = flag.ok_or_else(|| format!("unknown shorthand flag: {letter:?} in -{letters}"))?;
+            if let Some(value) = rest.strip_prefix('=') {
+                return self.set(flag, value);
+            }
+            match bare(flag.kind) {
+                Some(bare) => self.set(flag, bare)?,
+                None if !rest.is_empty() => return self.set(flag, rest),
+                None => {
+                    let value = next()?.ok_or_else(|| format!("flag needs an argument: {letter:?} in -{letters}"))?;
+                    return self.set(flag, &value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, flag: &Flag, text: &str) -> Result<(), String> {
+        let checked = value::normalize(flag.kind, text).and_then(|values| {
+            if flag.name == "feature-gates" {
+                gates::check(&values)?;
+            }
+            Ok(values)
+        });
+        let values = checked.map_err(|reason| {
+            let name = flag.short.map_or_else(String::new, |short| format!("-{short}, ")) + "--" + flag.name;
+            format!("invalid argument {text:?} for {name:?} flag: {reason}")
+        })?;
+        match self.uses.get_mut(flag.name) {
+            Some(earlier) if value::adds_up(flag.kind) => earlier.extend(values),
+            // An empty address sets nothing.
+            Some(_) if values.is_empty() => {}
+            Some(earlier) => *earlier = values,
+            None => drop(self.uses.insert(flag.name, values)),
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str, dashed: &str) -> String {
+        if let Some(instead) = obsolete::replacement(dashed) {
+            return format!("unknown flag: --{name} ({instead})");
+        }
+        let names: Vec<String> =
+            self.flags.iter().filter(|f| !f.hidden).map(|flag| format!("--{}", flag.name)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let hint = did_you_mean(&format!("--{dashed}"), &names).map(|hint| hint.replace(['"', ';'], ""));
+        hint.map_or_else(
+            || format!("unknown flag: --{name}"),
+            |hint| format!("unknown flag: --{name} ({})", hint.trim()),
+        )
+    }
+
+    /// The value of every flag, and the words that are none. Empty words don't count.
+    fn finish(mut self) -> (FlagValues, Vec<String>) {
+        let mut values = FlagValues::default();
+        for flag in self.flags {
+            // The defaults of the table are tested; what a provider says wrongly counts as not set.
+            let default = || value::normalize(flag.kind, flag.default).unwrap_or_default();
+            let given = self.uses.remove(flag.name);
+            let is_given = given.is_some();
+            let value = match given {
+                Some(value) if !value.is_empty() || value::adds_up(flag.kind) => value,
+                _ => default(),
+            };
+            values.insert(flag.name, value, is_given);
+        }
+        self.words.retain(|word| !word.is_empty());
+        (values, self.words)
+    }
+}
+
+/// Gives the next argument.
+type Next<'a> = dyn FnMut() -> Result<Option<String>, String> + 'a;
+
+/// What a flag without a value means; `None` if it needs one.
+fn bare(kind: Kind) -> Option<&'static str> {
+    matches!(kind, Kind::Bool | Kind::Version).then_some("true")
+}
+
+/// `["a" "b"]`
+fn go_list(words: &[String]) -> String {
+    format!("[{}]", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" "))
+}
+
+/// The width of the terminal to which a stream goes, if it goes to one.
+fn width(stream: impl AsFd) -> Option<usize> {
+    terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse_text(args: &[&str]) -> Result<Asked, Failure> {
+        parse(&Program::default(), std::iter::once("ccm").chain(args.iter().copied()).map(OsString::from))
+    }
+
     fn run(args: &[&str]) -> FlagValues {
-        match parse(&Program::default(), std::iter::once("ccm").chain(args.iter().copied()).map(OsString::from)) {
+        match parse_text(args) {
             Ok(Asked::Run(values)) => values,
-            other => panic!("{other:?}"),
+            other => panic!("{args:?}: {other:?}"),
         }
     }
 
     fn error(args: &[&str]) -> String {
-        parse(&Program::default(), std::iter::once("ccm").chain(args.iter().copied()).map(OsString::from))
-            .unwrap_err()
-            .message
+        parse_text(args).unwrap_err().message
     }
 
     #[test]
@@ -177,7 +236,10 @@ mod tests {
         assert!(run(&["--leader-elect"]).bool("leader-elect"));
         assert!(!run(&["--leader-elect=F"]).bool("leader-elect"));
         assert!(error(&["--leader-elect", "false"]).contains("does not take any arguments, got [\"false\"]"));
-        assert!(error(&["--leader-elect=no"]).contains("\"no\" is neither true nor false"));
+        assert_eq!(
+            error(&["--leader-elect=no"]),
+            "invalid argument \"no\" for \"--leader-elect\" flag: strconv.ParseBool: parsing \"no\": invalid syntax"
+        );
     }
 
     #[test]
@@ -190,19 +252,119 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_flag_and_the_value() {
-        assert_eq!(error(&["--no-such-flag"]), "unknown flag: --no-such-flag");
-        assert_eq!(error(&["--cluster-nam=x"]), "unknown flag: --cluster-nam (did you mean --cluster-name?)");
-        let text = error(&["--node-monitor-period=5"]);
-        assert!(text.contains("--node-monitor-period") && text.contains("missing unit in duration \"5\""), "{text}");
-        let text = error(&["--secure-port=x"]);
-        assert_eq!(text, "invalid argument \"x\" for \"--secure-port\" flag: \"x\" is not a whole number");
+    fn an_empty_value_clears_a_list_and_a_later_one_adds_to_nothing() {
+        let paths = "authorization-always-allow-paths";
+        assert_eq!(run(&[]).list(paths), ["/healthz", "/readyz", "/livez"]);
+        assert_eq!(run(&["--authorization-always-allow-paths="]).list(paths), [""; 0]);
+        let added = run(&["--authorization-always-allow-paths=", "--authorization-always-allow-paths=/a"]);
+        assert_eq!(added.list(paths), ["/a"]);
+        let values = run(&["--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d:x", "--tls-curve-preferences=23,0x18"]);
+        assert_eq!(values.list("tls-sni-cert-key"), ["a,b", "c,d:x"]);
+        assert_eq!(values.list("tls-curve-preferences"), ["23", "24"]);
+    }
+
+    #[test]
+    fn an_empty_address_sets_nothing() {
+        assert_eq!(run(&["--bind-address="]).text("bind-address"), "0.0.0.0");
+        assert_eq!(run(&["--bind-address=::1", "--bind-address="]).text("bind-address"), "::1");
+        assert_eq!(run(&["--bind-address", "127.0.0.1"]).text("bind-address"), "127.0.0.1");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_as_in_the_go_program() {
+        let port = "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax";
+        let rows: [(&[&str], &str); 16] = [
+            (&["--no-such-flag"], "unknown flag: --no-such-flag"),
+            (&["--cluster-nam=x"], "unknown flag: --cluster-nam (did you mean --cluster-name?)"),
+            (&["--cluster_nam=x"], "unknown flag: --cluster_nam (did you mean --cluster-name?)"),
+            (&["--secure-port=x"], port),
+            (&["--secure-port", "x"], port),
+            (&["--cluster-name"], "flag needs an argument: --cluster-name"),
+            (&["-v"], "flag needs an argument: 'v' in -v"),
+            (&["-x"], "unknown shorthand flag: 'x' in -x"),
+            (&["-="], "unknown shorthand flag: '=' in -="),
+            (&["-vx"], "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"x\": invalid syntax"),
+            (&["--=x"], "bad flag syntax: --=x"),
+            (&["---x"], "bad flag syntax: ---x"),
+            (
+                &["--feature-gates=Nobody=true"],
+                "invalid argument \"Nobody=true\" for \"--feature-gates\" flag: unrecognized feature gate: Nobody",
+            ),
+            (&["x", "y"], "\"cloud-controller-manager\" does not take any arguments, got [\"x\" \"y\"]"),
+            (&["--", "--v=4"], "\"cloud-controller-manager\" does not take any arguments, got [\"--v=4\"]"),
+            (&["-"], "\"cloud-controller-manager\" does not take any arguments, got [\"-\"]"),
+        ];
+        for (args, expected) in rows {
+            assert_eq!(error(args), expected, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn flags_of_old_manifests_are_refused_with_what_to_do() {
+        for flag in ["--port=0", "--address=0.0.0.0", "--logtostderr=true", "--concurrent-serviceaccount-token-syncs=5"]
+        {
+            let text = error(&[flag]);
+            assert!(text.starts_with("unknown flag: --") && text.contains("leave it out"), "{text}");
+        }
+        assert!(error(&["--cloud-provider-gce-lb-src-cidrs=10.0.0.0/8"]).contains("cargo feature \"gce\""));
     }
 
     #[test]
     fn verbosity_is_given_in_all_usual_ways() {
-        for args in [&["-v=4"][..], &["-v", "4"], &["--v=4"], &["--v", "4"]] {
+        for args in [&["-v=4"][..], &["-v", "4"], &["-v4"], &["--v=4"], &["--v", "4"]] {
             assert_eq!(run(args).int("v"), Some(4), "{args:?}");
         }
+    }
+
+    #[test]
+    fn empty_words_are_no_arguments_and_two_dashes_end_the_flags() {
+        run(&["", "--v=1", "", "--"]);
+    }
+
+    #[test]
+    fn help_and_version_are_answered_only_if_every_flag_is_right() {
+        for args in [&["--help"][..], &["-h"], &["--v=1", "-h", "x"], &["--version", "--help"]] {
+            assert!(matches!(parse_text(args), Ok(Asked::Print(text)) if text.contains("Usage:")), "{args:?}");
+        }
+        assert_eq!(error(&["--help", "--no-such-flag"]), "unknown flag: --no-such-flag");
+        run(&["--help=false", "--version=false"]);
+        let version = |args: &[&str]| match parse_text(args) {
+            Ok(Asked::Print(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(version(&["--version"]), format!("Kubernetes {}\n", version::VERSION));
+        assert!(version(&["--version=raw"]).starts_with("version.Info{"));
+        let longer = format!("--version={}-mine", version::VERSION);
+        assert_eq!(run(&[&longer]).text("version"), format!("{}-mine", version::VERSION));
+        assert!(error(&["--version=v99.1.2"]).contains("must match major/minor/patch of default version"));
+        assert!(error(&["--version", "x"]).contains("does not take any arguments"));
+    }
+
+    #[test]
+    fn values_are_logged_as_the_go_program_logs_them() {
+        let values =
+            run(&["--node-monitor-period=300s", "--feature-gates=WatchList=true,AllAlpha=false", "--kube-api-qps=1e1"]);
+        let lines = lines(&Program::default(), &values);
+        for expected in [
+            "--node-monitor-period=\"5m0s\"",
+            "--feature-gates=\"AllAlpha=false,WatchList=true\"",
+            "--controllers=\"[*]\"",
+            "--kube-api-qps=\"10\"",
+            "--tls-cipher-suites=\"[]\"",
+            "--v=\"0\"",
+        ] {
+            assert!(lines.iter().any(|line| line == expected), "{expected} is missing: {lines:#?}");
+        }
+        assert!(lines.iter().map(|line| line.split('=').next()).is_sorted());
+    }
+
+    #[test]
+    fn deprecated_flags_are_named_when_they_are_given() {
+        let program = Program::default();
+        assert_eq!(deprecations(&program, &run(&[])), [""; 0]);
+        assert_eq!(
+            deprecations(&program, &run(&["--node-sync-period=5s"])),
+            ["Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted."]
+        );
     }
 }

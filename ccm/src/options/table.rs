@@ -12,7 +12,7 @@ const GENERIC: &str = "Generic flags";
 const NODE: &str = "Cloud-node-controller flags";
 const LIFECYCLE: &str = "Cloud-node-lifecycle-controller flags";
 const SERVICE: &str = "Service-lb-controller flags";
-const WEBHOOK: &str = "Webhook flags";
+pub(super) const WEBHOOK: &str = "Webhook flags";
 const WEBHOOK_SERVING: &str = "Webhook serving flags";
 const SERVING: &str = "Secure serving flags";
 const AUTHENTICATION: &str = "Authentication flags";
@@ -71,7 +71,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::new(WEBHOOK_SERVING, "webhook-tls-curve-preferences", Kind::Ints, "", "Comma-separated list of the numbers of the key exchange mechanisms that the webhook server allows, as Go's crypto/tls CurveID numbers them: 23 (P-256), 24 (P-384), 25 (P-521), 29 (X25519), 4588 (X25519MLKEM768). The order of the list is ignored. If omitted, all that the server has."),
     Flag::new(WEBHOOK_SERVING, "webhook-tls-min-version", Kind::Text, "", "Minimum TLS version supported for the webhook server. Possible values: VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13."),
     Flag::new(WEBHOOK_SERVING, "webhook-tls-private-key-file", Kind::Text, "", "File containing the default x509 private key matching --webhook-tls-cert-file."),
-    Flag::new(WEBHOOK_SERVING, "webhook-tls-sni-cert-key", Kind::Repeated, "", "A pair of x509 certificate and private key file paths, optionally suffixed with a list of domain patterns which are fully qualified domain names, possibly with prefixed wildcard segments. The domain patterns also allow IP addresses, but IPs should only be used if the webhook server has visibility to the IP address requested by a client. If no domain patterns are provided, the names of the certificate are extracted. Non-wildcard matches trump over wildcard matches, explicit domain patterns trump over extracted names. For multiple key/certificate pairs, use the --webhook-tls-sni-cert-key multiple times. Examples: \"example.crt,example.key\" or \"foo.crt,foo.key:*.foo.com,foo.com\"."),
+    Flag::new(WEBHOOK_SERVING, "webhook-tls-sni-cert-key", Kind::CertKey, "", "A pair of x509 certificate and private key file paths, optionally suffixed with a list of domain patterns which are fully qualified domain names, possibly with prefixed wildcard segments. The domain patterns also allow IP addresses, but IPs should only be used if the webhook server has visibility to the IP address requested by a client. If no domain patterns are provided, the names of the certificate are extracted. Non-wildcard matches trump over wildcard matches, explicit domain patterns trump over extracted names. For multiple key/certificate pairs, use the --webhook-tls-sni-cert-key multiple times. Examples: \"example.crt,example.key\" or \"foo.crt,foo.key:*.foo.com,foo.com\"."),
     Flag::new(SERVING, "bind-address", Kind::Ip, "0.0.0.0", "The IP address on which to listen for the --secure-port port. The associated interface(s) must be reachable by the rest of the cluster, and by CLI/web clients. If blank or an unspecified address (0.0.0.0 or ::), all interfaces and IP address families will be used."),
     Flag::new(SERVING, "cert-dir", Kind::Text, "", "The directory where the TLS certs are located. If --tls-cert-file and --tls-private-key-file are provided, this flag will be ignored."),
     Flag::new(SERVING, "disable-http2-serving", Kind::Bool, "false", "If true, HTTP2 serving will be disabled."),
@@ -84,7 +84,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::new(SERVING, "tls-curve-preferences", Kind::Ints, "", "Comma-separated list of the numbers of the key exchange mechanisms that the server allows, as Go's crypto/tls CurveID numbers them: 23 (P-256), 24 (P-384), 25 (P-521), 29 (X25519), 4588 (X25519MLKEM768). The order of the list is ignored. If omitted, all that the server has."),
     Flag::new(SERVING, "tls-min-version", Kind::Text, "", "Minimum TLS version supported. Possible values: VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13."),
     Flag::new(SERVING, "tls-private-key-file", Kind::Text, "", "File containing the default x509 private key matching --tls-cert-file."),
-    Flag::new(SERVING, "tls-sni-cert-key", Kind::Repeated, "", "A pair of x509 certificate and private key file paths, optionally suffixed with a list of domain patterns which are fully qualified domain names, possibly with prefixed wildcard segments. The domain patterns also allow IP addresses, but IPs should only be used if the apiserver has visibility to the IP address requested by a client. If no domain patterns are provided, the names of the certificate are extracted. Non-wildcard matches trump over wildcard matches, explicit domain patterns trump over extracted names. For multiple key/certificate pairs, use the --tls-sni-cert-key multiple times. Examples: \"example.crt,example.key\" or \"foo.crt,foo.key:*.foo.com,foo.com\"."),
+    Flag::new(SERVING, "tls-sni-cert-key", Kind::CertKey, "", "A pair of x509 certificate and private key file paths, optionally suffixed with a list of domain patterns which are fully qualified domain names, possibly with prefixed wildcard segments. The domain patterns also allow IP addresses, but IPs should only be used if the apiserver has visibility to the IP address requested by a client. If no domain patterns are provided, the names of the certificate are extracted. Non-wildcard matches trump over wildcard matches, explicit domain patterns trump over extracted names. For multiple key/certificate pairs, use the --tls-sni-cert-key multiple times. Examples: \"example.crt,example.key\" or \"foo.crt,foo.key:*.foo.com,foo.com\"."),
     Flag::new(AUTHENTICATION, "authentication-kubeconfig", Kind::Text, "", "Kubeconfig file pointing at the 'core' kubernetes server with enough rights to create tokenreviews.authentication.k8s.io. This is optional. If empty, all token requests are considered to be anonymous and no client CA is looked up in the cluster."),
     Flag::new(AUTHENTICATION, "authentication-skip-lookup", Kind::Bool, "false", "If false, the authentication-kubeconfig will be used to lookup missing authentication configuration from the cluster."),
     Flag::new(AUTHENTICATION, "authentication-token-webhook-cache-ttl", Kind::Duration, "10s", "The duration to cache responses from the webhook token authenticator."),
@@ -131,6 +131,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::options::value;
 
     #[test]
     fn every_flag_is_listed_once_with_a_help_text_and_a_default_that_parses() {
@@ -139,15 +140,8 @@ mod tests {
         assert_eq!(names.len(), all().count());
         for flag in all() {
             assert!(flag.help.ends_with('.'), "{}", flag.name);
-            match flag.kind {
-                Kind::Bool | Kind::Version => assert!(matches!(flag.default, "true" | "false"), "{}", flag.name),
-                Kind::Int | Kind::Int32 | Kind::Level => {
-                    assert!(flag.default.is_empty() || flag.default.parse::<i64>().is_ok(), "{}", flag.name);
-                }
-                Kind::Duration => assert!(ccm_provider::duration::parse(flag.default).is_ok(), "{}", flag.name),
-                Kind::Float => assert!(flag.default.is_empty() || flag.default.parse::<f64>().is_ok(), "{}", flag.name),
-                _ => {}
-            }
+            let default = value::normalize(flag.kind, flag.default);
+            assert!(flag.default.is_empty() || default.is_ok(), "{}", flag.name);
         }
     }
 }

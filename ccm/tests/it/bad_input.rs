@@ -97,3 +97,47 @@ fn an_html_page_instead_of_the_api_is_called_so() {
     process.wait_for("answered 502 Bad Gateway with something that is no Kubernetes status");
     process.wait_for("Bad gateway</body>");
 }
+
+fn migration(text: &str) -> crate::process::Ended {
+    let file = config(text);
+    let path = format!("--leader-migration-config={}", file.path().display());
+    run(&["--cloud-provider=fake", "--kubeconfig=/nonexistent", "--enable-leader-migration", &path])
+}
+
+#[test]
+fn every_mistake_of_a_leader_migration_is_named_and_ends_with_1() {
+    let ended = migration(
+        "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nresourceLock: leases\n\
+         controllerLeaders: [{name: service-lb-controller}]\n",
+    );
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    for text in [
+        "Error: leader migration configuration \"",
+        "leaderName: Required value: leaderName must be set",
+        "controllerLeaders[0].component: Required value",
+        "resourceLock: unknown key",
+    ] {
+        assert!(ended.stderr.contains(text), "{text:?} is not in {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_leader_migration_of_an_unknown_controller_is_a_warning() {
+    let ended = migration(
+        "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: m\n\
+         controllerLeaders: [{name: servise, component: '*'}, {name: service, component: '*'}]\n",
+    );
+    let text = "] the leader migration lists \"servise\", which is no controller of this program\n";
+    assert!(ended.stderr.contains(text) && !ended.stderr.contains("\"service\""), "{}", ended.stderr);
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_named() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let word = std::ffi::OsStr::from_bytes(b"--cluster-name=\xff");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ccm")).arg(word).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("the argument \"--cluster-name=\\xFF\" is not valid UTF-8"), "{stderr}");
+}

@@ -1,30 +1,102 @@
 //! Arguments and exit codes.
 
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 use crate::process::run;
 
 #[test]
 fn help_lists_the_sections_and_ends_with_0() {
-    let ended = run(&["--help"]);
-    assert_eq!(ended.code, Some(0));
-    for text in
-        ["Generic flags", "Secure serving flags", "--cloud-provider", "--node-deletion-budget", "--leader-elect"]
-    {
-        assert!(ended.stdout.contains(text), "{text} is missing:\n{}", ended.stdout);
+    for flag in ["--help", "-h"] {
+        let ended = run(&[flag]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+        for text in [
+            "Generic flags",
+            "Secure serving flags",
+            "Leader-migration flags",
+            "--cloud-provider string",
+            "--node-deletion-budget int",
+            "--leader-elect-retry-period duration",
+            "All controllers: cloud-node-controller, ",
+        ] {
+            assert!(ended.stdout.contains(text), "{text} is missing:\n{}", ended.stdout);
+        }
     }
 }
 
 #[test]
-fn a_wrong_flag_ends_with_1_and_names_it() {
-    let ended = run(&["--cloud-provider=fake", "--clod-config=x"]);
-    assert_eq!(ended.code, Some(1));
-    assert_eq!(ended.stderr, "Error: unknown flag: --clod-config (did you mean --cloud-config?)\n");
+fn help_is_there_at_once() {
+    let fastest = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            assert_eq!(run(&["--help"]).code, Some(0));
+            began.elapsed()
+        })
+        .min();
+    assert!(fastest < Some(Duration::from_millis(500)), "{fastest:?}");
 }
 
 #[test]
-fn arguments_are_refused() {
+fn a_wrong_flag_ends_with_1_behind_the_usage_and_names_it() {
+    let ended = run(&["--cloud-provider=fake", "--clod-config=x"]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+    assert!(ended.stderr.starts_with("Usage:\n  ccm [flags]\n"), "{}", ended.stderr);
+    let last = "\n\nError: unknown flag: --clod-config (did you mean --cloud-config?)\n";
+    assert!(ended.stderr.ends_with(last), "{}", ended.stderr);
+}
+
+#[test]
+fn a_flag_of_an_old_manifest_is_refused_with_what_to_do() {
+    let ended = run(&["--cloud-provider=fake", "--port=0"]);
+    assert_eq!(ended.code, Some(1));
+    let last = ended.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("Error: unknown flag: --port (removed in Kubernetes 1.24"), "{last}");
+    assert!(last.contains("--secure-port"), "{last}");
+}
+
+#[test]
+fn a_wrong_value_names_flag_and_value() {
+    let ended = run(&["--cloud-provider=fake", "--node-monitor-period=5"]);
+    assert_eq!(ended.code, Some(1));
+    let last = "Error: invalid argument \"5\" for \"--node-monitor-period\" flag: time: missing unit in duration \"5\"";
+    assert_eq!(ended.stderr.lines().last(), Some(last));
+}
+
+#[test]
+fn arguments_are_refused_unless_they_are_empty() {
     let ended = run(&["--cloud-provider=fake", "x"]);
     assert_eq!(ended.code, Some(1));
     assert_eq!(ended.stderr, "Error: \"cloud-controller-manager\" does not take any arguments, got [\"x\"]\n");
+    let ended = run(&["", "--cloud-provider=", ""]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(1), "Error: --cloud-provider cannot be empty\n"));
+}
+
+#[test]
+fn the_version_is_printed_and_only_its_suffix_can_be_replaced() {
+    let ended = run(&["--version"]);
+    let expected = format!("Kubernetes v{}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((ended.code, &*ended.stdout, &*ended.stderr), (Some(0), &*expected, ""));
+    let ended = run(&["--version=raw"]);
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stdout.starts_with("version.Info{Major:"), "{}", ended.stdout);
+    let ended = run(&["--version=v99.0.0"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("must match major/minor/patch of default version"), "{}", ended.stderr);
+    let suffixed = format!("--version=v{}-mine", env!("CARGO_PKG_VERSION"));
+    let ended = run(&[&suffixed]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(1), "Error: --cloud-provider cannot be empty\n"));
+}
+
+#[test]
+fn everything_that_is_wrong_is_reported_at_once() {
+    let ended = run(&["--controllers=foo,-bar", "--secure-port=-1", "--webhooks=x"]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+    assert_eq!(
+        ended.stderr,
+        "Error: [\"foo\" is not in the list of known controllers, \"bar\" is not in the list of known controllers, \
+         --secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port, \
+         \"x\" is not in the list of known webhooks, --cloud-provider cannot be empty]\n"
+    );
 }
 
 #[test]
@@ -63,4 +135,57 @@ fn inconsistent_election_times_end_with_1() {
     let ended = run(&["--cloud-provider=fake", "--leader-elect-lease-duration=5s"]);
     assert_eq!(ended.code, Some(1));
     assert_eq!(ended.stderr, "Error: leaseDuration must be greater than renewDeadline\n");
+}
+
+#[test]
+fn deprecated_flags_idle_gates_and_every_value_are_logged() {
+    let ended = run(&[
+        "--cloud-provider=fake",
+        "--kubeconfig=/nonexistent",
+        "--allow_untagged_cloud",
+        "--node-sync-period=10s",
+        "--feature-gates=CloudDualStackNodeIPs=true",
+        "-v1",
+        "--node-monitor-period=90s",
+    ]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    for text in [
+        "Flag --allow-untagged-cloud has been deprecated, This flag is deprecated and will be removed in a future",
+        "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted.\n",
+        "] feature gates that have no effect in this program: CloudDualStackNodeIPs\n",
+        "] FLAG: --node-monitor-period=\"1m30s\"\n",
+        "] FLAG: --controllers=\"[*]\"\n",
+        "] FLAG: --feature-gates=\"CloudDualStackNodeIPs=true\"\n",
+    ] {
+        assert!(ended.stderr.contains(text), "{text:?} is missing:\n{}", ended.stderr);
+    }
+}
+
+#[test]
+fn an_unknown_feature_gate_ends_with_1() {
+    let ended = run(&["--cloud-provider=fake", "--feature-gates=Nobody=true"]);
+    assert_eq!(ended.code, Some(1));
+    let last =
+        "Error: invalid argument \"Nobody=true\" for \"--feature-gates\" flag: unrecognized feature gate: Nobody";
+    assert_eq!(ended.stderr.lines().last(), Some(last));
+}
+
+#[test]
+fn a_script_for_a_shell_completes_the_flags() {
+    let ended = run(&["completion", "bash"]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    assert!(ended.stdout.contains("--leader-elect-renew-deadline"));
+    let ended = run(&["completion", "tcsh"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("bash, zsh, fish, powershell"), "{}", ended.stderr);
+    // Only as the first word is it a command.
+    assert_eq!(run(&["--v=1", "completion", "bash"]).code, Some(1));
+}
+
+#[test]
+fn a_reader_of_the_help_may_stop_reading() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_ccm")).arg("--help").stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }

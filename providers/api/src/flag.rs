@@ -32,6 +32,8 @@ pub enum Kind {
     Ints,
     /// Texts that may hold commas, one for each time the flag is given.
     Repeated,
+    /// `certificate,key` or `certificate,key:name,…`, one for each time the flag is given.
+    CertKey,
     /// `A=true,B=false`; a repeated flag adds.
     Switches,
     /// A Kubernetes quantity of bytes, such as `64Ki`.
@@ -58,6 +60,7 @@ impl Kind {
             Self::List => "strings",
             Self::Ints => "int32Slice",
             Self::Repeated => "stringArray",
+            Self::CertKey => "namedCertKey",
             Self::Switches => "mapStringBool",
             Self::Quantity => "quantity",
             Self::Level => "Level",

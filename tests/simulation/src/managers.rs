@@ -68,7 +68,7 @@ impl Managers {
     pub fn new(world: Arc<World>, profile: &Profile) -> (Self, mpsc::UnboundedReceiver<Exit>) {
         let mut options = parsed().clone();
         options.configure_cloud_routes = profile.routes;
-        options.watch_based_routes = profile.watch_routes;
+        options.gates.watch_based_routes = profile.watch_routes;
         let (exits, ended) = mpsc::unbounded_channel();
         let slots = (0..profile.managers).map(|_| None).collect();
         (Self { world, options, elects: profile.elects, slots, started: 0, exits }, ended)

@@ -1,0 +1,114 @@
+//! The settings as the versioned object that `/configz` shows.
+//!
+//! Group, version, kind and the spelling of every field are those of `k8s.io/cloud-provider` `config/v1alpha1`; most fields
+//! have no tag there, hence their capitals. There is no file of this kind: flags are the only source.
+
+use ccm_provider::duration;
+use serde_json::{Value, json};
+
+use super::Options;
+use super::migration::Migration;
+
+/// The group, which is also the key of the object in the answer of `/configz`.
+pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
+
+/// The object. Where this program has no fixed number (`--concurrent-*-syncs` not given), 0 stands; a rate that is not
+/// limited is -1, as client-go has it.
+pub fn componentconfig(options: &Options) -> Value {
+    let values = &options.values;
+    let int = |name: &str| values.int(name).unwrap_or_default();
+    json!({
+        "kind": "CloudControllerManagerConfiguration",
+        "apiVersion": format!("{GROUP}/v1alpha1"),
+        "Generic": generic(options),
+        "KubeCloudShared": shared(options),
+        "NodeController": {
+            "ConcurrentNodeSyncs": int("concurrent-node-syncs"),
+            "ConcurrentNodeStatusUpdates": match int("concurrent-node-status-updates") {
+                0 => int("concurrent-node-syncs"),
+                given => given,
+            },
+        },
+        "ServiceController": { "ConcurrentServiceSyncs": int("concurrent-service-syncs") },
+        "NodeStatusUpdateFrequency": period(options, "node-status-update-frequency"),
+        "Webhook": { "Webhooks": values.list("webhooks") },
+    })
+}
+
+fn period(options: &Options, name: &str) -> String {
+    duration::format(options.values.duration(name))
+}
+
+fn generic(options: &Options) -> Value {
+    let values = &options.values;
+    json!({
+        // Port and address are left-overs of insecure serving, which is gone.
+        "Port": 0,
+        "Address": "0.0.0.0",
+        "MinResyncPeriod": period(options, "min-resync-period"),
+        "ClientConnection": {
+            "kubeconfig": options.kubeconfig,
+            "acceptContentTypes": "",
+            "contentType": values.text("kube-api-content-type"),
+            "qps": options.clients.rate.map_or(-1.0, |rate| rate.qps),
+            "burst": options.clients.rate.map_or(0, |rate| rate.burst),
+        },
+        "ControllerStartInterval": period(options, "controller-start-interval"),
+        "LeaderElection": {
+            "leaderElect": values.bool("leader-elect"),
+            "leaseDuration": period(options, "leader-elect-lease-duration"),
+            "renewDeadline": period(options, "leader-elect-renew-deadline"),
+            "retryPeriod": period(options, "leader-elect-retry-period"),
+            "resourceLock": values.text("leader-elect-resource-lock"),
+            "resourceName": values.text("leader-elect-resource-name"),
+            "resourceNamespace": values.text("leader-elect-resource-namespace"),
+        },
+        "Controllers": controllers(options),
+        "Debugging": {
+            "enableProfiling": options.profiling,
+            "enableContentionProfiling": values.bool("contention-profiling"),
+        },
+        "LeaderMigrationEnabled": values.bool("enable-leader-migration"),
+        "LeaderMigration": migration(options.migration.as_ref()),
+    })
+}
+
+/// The list as given, with canonical names in place of aliases.
+fn controllers(options: &Options) -> Vec<String> {
+    let canonical = |entry: String| {
+        let (sign, word) = entry.strip_prefix('-').map_or(("", entry.as_str()), |word| ("-", word));
+        let found = options.controllers.iter().find(|(known, _)| known.aliases.contains(&word));
+        found.map(|(known, _)| format!("{sign}{}", known.name)).unwrap_or(entry)
+    };
+    options.values.list("controllers").into_iter().map(canonical).collect()
+}
+
+fn migration(migration: Option<&Migration>) -> Value {
+    let Some(migration) = migration else {
+        return json!({ "leaderName": "", "resourceLock": "", "controllerLeaders": null });
+    };
+    let leader = |entry: &super::migration::Entry| json!({ "name": entry.name, "component": entry.component });
+    json!({
+        "leaderName": migration.lease_name,
+        "resourceLock": "leases",
+        "controllerLeaders": migration.entries.iter().map(leader).collect::<Vec<_>>(),
+    })
+}
+
+fn shared(options: &Options) -> Value {
+    let values = &options.values;
+    json!({
+        "CloudProvider": { "Name": options.cloud_provider, "CloudConfigFile": options.cloud_config },
+        "ExternalCloudVolumePlugin": values.text("external-cloud-volume-plugin"),
+        "UseServiceAccountCredentials": options.clients.use_service_account_credentials,
+        "AllowUntaggedCloud": options.allow_untagged_cloud,
+        "RouteReconciliationPeriod": period(options, "route-reconciliation-period"),
+        "NodeMonitorPeriod": period(options, "node-monitor-period"),
+        "ClusterName": options.cluster_name,
+        "ClusterCIDR": options.cluster_cidr,
+        "AllocateNodeCIDRs": values.bool("allocate-node-cidrs"),
+        "CIDRAllocatorType": values.text("cidr-allocator-type"),
+        "ConfigureCloudRoutes": options.configure_cloud_routes,
+        "NodeSyncPeriod": period(options, "node-sync-period"),
+    })
+}

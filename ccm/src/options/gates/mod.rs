@@ -1,0 +1,189 @@
+//! Feature gates.
+//!
+//! Those in [`TABLE`] change something. All others that Kubernetes has or had are accepted with a warning, so that a
+//! manifest of the Go program starts; a word that nobody knows is an error.
+
+mod known;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::logging::LoggingGates;
+
+/// How finished the feature behind a gate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Off unless switched on.
+    Alpha,
+    /// On unless switched off.
+    Beta,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+        })
+    }
+}
+
+/// Which features are on. `Default` is what counts without the flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gates {
+    /// `AllAlpha`: alpha features that are not named are on.
+    pub all_alpha: bool,
+    /// `AllBeta`, if given: so are beta features that are not named.
+    pub all_beta: bool,
+    /// `CloudControllerManagerWatchBasedRoutesReconciliation`: routes follow changes of nodes, not only a period.
+    pub watch_based_routes: bool,
+    /// `CloudControllerManagerWebhook`: the webhooks of `--webhooks` are served.
+    pub webhook: bool,
+    /// `ControllerManagerReleaseLeaderElectionLockOnExit`: the lease is released on SIGTERM, so that the next leader need not
+    /// wait for it to run out. Upstream it is off by default, because work may still be going on there when the lease is
+    /// released. Here it is over by then.
+    pub release_lease_on_exit: bool,
+    /// `ContextualLogging`: without effect, the logs always name their context.
+    pub contextual_logging: bool,
+    /// `LoggingAlphaOptions` and `LoggingBetaOptions`: which logging flags may be used.
+    pub logging: LoggingGates,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self {
+            all_alpha: false,
+            all_beta: false,
+            watch_based_routes: false,
+            webhook: false,
+            release_lease_on_exit: true,
+            contextual_logging: true,
+            logging: LoggingGates::default(),
+        }
+    }
+}
+
+/// A gate that changes something.
+struct Row {
+    name: &'static str,
+    stage: Stage,
+    on: fn(&mut Gates) -> &mut bool,
+}
+
+const ALL_ALPHA: &str = "AllAlpha";
+const ALL_BETA: &str = "AllBeta";
+
+/// In alphabetical order.
+const TABLE: [Row; 8] = [
+    Row { name: ALL_ALPHA, stage: Stage::Alpha, on: |gates| &mut gates.all_alpha },
+    Row { name: ALL_BETA, stage: Stage::Beta, on: |gates| &mut gates.all_beta },
+    Row {
+        name: "CloudControllerManagerWatchBasedRoutesReconciliation",
+        stage: Stage::Alpha,
+        on: |gates| &mut gates.watch_based_routes,
+    },
+    Row { name: "CloudControllerManagerWebhook", stage: Stage::Alpha, on: |gates| &mut gates.webhook },
+    Row { name: "ContextualLogging", stage: Stage::Beta, on: |gates| &mut gates.contextual_logging },
+    Row {
+        name: "ControllerManagerReleaseLeaderElectionLockOnExit",
+        stage: Stage::Beta,
+        on: |gates| &mut gates.release_lease_on_exit,
+    },
+    Row { name: "LoggingAlphaOptions", stage: Stage::Alpha, on: |gates| &mut gates.logging.alpha },
+    Row { name: "LoggingBetaOptions", stage: Stage::Beta, on: |gates| &mut gates.logging.beta },
+];
+
+impl Gates {
+    /// The gates of a list of `Name=true`, as the parser leaves it; a later entry overrides an earlier one. Names that are
+    /// known and mean nothing come back beside them.
+    pub fn parse(pairs: &[String]) -> (Self, Vec<String>) {
+        let named: BTreeMap<&str, bool> =
+            pairs.iter().filter_map(|pair| pair.split_once('=')).map(|(name, value)| (name, value == "true")).collect();
+        let mut gates = Self::default();
+        for row in &TABLE {
+            let all = match row.stage {
+                _ if [ALL_ALPHA, ALL_BETA].contains(&row.name) => None,
+                Stage::Alpha => named.get(ALL_ALPHA),
+                Stage::Beta => named.get(ALL_BETA),
+            };
+            if let Some(on) = named.get(row.name).or(all) {
+                *(row.on)(&mut gates) = *on;
+            }
+        }
+        let idle = named.keys().filter(|name| TABLE.iter().all(|row| row.name != **name));
+        (gates, idle.map(|name| (*name).to_owned()).collect())
+    }
+
+    /// Name, stage, and whether it is on, of every gate that changes something.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
+        let mut gates = *self;
+        TABLE.iter().map(move |row| (row.name, row.stage, *(row.on)(&mut gates)))
+    }
+}
+
+/// Refuses names that are no gate of Kubernetes.
+pub(crate) fn check(pairs: &[String]) -> Result<(), String> {
+    for name in pairs.iter().filter_map(|pair| pair.split('=').next()) {
+        let ours = TABLE.iter().any(|row| row.name == name);
+        if !ours && known::KNOWN.binary_search(&name).is_err() {
+            let all: Vec<&str> = TABLE.iter().map(|row| row.name).chain(known::KNOWN.iter().copied()).collect();
+            let hint = ccm_kit::document::did_you_mean(name, &all).unwrap_or_default();
+            return Err(format!("unrecognized feature gate: {name}{hint}"));
+        }
+    }
+    Ok(())
+}
+
+/// One line for each gate that changes something.
+pub(crate) fn help() -> Vec<String> {
+    let line = |(name, stage, on)| format!("{name}=true|false ({stage} - default={on})");
+    Gates::default().iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gates(text: &str) -> (Gates, Vec<String>) {
+        Gates::parse(&text.split(',').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_tables_are_sorted_and_name_nothing_twice() {
+        let ours: Vec<&str> = TABLE.iter().map(|row| row.name).collect();
+        assert!(ours.is_sorted() && known::KNOWN.is_sorted());
+        assert!(ours.iter().all(|name| known::KNOWN.binary_search(name).is_err()));
+        for (name, stage, on) in Gates::default().iter() {
+            assert!(on == (stage == Stage::Beta) || name == ALL_BETA, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_gate_that_is_named_overrides_its_stage() {
+        let (all, _) = gates("AllAlpha=true,CloudControllerManagerWebhook=false");
+        assert!(all.watch_based_routes && all.logging.alpha && !all.webhook);
+        let (none, _) = gates("AllBeta=false,LoggingBetaOptions=true");
+        assert!(!none.release_lease_on_exit && !none.contextual_logging && none.logging.beta);
+        assert_eq!(gates("CloudControllerManagerWebhook=true,CloudControllerManagerWebhook=false").0, Gates::default());
+    }
+
+    #[test]
+    fn gates_that_mean_nothing_here_are_accepted_and_unknown_words_are_not() {
+        let pairs =
+            ["StableLoadBalancerNodeSet=true", "CloudDualStackNodeIPs=true", "WatchList=false"].map(str::to_owned);
+        assert_eq!(check(&pairs), Ok(()));
+        let (same, idle) = Gates::parse(&pairs);
+        assert_eq!(
+            (same, idle),
+            (
+                Gates::default(),
+                ["CloudDualStackNodeIPs", "StableLoadBalancerNodeSet", "WatchList"].map(str::to_owned).into()
+            )
+        );
+        assert_eq!(check(&["NoSuchThingAtAll=true".into()]), Err("unrecognized feature gate: NoSuchThingAtAll".into()));
+        assert_eq!(
+            check(&["CloudControllerManagerWebhok=true".into()]),
+            Err("unrecognized feature gate: CloudControllerManagerWebhok; did you mean \"CloudControllerManagerWebhook\"?".into())
+        );
+    }
+}

@@ -1,0 +1,158 @@
+use super::*;
+
+fn options(args: &[&str]) -> Result<Options, String> {
+    Options::from_args(["--cloud-provider=fake"].iter().chain(args)).map_err(|failure| failure.message)
+}
+
+#[test]
+fn everything_that_is_wrong_is_reported_at_once_in_the_order_of_the_go_program() {
+    let wrong = [
+        "--cloud-provider=",
+        "--webhooks=x",
+        "--webhook-secure-port=80",
+        "--secure-port=80",
+        "--controllers=-foo,bar,-*",
+        "--leader-elect-resource-lock=endpoints",
+        "--concurrent-service-syncs=0",
+        "--logging-format=xml",
+    ];
+    assert_eq!(
+        options(&wrong).unwrap_err(),
+        "[format: Invalid value: \"xml\": Unsupported log format, \
+         resourceLock value must be \"leases\", \
+         \"foo\" is not in the list of known controllers, \
+         \"bar\" is not in the list of known controllers, \
+         \"*\" is not in the list of known controllers, \
+         concurrent-service-syncs must be a positive number, \
+         \"x\" is not in the list of known webhooks, \
+         --webhook-secure-port cannot be the same value as --secure-port, \
+         --cloud-provider cannot be empty]"
+    );
+}
+
+#[test]
+fn each_limit_is_said_with_the_name_of_its_flag() {
+    let rows = [
+        (
+            "--secure-port=70000",
+            "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+        ),
+        ("--secure-port=-1", "--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port"),
+        (
+            "--webhook-secure-port=70000",
+            "--webhook-secure-port 70000 must be between 0 and 65535, inclusive. A value of 0 disables the webhook \
+             endpoint entirely.",
+        ),
+        ("--webhook-secure-port=10258", "--webhook-secure-port cannot be the same value as --secure-port"),
+        ("--concurrent-node-syncs=0", "concurrent-node-syncs must be a positive number"),
+        ("--concurrent-node-syncs=-1", "concurrent-node-syncs must be a positive number"),
+        ("--concurrent-node-status-updates=-1", "concurrent-node-status-updates cannot be a negative number"),
+        ("--concurrent-service-syncs=-1", "concurrent-service-syncs must be a positive number"),
+        ("--node-monitor-period=0", "--node-monitor-period must be greater than 0"),
+        ("--node-deletion-budget=-1", "--node-deletion-budget -1 cannot be negative"),
+        ("--leader-elect-lease-duration=5s", "leaseDuration must be greater than renewDeadline"),
+        ("--log-text-split-stream", "options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"),
+    ];
+    for (arg, expected) in rows {
+        assert_eq!(options(&[arg]).unwrap_err(), expected, "{arg}");
+    }
+}
+
+#[test]
+fn both_ports_may_be_switched_off() {
+    let options = options(&["--secure-port=0", "--webhook-secure-port=0"]).unwrap();
+    assert_eq!((options.secure_port, options.webhook_port), (0, 0));
+}
+
+#[test]
+fn election_times_are_checked_only_when_electing() {
+    assert!(options(&["--leader-elect-renew-deadline=20s"]).is_err());
+    assert!(options(&["--leader-elect-renew-deadline=20s", "--leader-elect=false"]).unwrap().election.is_none());
+    assert!(options(&["--leader-elect-resource-lock=endpoints", "--leader-elect=false"]).is_ok());
+}
+
+#[test]
+fn limits_that_are_not_given_are_left_to_the_pace() {
+    let options = options(&["--concurrent-node-status-updates=0"]).unwrap();
+    assert_eq!((options.node.concurrent_syncs, options.node.concurrent_status_updates), (None, None));
+    assert_eq!(options.lifecycle.budget, lifecycle::decide::Budget::DEFAULT);
+    assert_eq!(options.clients.rate, None);
+}
+
+#[test]
+fn the_rate_of_clients_counts_only_when_it_is_given() {
+    let rate = |args: &[&str]| options(args).unwrap().clients.rate.map(|rate| (rate.qps, rate.burst));
+    assert_eq!(rate(&["--kube-api-qps=50", "--kube-api-burst=100"]), Some((50.0, 100)));
+    assert_eq!(rate(&["--kube-api-qps=50"]), Some((50.0, 30)));
+    assert_eq!(rate(&["--kube-api-burst=100"]), Some((20.0, 100)));
+    assert_eq!(rate(&["--kube-api-qps=0", "--kube-api-burst=0"]), Some((5.0, 10)));
+    assert_eq!(rate(&["--kube-api-qps=-1"]), None);
+}
+
+#[test]
+fn what_has_no_effect_is_said_once() {
+    assert_eq!(options(&[]).unwrap().warnings, [""; 0]);
+    let found = options(&[
+        "--feature-gates=CloudDualStackNodeIPs=true,WatchList=false",
+        "--kube-api-content-type=application/vnd.kubernetes.protobuf",
+    ]);
+    let warnings = found.unwrap().warnings;
+    assert_eq!(
+        warnings,
+        [
+            "feature gates that have no effect in this program: CloudDualStackNodeIPs, WatchList",
+            "--kube-api-content-type=application/vnd.kubernetes.protobuf is accepted and has no effect: requests are \
+             application/json",
+        ]
+    );
+    assert_eq!(options(&["--kube-api-content-type=application/json"]).unwrap().warnings, [""; 0]);
+}
+
+#[test]
+fn the_migration_counts_only_with_its_flag_and_an_election() {
+    assert_eq!(options(&["--leader-migration-config=/nonexistent"]).unwrap().migration, None);
+    assert_eq!(options(&["--enable-leader-migration", "--leader-elect=false"]).unwrap().migration, None);
+    assert_eq!(options(&["--enable-leader-migration"]).unwrap().migration, Some(Migration::default()));
+    let error = options(&["--enable-leader-migration", "--leader-migration-config=/nonexistent"]).unwrap_err();
+    assert!(error.starts_with("unable to read leader migration configuration from \"/nonexistent\": "), "{error}");
+    let same = ["--enable-leader-migration", "--leader-elect-resource-name=cloud-provider-extraction-migration"];
+    assert!(options(&same).unwrap_err().contains("is the name of the main lease too"));
+}
+
+#[test]
+fn logging_flags_reach_the_logging() {
+    let options = options(&[
+        "--v=4",
+        "--vmodule=a=1",
+        "--vmodule=b=2",
+        "--log-flush-frequency=1s",
+        "--feature-gates=LoggingAlphaOptions=true",
+        "--log-text-split-stream",
+        "--log-text-info-buffer-size=1Ki",
+    ]);
+    let logging = options.unwrap().logging;
+    assert_eq!((logging.verbosity, logging.vmodule.len(), logging.flush_frequency), (4, 2, Duration::from_secs(1)));
+    assert_eq!(logging.text, Routing { split_stream: true, info_buffer_size: 1024 });
+}
+
+#[test]
+fn webhooks_need_the_gate() {
+    let program = Program { webhooks: vec!["pv"], ..Program::default() };
+    let on = |args: &[&str]| {
+        let args = ["ccm", "--cloud-provider=fake"].iter().chain(args).map(OsString::from);
+        let Ok(Asked::Run(values)) = parse::parse(&program, args) else { panic!("not accepted") };
+        Options::new(&values, &program).unwrap().webhooks
+    };
+    let gate = "--feature-gates=CloudControllerManagerWebhook=true";
+    assert_eq!(on(&["--webhooks=*"]), [""; 0]);
+    assert_eq!(on(&[gate]), [""; 0]);
+    assert_eq!(on(&[gate, "--webhooks=*"]), ["pv"]);
+    assert_eq!(on(&[gate, "--webhooks=*,-pv"]), [""; 0]);
+}
+
+#[test]
+fn a_reported_version_replaces_the_own_one() {
+    assert_eq!(options(&[]).unwrap().version, crate::version::VERSION);
+    let version = format!("{}-eks", crate::version::VERSION);
+    assert_eq!(options(&[&format!("--version={version}")]).unwrap().version, version);
+}

@@ -1,0 +1,128 @@
+//! What this program is: the one place for its version.
+//!
+//! The version is that of the crate. Whoever builds a release gives the rest in the environment of the compiler; without it,
+//! nothing is claimed. No build script asks git: that would build anew with every commit, and would not know in a container.
+
+/// What a program tells about its build, as the Go programs do (`k8s.io/apimachinery/pkg/version` `Info`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// First number of the version.
+    pub major: &'static str,
+    /// Second number of the version.
+    pub minor: &'static str,
+    /// `vX.Y.Z`, or what `--version=vX.Y.Z-suffix` makes of it.
+    pub git_version: String,
+    /// `CCM_GIT_COMMIT` of the build.
+    pub git_commit: &'static str,
+    /// `CCM_GIT_TREE_STATE` of the build: `clean` or `dirty`.
+    pub git_tree_state: &'static str,
+    /// `CCM_BUILD_DATE` of the build, as in `2026-01-31T12:00:00Z`.
+    pub build_date: &'static str,
+    /// Always `rustc`.
+    pub compiler: &'static str,
+    /// Operating system and processor, as Go calls them: `linux/amd64`.
+    pub platform: String,
+}
+
+/// The version of the crate, with the `v`.
+pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// All that is known of this build.
+pub fn info(reported: Option<&str>) -> Info {
+    Info {
+        major: env!("CARGO_PKG_VERSION_MAJOR"),
+        minor: env!("CARGO_PKG_VERSION_MINOR"),
+        git_version: reported.unwrap_or(VERSION).to_owned(),
+        git_commit: option_env!("CCM_GIT_COMMIT").unwrap_or("unknown"),
+        git_tree_state: option_env!("CCM_GIT_TREE_STATE").unwrap_or_default(),
+        build_date: option_env!("CCM_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
+        compiler: "rustc",
+        platform: platform(),
+    }
+}
+
+/// Operating system and processor, as Go calls them.
+pub fn platform() -> String {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "powerpc64" => "ppc64le",
+        "loongarch64" => "loong64",
+        other => other,
+    };
+    format!("{}/{arch}", std::env::consts::OS)
+}
+
+impl Info {
+    /// One line for `--version=raw`, in the form of the Go programs.
+    pub fn raw(&self) -> String {
+        format!(
+            "version.Info{{Major:{:?}, Minor:{:?}, GitVersion:{:?}, GitCommit:{:?}, GitTreeState:{:?}, BuildDate:{:?}, \
+             GoVersion:\"\", Compiler:{:?}, Platform:{:?}}}",
+            self.major,
+            self.minor,
+            self.git_version,
+            self.git_commit,
+            self.git_tree_state,
+            self.build_date,
+            self.compiler,
+            self.platform
+        )
+    }
+}
+
+/// Checks the argument of `--version=vX.Y.Z…`: only the suffix may differ from [`VERSION`].
+///
+/// # Errors
+///
+/// The text of the Go programs.
+pub fn check(asked: &str) -> Result<(), String> {
+    if asked == VERSION {
+        return Ok(());
+    }
+    let (core, suffix) = split(asked);
+    let numbers: Vec<&str> = core.trim_start_matches('v').split('.').collect();
+    let number = |text: &&str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (*text == "0" || !text.starts_with('0'))
+    };
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '+');
+    if numbers.len() != 3 || !numbers.iter().all(number) || !suffix.chars().all(legal) {
+        return Err(format!("could not parse {asked:?} as version"));
+    }
+    if core != split(VERSION).0 {
+        return Err(format!("version {asked:?} must match major/minor/patch of default version {VERSION:?}"));
+    }
+    Ok(())
+}
+
+/// `vX.Y.Z` and the rest.
+fn split(version: &str) -> (&str, &str) {
+    version.split_at(version.find(['-', '+']).unwrap_or(version.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_suffix_of_the_reported_version_can_be_chosen() {
+        assert_eq!(check(VERSION), Ok(()));
+        assert_eq!(check(&format!("{VERSION}-eks.1+abc")), Ok(()));
+        assert_eq!(
+            check("v99.0.0"),
+            Err(format!("version \"v99.0.0\" must match major/minor/patch of default version {VERSION:?}"))
+        );
+        for text in ["v", "vx", "v1.2", "v01.2.3", "v1.2.3.4", "v1.2.3-ü"] {
+            assert_eq!(check(text), Err(format!("could not parse {text:?} as version")));
+        }
+    }
+
+    #[test]
+    fn the_raw_form_names_everything() {
+        let info = info(Some("v0.1.0-x"));
+        let raw = info.raw();
+        assert!(raw.starts_with("version.Info{Major:\"") && raw.contains("GitVersion:\"v0.1.0-x\""), "{raw}");
+        assert!(info.platform.starts_with("linux/") || !cfg!(target_os = "linux"), "{}", info.platform);
+    }
+}
