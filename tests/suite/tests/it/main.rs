@@ -4,7 +4,9 @@
 mod bad_input;
 mod beside;
 mod election;
+mod ipam;
 mod lifecycle;
+mod metrics;
 mod migration;
 mod nodes;
 mod real_apiserver;
