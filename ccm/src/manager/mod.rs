@@ -2,6 +2,7 @@
 
 mod lead;
 mod signals;
+mod tell;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,6 +110,7 @@ impl Manager {
         let mut rng = StdRng::seed_from_u64(seed);
         let leadership = Leadership::new(clock.clone());
         metrics.leadership(leadership.clone());
+        tell::tell(&metrics, &options);
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
         let nodes = Store::new(Keep::new(provider.node_annotations()));
         let services = Store::new(Keep::default());

@@ -98,3 +98,25 @@ impl Registrar {
         made
     }
 }
+
+/// The reference page of these metrics: a table in Markdown, sorted by name, ours apart.
+pub fn markdown(defs: &[&Def]) -> String {
+    let mut sorted = defs.to_vec();
+    sorted.sort_by_key(|def| (def.name.starts_with("ccm_"), def.name));
+    let (ours, theirs): (Vec<&Def>, Vec<&Def>) = sorted.iter().partition(|def| def.name.starts_with("ccm_"));
+    let mut page = String::new();
+    for (title, defs) in [("As in the Go program", theirs), ("Only here", ours)] {
+        page.push_str(&format!("## {title}\n\n| Name | Type | Labels | Meaning |\n|---|---|---|---|\n"));
+        for def in defs {
+            let labels: Vec<String> = def.labels.iter().map(|label| format!("`{label}`")).collect();
+            let mut meaning = def.help.replace('|', "\\|");
+            if let Some((first, last)) = def.buckets.first().zip(def.buckets.last()) {
+                let bounds = format!(" Buckets: {}, {first} … {last}.", def.buckets.len());
+                meaning.push_str(&bounds);
+            }
+            page.push_str(&format!("| `{}` | {} | {} | {meaning} |\n", def.name, def.kind, labels.join(", ")));
+        }
+        page.push('\n');
+    }
+    page
+}

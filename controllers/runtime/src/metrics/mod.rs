@@ -21,7 +21,7 @@ use crate::leader::{Leadership, State};
 use crate::queue::QueueTimes;
 
 pub use access::{Access, Attempt};
-pub use def::{Def, Kind};
+pub use def::{Def, Kind, markdown};
 pub use slis::HealthMetrics;
 
 /// Every metric that the runtime and the process export, for the reference page; [`HealthMetrics`] has its own.

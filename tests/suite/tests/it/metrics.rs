@@ -131,8 +131,20 @@ async fn a_manager_shows_every_metric_with_its_type_labels_and_buckets() {
     ] {
         assert!(shown.contains_key(ours), "{ours} is missing");
     }
+    let gate = "kubernetes_feature_enabled{name=\"CloudControllerManagerWebhook\",stage=\"ALPHA\"}";
+    assert_eq!(manager.metric(gate), Some(0.0));
     assert_eq!(manager.metric("ccm_nodes_awaiting_initialization"), Some(0.0));
     assert_eq!(manager.metric("ccm_lease_state{state=\"leading\"}"), Some(1.0));
     assert!(manager.metric("ccm_observation_age_seconds{of=\"routes\"}").unwrap() <= 10.0);
     manager.stop().await.unwrap();
+}
+
+#[test]
+fn the_reference_page_is_fresh() {
+    let page = include_str!("../../../../ccm/METRICS.md");
+    let tables = ccm_runtime::metrics::markdown(&table());
+    assert!(
+        page.ends_with(&format!("\n{}\n", tables.trim_end())),
+        "run: cargo run -p ccm --example metrics > ccm/METRICS.md"
+    );
 }

@@ -1,0 +1,18 @@
+//! Prints the reference of the metrics: `METRICS.md`.
+
+const HEAD: &str = "# Metrics
+
+`/metrics` on the secure port shows these, and `/metrics/slis` the two of the health checks, in the text format of Prometheus.
+Those of the first table have the names, types, labels and buckets that the Go cloud-controller-manager has, so that dashboards
+and alerts stay. A metric with labels appears once what it counts has happened. What only Go can tell (`go_*`) is left out.
+
+This page is generated: `cargo run -p ccm --example metrics > ccm/METRICS.md`.
+
+";
+
+fn main() {
+    let mut defs = ccm_runtime::metrics::reference();
+    defs.extend(ccm_controllers::metrics_reference());
+    print!("{HEAD}{}", ccm_runtime::metrics::markdown(&defs).trim_end());
+    println!();
+}
