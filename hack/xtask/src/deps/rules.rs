@@ -99,6 +99,7 @@ pub(crate) const RULES: &[Rule] = &[
     tool("ccm-cloudsim", "tests/cloudsim"),
     // Out-of-tree authors compile it: it needs the provider API alone.
     library("ccm-provider-contract", "tests/contract", &["ccm-provider"], &[KUBE, HTTP, EDGE]),
+    tool("ccm-fuzz", "tests/fuzz"),
     tool("ccm-test-apiserver", "tests/apiserver"),
     tool("ccm-test-bed", "tests/bed"),
     tool("ccm-test-manifests", "tests/manifests"),

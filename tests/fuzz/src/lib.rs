@@ -1,0 +1,32 @@
+//! Fuzz targets: what comes from users, from the API server or from the network, fed with anything.
+//!
+//! A target takes bytes and panics where something is wrong: not only where the code panics, but where a text that was taken
+//! does not read back as the same. `hack/fuzz.sh` runs them under libFuzzer; the tests of this crate run each over its
+//! corpus (`corpus/<target>`), in which every input that ever failed stays.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+mod cluster;
+mod configuration;
+mod texts;
+
+/// A target: its name, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    ("flags", configuration::flags),
+    ("migration", configuration::migration),
+    ("cloud_config", configuration::cloud_config),
+    ("document", configuration::document),
+    ("duration", texts::duration),
+    ("ranges", texts::ranges),
+    ("addresses", texts::addresses),
+    ("provider_id", texts::provider_id),
+    ("node", cluster::node),
+    ("service", cluster::service),
+];
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<fn(&[u8])> {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
+}
