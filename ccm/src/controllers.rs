@@ -63,9 +63,9 @@ impl std::fmt::Debug for Start<'_> {
 }
 
 impl Start<'_> {
-    /// Where events of this component go.
+    /// Where events of this component go; they are written with the credentials of this controller.
     pub fn events(&self, component: &str) -> Arc<dyn EventSink> {
-        Arc::new(self.recorder.for_component(component))
+        Arc::new(self.recorder.for_component(component).through(self.shared.gate.clone()))
     }
 }
 

@@ -9,6 +9,7 @@
 //! ```
 
 mod app;
+mod clients;
 mod commands;
 pub mod controllers;
 mod exit;

@@ -211,7 +211,9 @@ impl Manager {
                 tracing::warn!("{:?} is disabled", controller.name);
                 continue;
             }
-            if self.start_one(&controller, shared.clone(), running)? {
+            let client = self.clients.for_controller(controller.client_name).await?;
+            let shared = Shared { gate: shared.gate.with_client(client), ..shared.clone() };
+            if self.start_one(&controller, shared, running)? {
                 self.pause().await;
             }
         }

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::clients::{self, Clients};
 use crate::exit::Failure;
 use crate::options::Options;
 use crate::serve;
@@ -37,7 +38,7 @@ pub async fn run(options: Options, provider: Arc<dyn CloudProvider>) -> Result<(
     let connect = ConnectOptions {
         kubeconfig: options.kubeconfig.clone(),
         master: options.master.clone(),
-        user_agent: user_agent("cloud-controller-manager"),
+        user_agent: clients::user_agent("cloud-controller-manager"),
     };
     let client = Client::connect(&connect, metrics.clone()).await.map_err(|e| Failure::error(e.to_string()))?;
     let stop = CancellationToken::new();
@@ -45,16 +46,6 @@ pub async fn run(options: Options, provider: Arc<dyn CloudProvider>) -> Result<(
     let ended = Manager::new(options, provider, client, metrics).run(stop).await;
     signals.abort();
     ended
-}
-
-/// `ccm/v0.1.0 (linux/amd64) kubernetes/<name>`
-fn user_agent(name: &str) -> String {
-    let arch = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    format!("ccm/v{} ({}/{arch}) kubernetes/{name}", env!("CARGO_PKG_VERSION"), std::env::consts::OS)
 }
 
 /// What a run depends on besides its inputs. With a fixed clock and seed, a run over paused time repeats itself.
@@ -77,6 +68,7 @@ pub struct Manager {
     options: Options,
     provider: Arc<dyn CloudProvider>,
     client: Client,
+    clients: Clients,
     clock: Arc<dyn Clock>,
     leadership: Leadership,
     shared: Shared,
@@ -111,6 +103,8 @@ impl Manager {
         let leadership = Leadership::new(clock.clone());
         metrics.leadership(leadership.clone());
         tell::tell(&metrics, &options);
+        let clients = Clients::new(&client, &options.values, options.dry_run, clock.clone());
+        let client = clients.general();
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
         let nodes = Store::new(Keep::new(provider.node_annotations()));
         let services = Store::new(Keep::default());
@@ -130,7 +124,7 @@ impl Manager {
             metrics: metrics.clone(),
             cluster: options.cluster_name.as_str().into(),
         };
-        Self { options, provider, client, clock, leadership, shared, recorder, metrics, background, rng }
+        Self { options, provider, client, clients, clock, leadership, shared, recorder, metrics, background, rng }
     }
 
     /// Runs until `stop`, a lost lease, or a failure.
@@ -172,7 +166,7 @@ impl Manager {
     }
 
     fn watch<T: Kept>(&mut self, store: Arc<Store<T>>) {
-        let client = self.client.with_user_agent(&user_agent("shared-informers"));
+        let client = self.clients.named("shared-informers");
         self.background.spawn(Reflector::new(store.clone(), client, self.rng.random()).run());
         let period = self.options.min_resync;
         if !period.is_zero() {
@@ -209,7 +203,7 @@ impl Manager {
     ) -> BoxFuture<'static, Ended> {
         let election = Election {
             config,
-            client: self.client.with_user_agent(&user_agent("leader-election")),
+            client: self.clients.named("leader-election"),
             leadership,
             events: Arc::new(self.recorder.for_component("cloud-controller-manager")),
             clock: self.clock.clone(),
