@@ -120,7 +120,9 @@ impl Client {
         let answer = tokio::time::timeout(call.deadline, async {
             let response = self.start(call, true, &may).await?;
             let body = response.into_body().collect().await.map_err(|error| ApiError::Transport(chain(&error)))?;
-            Ok(body.to_bytes())
+            let body = body.to_bytes();
+            self.metrics.rest_response_size(call.verb(), &self.link.host, body.len());
+            Ok(body)
         });
         answer.await.unwrap_or_else(|_| Err(ApiError::Deadline(call.deadline).into()))
     }
@@ -181,7 +183,10 @@ impl Client {
 
     /// Waits for the client's own rate, if it has one.
     async fn pace(&self, call: &Call<'_>, deadline: Instant) -> Result<(), ApiError> {
-        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let Some(limiter) = &self.limiter else {
+            self.metrics.rest_rate_limited(call.verb(), &self.link.host, Duration::ZERO);
+            return Ok(());
+        };
         let now = Instant::now();
         let wait = limiter.reserve(now.into_std(), deadline.saturating_duration_since(now));
         let wait = wait.ok_or(ApiError::Paced)?;
@@ -241,6 +246,7 @@ impl Client {
         };
         let code = answer.as_ref().map_or("<error>".to_owned(), |r| r.status().as_u16().to_string());
         self.metrics.rest_request(call.verb(), &code, &link.host, began.elapsed());
+        self.metrics.rest_request_size(call.verb(), &link.host, call.body.as_ref().map_or(0, |body| body.len()));
         if repeated {
             self.metrics.rest_repeated(&code, call.verb(), &link.host);
         }

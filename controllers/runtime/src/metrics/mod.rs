@@ -306,11 +306,14 @@ impl Metrics {
         self.0.request_retries.with_label_values(&[code, verb, host]).inc();
     }
 
-    /// Bytes of the bodies of a request and its answer.
-    #[allow(clippy::cast_precision_loss)] // buckets are wide
-    pub fn rest_sizes(&self, verb: &str, host: &str, request: usize, response: usize) {
-        self.0.request_size.with_label_values(&[verb, host]).observe(request as f64);
-        self.0.response_size.with_label_values(&[verb, host]).observe(response as f64);
+    /// Bytes of the body of a request.
+    pub fn rest_request_size(&self, verb: &str, host: &str, bytes: usize) {
+        self.0.request_size.with_label_values(&[verb, host]).observe(size(bytes));
+    }
+
+    /// Bytes of the body of an answer; what is watched has no end and doesn't count.
+    pub fn rest_response_size(&self, verb: &str, host: &str, bytes: usize) {
+        self.0.response_size.with_label_values(&[verb, host]).observe(size(bytes));
     }
 
     /// 1 while this process holds the lease.
@@ -384,6 +387,11 @@ pub(crate) struct QueueMetrics {
     pub(crate) retries: prometheus::IntCounter,
     pub(crate) waited: prometheus::Histogram,
     pub(crate) worked: prometheus::Histogram,
+}
+
+#[allow(clippy::cast_precision_loss)] // buckets are wide
+fn size(bytes: usize) -> f64 {
+    bytes as f64
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
