@@ -4,5 +4,6 @@
 
 mod bad_input;
 mod connect;
+mod credentials;
 mod flags;
 mod process;
