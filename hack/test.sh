@@ -12,7 +12,7 @@
 #                (hack/tools/build.sh: the cache, or Go)
 #   fmt          formatting
 #   clippy       lints, as errors
-#   edges        who may depend on whom; crates that must not be in the program; generated manifests are current
+#   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
 #   tests        all tests of the workspace
 #   each         every crate alone; every feature alone, none, all
 #   docs         the documentation builds without warnings
@@ -123,6 +123,7 @@ stage_edges() {
 	run cargo run --quiet --locked --package xtask -- check-deps || status=1
 	run cargo run --quiet --locked --package xtask -- check-tree || status=1
 	run cargo run --quiet --locked --package xtask -- manifests --check || status=1
+	run cargo run --quiet --locked --package xtask -- reference --check || status=1
 	return "$status"
 }
 

@@ -31,7 +31,7 @@ pub fn componentconfig(options: &Options) -> Value {
         },
         "ServiceController": { "ConcurrentServiceSyncs": int("concurrent-service-syncs") },
         "NodeStatusUpdateFrequency": period(options, "node-status-update-frequency"),
-        "Webhook": { "Webhooks": values.list("webhooks") },
+        "Webhook": { "Webhooks": values.given("webhooks").then(|| values.list("webhooks")) },
     })
 }
 
@@ -111,4 +111,99 @@ fn shared(options: &Options) -> Value {
         "ConfigureCloudRoutes": options.configure_cloud_routes,
         "NodeSyncPeriod": period(options, "node-sync-period"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the Go program (`k8s.io/cloud-provider` v0.36.3) answered when it was started with these flags.
+    #[test]
+    fn the_object_is_that_of_the_go_program() {
+        let options = Options::from_args([
+            "--cloud-provider=fake",
+            "--cloud-config=/etc/cloud.yaml",
+            "--kubeconfig=/etc/kubeconfig",
+            "--configure-cloud-routes=false",
+            "--controllers=*,-route,-service",
+            "--enable-leader-migration",
+            "--concurrent-node-syncs=7",
+            "--concurrent-service-syncs=1",
+            "--webhooks=",
+            "--kube-api-qps=50",
+            "--leader-elect-resource-name=c-x",
+            "--cluster-cidr=10.0.0.0/16",
+            "--allow-untagged-cloud",
+            "--use-service-account-credentials",
+            "--external-cloud-volume-plugin=x",
+            "--contention-profiling",
+        ]);
+        let expected = json!({
+            "kind": "CloudControllerManagerConfiguration",
+            "apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1",
+            "Generic": {
+                "Port": 0,
+                "Address": "0.0.0.0",
+                "MinResyncPeriod": "12h0m0s",
+                "ClientConnection": {
+                    "kubeconfig": "/etc/kubeconfig",
+                    "acceptContentTypes": "",
+                    "contentType": "application/vnd.kubernetes.protobuf",
+                    "qps": 50.0,
+                    "burst": 30
+                },
+                "ControllerStartInterval": "0s",
+                "LeaderElection": {
+                    "leaderElect": true,
+                    "leaseDuration": "15s",
+                    "renewDeadline": "10s",
+                    "retryPeriod": "2s",
+                    "resourceLock": "leases",
+                    "resourceName": "c-x",
+                    "resourceNamespace": "kube-system"
+                },
+                "Controllers": ["*", "-node-route-controller", "-service-lb-controller"],
+                "Debugging": { "enableProfiling": true, "enableContentionProfiling": true },
+                "LeaderMigrationEnabled": true,
+                "LeaderMigration": {
+                    "leaderName": "cloud-provider-extraction-migration",
+                    "resourceLock": "leases",
+                    "controllerLeaders": [
+                        { "name": "route-controller", "component": "*" },
+                        { "name": "service-controller", "component": "*" },
+                        { "name": "cloud-node-lifecycle-controller", "component": "*" }
+                    ]
+                }
+            },
+            "KubeCloudShared": {
+                "CloudProvider": { "Name": "fake", "CloudConfigFile": "/etc/cloud.yaml" },
+                "ExternalCloudVolumePlugin": "x",
+                "UseServiceAccountCredentials": true,
+                "AllowUntaggedCloud": true,
+                "RouteReconciliationPeriod": "10s",
+                "NodeMonitorPeriod": "5s",
+                "ClusterName": "kubernetes",
+                "ClusterCIDR": "10.0.0.0/16",
+                "AllocateNodeCIDRs": false,
+                "CIDRAllocatorType": "RangeAllocator",
+                "ConfigureCloudRoutes": false,
+                "NodeSyncPeriod": "0s"
+            },
+            "NodeController": { "ConcurrentNodeSyncs": 7, "ConcurrentNodeStatusUpdates": 7 },
+            "ServiceController": { "ConcurrentServiceSyncs": 1 },
+            "NodeStatusUpdateFrequency": "5m0s",
+            "Webhook": { "Webhooks": [] }
+        });
+        assert_eq!(componentconfig(&options.unwrap()), expected);
+    }
+
+    #[test]
+    fn what_is_not_given_is_null_zero_or_without_limit() {
+        let object = componentconfig(&Options::from_args(["--cloud-provider=fake"]).unwrap());
+        assert_eq!(object["Webhook"], json!({ "Webhooks": null }));
+        assert_eq!(object["NodeController"], json!({ "ConcurrentNodeSyncs": 0, "ConcurrentNodeStatusUpdates": 0 }));
+        assert_eq!(object["Generic"]["ClientConnection"]["qps"], json!(-1.0));
+        let none = json!({ "leaderName": "", "resourceLock": "", "controllerLeaders": null });
+        assert_eq!(object["Generic"]["LeaderMigration"], none);
+    }
 }

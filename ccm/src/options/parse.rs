@@ -34,7 +34,7 @@ const PROGRAM: &str = "cloud-controller-manager";
 /// The first argument that is wrong; with the usage, as the Go program prints it, if it is a flag.
 pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
     let mut line = Line { flags: &program.flags, uses: BTreeMap::new(), words: Vec::new() };
-    line.read(args.into_iter().skip(1))
+    line.read(without_path(args.into_iter().skip(1)))
         .map_err(|message| Failure::error(message).with_usage(help::usage(program, width(std::io::stderr()))))?;
     let (values, words) = line.finish();
     if values.bool("help") {
@@ -48,6 +48,14 @@ pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Res
         "raw" => Asked::Print(format!("{}\n", version::info(None).raw())),
         _ => Asked::Run(values),
     })
+}
+
+/// Manifests of images without an entry point begin their arguments with the path of the Go program.
+fn without_path(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let path = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.starts_with('/') && arg.ends_with(PROGRAM));
+    let mut args = args.peekable();
+    args.next_if(path);
+    args
 }
 
 /// `--name="value"` of every flag, in alphabetical order.
@@ -297,6 +305,14 @@ mod tests {
         for (args, expected) in rows {
             assert_eq!(error(args), expected, "{args:?}");
         }
+    }
+
+    #[test]
+    fn the_path_of_the_go_program_may_stand_first_and_nowhere_else() {
+        let path = "/bin/openstack-cloud-controller-manager";
+        assert_eq!(run(&[path, "--v=1"]).int("v"), Some(1));
+        assert!(error(&["--v=1", path]).contains("does not take any arguments"));
+        assert!(error(&["/bin/sh"]).contains("does not take any arguments"));
     }
 
     #[test]

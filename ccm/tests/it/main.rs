@@ -7,3 +7,4 @@ mod connect;
 mod credentials;
 mod flags;
 mod process;
+mod upstream;

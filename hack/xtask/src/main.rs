@@ -5,6 +5,7 @@ mod deps;
 mod each;
 mod manifests;
 mod metadata;
+mod reference;
 mod tree;
 
 use std::process::ExitCode;
@@ -29,6 +30,11 @@ const COMMANDS: &[Command] = &[
         name: "manifests",
         about: "writes the generated parts of manifests/; with --check fails when one is stale",
         run: manifests::command,
+    },
+    Command {
+        name: "reference",
+        about: "writes the flags into ccm/README.md; with --check fails when they are stale",
+        run: reference::command,
     },
 ];
 

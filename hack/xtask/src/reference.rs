@@ -1,0 +1,52 @@
+//! `cargo xtask reference`: the generated parts of `ccm/README.md`, printed by the program itself.
+
+use anyhow::{Context, bail, ensure};
+
+use crate::metadata::{Metadata, output};
+
+const PAGE: &str = "ccm/README.md";
+
+/// Writes them; with `--check` fails when the page is stale.
+pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
+    let check = match arguments {
+        [] => false,
+        [one] if one == "--check" => true,
+        _ => bail!("unexpected arguments: {}", arguments.join(" ")),
+    };
+    let path = Metadata::read()?.workspace_root.join(PAGE);
+    let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let flags = output(&["run", "--quiet", "--package", "ccm", "--example", "reference"])?;
+    let new = replace(&old, "flags", &flags).with_context(|| PAGE.to_owned())?;
+    if new == old {
+        return Ok(());
+    }
+    ensure!(!check, "{PAGE} is stale: run `cargo xtask reference` and commit what it writes");
+    std::fs::write(&path, new).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The page with this text between the two marks of a part.
+fn replace(page: &str, part: &str, text: &str) -> anyhow::Result<String> {
+    let (begin, end) = (format!("<!-- generated: {part} -->\n"), format!("<!-- end of {part} -->"));
+    let cut = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = cut.with_context(|| format!("want the lines {begin:?} and {end:?}"))?;
+    Ok(format!("{before}{begin}{text}{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_between_the_marks_is_replaced() {
+        let page = "# A\n<!-- generated: x -->\nold\n<!-- end of x -->\nrest\n";
+        let new = replace(page, "x", "new\n").unwrap();
+        assert_eq!(new, "# A\n<!-- generated: x -->\nnew\n<!-- end of x -->\nrest\n");
+        assert_eq!(replace(&new, "x", "new\n").unwrap(), new);
+    }
+
+    #[test]
+    fn a_page_without_marks_is_an_error_that_names_them() {
+        let error = replace("# A\n", "x", "new").unwrap_err().to_string();
+        assert!(error.contains("<!-- generated: x -->"), "{error}");
+    }
+}
