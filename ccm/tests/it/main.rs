@@ -7,4 +7,5 @@ mod connect;
 mod credentials;
 mod flags;
 mod process;
+mod secrets;
 mod upstream;

@@ -1,0 +1,253 @@
+//! No secret leaves the process, however talkative it is and whatever goes wrong.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+
+use crate::process::Process;
+
+/// Stands for a secret; unlike anything that the program could say by itself.
+const CANARY: &str = "canary-7f3a91c5e8";
+/// The same in base64, as kubeconfigs and headers hold it: whatever stands around it, one of the three is in the text.
+const ENCODED: [&str; 3] = ["Y2FuYXJ5LTdmM2E5MWM1ZT", "NhbmFyeS03ZjNhOTFjNWU4", "jYW5hcnktN2YzYTkxYzVlO"];
+const FORMATS: [&str; 2] = ["text", "json"];
+
+fn assert_none(text: &str, place: &str) {
+    for secret in [CANARY].iter().chain(&ENCODED) {
+        let line = text.lines().find(|line| line.contains(secret));
+        assert!(line.is_none(), "a secret is in {place}: {}", line.unwrap_or_default());
+    }
+}
+
+/// A server that refuses every request. Ends with the process of the test.
+fn refusing() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
+                let mut request = [0; 4096];
+                while stream.read(&mut request).is_ok_and(|count| count > 0) {
+                    let head = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length:";
+                    if stream.write_all(format!("{head} {}\r\n\r\n{body}", body.len()).as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{address}")
+}
+
+struct Case {
+    name: &'static str,
+    server: String,
+    /// The user of the kubeconfig, a flow mapping in YAML.
+    user: String,
+    cloud: &'static str,
+    /// In the log once the case has happened.
+    sign: &'static str,
+}
+
+fn cases(folder: &Path) -> Vec<Case> {
+    let script = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        let exec = "apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never";
+        format!("exec: {{{exec}, args: ['{}'], env: [{{name: SECRET, value: {CANARY}}}]}}", path.display())
+    };
+    let closed = || {
+        // Nobody listens there any more.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        format!("https://{address}")
+    };
+    // A key that is none, in base64.
+    let key =
+        "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tClkyRnVZWEo1TFRkbU0yRTVNV00xWlRnPQotLS0tLUVORCBQUklWQVRFIEtFWS0tLS0tCg==";
+    let case = |name, server, user, sign| Case { name, server, user, cloud: "{}", sign };
+    vec![
+        case("no server", closed(), format!("token: {CANARY}"), "refused"),
+        case("bad token", refusing(), format!("token: {CANARY}"), "Unauthorized"),
+        case("bad password", refusing(), format!("username: u, password: {CANARY}"), "Unauthorized"),
+        case("a plugin that fails", refusing(), script("fails", "echo $SECRET; exit 7\n"), "plugin"),
+        case(
+            "a plugin that talks nonsense",
+            refusing(),
+            script("nonsense", "echo '{\"status\": {\"token\": \"'$SECRET'\"'\n"),
+            "plugin",
+        ),
+        case(
+            "a key that is none",
+            closed(),
+            format!("client-certificate-data: {key}, client-key-data: {key}"),
+            "Error: ",
+        ),
+        case("a kubeconfig that is none", closed(), format!("token: {CANARY}, exec: 5"), "Error: "),
+        Case {
+            cloud: "instances: [{name: a, passwords: canary-7f3a91c5e8}]\npassword: canary-7f3a91c5e8",
+            ..case("an unknown key in the cloud config", refusing(), "token: x".into(), "Error: ")
+        },
+    ]
+}
+
+#[test]
+fn no_secret_is_printed_whatever_goes_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    // All at once: most of them wait for their turn to try again.
+    let started: Vec<(Case, Vec<Process>)> = cases(folder.path())
+        .into_iter()
+        .enumerate()
+        .map(|(number, case)| {
+            let kubeconfig = folder.path().join(format!("{number}.kubeconfig"));
+            let cloud = folder.path().join(format!("{number}.yaml"));
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: '{}'}}}}]\n\
+                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers:\n- name: u\n  user: {{{}}}\n",
+                case.server, case.user
+            );
+            std::fs::write(&kubeconfig, text).unwrap();
+            std::fs::write(&cloud, case.cloud).unwrap();
+            let start = |format: &str| {
+                Process::start(&[
+                    "--cloud-provider=fake",
+                    &format!("--cloud-config={}", cloud.display()),
+                    &format!("--kubeconfig={}", kubeconfig.display()),
+                    "--secure-port=0",
+                    "--v=10",
+                    &format!("--logging-format={format}"),
+                ])
+            };
+            let processes = FORMATS.map(start).into();
+            (case, processes)
+        })
+        .collect();
+    for (case, processes) in started {
+        for process in processes {
+            process.wait_for(case.sign);
+            assert_none(&process.log(), case.name);
+        }
+    }
+}
+
+mod real_apiserver {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::sync::Arc;
+
+    use ccm_test_bed::Bed;
+    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::crypto::{CryptoProvider, aws_lc_rs};
+    use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+    use crate::process::Process;
+
+    /// The certificate of the test is made anew at each start: nothing to verify.
+    #[derive(Debug)]
+    struct Anybody(CryptoProvider);
+
+    impl ServerCertVerifier for Anybody {
+        fn verify_server_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &ServerName<'_>,
+            _: &[u8],
+            _: UnixTime,
+        ) -> Result<ServerCertVerified, rustls::Error> {
+            Ok(ServerCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &rustls::DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &rustls::DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+            self.0.signature_verification_algorithms.supported_schemes()
+        }
+    }
+
+    /// Head and body of the answer.
+    fn get(address: SocketAddr, path: &str, token: &str) -> String {
+        let provider = aws_lc_rs::default_provider();
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider.clone()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // Some servers end the connection without a last word of TLS.
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_secret_is_in_the_log_the_events_or_what_is_served() {
+        let Some(bed) = Bed::shared().await.unwrap() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let cloud = folder.path().join("cloud.yaml");
+        std::fs::write(&cloud, "unlisted: error").unwrap();
+        for (format, accounts) in [("text", "true"), ("json", "true"), ("text", "false")] {
+            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let kubeconfig = bed.kubeconfig().display().to_string();
+            let mut process = Process::start(&[
+                "--cloud-provider=fake",
+                &format!("--cloud-config={}", cloud.display()),
+                &format!("--kubeconfig={kubeconfig}"),
+                &format!("--authentication-kubeconfig={kubeconfig}"),
+                &format!("--authorization-kubeconfig={kubeconfig}"),
+                &format!("--use-service-account-credentials={accounts}"),
+                &format!("--leader-elect-resource-name=secrets-{}", uuid::Uuid::new_v4()),
+                "--bind-address=127.0.0.1",
+                &format!("--secure-port={}", address.port()),
+                "--controllers=cloud-node,cloud-node-lifecycle,service",
+                "--v=10",
+                &format!("--logging-format={format}"),
+            ]);
+            process.wait_for("service-lb-controller");
+            let mut places = Vec::new();
+            for path in ["/metrics", "/metrics/slis", "/configz", "/debug/state", "/healthz?verbose", "/debug/flags/v"]
+            {
+                places.push((path.to_owned(), get(address, path, &bed.token)));
+                places.push((format!("{path} with a bad token"), get(address, path, super::CANARY)));
+            }
+            assert!(places[0].1.contains("rest_client_requests_total"), "{}", places[0].1);
+            for kind in ["events", "serviceaccounts"] {
+                let (code, body) = bed.get(&format!("/api/v1/{kind}")).await.unwrap();
+                assert_eq!(code, 200);
+                places.push((kind.to_owned(), body));
+            }
+            process.signal("TERM");
+            assert_eq!(process.wait(), Some(0), "{}", process.log());
+            places.push((format!("the {format} log"), process.log()));
+            for (place, text) in places {
+                super::assert_none(&text, &place);
+                assert!(!text.contains(&bed.token), "the token of the kubeconfig is in {place}");
+                // How every signed token begins.
+                assert!(!text.contains("eyJhbGciOi"), "a token of a service account is in {place}");
+            }
+        }
+    }
+}
