@@ -166,11 +166,12 @@ async fn a_node_that_finds_no_free_block_gets_the_first_that_becomes_free() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_being_deleted_gets_nothing_and_one_that_comes_back_gets_another_block() {
     let rig = Rig::new("").await;
+    rig.create(node("doomed").finalizer("example.com/wait")).await;
+    rig.delete("nodes", "", "doomed").await;
     let _manager = start(&rig, &[CIDR]).await;
     rig.create(node("going").finalizer("example.com/wait")).await;
     let kept = until_ranges(&rig, "going").await;
-    rig.create(node("late").with(|n| n["metadata"]["finalizers"] = json!(["example.com/wait"]))).await;
-    until_ranges(&rig, "late").await;
+    assert_eq!(ranges(&rig.node("doomed").await.unwrap()), "");
     rig.delete("nodes", "", "going").await;
     add(&rig, "next").await;
     let next = until_ranges(&rig, "next").await;
@@ -178,7 +179,8 @@ async fn a_node_that_is_being_deleted_gets_nothing_and_one_that_comes_back_gets_
     rig.patch_node("going", json!({"metadata": {"finalizers": null}})).await;
     rig.until_gone("going").await;
     add(&rig, "going").await;
-    assert_eq!(until_ranges(&rig, "going").await, "10.8.3.0/24");
+    assert_eq!(until_ranges(&rig, "going").await, "10.8.2.0/24");
+    assert_eq!(ranges(&rig.node("doomed").await.unwrap()), "");
 }
 
 #[tokio::test(start_paused = true)]
