@@ -100,8 +100,8 @@ mod real_apiserver {
         let process = start(&config.write());
         process.wait_for("Unauthorized");
         std::fs::write(&token, &bed.token).unwrap();
-        // kube reads the file again once a minute.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(100);
+        // It is read again because of the 401, and not only once a minute.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(45);
         while !process.log().contains("Started \"cloud-node-controller\"") {
             assert!(std::time::Instant::now() < deadline, "{}", process.log());
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
