@@ -246,7 +246,7 @@ impl Client {
         };
         let code = answer.as_ref().map_or("<error>".to_owned(), |r| r.status().as_u16().to_string());
         self.metrics.rest_request(call.verb(), &code, &link.host, began.elapsed());
-        self.metrics.rest_request_size(call.verb(), &link.host, call.body.as_ref().map_or(0, |body| body.len()));
+        self.metrics.rest_request_size(call.verb(), &link.host, call.body.as_ref().map_or(0, Bytes::len));
         if repeated {
             self.metrics.rest_repeated(&code, call.verb(), &link.host);
         }
