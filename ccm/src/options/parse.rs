@@ -216,6 +216,8 @@ fn width(stream: impl AsFd) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parse_text(args: &[&str]) -> Result<Asked, Failure> {
@@ -372,6 +374,23 @@ mod tests {
             assert!(lines.iter().any(|line| line == expected), "{expected} is missing: {lines:#?}");
         }
         assert!(lines.iter().map(|line| line.split('=').next()).is_sorted());
+    }
+
+    proptest! {
+        #[test]
+        fn no_arguments_make_the_parser_panic(
+            args in proptest::collection::vec(prop_oneof!["-{0,3}[a-z_=,]{0,6}", "--[a-z-]{1,12}=[ -~]{0,6}", ".{0,8}"], 0..5),
+            flag in proptest::sample::select(Program::default().flags.iter().map(|flag| flag.name).collect::<Vec<_>>()),
+            value in "[-+0-9a-z,=\"\\\\]{0,8}",
+        ) {
+            let known = format!("--{flag}={value}");
+            let args: Vec<&str> = std::iter::once(&*known).chain(args.iter().map(String::as_str)).collect();
+            // What comes of it is looked at by the program.
+            if let Ok(Asked::Run(values)) = parse_text(&args) {
+                drop(lines(&Program::default(), &values));
+                drop(crate::options::Options::new(&values, &Program::default()));
+            }
+        }
     }
 
     #[test]
