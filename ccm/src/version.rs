@@ -81,24 +81,49 @@ pub fn check(asked: &str) -> Result<(), String> {
     if asked == VERSION {
         return Ok(());
     }
-    let (core, suffix) = split(asked);
-    let numbers: Vec<&str> = core.trim_start_matches('v').split('.').collect();
-    let number = |text: &&str| {
-        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (*text == "0" || !text.starts_with('0'))
-    };
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '+');
-    if numbers.len() != 3 || !numbers.iter().all(number) || !suffix.chars().all(legal) {
-        return Err(format!("could not parse {asked:?} as version"));
+    let (numbers, suffix) = split(asked).ok_or_else(|| format!("could not parse {asked:?} as version"))?;
+    if numbers.split('.').count() != 3 {
+        return Err(format!("illegal version string {asked:?}"));
     }
-    if core != split(VERSION).0 {
+    if let Some(number) = numbers.split('.').find(|number| number.len() > 1 && number.starts_with('0')) {
+        return Err(format!("illegal zero-prefixed version component {number:?} in {asked:?}"));
+    }
+    if !is_suffix(suffix) {
+        return Err(format!("could not parse pre-release/metadata ({suffix}) in version {asked:?}"));
+    }
+    if split(VERSION).is_none_or(|(own, _)| own != numbers) {
         return Err(format!("version {asked:?} must match major/minor/patch of default version {VERSION:?}"));
     }
     Ok(())
 }
 
-/// `vX.Y.Z` and the rest.
-fn split(version: &str) -> (&str, &str) {
-    version.split_at(version.find(['-', '+']).unwrap_or(version.len()))
+/// The numbers behind the `v`, with dots between them, and the rest; `None` if there is no number.
+fn split(version: &str) -> Option<(&str, &str)> {
+    let text = version.strip_prefix('v').unwrap_or(version);
+    let mut end = 0;
+    let mut rest = text;
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        if digits == 0 {
+            break;
+        }
+        end = text.len() - rest.len() + digits;
+        match rest.get(digits..).and_then(|after| after.strip_prefix('.')) {
+            Some(after) => rest = after,
+            None => break,
+        }
+    }
+    (end > 0).then(|| text.split_at(end))
+}
+
+/// Nothing, `-pre`, `+build` or `-pre+build`.
+fn is_suffix(text: &str) -> bool {
+    let word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+    };
+    let (pre, build) = text.split_once('+').map_or((text, None), |(pre, build)| (pre, Some(build)));
+    let pre_is_right = pre.is_empty() || pre.strip_prefix('-').is_some_and(word);
+    pre_is_right && build.is_none_or(word)
 }
 
 #[cfg(test)]
@@ -113,8 +138,19 @@ mod tests {
             check("v99.0.0"),
             Err(format!("version \"v99.0.0\" must match major/minor/patch of default version {VERSION:?}"))
         );
-        for text in ["v", "vx", "v1.2", "v01.2.3", "v1.2.3.4", "v1.2.3-ü"] {
-            assert_eq!(check(text), Err(format!("could not parse {text:?} as version")));
+        let rows = [
+            ("v", "could not parse \"v\" as version"),
+            ("vx", "could not parse \"vx\" as version"),
+            ("v1.2", "illegal version string \"v1.2\""),
+            ("v1.2.3.4", "illegal version string \"v1.2.3.4\""),
+            ("v01.2.3", "illegal zero-prefixed version component \"01\" in \"v01.2.3\""),
+            ("v1.2.3-ü", "could not parse pre-release/metadata (-ü) in version \"v1.2.3-ü\""),
+            ("v1.2.3x", "could not parse pre-release/metadata (x) in version \"v1.2.3x\""),
+            ("v1.2.3-", "could not parse pre-release/metadata (-) in version \"v1.2.3-\""),
+            ("v1.2.3-a+b+c", "could not parse pre-release/metadata (-a+b+c) in version \"v1.2.3-a+b+c\""),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(check(text), Err(expected.to_owned()));
         }
     }
 

@@ -127,7 +127,8 @@ impl<'a> Line<'a> {
             rest = rest.get(letter.len_utf8()..).unwrap_or_default();
             let flag = self.flags.iter().find(|flag| flag.short == Some(letter));
             let flag = flag.ok_or_else(|| format!("unknown shorthand flag: {letter:?} in -{letters}"))?;
-            if let Some(value) = rest.strip_prefix('=') {
+            // A lone `=` is a value, as pflag has it.
+            if let Some(value) = rest.strip_prefix('=').filter(|value| !value.is_empty()) {
                 return self.set(flag, value);
             }
             match bare(flag.kind) {
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_as_in_the_go_program() {
         let port = "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax";
-        let rows: [(&[&str], &str); 16] = [
+        let rows: [(&[&str], &str); 17] = [
             (&["--no-such-flag"], "unknown flag: --no-such-flag"),
             (&["--cluster-nam=x"], "unknown flag: --cluster-nam (did you mean --cluster-name?)"),
             (&["--cluster_nam=x"], "unknown flag: --cluster_nam (did you mean --cluster-name?)"),
@@ -294,6 +295,7 @@ mod tests {
             (&["-x"], "unknown shorthand flag: 'x' in -x"),
             (&["-="], "unknown shorthand flag: '=' in -="),
             (&["-vx"], "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"x\": invalid syntax"),
+            (&["-v="], "invalid argument \"=\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"=\": invalid syntax"),
             (&["--=x"], "bad flag syntax: --=x"),
             (&["---x"], "bad flag syntax: ---x"),
             (
