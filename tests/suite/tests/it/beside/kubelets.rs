@@ -1,0 +1,102 @@
+//! Kubelets, as far as the two managers see them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ccm_runtime::client::{Call, ConnectOptions};
+use ccm_runtime::{Client, Metrics};
+use ccm_test_suite::Object;
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+/// How often a kubelet renews its lease: well below every `--node-monitor-grace-period` here.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// What kubelets do for their nodes: each renews its lease, and tells that it is ready as soon as there is a pod range.
+pub(super) struct Kubelets {
+    client: Client,
+    /// Node names, and whether the node is told to be ready.
+    alive: Arc<Mutex<BTreeMap<String, bool>>>,
+    task: JoinHandle<()>,
+}
+
+impl Kubelets {
+    pub(super) async fn start(kubeconfig: &Path) -> Self {
+        let kubeconfig = kubeconfig.display().to_string();
+        let options = ConnectOptions { kubeconfig, user_agent: "kubelet/test".into(), ..ConnectOptions::default() };
+        let client = Client::connect(&options, Metrics::new()).await.unwrap();
+        let alive = Arc::new(Mutex::new(BTreeMap::new()));
+        let task = tokio::spawn(Self::beat(client.clone(), alive.clone()));
+        Self { client, alive, task }
+    }
+
+    pub(super) async fn add(&self, node: &Object) {
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node.name(), "uid": node.uid()}]);
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": node.name(), "ownerReferences": owner},
+            "spec": {"holderIdentity": node.name(), "leaseDurationSeconds": 40, "renewTime": now()}});
+        self.client.send(&Call::json(Method::POST, leases(""), &lease)).await.unwrap();
+        self.alive.lock().unwrap().insert(node.name().to_owned(), false);
+    }
+
+    /// Stops one, as if its machine had been lost.
+    pub(super) fn stop(&self, name: &str) {
+        self.alive.lock().unwrap().remove(name).unwrap();
+    }
+
+    /// It is there again.
+    pub(super) fn resume(&self, name: &str) {
+        self.alive.lock().unwrap().insert(name.to_owned(), false);
+    }
+
+    async fn beat(client: Client, alive: Arc<Mutex<BTreeMap<String, bool>>>) {
+        let mut ticks = tokio::time::interval(HEARTBEAT);
+        loop {
+            ticks.tick().await;
+            let nodes = alive.lock().unwrap().clone();
+            for (name, told) in nodes {
+                let renewal = json!({"spec": {"renewTime": now()}});
+                // A failed one is made up for by the next.
+                let _answer = client.send(&Call::strategic(leases(&name), &renewal)).await;
+                if !told
+                    && Self::tell(&client, &name).await
+                    && let Some(told) = alive.lock().unwrap().get_mut(&name)
+                {
+                    *told = true;
+                }
+            }
+        }
+    }
+
+    /// Says that the node is ready, if it has a range; the answer is whether it was said.
+    async fn tell(client: &Client, name: &str) -> bool {
+        let path = format!("/api/v1/nodes/{name}");
+        let Ok(node) = client.read::<Value>(&Call::get(&path)).await else { return false };
+        if !node["spec"]["podCIDR"].is_string() {
+            return false;
+        }
+        let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready",
+            "lastHeartbeatTime": format!("{:.0}", Timestamp::now()), "lastTransitionTime": format!("{:.0}", Timestamp::now())});
+        let told = json!({"status": {"conditions": [ready]}});
+        client.send(&Call::strategic(format!("{path}/status"), &told)).await.is_ok()
+    }
+}
+
+impl Drop for Kubelets {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn leases(name: &str) -> String {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
+    path.trim_end_matches('/').to_owned()
+}
+
+fn now() -> String {
+    format!("{:.6}", Timestamp::now())
+}
