@@ -1,0 +1,103 @@
+//! A provider for machines in a rack: `--cloud-provider=example`.
+//!
+//! The cloud is a folder. Whoever looks after the rack keeps a file per machine in `machines/`; the provider writes a file per
+//! load balancer into `balancers/` and one per route into `routes/`, from which the configuration of a proxy and of a router
+//! is made. Small as it is, it keeps the whole contract; see `providers/api/README.md` for what each part is for.
+
+mod balancers;
+mod machines;
+mod maintenance;
+mod rack;
+mod routes;
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use ccm_provider::flag::Kind;
+use ccm_provider::{
+    CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, InstancesV2, LoadBalancer, OneByOne, ProviderError,
+    ProviderFactory, Routes,
+};
+
+use crate::rack::Rack;
+
+/// Scheme of the provider IDs, and the word for `--cloud-provider`.
+pub const NAME: &str = "example";
+
+/// The program with everything in it.
+pub fn app() -> ccm::App {
+    let factory = Factory::default();
+    let controller = maintenance::controller(Arc::clone(&factory.rack));
+    ccm::App::new()
+        .named("example-ccm", "Runs Kubernetes on the machines of a rack.")
+        .register(factory)
+        .controller(controller)
+}
+
+/// Makes the provider.
+#[derive(Debug, Default)]
+pub struct Factory {
+    /// For the controller of this crate, which needs more than the provider API tells.
+    rack: Arc<OnceLock<Arc<rack::Rack>>>,
+}
+
+const DIRECTORY: &str = "example-directory";
+const FLAGS: [Flag; 1] = [Flag::new(
+    "Example",
+    DIRECTORY,
+    Kind::Text,
+    "",
+    "Folder of the rack. Overrides the key directory of --cloud-config.",
+)];
+
+#[async_trait]
+impl ProviderFactory for Factory {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    async fn build(
+        &self,
+        config: Option<CloudConfig>,
+        flags: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        let Some(config) = config else {
+            return Err(ProviderError::unknown(
+                "--cloud-config is needed: a file with the keys directory and addresses",
+            ));
+        };
+        let rack = Rack::new(&config, &flags.text(DIRECTORY)).map_err(|error| {
+            let text = format!("{}: {error}", config.path.display());
+            ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
+        })?;
+        let rack = Arc::new(rack);
+        self.rack.get_or_init(|| Arc::clone(&rack));
+        Ok(Arc::new(Example(rack)))
+    }
+}
+
+/// The provider: which interfaces it has decides which controllers run.
+#[derive(Debug)]
+struct Example(Arc<Rack>);
+
+impl CloudProvider for Example {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(Arc::new(OneByOne::new(machines::Machines(Arc::clone(&self.0)), 8)))
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(balancers::Balancers(Arc::clone(&self.0))))
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        Some(Arc::new(OneByOne::new(routes::RackRoutes(Arc::clone(&self.0)), 8)))
+    }
+}

@@ -1,0 +1,7 @@
+//! The program: all flags, controllers and endpoints of the cloud-controller-manager, with one provider of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    example_ccm::app().run(std::env::args_os())
+}
