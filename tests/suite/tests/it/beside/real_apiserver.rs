@@ -222,3 +222,35 @@ async fn a_balancer_is_made_once_and_goes_with_its_namespace() {
     assert_eq!(world.rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 1);
     assert_eq!(world.rig.cloud.calls("EnsureLoadBalancer").len(), 1);
 }
+
+/// Both may run the allocator; the lease of the migration says who does. The other way round can't be shown: a
+/// kube-controller-manager 1.36.3 ends as soon as it holds that lease beside its own ("informer name
+/// \"kube-controller-manager\" is already registered").
+#[tokio::test(flavor = "multi_thread")]
+async fn the_allocator_runs_where_the_lease_of_the_migration_is_held() {
+    const LEASE: &str = "ipam-migration";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = json!({"kind": "LeaderMigrationConfiguration", "apiVersion": "controllermanager.config.k8s.io/v1",
+        "leaderName": LEASE, "controllerLeaders": [{"name": "node-ipam-controller", "component": "*"}]});
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    let config = format!("--leader-migration-config={}", file.path().display());
+    let flags = ["--enable-leader-migration=true", &config];
+
+    let Some(mut world) = World::start("beside-migration", CLOUD, &["--allocate-node-cidrs=false"]).await else {
+        return;
+    };
+    let _manager = world.manager("manager", &[&flags[..], &["--controllers=*,node-ipam-controller"]].concat());
+    world.until("ours holds it", async |_| (!world.holder(LEASE).await.is_empty()).then_some(())).await;
+    let ours = world.holder(LEASE).await;
+    world.kill_controller_manager();
+    world.start_controller_manager(&flags).await;
+    let names = world.register("moved", 3).await;
+    let nodes = world.until_usable(&names).await;
+    world.until_at_rest().await;
+
+    assert_eq!(world.holder(LEASE).await, ours);
+    for node in &nodes {
+        let allocated = |manager: &str| fields(node, manager).contains(&"spec.podCIDR".to_owned());
+        assert!(allocated("ccm") && !allocated("kube-controller-manager"), "{}", node.name());
+    }
+}
