@@ -60,3 +60,8 @@ pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
 pub use service::{Service, ServiceKey, ServicePort, ServiceSpec};
 pub use volume::{PersistentVolume, Volumes};
+
+/// The examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Guide;
