@@ -1,3 +1,7 @@
+//! The shipped manifests: what they are, what renders from them, and what the real API server says of it.
+// Helpers of tests fail by panicking, as the tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
 mod alerts;
 mod flags;
 mod generated;

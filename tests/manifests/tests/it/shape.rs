@@ -56,9 +56,8 @@ fn the_probes_ask_where_the_program_listens() {
         let container = &workload["spec"]["template"]["spec"]["containers"][0];
         // The last of repeated flags wins.
         let flag = |flag: &str| {
-            let args = args(workload);
-            let found = args.iter().rev().find_map(|arg| arg.strip_prefix(&format!("--{flag}=")).map(str::to_owned));
-            found
+            let start = format!("--{flag}=");
+            args(workload).iter().rev().find_map(|arg| arg.strip_prefix(&start).map(str::to_owned))
         };
         let port = flag("secure-port").unwrap_or_else(|| "10258".into());
         if port == "0" {

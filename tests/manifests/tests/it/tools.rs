@@ -52,6 +52,14 @@ fn cached(folder: &str, name: &str, script: &str) -> Option<PathBuf> {
 /// used.
 pub(crate) fn kubectl() -> Option<PathBuf> {
     let version = ccm_test_bed::kubernetes_version().trim_start_matches('v');
+    let assets = env::var_os("KUBEBUILDER_ASSETS").map(|folder| Path::new(&folder).join("kubectl"));
+    let states = |path: &PathBuf| {
+        run(path, &["version", "--client"])
+            .is_ok_and(|said| said.lines().any(|line| line.ends_with(&format!(" v{version}"))))
+    };
+    if let Some(path) = assets.filter(|path| path.is_file()).filter(states) {
+        return Some(path);
+    }
     cached(&format!("k8s-{version}"), "kubectl", "hack/k8s/build.sh kubectl")
 }
 

@@ -1,3 +1,4 @@
 //! The manifests on the real API server.
 
 mod accepted;
+mod least_privilege;

@@ -1,0 +1,360 @@
+//! The program as the shipped service account, with the shipped roles and arguments: nothing is refused, and nothing is
+//! granted that is not used.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ccm_runtime::permission::CLIENT_NAMES;
+use ccm_test_bed::{AuditEntry, Bed, Options};
+use ccm_test_suite::{Process, deadline};
+use serde_json::{Value, json};
+
+use super::accepted::apply;
+use crate::rendered::{args, documents, with_components, workload};
+use crate::tools::kubectl;
+
+const LONG: Duration = Duration::from_secs(90);
+const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+
+/// Requests to the program's own port are not authenticated yet.
+const DELEGATED: &[Unused] = &[(ACCOUNT, "tokenreviews", "create"), (ACCOUNT, "subjectaccessreviews", "create")];
+/// A grant that a run has no use for: account, resource, verb.
+type Unused = (&'static str, &'static str, &'static str);
+/// Node IPAM too, which is off unless asked for.
+const IPAM: &[&str] = &["--controllers=*,node-ipam-controller", "--allocate-node-cidrs=true"];
+
+const CLOUD: &str = r#"
+zone: {region: here, failureDomain: here-a}
+unlisted: missing
+interfaces: {routes: true}
+instances:
+- {name: new, type: large, addresses: [{type: InternalIP, address: 10.0.0.1}]}
+- {name: stopped, shutdown: true}
+faults:
+# What is told twice is a patch of the first event. Events on routes name the time that it took, so each is another one until
+# more than ten are told as one.
+- {call: InstanceMetadata, node: new, times: 3, error: busy}
+- {call: EnsureLoadBalancer, service: "*/failing", times: 2, error: quota}
+- {call: CreateRoute, node: new, times: 14, error: full}
+"#;
+
+/// A cluster with the manifests applied, and the program beside it.
+struct Scene {
+    bed: Bed,
+    documents: Vec<Value>,
+    folder: tempfile::TempDir,
+    kubeconfig: PathBuf,
+}
+
+impl Scene {
+    async fn new(options: Options, components: &[&str]) -> Option<Self> {
+        let bed = Bed::start_with(options.audit()).await.unwrap()?;
+        let (kubectl, text) = (kubectl()?, with_components(components)?);
+        apply(&bed, &kubectl, &["apply", "--validate=strict", "-f", "-"], &text).unwrap();
+        let kubeconfig = bed.kubeconfig_for_service_account("kube-system", "cloud-controller-manager").await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cloud.conf"), CLOUD).unwrap();
+        Some(Self { documents: documents(&text), bed, folder, kubeconfig })
+    }
+
+    fn start(&self, name: &str, port: u16) -> Process {
+        self.start_with(name, port, &[])
+    }
+
+    /// Starts the program with the arguments of the manifest. What differs is only what a pod would give it.
+    fn start_with(&self, name: &str, port: u16, more: &[&str]) -> Process {
+        let mut args = args(workload(&self.documents));
+        for arg in &mut args {
+            *arg = arg.replace("/etc/cloud/", &format!("{}/", self.folder.path().display()));
+        }
+        let kubeconfig = self.kubeconfig.display();
+        args.extend(
+            ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
+                .map(|f| format!("--{f}={kubeconfig}")),
+        );
+        args.push("--cloud-provider=fake".into());
+        args.push(format!("--secure-port={port}"));
+        // Sooner than by default.
+        args.extend(["--node-monitor-period=500ms", "--route-reconciliation-period=1s"].map(str::to_owned));
+        args.extend(more.iter().map(|&flag| flag.to_owned()));
+        Process::start(env!("CARGO_BIN_EXE_ccm-as-shipped"), &args, &self.folder.path().join(name))
+    }
+
+    async fn create(&self, path: &str, object: &Value) {
+        let (status, body) = self.bed.request("POST", path, &self.bed.token, Some(object)).await.unwrap();
+        assert_eq!(status, 201, "{body}");
+    }
+
+    async fn get(&self, path: &str) -> Option<Value> {
+        let (status, body) = self.bed.get(path).await.unwrap();
+        (status == 200).then(|| serde_json::from_str(&body).unwrap())
+    }
+
+    async fn until(&self, process: &Process, what: &str, path: &str, is_so: impl Fn(&Value) -> bool) {
+        let explain = || format!("{path} is not {what}\n{}", process.output());
+        let is_so = async || self.get(path).await.is_some_and(|object| is_so(&object));
+        deadline(LONG, explain, is_so).await;
+    }
+
+    /// A node as a kubelet registers it.
+    async fn new_node(&self, name: &str, pod_cidr: &str) {
+        let taint =
+            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+        let spec = json!({"taints": [taint], "podCIDR": pod_cidr, "podCIDRs": [pod_cidr]});
+        self.node(name, &spec, "True").await;
+    }
+
+    /// An initialized node whose kubelet is silent.
+    async fn silent_node(&self, name: &str) {
+        self.node(name, &json!({"providerID": format!("fake://{name}")}), "Unknown").await;
+    }
+
+    async fn node(&self, name: &str, spec: &Value, ready: &str) {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
+        self.create("/api/v1/nodes", &node).await;
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        let path = format!("/api/v1/nodes/{name}/status");
+        let (code, body) = self.bed.request("PATCH", &path, &self.bed.token, Some(&status)).await.unwrap();
+        assert_eq!(code, 200, "{body}");
+    }
+
+    async fn service(&self, name: &str) {
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": name}}});
+        self.create("/api/v1/namespaces/default/services", &service).await;
+    }
+
+    /// Something to do for every controller, until all of it is done.
+    async fn work(&self, process: &Process) {
+        self.new_node("new", "10.244.1.0/24").await;
+        self.silent_node("stopped").await;
+        self.silent_node("gone").await;
+        self.service("web").await;
+        self.service("failing").await;
+        let node = |name: &str| format!("/api/v1/nodes/{name}");
+        let conditions = |node: &Value| node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        self.until(process, "initialized", &node("new"), |node| {
+            !node["spec"]["taints"].to_string().contains("uninitialized")
+                && node["status"]["addresses"][0]["address"] == "10.0.0.1"
+                && conditions(node).iter().any(|c| c["type"] == "NetworkUnavailable" && c["status"] == "False")
+        })
+        .await;
+        self.until(process, "tainted", &node("stopped"), |node| {
+            node["spec"]["taints"].to_string().contains("node.cloudprovider.kubernetes.io/shutdown")
+        })
+        .await;
+        let gone = async || self.get(&node("gone")).await.is_none();
+        deadline(LONG, || format!("the node is still there\n{}", process.output()), gone).await;
+        for name in ["web", "failing"] {
+            let path = format!("/api/v1/namespaces/default/services/{name}");
+            self.until(process, "served", &path, |service| service["status"]["loadBalancer"]["ingress"].is_array())
+                .await;
+        }
+        let told = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dfailing";
+        self.until(process, "told twice in one event", told, |events| {
+            events["items"].as_array().into_iter().flatten().any(|event| event["count"].as_u64() > Some(1))
+        })
+        .await;
+    }
+
+    async fn holder(&self) -> String {
+        let lease =
+            self.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager").await;
+        lease.map_or(String::new(), |lease| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Everything that the API server was asked, once all of it is in the log.
+    async fn asked(&self) -> Vec<AuditEntry> {
+        let mut log = self.bed.audit();
+        let mut entries = Vec::new();
+        self.bed.get("/api/v1/namespaces/default/configmaps/the-last-request").await.unwrap();
+        let last = async || {
+            entries.extend(log.read().unwrap());
+            entries.iter().any(|entry: &AuditEntry| entry.name == "the-last-request")
+        };
+        deadline(LONG, || "the audit log does not end".into(), last).await;
+        entries
+    }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// One verb of one rule, granted to a user by the shipped roles.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Grant {
+    user: String,
+    group: String,
+    resource: String,
+    verb: String,
+    names: Vec<String>,
+    namespace: Option<String>,
+}
+
+impl Grant {
+    fn covers(&self, entry: &AuditEntry) -> bool {
+        let resource = if entry.subresource.is_empty() {
+            entry.resource.clone()
+        } else {
+            format!("{}/{}", entry.resource, entry.subresource)
+        };
+        // The body of a creation holds the name, which RBAC does not see.
+        self.user == entry.user
+            && self.group == entry.api_group
+            && self.resource == resource
+            && self.verb == entry.verb
+            && (self.names.is_empty() || self.names.contains(&entry.name))
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == entry.namespace)
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What the roles among the documents grant to service accounts.
+fn grants(documents: &[Value]) -> Vec<Grant> {
+    let mut grants = Vec::new();
+    let bindings = documents.iter().filter(|d| d["kind"].as_str().is_some_and(|kind| kind.ends_with("RoleBinding")));
+    for binding in bindings {
+        let role = documents.iter().find(|role| {
+            role["kind"] == binding["roleRef"]["kind"]
+                && role["metadata"]["name"] == binding["roleRef"]["name"]
+                && (role["kind"] == "ClusterRole" || role["metadata"]["namespace"] == binding["metadata"]["namespace"])
+        });
+        // A role of the cluster itself.
+        let Some(role) = role else { continue };
+        let namespace = binding["metadata"]["namespace"].as_str().map(str::to_owned);
+        for subject in binding["subjects"].as_array().unwrap() {
+            let account = (subject["namespace"].as_str().unwrap(), subject["name"].as_str().unwrap());
+            let user = format!("system:serviceaccount:{}:{}", account.0, account.1);
+            for rule in role["rules"].as_array().unwrap() {
+                for (group, resource, verb) in combinations(rule) {
+                    let (user, namespace) = (user.clone(), namespace.clone());
+                    grants.push(Grant { user, group, resource, verb, names: texts(&rule["resourceNames"]), namespace });
+                }
+            }
+        }
+    }
+    grants
+}
+
+fn combinations(rule: &Value) -> Vec<(String, String, String)> {
+    let mut all = Vec::new();
+    for group in texts(&rule["apiGroups"]) {
+        for resource in texts(&rule["resources"]) {
+            all.extend(texts(&rule["verbs"]).into_iter().map(|verb| (group.clone(), resource.clone(), verb)));
+        }
+    }
+    all
+}
+
+/// A standby watches the lease, and takes it over when the leader is told to end; then it ends too.
+async fn hand_over(scene: &Scene, mut leader: Process, start: impl Fn(&str) -> Process) {
+    let mut standby = start("standby.log");
+    deadline(LONG, || standby.output(), async || standby.output().contains("attempting to acquire leader lease")).await;
+    // It has looked at the lease and waits: the next it does is to watch.
+    deadline(LONG, || standby.output(), async || standby.output().contains("new leader elected")).await;
+    let holder = scene.holder().await;
+    leader.terminate();
+    assert!(leader.ended(LONG).await.success(), "{}", leader.output());
+    deadline(LONG, || standby.output(), async || !["", &holder].contains(&&*scene.holder().await)).await;
+    standby.terminate();
+    assert!(standby.ended(LONG).await.success(), "{}", standby.output());
+}
+
+/// Compares what was granted with what was asked.
+fn compare(documents: &[Value], asked: &[AuditEntry], unused: &[(&str, &str, &str)]) {
+    let grants = grants(documents);
+    assert!(grants.len() > 15, "{grants:?}");
+    let users: Vec<&String> = grants.iter().map(|grant| &grant.user).collect();
+    let ours: Vec<&AuditEntry> = asked.iter().filter(|entry| users.contains(&&entry.user)).collect();
+    assert!(ours.len() > 30, "{}", ours.len());
+    let refused: Vec<String> = ours
+        .iter()
+        .filter(|entry| matches!(entry.code, 401 | 403))
+        .map(|entry| format!("{} {} {}", entry.user, entry.verb, entry.request_uri))
+        .collect();
+    assert!(refused.is_empty(), "refused: {refused:#?}");
+
+    for grant in &grants {
+        let used = ours.iter().any(|entry| grant.covers(entry));
+        let excused = unused.contains(&(&*grant.user, &*grant.resource, &*grant.verb));
+        assert!(used || excused, "granted and never used: {grant:?}");
+        assert!(!(used && excused), "listed as unused, and used: {grant:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_service_account_for_all_uses_all_it_is_granted_and_is_refused_nothing() {
+    let options = Options::default();
+    let Some(scene) = Scene::new(options, &["cloud-config", "routes"]).await else { return };
+    let port = free_port();
+    let first = scene.start("first.log", port);
+    scene.work(&first).await;
+
+    hand_over(&scene, first, |name| scene.start(name, free_port())).await;
+
+    let asked = scene.asked().await;
+    // Lists come through a watch where the API server can, as this one can; older ones are listed.
+    let streamed = [(ACCOUNT, "nodes", "list"), (ACCOUNT, "services", "list")];
+    compare(&scene.documents, &asked, &[DELEGATED, &streamed].concat());
+}
+
+/// Removes what every cluster binds to these accounts, so that only the shipped roles are left.
+async fn unbind(bed: &Bed, clients: &[&str]) {
+    for client in clients {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:controller:{client}");
+        let (status, body) = bed.request("DELETE", &path, &bed.token, None).await.unwrap();
+        assert_eq!(status, 200, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_for_each_controller_uses_all_it_is_granted_and_is_refused_nothing() {
+    // An API server that streams no lists.
+    let options = Options::default().apiserver_arg("--feature-gates=WatchList=false");
+    let components = ["cloud-config", "routes", "service-account-credentials", "controller-roles"];
+    let Some(scene) = Scene::new(options, &components).await else { return };
+    unbind(&scene.bed, CLIENT_NAMES).await;
+    let port = free_port();
+    let manager = scene.start_with("manager.log", port, IPAM);
+    scene.work(&manager).await;
+    hand_over(&scene, manager, |name| scene.start_with(name, free_port(), IPAM)).await;
+    let asked = scene.asked().await;
+    // What is left to the process itself are the events on the lease, which never repeat, and those of a provider, of which
+    // the simulated one has none.
+    compare(&scene.documents, &asked, &[DELEGATED, &[(ACCOUNT, "events", "patch")]].concat());
+
+    // Not one write to a Node or a Service came from the account of the process.
+    let by_process = asked.iter().filter(|entry| entry.user == ACCOUNT && entry.is_write());
+    let written: BTreeSet<&str> = by_process.map(|entry| entry.resource.as_str()).collect();
+    assert!(!written.contains("nodes") && !written.contains("services"), "{written:?}");
+}
+
+/// `manifests/` says that the cluster's own roles are enough for the accounts of the controllers.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_roles_that_every_cluster_has_cover_what_the_controllers_need() {
+    let Some(bed) = Bed::shared().await.unwrap() else { return };
+    let documents = documents(&crate::tools::read("components/controller-roles/rbac.yaml"));
+    let mut covered = 0;
+    for grant in grants(&documents) {
+        let (_, client) = grant.user.rsplit_once(':').unwrap();
+        let name = format!("system:controller:{client}");
+        let read = async |kind: &str| -> Value {
+            let (status, body) = bed.get(&format!("/apis/rbac.authorization.k8s.io/v1/{kind}/{name}")).await.unwrap();
+            assert_eq!(status, 200, "{body}");
+            serde_json::from_str(&body).unwrap()
+        };
+        let (role, binding) = (read("clusterroles").await, read("clusterrolebindings").await);
+        let subject = json!({"kind": "ServiceAccount", "name": client, "namespace": "kube-system"});
+        assert_eq!(binding["subjects"], json!([subject]));
+        let wanted = (grant.group.clone(), grant.resource.clone(), grant.verb.clone());
+        let covers = |rule: &Value| rule["resourceNames"].is_null() && combinations(rule).contains(&wanted);
+        assert!(role["rules"].as_array().unwrap().iter().any(covers), "{name} lacks {wanted:?}");
+        covered += 1;
+    }
+    assert!(covered >= 10, "{covered}");
+}
