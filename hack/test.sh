@@ -14,6 +14,7 @@
 #   clippy       lints, as errors
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
 #   tests        all tests of the workspace
+#   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
 #   each         every crate alone; every feature alone, none, all
 #   docs         the documentation builds without warnings
 #   deny         licences, bans and sources of dependencies, where cargo-deny is installed
@@ -31,7 +32,7 @@ if [[ ${CI:-} == true ]]; then
 	export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 fi
 
-all_stages=(toolchain components fmt clippy edges tests each docs deny)
+all_stages=(toolchain components fmt clippy edges tests example each docs deny)
 not_run=3
 reason=
 group=
@@ -134,6 +135,14 @@ stage_tests() {
 	apiserver) run cargo test --workspace --all-features --locked --no-fail-fast --test it -- real_apiserver ;;
 	*) run cargo test --workspace --all-features --locked --no-fail-fast ;;
 	esac
+}
+
+stage_example() {
+	local status=0 manifest=hack/example-provider/Cargo.toml
+	run cargo fmt --manifest-path "$manifest" --check || status=1
+	run cargo test --manifest-path "$manifest" --locked ||
+		{ echo "if only its Cargo.lock is old: cargo update --workspace --manifest-path $manifest" >&2 && status=1; }
+	return "$status"
 }
 
 stage_each() { run cargo run --quiet --locked --package xtask -- check-each; }
