@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ccm_provider::{CloudProvider, Flag, ProviderFactory, Registry, RegistryError};
+use ccm_runtime::Metrics;
 
 use crate::controllers::Controller;
 use crate::exit::Failure;
@@ -124,8 +125,12 @@ impl App {
             .build()
             .map_err(|error| Failure::fatal(format!("cannot start the runtime: {error}")))?;
         let ended = runtime.block_on(async {
+            // In this order, so that of several things that are wrong the user reads the first that is to be mended.
+            let metrics = Metrics::new();
+            let client = manager::connect(&options, &metrics).await?;
+            let server = manager::bind(&options, &metrics).await?;
             let provider = self.provider(&options).await?;
-            manager::run(options, provider).await
+            manager::run(options, provider, client, metrics, server).await
         });
         // Tasks that nobody waits for any more, such as a read of a slow cloud, must not hold up the exit.
         runtime.shutdown_background();

@@ -6,13 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ccm_provider::Clock;
-use ccm_provider::flag::FlagValues;
 use ccm_runtime::Client;
-use ccm_runtime::client::Rate;
 use tokio::sync::Mutex;
 
 use crate::exit::Failure;
-use crate::version;
+use crate::{options, version};
 
 /// The namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
@@ -29,17 +27,14 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// `base` has the credentials of this process.
-    pub(crate) fn new(base: &Client, values: &FlagValues, dry_run: bool, clock: Arc<dyn Clock>) -> Self {
-        let asked = values.bool("use-service-account-credentials");
+    pub(crate) fn new(base: Client, options: &options::Clients, dry_run: bool, clock: Arc<dyn Clock>) -> Self {
+        let asked = options.use_service_account_credentials;
         if asked && dry_run {
             tracing::info!(
                 "--use-service-account-credentials has no effect with --dry-run: no service account is made, and nothing written with it"
             );
         }
-        if values.given("kube-api-content-type") && values.text("kube-api-content-type").contains("protobuf") {
-            tracing::info!("--kube-api-content-type: requests are JSON, not protobuf");
-        }
-        Self { base: base.with_rate(rate(values)), accounts: asked && !dry_run, clock, known: Mutex::default() }
+        Self { base: base.with_rate(options.rate), accounts: asked && !dry_run, clock, known: Mutex::default() }
     }
 
     /// With the credentials of this process, for what belongs to no part of it.
@@ -72,17 +67,6 @@ impl Clients {
     }
 }
 
-/// `--kube-api-qps` and `--kube-api-burst`; without them the API server's priority and fairness decides.
-fn rate(values: &FlagValues) -> Option<Rate> {
-    if !values.given("kube-api-qps") && !values.given("kube-api-burst") {
-        return None;
-    }
-    // The values are what one flag means when only the other one is given: those of the Go program.
-    let qps = values.text("kube-api-qps").parse().unwrap_or(20.0);
-    let burst = values.int("kube-api-burst").and_then(|burst| i32::try_from(burst).ok()).unwrap_or(30);
-    Rate::new(qps, burst)
-}
-
 /// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<name>`, as `rest.DefaultKubernetesUserAgent` makes it.
 pub(crate) fn user_agent(name: &str) -> String {
     let program = std::env::args_os().next().map(std::path::PathBuf::from);
@@ -97,22 +81,6 @@ pub(crate) fn user_agent(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn values(given: &[(&'static str, &str)]) -> FlagValues {
-        let mut values = FlagValues::default();
-        for (name, value) in given {
-            values.insert(name, vec![(*value).to_owned()], true);
-        }
-        values
-    }
-
-    #[test]
-    fn only_flags_that_are_given_limit_the_rate() {
-        assert_eq!(rate(&values(&[])), None);
-        assert_eq!(rate(&values(&[("kube-api-qps", "50")])), Rate::new(50.0, 30));
-        assert_eq!(rate(&values(&[("kube-api-burst", "7")])), Rate::new(20.0, 7));
-        assert_eq!(rate(&values(&[("kube-api-qps", "-1"), ("kube-api-burst", "7")])), None);
-    }
 
     #[test]
     fn the_user_agent_has_the_form_of_the_go_programs() {

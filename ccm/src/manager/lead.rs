@@ -119,10 +119,6 @@ impl Manager {
     /// Begins the election for the second lease, where there is a migration; now that the main one is held.
     fn migrate(&mut self, elections: &mut Elections) -> Option<Leadership> {
         let (migration, main) = (self.options.migration.as_ref()?, self.options.election.clone()?);
-        let known: Vec<_> = self.options.controllers.iter().map(|(known, _)| (known.name, known.aliases)).collect();
-        for name in migration.unmatched(&known) {
-            tracing::warn!("the leader migration names {name:?}, which is no controller here; its entry has no effect");
-        }
         let config = ElectionConfig { name: migration.lease_name.clone(), ..main };
         let leadership = self.leadership.second();
         let election =
@@ -250,7 +246,7 @@ impl Manager {
 
     /// `--controller-start-interval`
     async fn pause(&mut self) {
-        let interval = self.options.values.duration("controller-start-interval");
+        let interval = self.options.start_interval;
         if !interval.is_zero() {
             tokio::time::sleep(interval.mul_f64(self.rng.random_range(1.0..2.0))).await;
         }

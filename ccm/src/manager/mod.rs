@@ -32,18 +32,41 @@ const RELEASE: Duration = Duration::from_secs(10);
 /// How long events may take to be delivered after that.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Runs the manager over the connection that the flags ask for, until a signal or a lost lease.
-pub async fn run(options: Options, provider: Arc<dyn CloudProvider>) -> Result<(), Failure> {
-    let metrics = Metrics::new();
+/// The connection that the flags ask for.
+pub(crate) async fn connect(options: &Options, metrics: &Metrics) -> Result<Client, Failure> {
     let connect = ConnectOptions {
         kubeconfig: options.kubeconfig.clone(),
         master: options.master.clone(),
         user_agent: clients::user_agent("cloud-controller-manager"),
     };
-    let client = Client::connect(&connect, metrics.clone()).await.map_err(|e| Failure::error(e.to_string()))?;
+    Client::connect(&connect, metrics.clone()).await.map_err(|error| Failure::error(error.to_string()))
+}
+
+/// The server that the flags ask for, bound to its port.
+pub(crate) async fn bind(options: &Options, metrics: &Metrics) -> Result<Option<BoxFuture<'static, ()>>, Failure> {
+    if options.secure_port == 0 {
+        return Ok(None);
+    }
+    let address = (options.bind_address, options.secure_port).into();
+    let server = serve::bind(address, serve::State { metrics: metrics.clone() }).await.map_err(Failure::error)?;
+    Ok(Some(Box::pin(server)))
+}
+
+/// Runs the manager until a signal or a lost lease.
+pub(crate) async fn run(
+    options: Options,
+    provider: Arc<dyn CloudProvider>,
+    client: Client,
+    metrics: Metrics,
+    server: Option<BoxFuture<'static, ()>>,
+) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let signals = tokio::spawn(signals::watch(stop.clone()));
-    let ended = Manager::new(options, provider, client, metrics).run(stop).await;
+    let mut manager = Manager::new(options, provider, client, metrics);
+    if let Some(server) = server {
+        manager.background.spawn(server);
+    }
+    let ended = manager.run(stop).await;
     signals.abort();
     ended
 }
@@ -103,7 +126,7 @@ impl Manager {
         let leadership = Leadership::new(clock.clone());
         metrics.leadership(leadership.clone());
         tell::tell(&metrics, &options);
-        let clients = Clients::new(&client, &options.values, options.dry_run, clock.clone());
+        let clients = Clients::new(client, &options.clients, options.dry_run, clock.clone());
         let client = clients.general();
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
         let nodes = Store::new(Keep::new(provider.node_annotations()));
@@ -133,7 +156,6 @@ impl Manager {
         if self.options.dry_run {
             tracing::info!("--dry-run: nothing is written, neither to the cluster nor to the cloud");
         }
-        self.serve().await?;
         // Standbys watch too, so that a new leader starts with warm stores.
         self.watch(self.shared.nodes.clone());
         self.watch(self.shared.services.clone());
@@ -142,7 +164,10 @@ impl Manager {
         let outcome = self.lead_until(&stop, &mut elections).await;
         // Drained, lost, or never led: no controller writes any more, and the lease may go to another process.
         self.leadership.drain();
-        let late = tokio::time::timeout(RELEASE, elections.end()).await.unwrap_or(Some("leaderelection lost"));
+        let late = match self.options.gates.release_lease_on_exit {
+            true => tokio::time::timeout(RELEASE, elections.end()).await.unwrap_or(Some("leaderelection lost")),
+            false => None,
+        };
         // The last events, that of the lease among them.
         let left = self.recorder.flush(FLUSH).await;
         if left > 0 {
@@ -152,17 +177,6 @@ impl Manager {
             Some(lost) => Err(Failure::error(lost)),
             None => Ok(()),
         }
-    }
-
-    async fn serve(&mut self) -> Result<(), Failure> {
-        if self.options.secure_port == 0 {
-            return Ok(());
-        }
-        let address = (self.options.bind_address, self.options.secure_port).into();
-        let state = serve::State { metrics: self.metrics.clone() };
-        let server = serve::bind(address, state).await.map_err(Failure::error)?;
-        self.background.spawn(server);
-        Ok(())
     }
 
     fn watch<T: Kept>(&mut self, store: Arc<Store<T>>) {

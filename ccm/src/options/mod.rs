@@ -22,6 +22,7 @@ use std::time::Duration;
 use ccm_controllers::{lifecycle, node, route, service};
 use ccm_provider::flag::FlagValues;
 use ccm_provider::quantity::{Unit, round_up};
+use ccm_runtime::client::Rate;
 use ccm_runtime::election::ElectionConfig;
 use ipnet::IpNet;
 
@@ -108,15 +109,6 @@ pub struct Clients {
     pub rate: Option<Rate>,
     /// `--use-service-account-credentials`: each controller writes as a service account of its own.
     pub use_service_account_credentials: bool,
-}
-
-/// A limit of requests.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
-    /// Requests per second, above 0.
-    pub qps: f32,
-    /// Requests that may go out at once, at least 1.
-    pub burst: u32,
 }
 
 impl Options {
@@ -233,21 +225,17 @@ fn logging(values: &FlagValues) -> LoggingOptions {
 
 fn clients(values: &FlagValues) -> Clients {
     let (qps, burst) = (values.float("kube-api-qps"), values.int("kube-api-burst"));
-    // What client-go makes of these numbers: 0 is its own default, a negative rate is none.
     let rate = (qps.is_some() || burst.is_some()).then(|| {
-        let qps = values.text("kube-api-qps").parse::<f32>().unwrap_or(DEFAULT_QPS);
-        let burst = burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
-        Rate { qps: if qps == 0.0 { 5.0 } else { qps }, burst: if burst == 0 { 10 } else { burst } }
+        let qps = values.text("kube-api-qps").parse().unwrap_or(DEFAULT_QPS);
+        let burst = burst.and_then(|burst| i32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
+        Rate::new(qps, burst)
     });
-    Clients {
-        rate: rate.filter(|rate| rate.qps > 0.0),
-        use_service_account_credentials: values.bool("use-service-account-credentials"),
-    }
+    Clients { rate: rate.flatten(), use_service_account_credentials: values.bool("use-service-account-credentials") }
 }
 
 /// What the Go program sets for its clients.
 const DEFAULT_QPS: f32 = 20.0;
-const DEFAULT_BURST: u32 = 30;
+const DEFAULT_BURST: i32 = 30;
 
 fn content_type(values: &FlagValues) -> Option<String> {
     let asked = values.text("kube-api-content-type");

@@ -7,5 +7,6 @@ mod connect;
 mod credentials;
 mod flags;
 mod process;
-mod secrets;
+mod start;
 mod upstream;
+mod secrets;

@@ -91,9 +91,9 @@ impl Client {
 
     /// The same connection with a limit of its own for the rate of requests, watches aside.
     #[must_use]
-    pub fn with_rate(&self, rate: Option<Rate>) -> Self {
+    pub fn with_rate(self, rate: Option<Rate>) -> Self {
         let limiter = rate.map(|rate| Arc::new(Limiter::new(rate, Instant::now().into_std())));
-        Self { rate, limiter, ..self.clone() }
+        Self { rate, limiter, ..self }
     }
 
     /// The same API server with the identity of a service account, and without any credentials of this process: not its
