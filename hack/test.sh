@@ -16,6 +16,7 @@
 #   tests        all tests of the workspace
 #   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
 #   each         every crate alone; every feature alone, none, all
+#   image        what the Dockerfile puts into the image, built and run with nothing else around it; needs root
 #   docs         the documentation builds without warnings
 #   deny         licences, bans and sources of dependencies, where cargo-deny is installed
 #
@@ -32,7 +33,7 @@ if [[ ${CI:-} == true ]]; then
 	export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 fi
 
-all_stages=(toolchain components fmt clippy edges tests example each docs deny)
+all_stages=(toolchain components fmt clippy edges tests example each image docs deny)
 not_run=3
 reason=
 group=
@@ -146,6 +147,16 @@ stage_example() {
 }
 
 stage_each() { run cargo run --quiet --locked --package xtask -- check-each; }
+
+stage_image() {
+	local status=0
+	run hack/image.sh check || status=$?
+	if ((status == not_run)); then
+		skip 'only root may change the root of a process'
+		return
+	fi
+	return "$status"
+}
 
 stage_docs() { run env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps --locked; }
 

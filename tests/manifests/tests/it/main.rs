@@ -6,6 +6,7 @@ mod alerts;
 mod flags;
 mod generated;
 mod goldens;
+mod image;
 mod real_apiserver;
 mod rendered;
 mod shape;

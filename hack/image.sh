@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# What is in the image.
+#
+#   hack/image.sh build FEATURES FOLDER    builds the program and puts the content of the image into a folder
+#   hack/image.sh check [FOLDER]           checks such a folder; without one, builds it in a temporary folder first
+#
+# The Dockerfile calls the first. The second shows, without a container engine, that the folder is all that the program
+# needs: the binary links nothing dynamically and runs with the folder as its root, as a user without a name.
+#
+# Exit status of check: 0 good, 3 if this machine can't change the root of a process, 1 anything else.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+user=65532
+
+build() {
+	local features=$1 folder=$2 target
+	target=$(rustc -vV | sed -n 's/^host: //p')
+	# The C library goes into the binary, since the image has none. With an explicit target the flag leaves build scripts and
+	# procedural macros alone.
+	RUSTFLAGS='-C target-feature=+crt-static' CARGO_INCREMENTAL=0 cargo build --release --locked \
+		--package ccm --no-default-features --features "$features" --target "$target"
+	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/release/ccm" "$folder/ccm"
+	# For providers, and for kubeconfigs without an authority.
+	install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
+	echo 'hosts: files dns' >"$folder/etc/nsswitch.conf"
+	echo "ccm:x:$user:$user::/:/ccm" >"$folder/etc/passwd"
+	echo "ccm:x:$user:" >"$folder/etc/group"
+}
+
+check() {
+	local folder=$1 headers said
+	headers=$(readelf --program-headers --dynamic --wide "$folder/ccm")
+	if grep -E 'INTERP|\(NEEDED\)' <<<"$headers"; then
+		echo "image: $folder/ccm needs what the lines above name, and the image does not have it" >&2
+		return 1
+	fi
+	grep -q 'BEGIN CERTIFICATE' "$folder/etc/ssl/certs/ca-certificates.crt"
+	# What a container engine brings along.
+	if ((EUID != 0)) || ! mkdir -p "$folder/dev" ||
+		! mknod -m 0444 "$folder/dev/random" c 1 8 || ! mknod -m 0444 "$folder/dev/urandom" c 1 9; then
+		echo 'NOT RUN: the program in a root of its own; only root may change the root of a process and make devices' >&2
+		return 3
+	fi
+	printf '127.0.0.1 localhost\n' >"$folder/etc/hosts"
+	# Port 1 is closed, so the look-up of the host is all that can go well; it is the C library in the binary that does it.
+	cat >"$folder/kubeconfig" <<-'END'
+		{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+		 "clusters": [{"name": "a", "cluster": {"server": "https://localhost:1"}}],
+		 "users": [{"name": "a", "user": {"token": "a"}}],
+		 "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}]}
+	END
+	said=$(timeout 15 chroot --userspec="$user:$user" "$folder" /ccm --cloud-provider=fake --kubeconfig=/kubeconfig \
+		--secure-port=0 --leader-elect=false 2>&1 || true)
+	rm -rf "$folder/kubeconfig" "$folder/etc/hosts" "$folder/dev"
+	if ! grep -qi 'connection refused' <<<"$said"; then
+		echo "image: with $folder as its root, the program did not get as far as the API server: $said" >&2
+		return 1
+	fi
+	du -sh "$folder" | sed 's/^/image: good, /'
+}
+
+case ${1:-} in
+build)
+	[[ $# == 3 ]] || { echo 'usage: hack/image.sh build FEATURES FOLDER' >&2; exit 1; }
+	build "$2" "$3"
+	;;
+check)
+	folder=${2:-}
+	if [[ -z $folder ]]; then
+		folder=$(mktemp -d)
+		trap 'rm -rf "$folder"' EXIT
+		chmod 0755 "$folder"
+		build fake "$folder"
+	fi
+	check "$folder"
+	;;
+*)
+	sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"
+	[[ ${1:-} == -h || ${1:-} == --help ]]
+	;;
+esac

@@ -1,0 +1,104 @@
+//! The Dockerfile, as far as it can be checked without a container engine; `hack/image.sh check` runs the content.
+
+use std::fs;
+
+use ccm_test_manifests::workspace;
+
+use crate::rendered::{documents, workload};
+use crate::tools::read;
+
+struct Instruction {
+    name: String,
+    rest: String,
+}
+
+/// The instructions, with continued lines joined.
+fn instructions() -> Vec<Instruction> {
+    let text = fs::read_to_string(workspace().join("Dockerfile")).unwrap().replace("\\\n", " ");
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let split =
+        |line: &str| line.split_once(' ').map(|(name, rest)| (name.to_uppercase(), rest.trim().to_owned())).unwrap();
+    lines.map(split).map(|(name, rest)| Instruction { name, rest }).collect()
+}
+
+/// The last stage.
+fn last_stage(all: &[Instruction]) -> &[Instruction] {
+    let start = all.iter().rposition(|instruction| instruction.name == "FROM").unwrap();
+    &all[start..]
+}
+
+fn only<'a>(stage: &'a [Instruction], name: &str) -> &'a str {
+    let mut found = stage.iter().filter(|instruction| instruction.name == name);
+    let first = found.next().unwrap_or_else(|| panic!("no {name}"));
+    assert!(found.next().is_none(), "more than one {name}");
+    &first.rest
+}
+
+#[test]
+fn the_image_holds_one_program_run_by_a_user_without_rights() {
+    let all = instructions();
+    let stage = last_stage(&all);
+    assert_eq!(only(stage, "FROM"), "scratch");
+    assert_eq!(only(stage, "COPY"), "--from=build /out/ /");
+    assert_eq!(only(stage, "ENTRYPOINT"), r#"["/ccm"]"#);
+    assert_eq!(only(stage, "EXPOSE"), "10258");
+    let names: Vec<&str> = stage.iter().map(|instruction| instruction.name.as_str()).collect();
+    assert!(names.iter().all(|name| ["FROM", "COPY", "USER", "EXPOSE", "ENTRYPOINT"].contains(name)), "{names:?}");
+
+    // A number: runAsNonRoot cannot judge a name.
+    let (user, group) = only(stage, "USER").split_once(':').unwrap();
+    let documents = documents(&read("base/daemonset.yaml"));
+    let security = &workload(&documents)["spec"]["template"]["spec"]["securityContext"];
+    assert_eq!(security["runAsUser"].to_string(), user);
+    assert_eq!(security["runAsGroup"].to_string(), group);
+    assert!(user.parse::<u32>().unwrap() > 0);
+}
+
+#[test]
+fn the_toolchain_is_pinned_to_the_one_of_the_workspace() {
+    let all = instructions();
+    let toolchain = all.iter().find_map(|i| i.rest.strip_prefix("RUST_VERSION=").filter(|_| i.name == "ARG")).unwrap();
+    let cargo = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let wanted = cargo.lines().find_map(|line| line.strip_prefix("rust-version = \"")).unwrap().trim_end_matches('"');
+    assert!(toolchain == wanted || toolchain.starts_with(&format!("{wanted}.")), "{toolchain}, {wanted}");
+    for from in all.iter().filter(|instruction| instruction.name == "FROM") {
+        assert!(from.rest.contains("${RUST_VERSION}") || from.rest == "scratch", "{}", from.rest);
+    }
+}
+
+#[test]
+fn nothing_secret_or_foreign_gets_into_a_layer() {
+    for instruction in instructions() {
+        assert_ne!(instruction.name, "ADD");
+        let text = instruction.rest.to_lowercase();
+        for word in ["secret", "password", "token", "curl ", "wget "] {
+            assert!(!text.contains(word), "{} {}", instruction.name, instruction.rest);
+        }
+    }
+    // What is sent to the builder is a list of what is needed, not of what is not.
+    let ignored = fs::read_to_string(workspace().join(".dockerignore")).unwrap();
+    let mut lines = ignored.lines().filter(|line| !line.starts_with('#'));
+    assert_eq!(lines.next(), Some("*"));
+    let sent: Vec<&str> = lines.filter_map(|line| line.strip_prefix('!')).collect();
+    let cargo = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let members = cargo.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+    for member in members.split(',').map(|member| member.trim().trim_matches('"')).filter(|member| !member.is_empty()) {
+        let included = sent.iter().any(|path| member == *path || member.starts_with(&format!("{path}/")));
+        assert!(included, "cargo needs all members of the workspace, and {member} is not sent");
+    }
+}
+
+#[test]
+fn the_build_links_everything_into_the_program() {
+    let all = instructions();
+    assert!(all.iter().any(|i| i.name == "RUN" && i.rest.contains("hack/image.sh build \"$FEATURES\" /out")));
+    let script = fs::read_to_string(workspace().join("hack/image.sh")).unwrap();
+    for part in [
+        "target-feature=+crt-static",
+        "--release --locked",
+        "--target \"$target\"",
+        "etc/ssl/certs/ca-certificates.crt",
+    ] {
+        assert!(script.contains(part), "{part}");
+    }
+}
