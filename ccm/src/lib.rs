@@ -17,7 +17,8 @@ pub mod logging;
 pub mod manager;
 pub mod options;
 pub mod program;
-mod serve;
+pub mod serve;
+pub mod webhook;
 pub mod version;
 
 pub use app::{App, install_tls};

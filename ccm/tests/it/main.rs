@@ -7,6 +7,7 @@ mod connect;
 mod credentials;
 mod flags;
 mod process;
+mod serving;
 mod start;
 mod upstream;
 mod secrets;

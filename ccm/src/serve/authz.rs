@@ -1,0 +1,113 @@
+//! May they? As `k8s.io/apiserver/pkg/authorization`: paths that need no permission, `system:masters`, and else what a
+//! SubjectAccessReview says. Without an answer nobody may.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::cache::{Cache, Hasher};
+use super::config::AllowedPaths;
+use super::review::Reviewer;
+use super::user::User;
+
+/// Members may do everything, without a question.
+const MASTERS: &str = "system:masters";
+/// Answers that are remembered.
+const REMEMBERED: usize = 4096;
+
+/// Tells who may ask for what.
+pub(super) struct Authorizer {
+    always_allow: AllowedPaths,
+    access: Option<Access>,
+}
+
+/// Asks the API server.
+pub(super) struct Access {
+    reviewer: Reviewer,
+    cache: Cache<Answer>,
+    hasher: Hasher,
+    allow_ttl: Duration,
+    deny_ttl: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Answer {
+    Allowed,
+    Denied(Arc<str>),
+}
+
+/// Why not.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// No permission, and what the API server says about it; often nothing.
+    Forbidden(String),
+    /// It could not be found out.
+    Unknown(String),
+}
+
+#[derive(Deserialize)]
+struct AccessStatus {
+    #[serde(default)]
+    allowed: bool,
+    #[serde(default)]
+    denied: bool,
+    #[serde(default)]
+    reason: String,
+}
+
+impl Access {
+    pub(super) fn new(reviewer: Reviewer, allow_ttl: Duration, deny_ttl: Duration) -> Self {
+        Self { reviewer, cache: Cache::new(REMEMBERED), hasher: Hasher::new(), allow_ttl, deny_ttl }
+    }
+
+    async fn ask(&self, user: &User, verb: &str, path: &str) -> Result<Answer, String> {
+        let mut spec = serde_json::to_value(user).map_err(|error| error.to_string())?;
+        if let Some(spec) = spec.as_object_mut() {
+            spec.insert("nonResourceAttributes".into(), json!({"path": path, "verb": verb}));
+        }
+        let key = self.hasher.key(spec.to_string().as_bytes());
+        let ask = || {
+            let (reviewer, allow, deny) = (self.reviewer.clone(), self.allow_ttl, self.deny_ttl);
+            async move {
+                let question = json!({
+                    "apiVersion": "authorization.k8s.io/v1",
+                    "kind": "SubjectAccessReview",
+                    "spec": spec,
+                });
+                let status: AccessStatus = reviewer.ask(&question).await?;
+                Ok(match status {
+                    AccessStatus { allowed: true, denied: false, .. } => (Answer::Allowed, allow),
+                    AccessStatus { reason, .. } => (Answer::Denied(reason.into()), deny),
+                })
+            }
+            .boxed()
+        };
+        self.cache.get(key, ask).await
+    }
+}
+
+impl Authorizer {
+    pub(super) fn new(always_allow: AllowedPaths, access: Option<Access>) -> Self {
+        Self { always_allow, access }
+    }
+
+    /// Whether this user may do this. `verb` is the method in lower case, `path` without escapes.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub(super) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<(), Refusal> {
+        if user.is_in(MASTERS) || self.always_allow.contains(path) {
+            return Ok(());
+        }
+        let Some(access) = &self.access else { return Err(Refusal::Forbidden(String::new())) };
+        match access.ask(user, verb, path).await {
+            Ok(Answer::Allowed) => Ok(()),
+            Ok(Answer::Denied(reason)) => Err(Refusal::Forbidden(reason.to_string())),
+            Err(error) => Err(Refusal::Unknown(error)),
+        }
+    }
+}

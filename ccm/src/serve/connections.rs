@@ -1,0 +1,320 @@
+//! Which connections there are, and which one makes room for a new one.
+//!
+//! Clients that hold connections and do nothing with them must not lock out a kubelet's probe: a new connection is always
+//! taken, and if there are too many, another one goes. That is one of the peer that has most of them; of these one that
+//! never sent a request before one that rests between two, and that before one that is being answered; the oldest first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// What a connection is doing. Times are milliseconds since it was accepted, plus one; 0 is never.
+#[derive(Debug)]
+pub(super) struct Activity {
+    began: Instant,
+    in_flight: AtomicUsize,
+    served: AtomicBool,
+    busy_since: AtomicU64,
+    idle_since: AtomicU64,
+    head_since: AtomicU64,
+    blocked_since: AtomicU64,
+    last: Notify,
+}
+
+impl Activity {
+    pub(super) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            in_flight: AtomicUsize::new(0),
+            served: AtomicBool::new(false),
+            busy_since: AtomicU64::new(0),
+            idle_since: AtomicU64::new(1),
+            head_since: AtomicU64::new(0),
+            blocked_since: AtomicU64::new(0),
+            last: Notify::new(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    fn begin(cell: &AtomicU64, now: u64) {
+        // Only the first beginning counts.
+        let _ = cell.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn since(&self, cell: &AtomicU64) -> Option<std::time::Duration> {
+        match cell.load(Ordering::Relaxed) {
+            0 => None,
+            at => Some(std::time::Duration::from_millis(self.now().saturating_sub(at))),
+        }
+    }
+
+    /// Bytes came in: where no request is being answered, the beginning of one.
+    pub(super) fn received(&self) {
+        if self.in_flight.load(Ordering::Relaxed) == 0 {
+            Self::begin(&self.head_since, self.now());
+        }
+    }
+
+    /// The other end does not read.
+    pub(super) fn blocked(&self) {
+        Self::begin(&self.blocked_since, self.now());
+    }
+
+    /// It reads.
+    pub(super) fn sent(&self) {
+        self.blocked_since.store(0, Ordering::Relaxed);
+    }
+
+    /// A request has come in whole, head that is. It is being answered as long as the guard lives.
+    pub(super) fn request(self: &Arc<Self>) -> InFlight {
+        self.served.store(true, Ordering::Relaxed);
+        self.head_since.store(0, Ordering::Relaxed);
+        self.idle_since.store(0, Ordering::Relaxed);
+        if self.in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
+            Self::begin(&self.busy_since, self.now());
+        }
+        InFlight(self.clone())
+    }
+
+    /// The connection is to be closed after the requests that it has.
+    pub(super) fn close_after_this(&self) {
+        self.last.notify_one();
+    }
+
+    /// Waits until the connection is to be closed.
+    pub(super) async fn closing(&self) {
+        self.last.notified().await;
+    }
+
+    /// How long requests have been answered without a pause.
+    pub(super) fn busy(&self) -> Option<std::time::Duration> {
+        self.since(&self.busy_since)
+    }
+
+    /// How long there has been no request.
+    pub(super) fn idle(&self) -> Option<std::time::Duration> {
+        self.since(&self.idle_since)
+    }
+
+    /// How long the head of a request has been coming in.
+    pub(super) fn head(&self) -> Option<std::time::Duration> {
+        self.since(&self.head_since)
+    }
+
+    /// How long the other end has not read what there is for it.
+    pub(super) fn stuck(&self) -> Option<std::time::Duration> {
+        self.since(&self.blocked_since)
+    }
+
+    /// The lower, the sooner it goes.
+    fn rank(&self) -> u8 {
+        match (self.in_flight.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed)) {
+            (0, false) => 0,
+            (0, true) => 1,
+            _ => 2,
+        }
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.busy_since.store(0, Ordering::Relaxed);
+            Activity::begin(&self.0.idle_since, self.0.now());
+        }
+    }
+}
+
+/// All connections of a port.
+#[derive(Debug)]
+pub(super) struct Connections {
+    most: usize,
+    inner: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    /// In the order in which they were accepted.
+    open: BTreeMap<u64, Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    peer: IpAddr,
+    activity: Arc<Activity>,
+    task: AbortHandle,
+}
+
+/// A place in the table, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    table: Arc<Connections>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.table.lock().open.remove(&self.number);
+    }
+}
+
+impl Connections {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, inner: Mutex::default() })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts `serve` with a place in the table; another connection may have to go for it.
+    pub(super) fn admit<F>(self: &Arc<Self>, peer: IpAddr, serve: impl FnOnce(Arc<Activity>, Place) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let activity = Arc::new(Activity::new());
+        let mut table = self.lock();
+        while table.open.len() >= self.most.max(1) {
+            if !table.evict() {
+                break;
+            }
+        }
+        let number = table.next;
+        table.next += 1;
+        // The place is dropped with the task, which cannot reach the table before this lock is given back.
+        let place = Place { table: self.clone(), number };
+        let task = tokio::spawn(serve(activity.clone(), place)).abort_handle();
+        table.open.insert(number, Open { peer: peer.to_canonical(), activity, task });
+    }
+
+    /// Ends one connection, because the process has no more file descriptors.
+    pub(super) fn make_room(&self) {
+        self.lock().evict();
+    }
+
+    /// Ends all.
+    pub(super) fn end(&self) {
+        while self.lock().evict() {}
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().open.len()
+    }
+}
+
+impl Table {
+    fn evict(&mut self) -> bool {
+        let mut by_peer = HashMap::<IpAddr, usize>::new();
+        for open in self.open.values() {
+            *by_peer.entry(open.peer).or_default() += 1;
+        }
+        let worst = |open: &Open| {
+            let of_peer = by_peer.get(&open.peer).copied().unwrap_or_default();
+            (std::cmp::Reverse(of_peer), open.activity.rank())
+        };
+        // Of equals the first is the oldest.
+        let Some(number) = self.open.iter().min_by_key(|(number, open)| (worst(open), **number)).map(|(n, _)| *n)
+        else {
+            return false;
+        };
+        if let Some(gone) = self.open.remove(&number) {
+            tracing::debug!(peer = %gone.peer, "too many connections: this one makes room");
+            gone.task.abort();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOG: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const KUBELET: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn open(table: &Arc<Connections>, peer: IpAddr) -> Arc<Activity> {
+        let mut made = None;
+        table.admit(peer, |activity, place| {
+            made = Some(activity);
+            async move {
+                let _place = place;
+                std::future::pending::<()>().await;
+            }
+        });
+        made.unwrap()
+    }
+
+    fn there(table: &Connections, activity: &Arc<Activity>) -> bool {
+        table.lock().open.values().any(|open| Arc::ptr_eq(&open.activity, activity))
+    }
+
+    #[tokio::test]
+    async fn the_peer_with_most_connections_gives_way() {
+        let table = Connections::new(8);
+        let kubelet = open(&table, KUBELET);
+        let hogs: Vec<_> = (0..100).map(|_| open(&table, HOG)).collect();
+        assert_eq!(table.len(), 8);
+        assert!(there(&table, &kubelet));
+        assert!(there(&table, &hogs[99]) && !there(&table, &hogs[0]));
+    }
+
+    #[tokio::test]
+    async fn of_one_peer_those_without_a_request_go_first_and_those_being_answered_last() {
+        let table = Connections::new(3);
+        let (answered, rested, fresh) = (open(&table, HOG), open(&table, HOG), open(&table, HOG));
+        let _request = answered.request();
+        drop(rested.request());
+        let next = open(&table, HOG);
+        assert!(!there(&table, &fresh) && there(&table, &rested));
+        let _request = next.request();
+        let last = open(&table, HOG);
+        assert!(!there(&table, &rested) && there(&table, &answered));
+        let _request = last.request();
+        open(&table, HOG);
+        assert!(!there(&table, &answered));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_gives_its_place_back() {
+        let table = Connections::new(4);
+        table.admit(HOG, |_, place| async move { drop(place) });
+        while table.len() > 0 {
+            tokio::task::yield_now().await;
+        }
+        open(&table, HOG);
+        table.end();
+        assert_eq!(table.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn activity_tells_what_it_has_been_doing() {
+        let activity = Arc::new(Activity::new());
+        assert!(activity.idle().is_some() && activity.head().is_none() && activity.busy().is_none());
+        activity.received();
+        assert!(activity.head().is_some());
+        let (one, two) = (activity.request(), activity.request());
+        activity.received();
+        drop(one);
+        assert!(activity.busy().is_some() && activity.idle().is_none() && activity.head().is_none());
+        drop(two);
+        assert!(activity.busy().is_none() && activity.idle().is_some());
+        activity.blocked();
+        assert!(activity.stuck().is_some());
+        activity.sent();
+        assert!(activity.stuck().is_none());
+    }
+}

@@ -1,0 +1,110 @@
+//! Questions to the API server about those who ask this process: TokenReview and SubjectAccessReview.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_runtime::client::{ApiError, Call};
+use ccm_runtime::metrics::Access;
+use ccm_runtime::{Client, Metrics};
+use http::Method;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// How long all tries of one question may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Waits between tries: 500 ms, each 1.5 times the one before, and up to a fifth more.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const FACTOR: f64 = 1.5;
+const JITTER: f64 = 0.2;
+const TRIES: u32 = 5;
+/// Questions at once; more wait. A flood of tokens must not become one of the API server.
+const AT_ONCE: usize = 32;
+
+/// Asks one kind of question.
+#[derive(Clone)]
+pub(super) struct Reviewer {
+    client: Client,
+    path: &'static str,
+    slots: Arc<Semaphore>,
+    count: fn(&Access, &str, Duration),
+    metrics: Metrics,
+}
+
+impl Reviewer {
+    pub(super) fn tokens(client: Client, metrics: &Metrics) -> Self {
+        Self::new(client, "/apis/authentication.k8s.io/v1/tokenreviews", Access::token_review, metrics)
+    }
+
+    pub(super) fn access(client: Client, metrics: &Metrics) -> Self {
+        Self::new(client, "/apis/authorization.k8s.io/v1/subjectaccessreviews", Access::access_review, metrics)
+    }
+
+    fn new(client: Client, path: &'static str, count: fn(&Access, &str, Duration), metrics: &Metrics) -> Self {
+        Self { client, path, slots: Arc::new(Semaphore::new(AT_ONCE)), count, metrics: metrics.clone() }
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Posts a question and reads the answer's `status`.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refused, or did not answer within [`LIMIT`] in all tries.
+    pub(super) async fn ask<T: DeserializeOwned>(&self, question: &Value) -> Result<T, String> {
+        let asked = tokio::time::timeout(LIMIT, async {
+            let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;
+            self.with_retries(question).await.map_err(|error| error.to_string())
+        });
+        asked.await.unwrap_or_else(|_| Err("the API server did not answer in time".into()))
+    }
+
+    async fn with_retries<T: DeserializeOwned>(&self, question: &Value) -> Result<T, ApiError> {
+        let call = Call::json(Method::POST, self.path, question).within(LIMIT);
+        let mut wait = FIRST_WAIT;
+        let mut tries = 0;
+        loop {
+            let began = Instant::now();
+            let answer: Result<Reviewed<T>, ApiError> = self.client.read(&call).await;
+            self.observe(&answer, began.elapsed());
+            tries += 1;
+            match answer {
+                Ok(reviewed) => return Ok(reviewed.status),
+                Err(error) if tries == TRIES || !is_passing(&error) => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, path = self.path, "asked again");
+                    let pause = wait.mul_f64(1.0 + JITTER * rand::random::<f64>());
+                    tokio::time::sleep(error.retry_after().unwrap_or_default().max(pause)).await;
+                    wait = wait.mul_f64(FACTOR);
+                }
+            }
+        }
+    }
+
+    fn observe<T>(&self, answer: &Result<T, ApiError>, took: Duration) {
+        let code = match answer {
+            // Both are created.
+            Ok(_) => "201".to_owned(),
+            Err(ApiError::Status { code, .. }) => code.to_string(),
+            Err(_) => "<error>".to_owned(),
+        };
+        (self.count)(self.metrics.access(), &code, took);
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Reviewed<T> {
+    status: T,
+}
+
+/// As upstream's `DefaultShouldRetry`. Nobody listening is no passing trouble: clients should not wait for seconds.
+fn is_passing(error: &ApiError) -> bool {
+    match error {
+        ApiError::Status { code, .. } => matches!(code, 429 | 500 | 504) || error.retry_after().is_some(),
+        ApiError::Transport(text) => !text.to_lowercase().contains("refused"),
+        ApiError::Deadline(_) | ApiError::Paced | ApiError::Decode(_) => false,
+    }
+}

@@ -1,0 +1,209 @@
+//! What is served where on the secure port, and to whom.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ccm_runtime::Metrics;
+use ccm_runtime::metrics::Attempt;
+use http::{HeaderValue, Method, Request, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Limited};
+use rustls_pki_types::CertificateDer;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::answer::{self, Answer};
+use super::authn::Authenticator;
+use super::authz::{Authorizer, Refusal};
+use super::health::{Health, Probe};
+use super::uri;
+use crate::logging;
+
+/// Longest body that `/debug/flags/v` takes.
+const FLAG_BODY: usize = 1024;
+/// How long that body may take.
+const FLAG_PATIENCE: Duration = Duration::from_secs(10);
+const METRICS_TEXT: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+/// Names the one flag that can be set, in upstream's words.
+const FLAGS_PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
+const NO_PPROF: &str = "this program has no Go runtime and therefore no pprof profiles: see /metrics for its memory and CPU, and /debug/state for what it is doing";
+
+/// What the endpoints show.
+#[derive(Clone)]
+pub struct State {
+    /// For `/metrics`.
+    pub metrics: Metrics,
+    /// For `/healthz`, `/livez`, `/readyz` and `/metrics/slis`.
+    pub health: Health,
+    /// For `/configz`: the configuration, under its group.
+    pub configz: Value,
+    /// For `/debug/state`; must hold no secret.
+    pub debug: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// `--profiling`: serve `/debug/pprof` and `/debug/flags`.
+    pub profiling: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("health", &self.health).finish_non_exhaustive()
+    }
+}
+
+/// The endpoints and their guards.
+pub(super) struct Routes {
+    pub(super) state: State,
+    pub(super) authenticator: Arc<Authenticator>,
+    pub(super) authorizer: Arc<Authorizer>,
+    pub(super) started: SystemTime,
+}
+
+/// An answer, and whether the connection of who got it is worth keeping.
+pub(super) struct Served {
+    pub(super) answer: Answer,
+    pub(super) known: bool,
+}
+
+impl Routes {
+    /// Answers a request that came over a connection with these client certificates.
+    pub(super) async fn serve<B>(&self, request: Request<B>, certificates: &[CertificateDer<'static>]) -> Served
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+    {
+        let method = request.method().clone();
+        let served = self.guarded(request, certificates).await;
+        Served { answer: answer::for_method(&method, served.answer), ..served }
+    }
+
+    async fn guarded<B>(&self, request: Request<B>, certificates: &[CertificateDer<'static>]) -> Served
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+    {
+        let stranger = |answer| Served { answer, known: false };
+        let Some(path) = uri::decode(request.uri().path()) else {
+            return stranger(answer::error(StatusCode::BAD_REQUEST, "400 Bad Request"));
+        };
+        let (access, began) = (self.state.metrics.access(), Instant::now());
+        let user = match self.authenticator.authenticate(certificates, request.headers()).await {
+            Ok(user) => {
+                access.authenticated(Attempt::Success, Some(&user.name), began.elapsed());
+                user
+            }
+            Err(error) => {
+                access.authenticated(Attempt::Error, None, began.elapsed());
+                tracing::error!(error, "Unable to authenticate the request");
+                return stranger(answer::unauthorized(request.headers()));
+            }
+        };
+        let known = !user.is_anonymous();
+        let verb = request.method().as_str().to_lowercase();
+        let began = Instant::now();
+        let allowed = self.authorizer.authorize(&user, &verb, &path).await;
+        let attempt = match &allowed {
+            Ok(()) => Attempt::Allowed,
+            Err(Refusal::Forbidden(_)) => Attempt::NoOpinion,
+            Err(Refusal::Unknown(_)) => Attempt::Error,
+        };
+        access.authorized(attempt, began.elapsed());
+        let answer = match allowed {
+            Ok(()) => self.route(request, &path).await,
+            Err(Refusal::Forbidden(why)) => {
+                tracing::debug!(user = user.name, path, why, "Forbidden");
+                answer::forbidden(request.headers(), &user.name, &verb, &path, &why)
+            }
+            Err(Refusal::Unknown(error)) => {
+                tracing::error!(error, "a request cannot be authorized");
+                let text = "Internal Server Error: the API server could not be asked whether this is allowed";
+                answer::error(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
+        };
+        Served { answer, known }
+    }
+
+    async fn route<B>(&self, request: Request<B>, path: &str) -> Answer
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+    {
+        let state = &self.state;
+        match path {
+            "/metrics" => self.metrics(state.metrics.text()),
+            "/metrics/slis" if request.method() == Method::DELETE => {
+                state.health.reset_counts();
+                answer::text(StatusCode::OK, "metrics reset\n")
+            }
+            "/metrics/slis" => self.metrics(state.health.counts()),
+            "/configz" => answer::json(&state.configz),
+            "/debug/state" => answer::json(&(state.debug)()),
+            "/debug/flags/v" if state.profiling => self.set_verbosity(request).await,
+            _ if state.profiling && is_below(path, "/debug/flags") => answer::answer(StatusCode::OK, HTML, FLAGS_PAGE),
+            _ if state.profiling && is_below(path, "/debug/pprof") => {
+                answer::error(StatusCode::NOT_IMPLEMENTED, NO_PPROF)
+            }
+            _ => self.health(path, request.uri().query().unwrap_or_default()),
+        }
+    }
+
+    fn health(&self, path: &str, query: &str) -> Answer {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let (probe, check) = path.split_once('/').map_or((path, None), |(probe, check)| (probe, Some(check)));
+        let Some(probe) = Probe::named(probe) else { return answer::not_found() };
+        if let Some(check) = check {
+            return match self.state.health.single(probe, check) {
+                Some(Ok(())) => answer::text(StatusCode::OK, "ok"),
+                Some(Err(error)) => {
+                    answer::error(StatusCode::INTERNAL_SERVER_ERROR, format_args!("internal server error: {error}"))
+                }
+                None => answer::not_found(),
+            };
+        }
+        let (mut excluded, mut verbose) = (Vec::new(), false);
+        for (name, value) in uri::query(query) {
+            match name.as_str() {
+                "exclude" => excluded.push(value),
+                "verbose" => verbose = true,
+                _ => {}
+            }
+        }
+        let report = self.state.health.report(probe, &excluded, verbose);
+        answer::text(if report.healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, report.text)
+    }
+
+    fn metrics(&self, text: String) -> Answer {
+        let mut answer = answer::answer(StatusCode::OK, METRICS_TEXT, text);
+        let seconds = self.started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        answer.headers_mut().insert("process-start-time-unix", seconds.into());
+        answer
+    }
+
+    async fn set_verbosity<B>(&self, request: Request<B>) -> Answer
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+    {
+        if request.method() != Method::PUT {
+            return answer::text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
+        }
+        let body = Limited::new(request.into_body(), FLAG_BODY);
+        let read = async { Box::pin(body).collect().await };
+        let text = match tokio::time::timeout(FLAG_PATIENCE, read).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) => {
+                let text = format!("error reading request body: {error}\n");
+                return answer::text(StatusCode::BAD_REQUEST, text);
+            }
+            Err(_) => return answer::text(StatusCode::REQUEST_TIMEOUT, "the request body took too long\n"),
+        };
+        let text = String::from_utf8_lossy(&text);
+        match logging::parse_verbosity(&text) {
+            Ok(verbosity) => {
+                logging::set_verbosity(verbosity);
+                answer::text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {verbosity}\n"))
+            }
+            Err(error) => answer::text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        }
+    }
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,365 @@
+//! Whose signature on a client certificate is believed: authorities from files and from the cluster's ConfigMap
+//! `extension-apiserver-authentication`, both followed while the process runs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_runtime::Client;
+use ccm_runtime::client::{ApiError, Call};
+use futures::StreamExt as _;
+use rustls::crypto::CryptoProvider;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::config::{Authentication, HeaderNames};
+use super::identity::Authorities;
+
+/// The ConfigMap that every API server keeps for those who delegate to it.
+const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+const WATCH: &str = "/api/v1/namespaces/kube-system/configmaps?watch=true&allowWatchBookmarks=true\
+    &fieldSelector=metadata.name%3Dextension-apiserver-authentication&timeoutSeconds=300&resourceVersion=";
+/// Longest text of one event of the watch.
+const LONGEST: usize = 4 << 20;
+/// How long a watch may say nothing; it ends by itself after 300 s.
+const SILENCE: Duration = Duration::from_secs(330);
+/// Waits after a failure: doubled from the first to the last.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LAST_WAIT: Duration = Duration::from_secs(60);
+
+/// Who is believed, at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Trust {
+    /// Sign the certificates of users.
+    pub(super) client: Option<Authorities>,
+    /// Sign those of front proxies.
+    pub(super) proxy: Option<Proxy>,
+}
+
+/// Front proxies and their headers.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    pub(super) authorities: Authorities,
+    pub(super) headers: HeaderNames,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Text {
+    client: Option<Vec<u8>>,
+    proxy: Option<(Vec<u8>, HeaderNames)>,
+}
+
+/// Reads and follows all sources.
+pub(super) struct Source {
+    client_file: Option<PathBuf>,
+    proxy_file: Option<(PathBuf, HeaderNames)>,
+    /// Where the ConfigMap is looked up, for what no file was given for.
+    cluster: Option<Client>,
+    provider: Arc<CryptoProvider>,
+    text: Text,
+    refused: Option<Text>,
+    refused_file: bool,
+    trust: watch::Sender<Arc<Trust>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ConfigMap {
+    metadata: Meta,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    #[serde(default)]
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    object: serde_json::Value,
+}
+
+impl Source {
+    /// Reads all sources for the first time. `client` is the one of `--authentication-kubeconfig`.
+    ///
+    /// # Errors
+    ///
+    /// Upstream's texts: a file that cannot be used; a look-up that failed, unless that is tolerated.
+    pub(super) async fn open(
+        config: &Authentication,
+        client: Option<&Client>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, String> {
+        let headers = config.request_header.headers.clone();
+        let proxy_file = config.request_header.client_ca.clone().map(|path| (path, headers));
+        let missing = config.client_ca.is_none() || proxy_file.is_none();
+        let mut source = Self {
+            client_file: config.client_ca.clone(),
+            proxy_file,
+            cluster: client.filter(|_| missing && !config.skip_lookup).cloned(),
+            provider,
+            text: Text::default(),
+            refused: None,
+            refused_file: false,
+            trust: watch::Sender::new(Arc::default()),
+        };
+        let mut text = source.read_files()?;
+        if let Some(client) = &source.cluster {
+            let found = get(client).await.and_then(|found| found.map_or(Ok(Text::default()), |map| from_map(&map)));
+            match found {
+                Ok(found) => source.fill(&mut text, found),
+                Err(error) => source.lookup_failed(config, &error)?,
+            }
+        } else if missing && !config.skip_lookup {
+            tracing::warn!(
+                "No authentication-kubeconfig provided in order to lookup client-ca-file and requestheader-client-ca-file in configmap/extension-apiserver-authentication in kube-system, so authentication by client certificates from the cluster won't work."
+            );
+        }
+        let trust = source.parse(&text)?;
+        source.text = text;
+        source.trust.send_replace(Arc::new(trust));
+        Ok(source)
+    }
+
+    fn lookup_failed(&self, config: &Authentication, error: &str) -> Result<(), String> {
+        if self.proxy_file.is_some() {
+            // Upstream needs the ConfigMap at once only for the front proxy.
+            tracing::warn!(error, "the authorities of clients could not be looked up in the cluster yet");
+            return Ok(());
+        }
+        if !config.tolerate_lookup_failure {
+            return Err(format!(
+                "unable to load configmap based request-header-client-ca-file: {error} (allow the role extension-apiserver-authentication-reader in kube-system, or give --authentication-tolerate-lookup-failure or --authentication-skip-lookup)"
+            ));
+        }
+        tracing::warn!("Error looking up in-cluster authentication configuration: {error}");
+        tracing::warn!("Continuing without authentication configuration. This may treat all requests as anonymous.");
+        tracing::warn!(
+            "To require authentication configuration lookup to succeed, set --authentication-tolerate-lookup-failure=false"
+        );
+        Ok(())
+    }
+
+    /// What is believed, now and later.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Trust>> {
+        self.trust.subscribe()
+    }
+
+    /// Whether client certificates are of any use.
+    pub(super) fn wants_certificates(&self) -> bool {
+        self.client_file.is_some() || self.proxy_file.is_some() || self.cluster.is_some()
+    }
+
+    /// Follows the sources for ever; looks at the files once in a period.
+    pub(super) async fn follow(mut self, period: Duration) {
+        let (found, mut maps) = tokio::sync::mpsc::channel(1);
+        let watched = self
+            .cluster
+            .clone()
+            .map(|client| tokio_util::task::AbortOnDropHandle::new(tokio::spawn(follow(client, found))));
+        let mut cluster = Text { client: self.text.client.clone(), proxy: self.text.proxy.clone() };
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Some(map) = maps.recv(), if watched.is_some() => match from_map(&map) {
+                    Ok(text) => cluster = text,
+                    Err(error) => {
+                        tracing::error!(error, "configmap kube-system/extension-apiserver-authentication cannot be used, the last content stays in force");
+                    }
+                },
+            }
+            match self.read_files() {
+                Ok(mut text) => {
+                    self.refused_file = false;
+                    self.fill(&mut text, cluster.clone());
+                    self.take(text);
+                }
+                Err(error) if !self.refused_file => {
+                    self.refused_file = true;
+                    tracing::error!(error, "the authorities of clients stay as they were");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn take(&mut self, text: Text) {
+        if text == self.text || self.refused.as_ref() == Some(&text) {
+            return;
+        }
+        match self.parse(&text) {
+            Ok(trust) => {
+                tracing::info!("Loaded a new client CA bundle");
+                self.text = text;
+                self.refused = None;
+                self.trust.send_replace(Arc::new(trust));
+            }
+            Err(error) => {
+                tracing::error!(error, "the authorities of clients stay as they were");
+                self.refused = Some(text);
+            }
+        }
+    }
+
+    fn read_files(&self) -> Result<Text, String> {
+        let read = |path: &PathBuf, what: &str| {
+            std::fs::read(path).map_err(|error| format!("{what}: open {}: {error}", path.display()))
+        };
+        let client = self.client_file.as_ref().map(|path| read(path, "unable to load client CA provider"));
+        let proxy = self.proxy_file.as_ref().map(|(path, headers)| {
+            let text = read(path, "unable to create request header authentication config")?;
+            Ok::<_, String>((text, headers.clone()))
+        });
+        Ok(Text { client: client.transpose()?, proxy: proxy.transpose()? })
+    }
+
+    /// Adds what the cluster says where no file was given.
+    fn fill(&self, text: &mut Text, cluster: Text) {
+        if self.client_file.is_none() {
+            text.client = cluster.client;
+        }
+        if self.proxy_file.is_none() {
+            text.proxy = cluster.proxy;
+        }
+    }
+
+    fn parse(&self, text: &Text) -> Result<Trust, String> {
+        let read = |pem: &[u8], flag: &str, file: Option<&PathBuf>| {
+            let from =
+                file.map_or_else(|| format!("{flag} of the cluster"), |path| format!("--{flag} {}", path.display()));
+            Authorities::parse(pem, &self.provider).map_err(|error| format!("{from}: {error}"))
+        };
+        let client = text.client.as_ref().map(|pem| read(pem, "client-ca-file", self.client_file.as_ref()));
+        let proxy = text.proxy.as_ref().map(|(pem, headers)| {
+            let file = self.proxy_file.as_ref().map(|(path, _)| path);
+            let authorities = read(pem, "requestheader-client-ca-file", file)?;
+            Ok::<_, String>(Proxy { authorities, headers: headers.clone() })
+        });
+        Ok(Trust { client: client.transpose()?, proxy: proxy.transpose()? })
+    }
+}
+
+/// `None` when there is none.
+async fn get(client: &Client) -> Result<Option<ConfigMap>, String> {
+    match client.read(&Call::get(CONFIG_MAP).within(Duration::from_secs(10))).await {
+        Ok(map) => Ok(Some(map)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn from_map(map: &ConfigMap) -> Result<Text, String> {
+    let text = |key: &str| map.data.get(key).filter(|text| !text.is_empty());
+    let list = |key: &str| -> Result<Vec<String>, String> {
+        text(key).map_or(Ok(Vec::new()), |text| {
+            serde_json::from_str(text).map_err(|error| format!("key {key}: not a JSON list of texts: {error}"))
+        })
+    };
+    let headers = HeaderNames {
+        allowed: list("requestheader-allowed-names")?,
+        user: list("requestheader-username-headers")?,
+        uid: list("requestheader-uid-headers")?,
+        group: list("requestheader-group-headers")?,
+        extra_prefix: list("requestheader-extra-headers-prefix")?,
+    };
+    Ok(Text {
+        client: text("client-ca-file").map(|pem| pem.clone().into_bytes()),
+        proxy: text("requestheader-client-ca-file").map(|pem| (pem.clone().into_bytes(), headers)),
+    })
+}
+
+/// Hands out the ConfigMap whenever it changes.
+async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
+    let mut wait = FIRST_WAIT;
+    loop {
+        let ended = match get(&client).await {
+            Ok(Some(map)) => {
+                wait = FIRST_WAIT;
+                let version = map.metadata.resource_version.clone();
+                if found.send(map).await.is_err() {
+                    return;
+                }
+                watch_from(&client, &version, &found).await
+            }
+            Ok(None) => Err("there is none".to_owned()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
+            tracing::warn!(error, "configmap kube-system/extension-apiserver-authentication cannot be followed");
+            tokio::time::sleep(wait.mul_f64(1.0 + rand::random::<f64>())).await;
+            wait = (wait * 2).min(LAST_WAIT);
+        }
+    }
+}
+
+/// Follows the changes since a version until the API server ends the watch.
+async fn watch_from(
+    client: &Client,
+    version: &str,
+    found: &tokio::sync::mpsc::Sender<ConfigMap>,
+) -> Result<(), String> {
+    let call = Call::get(format!("{WATCH}{version}"));
+    let text = |error: ApiError| error.to_string();
+    let mut frames = std::pin::pin!(client.stream(&call).await.map_err(text)?);
+    let mut rest: Vec<u8> = Vec::new();
+    while let Ok(Some(frame)) = tokio::time::timeout(SILENCE, frames.next()).await {
+        rest.extend_from_slice(&frame.map_err(text)?);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            let event: Event = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
+            match event.kind.as_str() {
+                "ADDED" | "MODIFIED" => {
+                    let map = serde_json::from_value(event.object).map_err(|error| error.to_string())?;
+                    // The receiver lives as long as this task.
+                    drop(found.send(map).await);
+                }
+                "ERROR" => return Err(format!("the watch ended: {}", event.object)),
+                // One that was deleted leaves the last content in force, as upstream.
+                _ => {}
+            }
+        }
+        if rest.len() > LONGEST {
+            return Err("an event of the watch is too long".into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> ConfigMap {
+        let data = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        ConfigMap { metadata: Meta { resource_version: "1".into() }, data }
+    }
+
+    #[test]
+    fn the_config_map_names_authorities_and_headers() {
+        let text = from_map(&map(&[
+            ("client-ca-file", "A"),
+            ("requestheader-client-ca-file", "B"),
+            ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
+            ("requestheader-username-headers", r#"["X-Remote-User"]"#),
+        ]))
+        .unwrap();
+        let (pem, headers) = text.proxy.unwrap();
+        assert_eq!((text.client.unwrap(), pem), (b"A".to_vec(), b"B".to_vec()));
+        assert_eq!((headers.allowed, headers.user), (vec!["front-proxy-client".into()], vec!["X-Remote-User".into()]));
+        assert!(headers.group.is_empty());
+    }
+
+    #[test]
+    fn an_empty_config_map_trusts_nobody_and_a_bad_one_is_refused() {
+        assert_eq!(from_map(&map(&[("client-ca-file", "")])).unwrap(), Text::default());
+        let error = from_map(&map(&[("requestheader-allowed-names", "x")])).unwrap_err();
+        assert!(error.starts_with("key requestheader-allowed-names: "), "{error}");
+    }
+}

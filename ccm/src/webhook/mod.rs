@@ -1,0 +1,164 @@
+//! Webhooks that the program hosts, on a port of their own.
+//!
+//! Checks, texts and codes of `k8s.io/cloud-provider/app/webhooks.go`. Two differences: `application/json` may have
+//! parameters such as a charset behind it, and answers with 200 are counted too. All replicas serve, standbys included:
+//! the API server cannot know which one leads.
+
+mod review;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use ccm_runtime::Metrics;
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use rustls_pki_types::CertificateDer;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::exit::Failure;
+use crate::serve::answer::{self, Answer};
+use crate::serve::listener::Handler;
+use crate::serve::{Secured, WebhookServing};
+pub use review::{
+    AdmissionRequest, AdmissionResponse, AdmissionStatus, GroupVersionKind, GroupVersionResource, UserInfo,
+};
+
+/// Longest AdmissionReview: the API server takes objects of 3 MiB, and a review may hold an old and a new one.
+const BODY: usize = 8 << 20;
+/// Memory that all bodies may take together, in MiB.
+const BODIES: usize = 32;
+/// How long a body may take to come in, and to wait for that memory.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a handler may take: the API server waits for 30 s at most.
+const HANDLING: Duration = Duration::from_secs(30);
+
+/// Decides about admission requests.
+#[async_trait]
+pub trait AdmissionHandler: Send + Sync {
+    /// Answers one request; the UID of the answer is set by the caller. `None` counts as an error, as upstream.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; the API server gets it with status 500 and does what the failure policy says.
+    async fn admit(&self, request: AdmissionRequest) -> Result<Option<AdmissionResponse>, String>;
+}
+
+/// A webhook that the program can host.
+#[derive(Clone)]
+pub struct Webhook {
+    /// Name in `--webhooks` and in metrics.
+    pub name: &'static str,
+    /// Path on the port, with the first slash.
+    pub path: &'static str,
+    /// What it does.
+    pub handler: Arc<dyn AdmissionHandler>,
+}
+
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Webhook").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A bound port of webhooks.
+pub struct Listening {
+    secured: Secured,
+    hooks: Hooks,
+}
+
+impl std::fmt::Debug for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listening").field("webhooks", &self.hooks.by_path.values()).finish()
+    }
+}
+
+/// Makes or reads certificates and binds the port; `None` when it is 0 or no webhook is switched on.
+///
+/// # Errors
+///
+/// Exit code 1: a certificate that cannot be used, or a port that cannot be bound.
+pub fn bind(serving: &WebhookServing, webhooks: Vec<Webhook>, metrics: &Metrics) -> Result<Option<Listening>, Failure> {
+    if serving.serving.port == 0 || webhooks.is_empty() {
+        return Ok(None);
+    }
+    for webhook in &webhooks {
+        tracing::info!("Webhook enabled: {:?}", webhook.name);
+    }
+    let secured = Secured::bind(&serving.serving).map_err(Failure::error)?;
+    let by_path = webhooks.into_iter().map(|webhook| (webhook.path, webhook)).collect();
+    let hooks = Hooks { by_path, metrics: metrics.clone(), memory: Arc::new(Semaphore::new(BODIES)) };
+    Ok(Some(Listening { secured, hooks }))
+}
+
+impl Listening {
+    /// Serves until it is dropped. Whoever reaches the port may ask: the API server shows no credentials.
+    pub async fn serve(self) {
+        self.secured.serve_all(Arc::new(self.hooks)).await;
+    }
+}
+
+struct Hooks {
+    by_path: BTreeMap<&'static str, Webhook>,
+    metrics: Metrics,
+    memory: Arc<Semaphore>,
+}
+
+impl Handler for Hooks {
+    async fn handle(&self, request: Request<Incoming>, _: &[CertificateDer<'static>]) -> (Answer, bool) {
+        let Some(webhook) = self.by_path.get(request.uri().path()) else { return (answer::not_found(), false) };
+        let (began, method) = (Instant::now(), request.method().clone());
+        let answer = match self.answer(webhook, request).await {
+            Ok(body) => answer::answer(StatusCode::OK, HeaderValue::from_static("application/json"), body),
+            Err((status, error)) => {
+                tracing::error!(webhook = webhook.name, "{error}");
+                answer::error(status, error)
+            }
+        };
+        self.metrics.webhook(answer.status().as_u16(), webhook.name, began.elapsed());
+        // The API server shows no credentials, and keeps its connection for the next review.
+        (answer::for_method(&method, answer), true)
+    }
+}
+
+impl Hooks {
+    async fn answer(&self, webhook: &Webhook, request: Request<Incoming>) -> Result<Bytes, (StatusCode, String)> {
+        let bad = |text: String| (StatusCode::BAD_REQUEST, text);
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !review::is_json(kind) {
+            return Err(bad(format!("Content-Type: {kind:?} should be \"application/json\"")));
+        }
+        let (_memory, body) = tokio::time::timeout(PATIENCE, self.read(request)).await.map_err(|_| {
+            (StatusCode::REQUEST_TIMEOUT, "the admission request took too long to come in".to_owned())
+        })??;
+        let review = review::parse(&body).map_err(bad)?;
+        let (version, uid) = (review.api_version, review.request.uid.clone());
+        let handled = tokio::time::timeout(HANDLING, webhook.handler.admit(review.request));
+        let failed = |text: String| (StatusCode::INTERNAL_SERVER_ERROR, text);
+        let response = handled
+            .await
+            .unwrap_or_else(|_| Err(format!("no answer within {}s", HANDLING.as_secs())))
+            .map_err(|error| failed(format!("error generating admission response: {error}")))?
+            .ok_or_else(|| failed("admission response cannot be nil".into()))?;
+        Ok(review::answer(&version, uid, response))
+    }
+
+    /// The body, and its share of the memory for bodies.
+    async fn read(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<(tokio::sync::OwnedSemaphorePermit, Bytes), (StatusCode, String)> {
+        let busy = (StatusCode::SERVICE_UNAVAILABLE, "the webhooks are shutting down".to_owned());
+        let told = http_body::Body::size_hint(request.body()).exact().and_then(|size| usize::try_from(size).ok());
+        let share = u32::try_from(told.unwrap_or(BODY).min(BODY) >> 20).unwrap_or_default() + 1;
+        let memory = self.memory.clone().acquire_many_owned(share).await.map_err(|_| busy)?;
+        let body = Limited::new(request.into_body(), BODY).collect().await;
+        let body =
+            body.map_err(|error| (StatusCode::BAD_REQUEST, format!("could not read the admission request: {error}")))?;
+        Ok((memory, body.to_bytes()))
+    }
+}

@@ -1,0 +1,242 @@
+//! `AdmissionReview` of `admission.k8s.io/v1`: what a handler needs of it.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What the API server wants to know.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AdmissionRequest {
+    /// Tells requests apart; the answer has the same.
+    pub uid: String,
+    /// Type of the object.
+    pub kind: GroupVersionKind,
+    /// Resource that is written.
+    pub resource: GroupVersionResource,
+    /// Part of the resource, such as `status`.
+    pub sub_resource: String,
+    /// Name of the object; empty where the API server will make it.
+    pub name: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: String,
+    /// Who writes.
+    pub user_info: UserInfo,
+    /// The object as it shall be; null for deletions.
+    pub object: Value,
+    /// The object as it is; null for creations.
+    pub old_object: Value,
+    /// Whether nothing will be written.
+    pub dry_run: bool,
+    /// Options of the operation.
+    pub options: Value,
+}
+
+/// Type of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// A resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionResource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Plural.
+    pub resource: String,
+}
+
+/// Who writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// Name.
+    pub username: String,
+    /// Groups.
+    pub groups: Vec<String>,
+}
+
+/// What the API server shall do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AdmissionResponse {
+    /// Whether the write may happen.
+    pub allowed: bool,
+    /// Why not.
+    pub status: Option<AdmissionStatus>,
+    /// A JSON patch (RFC 6902) of the object: a list of operations.
+    pub patch: Option<Value>,
+    /// Shown to whoever writes.
+    pub warnings: Vec<String>,
+}
+
+/// Why a write is refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AdmissionStatus {
+    /// For the user.
+    pub message: String,
+    /// HTTP status code; 0 leaves it to the API server.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub code: u16,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands out references
+fn is_zero(code: &u16) -> bool {
+    *code == 0
+}
+
+impl AdmissionResponse {
+    /// Yes.
+    pub fn allow() -> Self {
+        Self { allowed: true, ..Self::default() }
+    }
+
+    /// No, and why.
+    pub fn deny(message: impl Into<String>) -> Self {
+        Self { status: Some(AdmissionStatus { message: message.into(), code: 0 }), ..Self::default() }
+    }
+}
+
+/// A review as it came.
+#[derive(Debug)]
+pub(super) struct Review {
+    pub(super) api_version: String,
+    pub(super) request: AdmissionRequest,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    api_version: String,
+    kind: String,
+    request: Option<AdmissionRequest>,
+}
+
+/// Whether a `Content-Type` says JSON, whatever stands behind a semicolon.
+pub(super) fn is_json(kind: &str) -> bool {
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Reads a review.
+///
+/// # Errors
+///
+/// Upstream's texts.
+pub(super) fn parse(body: &[u8]) -> Result<Review, String> {
+    if body.is_empty() {
+        return Err("admission request HTTP body is empty".into());
+    }
+    let bad = |error: String| format!("could not deserialize incoming admission review: {error}");
+    let wire: Wire = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
+    if wire.kind != "AdmissionReview" || wire.api_version != "admission.k8s.io/v1" {
+        return Err(bad(format!(
+            "expected AdmissionReview of admission.k8s.io/v1, got {} of {}",
+            wire.kind, wire.api_version
+        )));
+    }
+    let request = wire.request.ok_or("admission review can't be used: Request field is nil")?;
+    Ok(Review { api_version: wire.api_version, request })
+}
+
+/// Writes the review with the answer.
+pub(super) fn answer(api_version: &str, uid: String, response: AdmissionResponse) -> Bytes {
+    let mut wire = json!({"uid": uid, "allowed": response.allowed});
+    if let Some(wire) = wire.as_object_mut() {
+        if let Some(status) = response.status {
+            let mut text = json!({"metadata": {}, "message": status.message});
+            if let (Some(text), code) = (text.as_object_mut(), status.code)
+                && code != 0
+            {
+                text.insert("code".into(), code.into());
+            }
+            wire.insert("status".into(), text);
+        }
+        if let Some(patch) = response.patch {
+            wire.insert("patch".into(), base64(patch.to_string().as_bytes()).into());
+            wire.insert("patchType".into(), "JSONPatch".into());
+        }
+        if !response.warnings.is_empty() {
+            wire.insert("warnings".into(), response.warnings.into());
+        }
+    }
+    Bytes::from(json!({"kind": "AdmissionReview", "apiVersion": api_version, "response": wire}).to_string())
+}
+
+/// Standard base64, which is how JSON carries the bytes of a patch.
+fn base64(data: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(data.len().div_ceil(3) * 4);
+    for three in data.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4_usize {
+            let at = usize::try_from(bits >> (18 - 6 * digit) & 63).unwrap_or_default();
+            let sign = DIGITS.get(at).copied().unwrap_or(b'=');
+            text.push(if digit <= three.len() { char::from(sign) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_may_have_a_charset_and_nothing_else_is_json() {
+        for good in ["application/json", "application/json; charset=utf-8", "Application/JSON ;x=y"] {
+            assert!(is_json(good), "{good}");
+        }
+        for bad in ["", "text/plain", "application/jsonx", "; application/json"] {
+            assert!(!is_json(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_review_is_refused_with_upstreams_texts() {
+        let error = |text: &str| parse(text.as_bytes()).unwrap_err();
+        assert_eq!(error(""), "admission request HTTP body is empty");
+        assert!(error("{").starts_with("could not deserialize incoming admission review: "));
+        assert!(error(r#"{"kind":"Pod","apiVersion":"v1"}"#).contains("got Pod of v1"));
+        assert_eq!(
+            error(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#),
+            "admission review can't be used: Request field is nil"
+        );
+    }
+
+    #[test]
+    fn the_answer_has_the_uid_and_the_patch_in_base64() {
+        let body = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
+            "operation":"CREATE","kind":{"group":"","version":"v1","kind":"PersistentVolume"},"object":{"a":1},"new":[]}}"#;
+        let review = parse(body.as_bytes()).unwrap();
+        assert_eq!((review.request.uid.as_str(), review.request.kind.kind.as_str()), ("u-1", "PersistentVolume"));
+        let response = AdmissionResponse { patch: Some(json!([])), ..AdmissionResponse::allow() };
+        let text = answer(&review.api_version, review.request.uid, response);
+        let read: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(
+            read,
+            json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response":
+                {"uid": "u-1", "allowed": true, "patch": "W10=", "patchType": "JSONPatch"}})
+        );
+        let text = answer("admission.k8s.io/v1", "u".into(), AdmissionResponse::deny("no"));
+        assert!(std::str::from_utf8(&text).unwrap().contains(r#""message":"no""#));
+    }
+
+    #[test]
+    fn base64_is_as_everywhere() {
+        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+}
