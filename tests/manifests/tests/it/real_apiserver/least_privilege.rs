@@ -5,19 +5,22 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ccm_runtime::client::{ApiError, Call, ConnectOptions};
 use ccm_runtime::permission::CLIENT_NAMES;
+use ccm_runtime::{Client, Metrics};
 use ccm_test_bed::{AuditEntry, Bed, Options};
 use ccm_test_suite::{Process, deadline};
 use serde_json::{Value, json};
 
 use super::accepted::apply;
+use crate::alerts;
 use crate::rendered::{args, documents, with_components, workload};
 use crate::tools::kubectl;
 
 const LONG: Duration = Duration::from_secs(90);
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
-/// Requests to the program's own port are not authenticated yet.
+/// Unused where requests to the program's own port are not authenticated.
 const DELEGATED: &[Unused] = &[(ACCOUNT, "tokenreviews", "create"), (ACCOUNT, "subjectaccessreviews", "create")];
 /// A grant that a run has no use for: account, resource, verb.
 type Unused = (&'static str, &'static str, &'static str);
@@ -56,6 +59,12 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("cloud.conf"), CLOUD).unwrap();
         Some(Self { documents: documents(&text), bed, folder, kubeconfig })
+    }
+
+    /// Who may read the metrics is up to the cluster, so this role is not part of the base.
+    async fn ship_reader(&self) {
+        let reader = documents(&crate::tools::read("components/metrics/reader.yaml"));
+        self.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &reader[0]).await;
     }
 
     fn start(&self, name: &str, port: u16) -> Process {
@@ -156,6 +165,47 @@ impl Scene {
             events["items"].as_array().into_iter().flatten().any(|event| event["count"].as_u64() > Some(1))
         })
         .await;
+    }
+
+    /// Asks for the metrics as nobody, with a bad token, as a stranger, and as a Prometheus that may. Answers the metrics, and
+    /// whether the API server was asked who may have them.
+    async fn scrape(&self, port: u16) -> (String, bool) {
+        let path = "/metrics";
+        let ask = async |token: Option<&str>| self.own_port(port, token).await.send(&Call::get(path)).await;
+        let code = |answer: Result<_, ApiError>| match answer {
+            Err(ApiError::Status { code, .. }) => code,
+            other => panic!("{other:?}"),
+        };
+        let anonymous = ask(None).await;
+        if let Ok(metrics) = anonymous {
+            return (String::from_utf8(metrics.to_vec()).unwrap(), false);
+        }
+        assert_eq!(code(anonymous.map(|_| ())), 403);
+        assert_eq!(code(ask(Some("nonsense")).await.map(|_| ())), 401);
+        let stranger = self.bed.service_account_token("monitoring", "stranger").await.unwrap();
+        assert_eq!(code(ask(Some(&stranger)).await.map(|_| ())), 403);
+
+        let prometheus = self.bed.service_account_token("monitoring", "prometheus").await.unwrap();
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": "cloud-controller-manager:metrics-reader"});
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "prometheus"}, "roleRef": role,
+            "subjects": [{"kind": "ServiceAccount", "namespace": "monitoring", "name": "prometheus"}]});
+        self.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await;
+        let answer = ask(Some(&prometheus)).await.unwrap();
+        (String::from_utf8(answer.to_vec()).unwrap(), true)
+    }
+
+    async fn own_port(&self, port: u16, token: Option<&str>) -> Client {
+        let user = token.map_or(json!({}), |token| json!({"token": token}));
+        let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "own",
+            "clusters": [{"name": "own", "cluster": {"server": format!("https://127.0.0.1:{port}"), "insecure-skip-tls-verify": true}}],
+            "users": [{"name": "own", "user": user}],
+            "contexts": [{"name": "own", "context": {"cluster": "own", "user": "own"}}]});
+        let path = self.folder.path().join("own.kubeconfig");
+        std::fs::write(&path, config.to_string()).unwrap();
+        let options = ConnectOptions { kubeconfig: path.display().to_string(), ..ConnectOptions::default() };
+        Client::connect(&options, Metrics::new()).await.unwrap()
     }
 
     async fn holder(&self) -> String {
@@ -293,14 +343,35 @@ async fn one_service_account_for_all_uses_all_it_is_granted_and_is_refused_nothi
     let Some(scene) = Scene::new(options, &["cloud-config", "routes"]).await else { return };
     let port = free_port();
     let first = scene.start("first.log", port);
+    scene.ship_reader().await;
     scene.work(&first).await;
+    let (metrics, delegated) = scene.scrape(port).await;
+    check_labels(&metrics);
 
     hand_over(&scene, first, |name| scene.start(name, free_port())).await;
 
     let asked = scene.asked().await;
     // Lists come through a watch where the API server can, as this one can; older ones are listed.
     let streamed = [(ACCOUNT, "nodes", "list"), (ACCOUNT, "services", "list")];
-    compare(&scene.documents, &asked, &[DELEGATED, &streamed].concat());
+    compare(&scene.documents, &asked, &[if delegated { &[] } else { DELEGATED }, &streamed].concat());
+}
+
+/// The labels that alerts and dashboard use exist on the metrics that have samples.
+fn check_labels(metrics: &str) {
+    let mut checked = 0;
+    for (name, labels) in alerts::expressions().iter().flat_map(|expression| alerts::selectors(expression)) {
+        let Some(line) =
+            metrics.lines().find(|line| line.strip_prefix(&*name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+        else {
+            continue;
+        };
+        checked += 1;
+        // These two come from the scrape.
+        for label in labels.iter().filter(|label| !["job", "instance"].contains(&label.as_str())) {
+            assert!(line.contains(&format!("{label}=\"")), "{name} has no label {label}: {line}");
+        }
+    }
+    assert!(checked > 15, "only {checked} of the metrics in alerts and dashboard have samples:\n{metrics}");
 }
 
 /// Removes what every cluster binds to these accounts, so that only the shipped roles are left.
@@ -321,12 +392,18 @@ async fn an_account_for_each_controller_uses_all_it_is_granted_and_is_refused_no
     unbind(&scene.bed, CLIENT_NAMES).await;
     let port = free_port();
     let manager = scene.start_with("manager.log", port, IPAM);
+    scene.ship_reader().await;
     scene.work(&manager).await;
+    let (_, delegated) = scene.scrape(port).await;
     hand_over(&scene, manager, |name| scene.start_with(name, free_port(), IPAM)).await;
     let asked = scene.asked().await;
     // What is left to the process itself are the events on the lease, which never repeat, and those of a provider, of which
     // the simulated one has none.
-    compare(&scene.documents, &asked, &[DELEGATED, &[(ACCOUNT, "events", "patch")]].concat());
+    compare(
+        &scene.documents,
+        &asked,
+        &[if delegated { &[] } else { DELEGATED }, &[(ACCOUNT, "events", "patch")]].concat(),
+    );
 
     // Not one write to a Node or a Service came from the account of the process.
     let by_process = asked.iter().filter(|entry| entry.user == ACCOUNT && entry.is_write());
