@@ -50,9 +50,13 @@ pub(crate) async fn provider(options: &Options) -> Arc<dyn CloudProvider> {
 
 impl Running {
     pub(crate) async fn start(args: &[String], ground: Ground) -> Self {
+        let provider = provider(&options(args)).await;
+        Self::with(args, provider, ground)
+    }
+
+    pub(crate) fn with(args: &[String], provider: Arc<dyn CloudProvider>, ground: Ground) -> Self {
         let Ground { client, line, metrics, clock, seed } = ground;
         let options = options(args);
-        let provider = provider(&options).await;
         let stop = CancellationToken::new();
         let mut surroundings = Surroundings { seed, ..Surroundings::default() };
         if let Some(clock) = &clock {

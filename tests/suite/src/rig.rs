@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
-use ccm_provider::Clock as _;
+use ccm_provider::{Clock as _, CloudProvider};
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
@@ -107,6 +107,15 @@ impl Rig {
 
     /// Starts a manager with these arguments besides [`Rig::args`].
     pub async fn start(&self, args: &[&str]) -> Running {
+        Running::start(&self.args(args), self.ground().await).await
+    }
+
+    /// The same with a provider of the test's own in place of the fake cloud.
+    pub async fn start_with(&self, provider: Arc<dyn CloudProvider>, args: &[&str]) -> Running {
+        Running::with(&self.args(args), provider, self.ground().await)
+    }
+
+    async fn ground(&self) -> Ground {
         let (metrics, line) = (Metrics::new(), Network::default());
         let client = match &self.api {
             Api::InMemory(server) => {
@@ -129,7 +138,7 @@ impl Rig {
             }
             Api::Real(_) => None,
         };
-        Running::start(&self.args(args), Ground { client, line, metrics, clock, seed }).await
+        Ground { client, line, metrics, clock, seed }
     }
 
     /// The scheme of this cloud's provider IDs.

@@ -4,6 +4,7 @@
 mod bad_input;
 mod beside;
 mod election;
+mod informers;
 mod ipam;
 mod lifecycle;
 mod metrics;

@@ -1,0 +1,220 @@
+//! Balancers that go.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_class_does_not_keep_our_balancer_from_being_cleaned_up() {
+    let rig = Rig::new("loadBalancers: {initial: [{service: default/s, ingress: [{ip: 203.0.113.9}]}]}").await;
+    rig.create(service("s").finalizer(FINALIZER).with(|s| s["spec"]["loadBalancerClass"] = "example.com/other".into()))
+        .await;
+    rig.delete("services", "default", "s").await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until(MINUTE, "s is gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 1);
+    assert!(rig.cloud.calls("EnsureLoadBalancer").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_type_removes_balancer_finalizer_and_status() {
+    let (rig, _manager) = balanced("").await;
+    let seen = rig.events("s").await.len();
+    rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+    let done = rig.until_service("s", "no finalizer", |s| s.finalizers().is_empty()).await;
+    assert_eq!(done.ingress(), [""; 0]);
+    rig.until_event("s", "DeletedLoadBalancer").await;
+    let mut new = rig.events("s").await.split_off(seen);
+    new.sort();
+    assert_eq!(
+        new,
+        ["Normal DeletedLoadBalancer: Deleted load balancer", "Normal DeletingLoadBalancer: Deleting load balancer"]
+    );
+    assert_eq!((rig.cloud.calls("GetLoadBalancer").len(), rig.cloud.calls("EnsureLoadBalancerDeleted").len()), (1, 1));
+    let removal = format!(r#"{{"metadata":{{"$deleteFromPrimitiveList/finalizers":["{FINALIZER}"]}}}}"#);
+    assert_eq!(bodies(&rig, "s")[2], ("status".to_owned(), removal));
+    // And back again.
+    rig.patch_service("s", json!({"spec": {"type": "LoadBalancer"}})).await;
+    rig.until_service("s", "has an address again", has_address).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_without_any_balancer_skips_the_delete_call() {
+    let rig = Rig::new("").await;
+    rig.create(service("s").finalizer(FINALIZER)).await;
+    rig.delete("services", "default", "s").await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until(MINUTE, "s is gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
+    rig.until_event("s", "DeletedLoadBalancer").await;
+    assert_eq!(reasons(&rig, "s").await, ["DeletedLoadBalancer"]);
+    assert!(rig.cloud.calls("EnsureLoadBalancerDeleted").is_empty());
+    assert_eq!(rig.writes().len(), 1, "the status patch of an object that is gone is no error: {:?}", rig.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clean_up_that_cannot_look_keeps_the_finalizer_and_backs_off_from_five_seconds() {
+    let (rig, _manager) = balanced("").await;
+    rig.cloud.write("faults: [{call: GetLoadBalancer, error: broken}]");
+    rig.delete("services", "default", "s").await;
+    let moments = rig.moments("GetLoadBalancer", Duration::from_secs(1300)).await;
+    assert_moments(&moments, &[0, 5, 15, 35, 75, 155, 315, 615, 915, 1215]);
+    assert_eq!(rig.service("s").await.unwrap().finalizers(), [FINALIZER]);
+    let event = rig.until_event("s", "SyncLoadBalancerFailed").await;
+    let text = "Warning SyncLoadBalancerFailed: Error syncing load balancer: failed to check if load balancer exists before cleanup: broken";
+    assert_eq!(event, text);
+    assert!(rig.cloud.calls("EnsureLoadBalancerDeleted").is_empty());
+    rig.cloud.write("");
+    rig.pass(6 * MINUTE).await;
+    assert!(rig.service("s").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_others_survive_status_and_clean_up_also_when_we_have_not_seen_them() {
+    let rig = Rig::new("faults: [{call: '*LoadBalancer*', hold: gate}]").await;
+    add_node(&rig, "n").await;
+    let release = rig.cloud.hold("gate");
+    rig.create(service("s").finalizer("example.com/first")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    // Behind the back of the manager.
+    rig.faults().freeze_watches(Some("services"));
+    let all = ["example.com/first", FINALIZER, "example.com/late"];
+    rig.patch_service("s", json!({"metadata": {"finalizers": all, "labels": {"late": "1"}}})).await;
+    release();
+    let done = rig.until_service("s", "has an address", has_address).await;
+    assert_eq!((done.finalizers(), done.label("late")), (all.map(String::from).to_vec(), "1"));
+    rig.faults().thaw_watches(Some("services"));
+
+    let release = rig.cloud.hold("gate");
+    rig.delete("services", "default", "s").await;
+    rig.until_calls("GetLoadBalancer", 1).await;
+    rig.faults().freeze_watches(Some("services"));
+    rig.patch_service("s", json!({"metadata": {"finalizers": ["example.com/first", FINALIZER, "example.com/late"], "annotations": {"x": "y"}}})).await;
+    release();
+    let left = rig.until_service("s", "without our finalizer", |s| !s.finalizers().contains(&FINALIZER.into())).await;
+    assert_eq!(left.finalizers(), ["example.com/first", "example.com/late"]);
+    assert_eq!(left["metadata"]["annotations"]["x"], "y");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_waits_for_other_finalizers_gets_no_new_balancer() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s").finalizer("example.com/other")).await;
+    let manager = rig.start(&[SERVICES]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.delete("services", "default", "s").await;
+    rig.until_service("s", "cleaned up", |s| s.finalizers() == ["example.com/other"]).await;
+    let calls = rig.cloud.calls("EnsureLoadBalancer").len();
+    let events = rig.events("s").await.len();
+    rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    rig.pass(10 * MINUTE).await;
+    // Nor after a restart.
+    manager.stop().await.unwrap();
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), calls);
+    assert_eq!(rig.count_events("s", "SyncLoadBalancerFailed").await, 0, "{:?}", rig.events("s").await);
+    assert!(rig.events("s").await.len() <= events + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_deleted_without_its_finalizer_is_cleaned_up_from_memory() {
+    let (rig, manager) = balanced("").await;
+    rig.create(service("t")).await;
+    rig.until_service("t", "has an address", has_address).await;
+    // By hand, in one go: the manager never sees the finalizer missing.
+    rig.faults().freeze_watches(Some("services"));
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    rig.delete("services", "default", "s").await;
+    assert!(rig.service("s").await.is_none());
+    rig.faults().thaw_watches(Some("services"));
+    let deleted = rig.until_calls("EnsureLoadBalancerDeleted", 1).await;
+    assert_eq!(deleted[0]["args"]["service"], "default/s");
+    rig.until_event("s", "DeletedLoadBalancer").await;
+
+    // A new process knows nothing of the other one.
+    manager.stop().await.unwrap();
+    rig.patch_service("t", json!({"metadata": {"finalizers": null}})).await;
+    rig.delete("services", "default", "t").await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_a_reused_name_the_old_balancer_goes_first() {
+    let (rig, _manager) = balanced("").await;
+    let old = rig.service("s").await.unwrap();
+    rig.faults().freeze_watches(Some("services"));
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    rig.delete("services", "default", "s").await;
+    let new = rig.create(service("s")).await;
+    rig.faults().thaw_watches(Some("services"));
+    rig.until_service("s", "has an address", has_address).await;
+    let of = |name: &str| rig.cloud.calls(name).last().unwrap().clone();
+    let (deleted, ensured) = (of("EnsureLoadBalancerDeleted"), of("EnsureLoadBalancer"));
+    assert_eq!((&deleted["args"]["uid"], &ensured["args"]["uid"]), (&json!(old.uid()), &json!(new.uid())));
+    assert!(deleted["id"].as_u64() < ensured["id"].as_u64());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_the_deletion_asks_for_is_honoured() {
+    let (rig, _manager) = balanced("").await;
+    rig.cloud.write("faults: [{call: EnsureLoadBalancerDeleted, times: 2, kind: Retry, error: busy, retryAfter: 33s}]");
+    rig.delete("services", "default", "s").await;
+    let moments = rig.moments("EnsureLoadBalancerDeleted", 2 * MINUTE).await;
+    assert_moments(&moments, &[0, 33, 66]);
+    assert!(rig.service("s").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_killed_at_any_moment_leaves_neither_a_leak_nor_a_second_balancer() {
+    let writes = |rig: &Rig| rig.writes().iter().filter(|write: &&WriteEntry| write.status < 300).count();
+    for moment in (0..30).map(|i| Duration::from_millis(i * 40)) {
+        let rig = Rig::new("stateFile: state.json\nfaults: [{call: '*', delay: 150ms}]").await;
+        rig.faults().add(Fault::latency(Duration::from_millis(60)));
+        add_node(&rig, "n").await;
+        rig.create(service("new")).await;
+        rig.create(service("old").finalizer(FINALIZER)).await;
+        rig.delete("services", "default", "old").await;
+        let first = rig.start(&[SERVICES]).await;
+        rig.pass(moment).await;
+        first.kill();
+        rig.pass(Duration::from_secs(1)).await;
+        let second = rig.start(&[SERVICES]).await;
+        rig.until_service("new", "has an address", has_address).await;
+        rig.until(MINUTE, "old is gone", async |rig| rig.service("old").await.is_none().then_some(())).await;
+        rig.pass(MINUTE).await;
+        assert_eq!(rig.service("new").await.unwrap().ingress(), ["203.0.113.1"], "killed after {moment:?}");
+        assert_eq!(writes(&rig), 3, "killed after {moment:?}: {:?}", rig.writes());
+        second.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_changed_its_type_and_went_before_its_clean_up_leaves_no_balancer() {
+    let (rig, _manager) = balanced("").await;
+    rig.cloud.write("faults: [{call: GetLoadBalancer, error: broken}]");
+    rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+    rig.until_event("s", "SyncLoadBalancerFailed").await;
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    // Seen without the finalizer too.
+    rig.until_calls("GetLoadBalancer", 3).await;
+    rig.delete("services", "default", "s").await;
+    rig.until_calls("EnsureLoadBalancerDeleted", 1).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_tells_of_no_deletion_that_it_does_not_make() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES, "--dry-run"]).await;
+    rig.until_event("s", "DryRun").await;
+    rig.delete("services", "default", "s").await;
+    rig.pass(10 * MINUTE).await;
+    assert!(rig.cloud.calls("EnsureLoadBalancerDeleted").is_empty());
+    assert!(rig.service("s").await.is_none());
+    assert!(reasons(&rig, "s").await.iter().all(|reason| reason == "DryRun"), "{:?}", rig.events("s").await);
+}

@@ -1,0 +1,316 @@
+//! Balancers that are made and changed, and what is written of them.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_new_service_is_a_finalizer_then_a_balancer_then_a_status() {
+    let (rig, manager) = balanced("loadBalancers: {ipMode: VIP}").await;
+    let made = rig.service("s").await.unwrap();
+    assert_eq!(made.ingress(), ["203.0.113.1"]);
+    assert_eq!(made.finalizers(), [FINALIZER]);
+    let finalizer = format!(r#"{{"metadata":{{"finalizers":["{FINALIZER}"]}}}}"#);
+    let status = r#"{"status":{"loadBalancer":{"ingress":[{"ip":"203.0.113.1","ipMode":"VIP"}]}}}"#;
+    assert_eq!(bodies(&rig, "s"), [("status".into(), finalizer), ("status".into(), status.into())]);
+    assert!(rig.writes().iter().all(|write| write.content_type == STRATEGIC && write.verb == "patch"));
+    rig.until_event("s", "EnsuredLoadBalancer").await;
+    let mut events = rig.events("s").await;
+    events.sort();
+    assert_eq!(
+        events,
+        ["Normal EnsuredLoadBalancer: Ensured load balancer", "Normal EnsuringLoadBalancer: Ensuring load balancer"]
+    );
+    assert_eq!(rig.list("events").await[0]["source"]["component"], "service-controller");
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n"]);
+    let args = &rig.cloud.calls("EnsureLoadBalancer")[0]["args"];
+    assert_eq!((&args["cluster"], &args["uid"]), (&json!("kubernetes"), &json!(made.uid())));
+    // At rest: nothing.
+    rig.store().log().clear();
+    rig.pass(60 * MINUTE).await;
+    assert_eq!((rig.writes(), rig.cloud.calls("EnsureLoadBalancer").len()), (vec![], 1));
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_with_a_class_is_never_touched() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s").with(|s| s["spec"]["loadBalancerClass"] = "example.com/other".into())).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.pass(MINUTE).await;
+    let before = rig
+        .patch_service("s", json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"externalIPs": ["1.2.3.4"]}}))
+        .await;
+    add_node(&rig, "m").await;
+    rig.pass(60 * MINUTE).await;
+    assert_eq!(rig.service("s").await.unwrap(), before);
+    assert_eq!((rig.writes(), rig.events("s").await), (vec![], vec![]));
+    let calls = rig.cloud.log();
+    assert!(calls.iter().all(|line| line["args"].get("service").is_none()), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_is_provided_elsewhere_is_left_alone_with_its_finalizer() {
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, kind: ImplementedElsewhere}]").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    rig.pass(60 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1, "no retry");
+    let left = rig.service("s").await.unwrap();
+    assert_eq!((left.finalizers(), left.ingress()), (vec![FINALIZER.to_owned()], vec![]));
+    assert_eq!(reasons(&rig, "s").await, ["EnsuringLoadBalancer"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrapped_retry_comes_back_once_after_its_delay_and_counts_no_failure() {
+    let rig = Rig::new(
+        "faults:\n- {call: EnsureLoadBalancer, times: 2, kind: Retry, error: quota, retryAfter: 42s, wrap: outer}\n\
+         - {call: EnsureLoadBalancer, times: 1, error: broken}",
+    )
+    .await;
+    add_node(&rig, "n").await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.pass(Duration::from_secs(2)).await;
+    rig.create(service("s")).await;
+    let moments = rig.moments("EnsureLoadBalancer", Duration::from_secs(200)).await;
+    // Twice as asked; then the first counted failure, at its shortest delay.
+    assert_moments(&moments, &[0, 42, 84, 89]);
+    assert!(rig.events("s").await.contains(
+        &"Warning SyncLoadBalancerFailed: Error syncing load balancer: failed to ensure load balancer: outer: quota".into()
+    ));
+    assert!(has_address(&rig.service("s").await.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ensure_without_status_is_an_error_and_tried_again() {
+    let rig = Rig::new("loadBalancers: {statuses: [{missing: true}]}").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    let event = rig.until_event("s", "SyncLoadBalancerFailed").await;
+    let text = "Warning SyncLoadBalancerFailed: Error syncing load balancer: service status returned by EnsureLoadBalancer is nil";
+    assert_eq!(event, text);
+    assert_eq!(rig.count_events("s", "EnsuredLoadBalancer").await, 0);
+    rig.cloud.write("");
+    rig.until_service("s", "has an address", has_address).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_only_the_ip_mode_is_one_status_patch() {
+    let (rig, _manager) = balanced("loadBalancers: {ipMode: VIP}").await;
+    let touch = |value: &str| json!({"metadata": {"annotations": {"touched": value}}});
+    rig.cloud.write("loadBalancers: {ipMode: Proxy}");
+    rig.store().log().clear();
+    rig.patch_service("s", touch("1")).await;
+    rig.until_service("s", "Proxy", |s| s["status"]["loadBalancer"]["ingress"][0]["ipMode"] == "Proxy").await;
+    rig.patch_service("s", touch("2")).await;
+    rig.until_calls("EnsureLoadBalancer", 3).await;
+    rig.pass(MINUTE).await;
+    let status = r#"{"status":{"loadBalancer":{"ingress":[{"ip":"203.0.113.1","ipMode":"Proxy"}]}}}"#;
+    assert_eq!(bodies(&rig, "s"), [("status".into(), status.into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ip_mode_that_the_server_filled_in_is_no_change() {
+    let (rig, _manager) = balanced("").await;
+    assert_eq!(rig.service("s").await.unwrap()["status"]["loadBalancer"]["ingress"][0]["ipMode"], "VIP");
+    rig.store().log().clear();
+    rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.writes(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_cannot_be_set_means_no_call_to_the_cloud() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.faults().add(Fault::status(500).on(Match::on("patch", "services")).times(2));
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.pass(Duration::from_secs(12)).await;
+    assert!(rig.cloud.calls("EnsureLoadBalancer").is_empty());
+    let event = rig.until_event("s", "SyncLoadBalancerFailed").await;
+    assert!(event.contains("failed to add load balancer cleanup finalizer: "), "{event}");
+    rig.until_service("s", "has an address", has_address).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
+}
+
+/// Lets the finalizer pass and then hits so many status patches.
+fn on_status(code: u16, times: u64) -> Fault {
+    Fault::status(code).on(Match::on("patch", "services").subresource("status")).skip(1).times(times)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_patch_that_finds_no_object_is_no_error() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.faults().add(on_status(404, 1));
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    rig.pass(30 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
+    assert_eq!(rig.count_events("s", "SyncLoadBalancerFailed").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_patch_that_meets_a_conflict_is_tried_again() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.faults().add(on_status(409, 1));
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    let event = rig.until_event("s", "SyncLoadBalancerFailed").await;
+    assert!(event.contains("failed to update load balancer status: "), "{event}");
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 2);
+    assert_eq!(rig.service("s").await.unwrap().ingress(), ["203.0.113.1"], "the balancer keeps its address");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_asks_for_an_ensure_and_what_does_not() {
+    let (rig, _manager) = balanced("").await;
+    let mut wanted = 1;
+    for (change, ensures) in [
+        (json!({"metadata": {"annotations": {"any": "1"}}}), true),
+        (json!({"metadata": {"annotations": {"any": "1", "other": "2"}}}), true),
+        (json!({"metadata": {"labels": {"any": "1"}}}), false),
+        (json!({"spec": {"selector": {"app": "other"}}}), false),
+        (json!({"spec": {"sessionAffinity": "ClientIP"}}), true),
+        (json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}}), true),
+        (json!({"spec": {"loadBalancerSourceRanges": null}}), true),
+        (json!({"spec": {"externalIPs": ["1.2.3.4"]}}), true),
+        (json!({"spec": {"loadBalancerIP": "1.2.3.4"}}), true),
+        (json!({"spec": {"externalTrafficPolicy": "Local"}}), true),
+        (json!({"spec": {"internalTrafficPolicy": "Local"}}), false),
+        (json!({"spec": {"publishNotReadyAddresses": true}}), false),
+        (json!({"spec": {"ports": [{"name": "http", "port": 81, "protocol": "TCP"}]}}), true),
+        (json!({"spec": {"ports": [{"name": "web", "port": 81, "protocol": "TCP"}]}}), true),
+        (json!({"spec": {"ipFamilyPolicy": "PreferDualStack"}}), true),
+    ] {
+        rig.patch_service("s", change.clone()).await;
+        rig.pass(Duration::from_secs(3)).await;
+        wanted += usize::from(ensures);
+        assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), wanted, "{change}");
+    }
+    assert_eq!(rig.service("s").await.unwrap()["spec"]["ipFamilies"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_any_node_the_balancer_is_made_all_the_same_with_a_warning() {
+    let rig = Rig::new("").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), [""]);
+    let event = rig.until_event("s", "UnAvailableLoadBalancer").await;
+    assert_eq!(event, "Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer");
+    assert_eq!(rig.count_events("s", "SyncLoadBalancerFailed").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_each_service_is_ensured_once_and_nothing_is_written() {
+    let rig = Rig::new("stateFile: state.json").await;
+    add_node(&rig, "n").await;
+    for i in 0..20 {
+        rig.create(service(&format!("s{i}"))).await;
+    }
+    rig.create(service("plain").with(|s| s["spec"]["type"] = "ClusterIP".into())).await;
+    let manager = rig.start(&[SERVICES]).await;
+    let all =
+        async |rig: &Rig| (rig.list("services").await.iter().filter(|s| has_address(s)).count() == 20).then_some(());
+    rig.until(MINUTE, "twenty addresses", all).await;
+    manager.stop().await.unwrap();
+    rig.store().log().clear();
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 40).await;
+    rig.pass(60 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 40);
+    assert_eq!(rig.writes(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_two_failing_services_has_its_own_back_off() {
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, service: '*/late', error: broken}, {call: EnsureLoadBalancer, service: '*/early', error: broken}]").await;
+    add_node(&rig, "n").await;
+    rig.create(service("early")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    // The early one is at a delay of 40 s by now.
+    rig.pass(MINUTE).await;
+    rig.create(service("late")).await;
+    rig.pass(Duration::from_secs(17)).await;
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "late").len(), 3, "at 0, 5 and 15 s");
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "early").len(), 5, "at 0, 5, 15, 35 and 75 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_events_is_cut_and_slows_nothing() {
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, error: broken}]").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.pass(Duration::from_secs(1)).await;
+    let events = Match { resource: Some("events".into()), ..Match::any() };
+    rig.faults().add(Fault::latency(Duration::from_secs(8)).on(events));
+    for i in 0..30 {
+        rig.patch_service("s", json!({"metadata": {"annotations": {"touched": i.to_string()}}})).await;
+        rig.pass(Duration::from_secs(2)).await;
+    }
+    let calls = rig.cloud.calls("EnsureLoadBalancer").len();
+    assert!(calls >= 31, "{calls}");
+    rig.faults().clear();
+    rig.pass(2 * MINUTE).await;
+    let told = rig.events("s").await.len();
+    // The count of an event goes on while it is cut, and is told when one passes again.
+    let requests = rig.store().log().count_of("create", "events") + rig.store().log().count_of("patch", "events");
+    assert!(requests <= 26, "{requests} requests for events, {told} told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_of_a_service_writes_nothing_and_tells_the_plan() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    let before = rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES, "--dry-run"]).await;
+    rig.until_event("s", "DryRun").await;
+    rig.pass(30 * MINUTE).await;
+    assert_eq!(rig.service("s").await.unwrap(), before);
+    assert!(rig.cloud.calls("EnsureLoadBalancer").is_empty());
+    assert_eq!(reasons(&rig, "s").await, ["DryRun"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_way_in_which_the_api_server_fails_ends_with_one_balancer_and_the_right_status() {
+    let effects = [
+        Effect::Status { code: 429, reason: None, message: None, retry_after: Some(3) },
+        Effect::Status { code: 503, reason: None, message: None, retry_after: None },
+        Effect::HtmlPage { code: 502 },
+        Effect::LoseRequest,
+        Effect::LoseAnswer,
+        Effect::FailAfterEffect { code: 504 },
+    ];
+    for effect in effects {
+        let rig = Rig::new("").await;
+        add_node(&rig, "n").await;
+        let manager = rig.start(&[SERVICES]).await;
+        rig.pass(Duration::from_secs(1)).await;
+        rig.faults().add(Fault::new(effect.clone()).on(Match { resource: Some("services".into()), ..Match::any() }));
+        rig.create(service("s")).await;
+        rig.pass(MINUTE).await;
+        rig.faults().clear();
+        rig.pass(10 * MINUTE).await;
+        let done = rig.service("s").await.unwrap();
+        assert_eq!(
+            (done.ingress(), done.finalizers()),
+            (vec!["203.0.113.1".into()], vec![FINALIZER.into()]),
+            "{effect:?}"
+        );
+        rig.delete("services", "default", "s").await;
+        rig.until(MINUTE, "gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
+        assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 1, "{effect:?}");
+        assert!(manager.is_running());
+    }
+}
