@@ -5,8 +5,11 @@
 //! corpus (`corpus/<target>`), in which every input that ever failed stays.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "program")]
 mod cluster;
 mod configuration;
+#[cfg(feature = "program")]
+mod program;
 mod texts;
 
 /// A target: its name, and what it does.
@@ -14,15 +17,19 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
-    ("flags", configuration::flags),
-    ("migration", configuration::migration),
+    #[cfg(feature = "program")]
+    ("flags", program::flags),
+    #[cfg(feature = "program")]
+    ("migration", program::migration),
     ("cloud_config", configuration::cloud_config),
     ("document", configuration::document),
     ("duration", texts::duration),
     ("ranges", texts::ranges),
     ("addresses", texts::addresses),
     ("provider_id", texts::provider_id),
+    #[cfg(feature = "program")]
     ("node", cluster::node),
+    #[cfg(feature = "program")]
     ("service", cluster::service),
 ];
 

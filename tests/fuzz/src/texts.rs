@@ -40,7 +40,9 @@ pub(crate) fn ranges(data: &[u8]) {
     if let Some(range) = parse_cidr(text) {
         assert_eq!(parse_cidr(&range.to_string()), Some(range));
     }
-    if let Ok(zones) = zone::parse_label(text) {
+    // The delimiter is two underscores: a zone that begins or ends with one can't be told from it. No cloud has such.
+    let plain = |zone: &String| !zone.starts_with('_') && !zone.ends_with('_');
+    if let Some(zones) = zone::parse_label(text).ok().filter(|zones| zones.iter().all(plain)) {
         assert_eq!(zone::parse_label(&zone::to_label(&zones)), Ok(zones));
     }
     drop(zone::parse_commas(text));
