@@ -24,6 +24,8 @@ pub(crate) mod listener;
 mod review;
 mod routes;
 pub mod suites;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod uri;
 mod user;
