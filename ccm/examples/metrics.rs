@@ -6,7 +6,7 @@ const HEAD: &str = "# Metrics
 Those of the first table have the names, types, labels and buckets that the Go cloud-controller-manager has, so that dashboards
 and alerts stay. A metric with labels appears once what it counts has happened. What only Go can tell (`go_*`) is left out.
 
-This page is generated: `cargo run -p ccm --example metrics > ccm/METRICS.md`.
+This page is generated: `cargo xtask reference`.
 
 ";
 

@@ -1,26 +1,39 @@
-//! `cargo xtask reference`: the generated parts of `ccm/README.md`, printed by the program itself.
+//! `cargo xtask reference`: the generated parts of the pages in `ccm/`, printed by the program itself.
 
 use anyhow::{Context, bail, ensure};
 
 use crate::metadata::{Metadata, output};
 
-const PAGE: &str = "ccm/README.md";
+/// Holds the flags between marks.
+const FLAGS: &str = "ccm/README.md";
+/// Generated as a whole.
+const METRICS: &str = "ccm/METRICS.md";
 
-/// Writes them; with `--check` fails when the page is stale.
+/// Writes them; with `--check` fails when a page is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     let check = match arguments {
         [] => false,
         [one] if one == "--check" => true,
         _ => bail!("unexpected arguments: {}", arguments.join(" ")),
     };
-    let path = Metadata::read()?.workspace_root.join(PAGE);
+    let flags = example("reference")?;
+    page(FLAGS, check, |old| replace(old, "flags", &flags))?;
+    let metrics = example("metrics")?;
+    page(METRICS, check, |_| Ok(metrics.clone()))
+}
+
+fn example(name: &str) -> anyhow::Result<String> {
+    output(&["run", "--quiet", "--package", "ccm", "--example", name])
+}
+
+fn page(name: &str, check: bool, make: impl FnOnce(&str) -> anyhow::Result<String>) -> anyhow::Result<()> {
+    let path = Metadata::read()?.workspace_root.join(name);
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let flags = output(&["run", "--quiet", "--package", "ccm", "--example", "reference"])?;
-    let new = replace(&old, "flags", &flags).with_context(|| PAGE.to_owned())?;
+    let new = make(&old).with_context(|| name.to_owned())?;
     if new == old {
         return Ok(());
     }
-    ensure!(!check, "{PAGE} is stale: run `cargo xtask reference` and commit what it writes");
+    ensure!(!check, "{name} is stale: run `cargo xtask reference` and commit what it writes");
     std::fs::write(&path, new).with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -145,6 +145,6 @@ fn the_reference_page_is_fresh() {
     let tables = ccm_runtime::metrics::markdown(&table());
     assert!(
         page.ends_with(&format!("\n{}\n", tables.trim_end())),
-        "run: cargo run -p ccm --example metrics > ccm/METRICS.md"
+        "run: cargo xtask reference"
     );
 }
