@@ -10,9 +10,11 @@ use ccm_runtime::Metrics;
 
 use crate::controllers::Controller;
 use crate::exit::Failure;
+use crate::manager::Ports;
 use crate::options::Options;
 use crate::options::parse::{self, Asked};
 use crate::program::Program;
+use crate::webhook::Webhook;
 use crate::{commands, logging, manager};
 
 /// Providers of this project that a build may leave out.
@@ -53,6 +55,13 @@ impl App {
     #[must_use]
     pub fn controller(mut self, controller: Controller) -> Self {
         self.program.add(controller);
+        self
+    }
+
+    /// Adds a webhook; `--webhooks` and the feature gate `CloudControllerManagerWebhook` switch it on.
+    #[must_use]
+    pub fn webhook(mut self, webhook: Webhook) -> Self {
+        self.program.webhooks.push(webhook);
         self
     }
 
@@ -128,9 +137,9 @@ impl App {
             // In this order, so that of several things that are wrong the user reads the first that is to be mended.
             let metrics = Metrics::new();
             let client = manager::connect(&options, &metrics).await?;
-            let server = manager::bind(&options, &metrics).await?;
+            let ports = Ports::bind(&options, &metrics).await?;
             let provider = self.provider(&options).await?;
-            manager::run(options, provider, client, metrics, server).await
+            manager::run(options, provider, client, metrics, ports).await
         });
         // Tasks that nobody waits for any more, such as a read of a slow cloud, must not hold up the exit.
         runtime.shutdown_background();

@@ -130,8 +130,11 @@ fn node_route() -> Controller {
             Some(_) => options.cluster_cidrs().map_err(Failure::fatal)?,
             None => Vec::new(),
         };
-        let config =
-            route::Config { cluster_cidrs, period: options.route_period, watch_based: options.gates.watch_based_routes };
+        let config = route::Config {
+            cluster_cidrs,
+            period: options.route_period,
+            watch_based: options.gates.watch_based_routes,
+        };
         let events = start.events("route_controller");
         Ok(route::start(start.shared.clone(), routes, start.provider.name(), events, config).map(boxed))
     })

@@ -18,8 +18,8 @@ pub mod manager;
 pub mod options;
 pub mod program;
 pub mod serve;
-pub mod webhook;
 pub mod version;
+pub mod webhook;
 
 pub use app::{App, install_tls};
 pub use controllers::Controller;

@@ -8,6 +8,7 @@ use ccm_provider::flag::Flag;
 use crate::controllers::{self, Controller};
 use crate::exit::Failure;
 use crate::options::table::FLAGS;
+use crate::webhook::Webhook;
 
 /// Controllers and flags.
 #[derive(Debug, Clone)]
@@ -19,7 +20,7 @@ pub struct Program {
     /// Controllers that `--controllers` can name.
     pub controllers: Vec<Controller>,
     /// Webhooks that `--webhooks` can name.
-    pub webhooks: Vec<&'static str>,
+    pub webhooks: Vec<Webhook>,
     /// All flags, those of providers and controllers included.
     pub flags: Vec<Flag>,
 }
@@ -67,6 +68,13 @@ impl Program {
         for word in words {
             if !names.insert(word) {
                 return Err(Failure::fatal(format!("the controller name {word:?} was registered twice")));
+            }
+        }
+        let mut hooks = BTreeSet::new();
+        for webhook in &self.webhooks {
+            if !hooks.insert(webhook.name) || !hooks.insert(webhook.path) {
+                let Webhook { name, path, .. } = webhook;
+                return Err(Failure::fatal(format!("the webhook {name:?} or its path {path:?} was registered twice")));
             }
         }
         Ok(())

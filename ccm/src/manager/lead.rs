@@ -228,6 +228,7 @@ impl Manager {
         match (controller.start)(&start)? {
             Ok(controller) => {
                 tracing::info!("Started {name:?}");
+                self.health.add_running(name);
                 let metrics = self.metrics.clone();
                 metrics.running(label, true);
                 running.spawn(async move {

@@ -1,6 +1,7 @@
 //! Puts the parts together and takes them apart again: stores, election, controllers, shutdown.
 
 mod lead;
+mod ports;
 mod signals;
 mod tell;
 
@@ -24,11 +25,14 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clients::{self, Clients};
 use crate::exit::Failure;
 use crate::options::Options;
-use crate::serve;
+use crate::serve::{Health, Probe};
 use lead::Elections;
+pub(crate) use ports::Ports;
 
 /// How long giving the lease back may take.
 const RELEASE: Duration = Duration::from_secs(10);
+/// For how long a lease may be over before the process counts as unhealthy.
+const LEASE_TOLERANCE: Duration = Duration::from_secs(20);
 /// How long events may take to be delivered after that.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -42,43 +46,18 @@ pub(crate) async fn connect(options: &Options, metrics: &Metrics) -> Result<Clie
     Client::connect(&connect, metrics.clone()).await.map_err(|error| Failure::error(error.to_string()))
 }
 
-/// The server that the flags ask for, bound to its port.
-pub(crate) async fn bind(options: &Options, metrics: &Metrics) -> Result<Option<BoxFuture<'static, ()>>, Failure> {
-    let mut errors = Vec::new();
-    let values = &options.values;
-    let serving = serve::Serving::from_values(values, options.bind_address, options.secure_port, &mut errors);
-    let authentication = serve::Authentication::from_values(values, &mut errors);
-    let authorization = serve::Authorization::from_values(values, &mut errors);
-    if !errors.is_empty() {
-        return Err(Failure::error(errors.join(", ")));
-    }
-    let agent = clients::user_agent("cloud-controller-manager");
-    let bound = serve::bind(&serving, &authentication, &authorization, &agent, metrics).await?;
-    let Some(listening) = bound else { return Ok(None) };
-    let state = serve::State {
-        metrics: metrics.clone(),
-        health: serve::Health::new(),
-        configz: serde_json::json!({}),
-        debug: Arc::new(|| serde_json::json!({})),
-        profiling: options.profiling,
-    };
-    Ok(Some(Box::pin(listening.serve(state))))
-}
-
 /// Runs the manager until a signal or a lost lease.
 pub(crate) async fn run(
     options: Options,
     provider: Arc<dyn CloudProvider>,
     client: Client,
     metrics: Metrics,
-    server: Option<BoxFuture<'static, ()>>,
+    ports: Ports,
 ) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let signals = tokio::spawn(signals::watch(stop.clone()));
     let mut manager = Manager::new(options, provider, client, metrics);
-    if let Some(server) = server {
-        manager.background.spawn(server);
-    }
+    manager.serve(ports);
     let ended = manager.run(stop).await;
     signals.abort();
     ended
@@ -109,6 +88,7 @@ pub struct Manager {
     leadership: Leadership,
     shared: Shared,
     recorder: Recorder,
+    health: Health,
     metrics: Metrics,
     background: JoinSet<()>,
     rng: StdRng,
@@ -142,6 +122,7 @@ impl Manager {
         let clients = Clients::new(client, &options.clients, options.dry_run, clock.clone());
         let client = clients.general();
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
+        let health = health(&options, &leadership);
         let nodes = Store::new(Keep::new(provider.node_annotations()));
         let services = Store::new(Keep::default());
         let size = nodes.clone();
@@ -160,7 +141,20 @@ impl Manager {
             metrics: metrics.clone(),
             cluster: options.cluster_name.as_str().into(),
         };
-        Self { options, provider, client, clients, clock, leadership, shared, recorder, metrics, background, rng }
+        Self {
+            options,
+            provider,
+            client,
+            clients,
+            clock,
+            leadership,
+            shared,
+            recorder,
+            health,
+            metrics,
+            background,
+            rng,
+        }
     }
 
     /// Runs until `stop`, a lost lease, or a failure.
@@ -243,6 +237,21 @@ impl Manager {
         let running = AbortOnDropHandle::new(tokio::spawn(election.run()));
         Box::pin(async move { running.await.unwrap_or(Ended::Lost) })
     }
+}
+
+/// Only a lease can be unhealthy: what else goes wrong ends the process.
+fn health(options: &Options, leadership: &Leadership) -> Health {
+    let health = Health::new();
+    if options.election.is_some() {
+        let leadership = leadership.clone();
+        health.add("leaderElection", &[Probe::Healthz, Probe::Livez], move || match leadership.overdue() {
+            Some(late) if late > LEASE_TOLERANCE => {
+                Err(format!("failed election to renew leadership on lease: it ended {}s ago", late.as_secs()))
+            }
+            _ => Ok(()),
+        });
+    }
+    health
 }
 
 /// The provider's instances, the older interface adapted.

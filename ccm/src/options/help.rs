@@ -67,7 +67,7 @@ pub(crate) fn description(program: &Program, flag: &Flag) -> String {
             format!("{}{}", flag.help, names(&all, "controllers"))
         }
         "webhooks" => {
-            let all: Vec<_> = program.webhooks.iter().map(|name| (*name, true)).collect();
+            let all: Vec<_> = program.webhooks.iter().map(|webhook| (webhook.name, true)).collect();
             format!("{}{}", flag.help, names(&all, "webhooks"))
         }
         "feature-gates" => format!("{} Options are:\n{}", flag.help, gates::help().join("\n")),

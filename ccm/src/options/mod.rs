@@ -16,7 +16,6 @@ mod value;
 mod tests;
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_controllers::{lifecycle, node, route, service};
@@ -30,6 +29,8 @@ use crate::controllers::Controller;
 use crate::exit::Failure;
 use crate::logging::{LoggingOptions, Routing, parse_vmodule};
 use crate::program::Program;
+use crate::serve::{Authentication, Authorization, Serving, WebhookServing};
+use crate::webhook::Webhook;
 use check::Check;
 use gates::Gates;
 pub(crate) use help::summary;
@@ -60,8 +61,8 @@ pub struct Options {
     pub start_interval: Duration,
     /// All controllers, and whether they are to run.
     pub controllers: Vec<(Controller, bool)>,
-    /// The names of the webhooks to serve: those of `--webhooks`, none without the gate.
-    pub webhooks: Vec<&'static str>,
+    /// The webhooks to serve: those of `--webhooks`, none without the gate.
+    pub webhooks: Vec<Webhook>,
     /// `--feature-gates`
     pub gates: Gates,
     /// `None` with `--leader-elect=false`.
@@ -82,14 +83,14 @@ pub struct Options {
     pub clients: Clients,
     /// Format and verbosity of the logs.
     pub logging: LoggingOptions,
-    /// `--bind-address`
-    pub bind_address: IpAddr,
-    /// `--secure-port`; 0 serves nothing.
-    pub secure_port: u16,
-    /// `--webhook-bind-address`
-    pub webhook_address: IpAddr,
-    /// `--webhook-secure-port`; 0 serves none.
-    pub webhook_port: u16,
+    /// The secure port: health, metrics, state.
+    pub serving: Serving,
+    /// Who is believed to be whom there.
+    pub authentication: Authentication,
+    /// Who may ask for what there.
+    pub authorization: Authorization,
+    /// The port of the webhooks.
+    pub webhook_serving: WebhookServing,
     /// `--master`
     pub master: String,
     /// `--kubeconfig`
@@ -129,9 +130,13 @@ impl Options {
         let lifecycle = lifecycle_config(&mut check);
         let service = service_config(&mut check);
         let route_period = check.period("route-reconciliation-period");
-        let secure_port = secure_port(&mut check);
+        let (address, port) = (check.address("bind-address"), secure_port(&mut check));
+        let serving = Serving::from_values(values, address, port, &mut check.errors);
+        let authentication = Authentication::from_values(values, &mut check.errors);
+        let authorization = Authorization::from_values(values, &mut check.errors);
         let webhooks = webhooks(program, gates, &mut check);
-        let webhook_port = webhook_port(secure_port, &mut check);
+        let (address, port) = (check.address("webhook-bind-address"), webhook_port(port, &mut check));
+        let webhook_serving = WebhookServing::from_values(values, address, port, &mut check.errors);
         if values.text("cloud-provider").is_empty() {
             check.error("--cloud-provider cannot be empty");
         }
@@ -160,10 +165,10 @@ impl Options {
             service,
             clients: clients(values),
             logging,
-            bind_address: check.address("bind-address"),
-            secure_port,
-            webhook_address: check.address("webhook-bind-address"),
-            webhook_port,
+            serving,
+            authentication,
+            authorization,
+            webhook_serving,
             master: values.text("master"),
             kubeconfig: values.text("kubeconfig"),
             version: reported_version(values),
@@ -295,12 +300,12 @@ fn secure_port(check: &mut Check<'_>) -> u16 {
     })
 }
 
-fn webhooks(program: &Program, gates: Gates, check: &mut Check<'_>) -> Vec<&'static str> {
-    let known: Vec<Name<'_>> =
-        program.webhooks.iter().map(|name| Name { name, aliases: &[], by_default: true }).collect();
+fn webhooks(program: &Program, gates: Gates, check: &mut Check<'_>) -> Vec<Webhook> {
+    let name = |webhook: &Webhook| Name { name: webhook.name, aliases: &[], by_default: true };
+    let known: Vec<Name<'_>> = program.webhooks.iter().map(name).collect();
     let on = switched_on(&known, &check.values.list("webhooks"), "webhooks", &mut check.errors);
     let on = program.webhooks.iter().zip(on).filter(|(_, on)| *on && gates.webhook);
-    on.map(|(name, _)| *name).collect()
+    on.map(|(webhook, _)| webhook.clone()).collect()
 }
 
 fn webhook_port(secure_port: u16, check: &mut Check<'_>) -> u16 {

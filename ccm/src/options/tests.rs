@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
 
 fn options(args: &[&str]) -> Result<Options, String> {
     Options::from_args(["--cloud-provider=fake"].iter().chain(args)).map_err(|failure| failure.message)
@@ -61,7 +64,7 @@ fn each_limit_is_said_with_the_name_of_its_flag() {
 #[test]
 fn both_ports_may_be_switched_off() {
     let options = options(&["--secure-port=0", "--webhook-secure-port=0"]).unwrap();
-    assert_eq!((options.secure_port, options.webhook_port), (0, 0));
+    assert_eq!((options.serving.port, options.webhook_serving.serving.port), (0, 0));
 }
 
 #[test]
@@ -137,11 +140,20 @@ fn logging_flags_reach_the_logging() {
 
 #[test]
 fn webhooks_need_the_gate() {
-    let program = Program { webhooks: vec!["pv"], ..Program::default() };
+    struct Refuses;
+    #[async_trait::async_trait]
+    impl AdmissionHandler for Refuses {
+        async fn admit(&self, _: AdmissionRequest) -> Result<Option<AdmissionResponse>, String> {
+            Ok(None)
+        }
+    }
+    let webhook = Webhook { name: "pv", path: "/pv", handler: Arc::new(Refuses) };
+    let program = Program { webhooks: vec![webhook], ..Program::default() };
     let on = |args: &[&str]| {
         let args = ["ccm", "--cloud-provider=fake"].iter().chain(args).map(OsString::from);
         let Ok(Asked::Run(values)) = parse::parse(&program, args) else { panic!("not accepted") };
-        Options::new(&values, &program).unwrap().webhooks
+        let on = Options::new(&values, &program).unwrap().webhooks;
+        on.iter().map(|webhook| webhook.name).collect::<Vec<_>>()
     };
     let gate = "--feature-gates=CloudControllerManagerWebhook=true";
     assert_eq!(on(&["--webhooks=*"]), [""; 0]);

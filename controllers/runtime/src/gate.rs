@@ -117,6 +117,7 @@ impl Gate {
         for step in &plan.steps {
             self.metrics.plan_step(step.verb.as_str(), &step.kind, self.dry_run);
         }
+        self.metrics.plans().note(&*plan.subject, &plan.to_string());
         if !self.dry_run {
             tell(plan, |number, of, what| tracing::debug!(subject = %plan.subject, "Plan {number}/{of}: {what}"));
             return false;

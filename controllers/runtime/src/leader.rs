@@ -26,6 +26,18 @@ pub enum State {
     Lost,
 }
 
+impl State {
+    /// One word, as metrics and `/debug/state` have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Standby => "standby",
+            Self::Leading { .. } => "leading",
+            Self::Draining { .. } => "draining",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// The state as a value that is passed around; every write asks it.
 #[derive(Debug, Clone)]
 pub struct Leadership {

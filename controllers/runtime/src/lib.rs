@@ -23,6 +23,7 @@ pub mod leader;
 pub mod metrics;
 pub mod permission;
 pub mod queue;
+pub mod recent;
 pub mod runner;
 pub mod store;
 pub mod view;

@@ -90,6 +90,8 @@ pub(crate) trait QueueTimes: Send + Sync {
     fn running(&self) -> (Duration, Duration);
     /// For how long the oldest of the ready keys has been ready.
     fn oldest(&self) -> Duration;
+    /// Keys ready, in work, and waiting for a delay to pass.
+    fn sizes(&self) -> (usize, usize, usize);
 }
 
 impl<K: Key> QueueTimes for Queue<K> {
@@ -105,6 +107,10 @@ impl<K: Key> QueueTimes for Queue<K> {
         let state = self.lock();
         let since = state.ready.iter().filter_map(|key| state.added.get(key)).min();
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(*since))
+    }
+
+    fn sizes(&self) -> (usize, usize, usize) {
+        Self::sizes(self)
     }
 }
 

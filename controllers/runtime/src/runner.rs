@@ -253,6 +253,9 @@ impl<R: Reconciler> Batch<R> {
 
     fn put_back(&self, key: &R::Key, answer: Result<Outcome, SyncError>) {
         let controller = self.reconciler.name();
+        if let Err(error @ (SyncError::Terminal(_) | SyncError::RetryAfter { .. } | SyncError::Retry(_))) = &answer {
+            self.metrics.failures().note(format!("{controller} {key:?}"), &error.to_string());
+        }
         match answer {
             Ok(Outcome::Done) => self.queue.forget(key),
             Ok(Outcome::After(delay)) => {

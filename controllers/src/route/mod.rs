@@ -96,6 +96,7 @@ pub fn start(
                 let controller = controller.clone();
                 async move {
                     if let Err(error) = controller.reconcile().await {
+                        controller.shared.metrics.failures().note(NAME, &error);
                         tracing::error!(error, "couldn't reconcile node routes");
                     }
                 }
@@ -156,6 +157,7 @@ impl RouteController {
                 match self.reconcile_caught().await {
                     Ok(()) => keys.iter().for_each(|key| queue.forget(key)),
                     Err(error) => {
+                        self.shared.metrics.failures().note(NAME, &error);
                         let after = queue.add_rate_limited(());
                         tracing::error!(error, ?after, "couldn't reconcile node routes, trying again");
                     }

@@ -17,8 +17,9 @@ use ccm_provider::{ErrorClass, ProviderError};
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Registry};
 use tokio::time::Instant;
 
-use crate::leader::{Leadership, State};
+use crate::leader::Leadership;
 use crate::queue::QueueTimes;
+use crate::recent::Recent;
 
 pub use access::{Access, Attempt};
 pub use def::{Def, Kind, markdown};
@@ -61,6 +62,8 @@ struct Inner {
     registry: Registry,
     queues: Mutex<Vec<(String, Weak<dyn QueueTimes>)>>,
     at_scrape: Mutex<Vec<AtScrape>>,
+    plans: Recent,
+    failures: Recent,
     observed: Mutex<BTreeMap<&'static str, Instant>>,
     access: Access,
     depth: IntGaugeVec,
@@ -97,6 +100,23 @@ struct Inner {
     sync_errors: IntCounterVec,
 }
 
+/// A queue as it is now.
+#[derive(Debug, Clone)]
+pub struct QueueState {
+    /// Its name in the metrics.
+    pub name: String,
+    /// Keys that are ready.
+    pub ready: usize,
+    /// Keys that are worked on.
+    pub working: usize,
+    /// Keys that wait for a delay to pass.
+    pub waiting: usize,
+    /// For how long the oldest ready key has been ready.
+    pub oldest: Duration,
+    /// For how long the slowest key has been worked on.
+    pub longest: Duration,
+}
+
 /// Where one registers its metrics while the others are not yet made.
 struct Registrar(Registry);
 
@@ -129,6 +149,8 @@ impl Metrics {
         Self(Arc::new(Inner {
             queues: Mutex::default(),
             at_scrape: Mutex::default(),
+            plans: Recent::default(),
+            failures: Recent::default(),
             observed: Mutex::default(),
             access: Access::new(&to),
             depth: to.gauge(&t::DEPTH),
@@ -228,6 +250,32 @@ impl Metrics {
         line.rsplit(' ').next()?.parse().ok()
     }
 
+    /// The plans that were shown last.
+    pub fn plans(&self) -> &Recent {
+        &self.0.plans
+    }
+
+    /// The syncs that failed last.
+    pub fn failures(&self) -> &Recent {
+        &self.0.failures
+    }
+
+    /// All queues as they are now.
+    pub fn queues(&self) -> Vec<QueueState> {
+        let queues = lock(&self.0.queues);
+        let state = |(name, queue): &(String, Weak<dyn QueueTimes>)| {
+            let queue = queue.upgrade()?;
+            let ((ready, working, waiting), oldest) = (queue.sizes(), queue.oldest());
+            Some(QueueState { name: name.clone(), ready, working, waiting, oldest, longest: queue.running().1 })
+        };
+        queues.iter().filter_map(state).collect()
+    }
+
+    /// How long ago everything of each kind was last seen in the cloud, without gaps.
+    pub fn observations(&self) -> Vec<(&'static str, Duration)> {
+        lock(&self.0.observed).iter().map(|(of, at)| (*of, at.elapsed())).collect()
+    }
+
     /// Metrics of authentication and authorization.
     pub fn access(&self) -> &Access {
         &self.0.access
@@ -251,12 +299,7 @@ impl Metrics {
     pub fn leadership(&self, leadership: Leadership) {
         let gauge = self.0.lease.clone();
         self.at_scrape(move || {
-            let now = match leadership.state() {
-                State::Standby => "standby",
-                State::Leading { .. } => "leading",
-                State::Draining { .. } => "draining",
-                State::Lost => "lost",
-            };
+            let now = leadership.state().word();
             for state in ["standby", "leading", "draining", "lost"] {
                 gauge.with_label_values(&[state]).set(i64::from(state == now));
             }

@@ -1,0 +1,98 @@
+//! The ports of the process and what they show.
+
+use std::sync::Arc;
+
+use ccm_runtime::Metrics;
+use serde_json::{Value, json};
+
+use super::Manager;
+use crate::exit::Failure;
+use crate::options::{Options, componentconfig};
+use crate::{clients, serve, webhook};
+
+/// Ports that are bound and not served yet.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    secure: Option<serve::Listening>,
+    webhooks: Option<webhook::Listening>,
+}
+
+impl Ports {
+    /// Binds what the flags ask for.
+    pub(crate) async fn bind(options: &Options, metrics: &Metrics) -> Result<Self, Failure> {
+        let Options { serving, authentication, authorization, .. } = options;
+        let agent = clients::user_agent("cloud-controller-manager");
+        let secure = serve::bind(serving, authentication, authorization, &agent, metrics).await?;
+        let webhooks = webhook::bind(&options.webhook_serving, options.webhooks.clone(), metrics)?;
+        Ok(Self { secure, webhooks })
+    }
+}
+
+impl Manager {
+    /// Serves from now on, also while this process only stands by: the API server cannot know which one leads.
+    pub(crate) fn serve(&mut self, ports: Ports) {
+        if let Some(listening) = ports.secure {
+            let state = serve::State {
+                metrics: self.metrics.clone(),
+                health: self.health.clone(),
+                configz: json!({ componentconfig::GROUP: componentconfig::componentconfig(&self.options) }),
+                debug: self.state(),
+                profiling: self.options.profiling,
+            };
+            self.background.spawn(listening.serve(state));
+        }
+        if let Some(listening) = ports.webhooks {
+            self.background.spawn(listening.serve());
+        }
+    }
+
+    /// What `/debug/state` shows: the values that the controllers themselves use.
+    fn state(&self) -> Arc<dyn Fn() -> Value + Send + Sync> {
+        let (shared, metrics) = (self.shared.clone(), self.metrics.clone());
+        let (options, started) = (self.options.clone(), tokio::time::Instant::now());
+        let provider = self.provider.name().to_owned();
+        Arc::new(move || {
+            let queues: Vec<Value> = metrics
+                .queues()
+                .into_iter()
+                .map(|queue| {
+                    json!({
+                        "name": queue.name,
+                        "ready": queue.ready,
+                        "working": queue.working,
+                        "waiting": queue.waiting,
+                        "oldestReadySeconds": queue.oldest.as_secs_f64(),
+                        "longestWorkSeconds": queue.longest.as_secs_f64(),
+                    })
+                })
+                .collect();
+            let seen = metrics.observations().into_iter();
+            let seen: serde_json::Map<String, Value> =
+                seen.map(|(of, age)| (of.to_owned(), json!({"ageSeconds": age.as_secs_f64()}))).collect();
+            let enabled: Vec<&str> =
+                options.controllers.iter().filter(|(_, on)| *on).map(|(controller, _)| controller.name).collect();
+            json!({
+                "version": options.version,
+                "provider": provider,
+                "clusterName": options.cluster_name,
+                "dryRun": options.dry_run,
+                "uptimeSeconds": started.elapsed().as_secs(),
+                "leadership": {
+                    "state": shared.leadership.state().word(),
+                    "identity": options.election.as_ref().map(|election| &election.identity),
+                    "lease": options.election.as_ref().map(|e| format!("{}/{}", e.namespace, e.name)),
+                    "leftSeconds": shared.leadership.left().map(|left| left.as_secs_f64()),
+                },
+                "enabledControllers": enabled,
+                "stores": {
+                    "nodes": {"objects": shared.nodes.len(), "synced": shared.nodes.is_synced()},
+                    "services": {"objects": shared.services.len(), "synced": shared.services.is_synced()},
+                },
+                "queues": queues,
+                "observations": seen,
+                "recentPlans": metrics.plans().list(),
+                "recentFailures": metrics.failures().list(),
+            })
+        })
+    }
+}
