@@ -253,7 +253,7 @@ async fn changed(trust: Option<&mut watch::Receiver<Arc<Trust>>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn configuration(

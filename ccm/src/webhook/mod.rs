@@ -144,7 +144,7 @@ impl Hooks {
             .unwrap_or_else(|_| Err(format!("no answer within {}s", HANDLING.as_secs())))
             .map_err(|error| failed(format!("error generating admission response: {error}")))?
             .ok_or_else(|| failed("admission response cannot be nil".into()))?;
-        Ok(review::answer(&version, uid, response))
+        Ok(review::answer(&version, &uid, response))
     }
 
     /// The body, and its share of the memory for bodies.
@@ -153,10 +153,12 @@ impl Hooks {
         request: Request<Incoming>,
     ) -> Result<(tokio::sync::OwnedSemaphorePermit, Bytes), (StatusCode, String)> {
         let busy = (StatusCode::SERVICE_UNAVAILABLE, "the webhooks are shutting down".to_owned());
-        let told = http_body::Body::size_hint(request.body()).exact().and_then(|size| usize::try_from(size).ok());
+        // The head goes: many requests may have to wait for memory, and theirs counts too.
+        let body = request.into_body();
+        let told = http_body::Body::size_hint(&body).exact().and_then(|size| usize::try_from(size).ok());
         let share = u32::try_from(told.unwrap_or(BODY).min(BODY) >> 20).unwrap_or_default() + 1;
         let memory = self.memory.clone().acquire_many_owned(share).await.map_err(|_| busy)?;
-        let body = Limited::new(request.into_body(), BODY).collect().await;
+        let body = Limited::new(body, BODY).collect().await;
         let body =
             body.map_err(|error| (StatusCode::BAD_REQUEST, format!("could not read the admission request: {error}")))?;
         Ok((memory, body.to_bytes()))

@@ -150,7 +150,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, String> {
 }
 
 /// Writes the review with the answer.
-pub(super) fn answer(api_version: &str, uid: String, response: AdmissionResponse) -> Bytes {
+pub(super) fn answer(api_version: &str, uid: &str, response: AdmissionResponse) -> Bytes {
     let mut wire = json!({"uid": uid, "allowed": response.allowed});
     if let Some(wire) = wire.as_object_mut() {
         if let Some(status) = response.status {
@@ -222,14 +222,14 @@ mod tests {
         let review = parse(body.as_bytes()).unwrap();
         assert_eq!((review.request.uid.as_str(), review.request.kind.kind.as_str()), ("u-1", "PersistentVolume"));
         let response = AdmissionResponse { patch: Some(json!([])), ..AdmissionResponse::allow() };
-        let text = answer(&review.api_version, review.request.uid, response);
+        let text = answer(&review.api_version, &review.request.uid, response);
         let read: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(
             read,
             json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response":
                 {"uid": "u-1", "allowed": true, "patch": "W10=", "patchType": "JSONPatch"}})
         );
-        let text = answer("admission.k8s.io/v1", "u".into(), AdmissionResponse::deny("no"));
+        let text = answer("admission.k8s.io/v1", "u", AdmissionResponse::deny("no"));
         assert!(std::str::from_utf8(&text).unwrap().contains(r#""message":"no""#));
     }
 
