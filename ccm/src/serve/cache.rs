@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 /// What is asked, hashed with a key of this process: neither tokens nor what users control stay in memory, and nobody can
@@ -35,9 +35,14 @@ impl Hasher {
 pub(super) type Asked<V> = Result<(V, Duration), String>;
 type Waiting<V> = Shared<BoxFuture<'static, Result<V, String>>>;
 
+/// Requests that wait for an answer at once. Each holds its head, of up to 64 KiB, and one that its client gave up goes on:
+/// without a limit a flood of different tokens would fill the memory.
+const WAITING: usize = 256;
+
 /// Bounded; the oldest entry makes room.
 pub(super) struct Cache<V> {
     inner: Arc<Mutex<Inner<V>>>,
+    places: Arc<Semaphore>,
 }
 
 struct Inner<V> {
@@ -50,33 +55,36 @@ struct Inner<V> {
 impl<V: Clone + Send + Sync + 'static> Cache<V> {
     pub(super) fn new(capacity: usize) -> Self {
         let inner = Inner { capacity, entries: HashMap::new(), order: VecDeque::new(), asked: HashMap::new() };
-        Self { inner: Arc::new(Mutex::new(inner)) }
+        Self { inner: Arc::new(Mutex::new(inner)), places: Arc::new(Semaphore::new(WAITING)) }
     }
 
     /// The kept answer, or the one to `ask`. All who ask the same at the same time get the same answer. The question goes
-    /// on when those who asked it have left.
+    /// on when those who asked it have left. Where too many wait already, the answer is an error at once.
     pub(super) async fn get(&self, key: Key, ask: impl FnOnce() -> BoxFuture<'static, Asked<V>>) -> Result<V, String> {
-        let waiting = {
+        let (waiting, _place) = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(kept) = inner.kept(&key) {
                 return Ok(kept);
             }
+            let place = self.places.clone().try_acquire_owned();
+            let place = place.map_err(|_| "too many requests wait for answers of the API server".to_owned())?;
             match inner.asked.get(&key) {
-                Some(waiting) => waiting.clone(),
+                Some(waiting) => (waiting.clone(), Some(place)),
                 None => {
-                    let waiting = self.ask(key, ask());
+                    let waiting = self.ask(key, ask(), place);
                     inner.asked.insert(key, waiting.clone());
-                    waiting
+                    (waiting, None)
                 }
             }
         };
         waiting.await
     }
 
-    fn ask(&self, key: Key, question: BoxFuture<'static, Asked<V>>) -> Waiting<V> {
+    fn ask(&self, key: Key, question: BoxFuture<'static, Asked<V>>, place: OwnedSemaphorePermit) -> Waiting<V> {
         let inner = self.inner.clone();
         let (tell, told) = oneshot::channel();
         tokio::spawn(async move {
+            let _place = place;
             // A panic must not leave an entry behind that nobody answers.
             let asked = std::panic::AssertUnwindSafe(question).catch_unwind().await;
             let asked = asked.unwrap_or_else(|_| Err("the question ended unexpectedly".into()));
@@ -125,6 +133,8 @@ impl<V: Clone> Inner<V> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::watch;
 
     use super::*;
 
@@ -181,6 +191,33 @@ mod tests {
         let last = hasher.key(&99_u32.to_be_bytes());
         assert_eq!(cache.get(last, || answer(&calls, Ok((0, TTL)))).await, Ok(99));
         assert_eq!(calls.load(Ordering::SeqCst), 100);
+    }
+
+    #[tokio::test]
+    async fn questions_that_nobody_waits_for_are_bounded_too() {
+        let (cache, hasher) = (Cache::<u32>::new(4), Hasher::new());
+        let (open, gate) = watch::channel(());
+        let ask = |number: u32| {
+            let mut gate = gate.clone();
+            let question = async move {
+                drop(gate.changed().await);
+                Ok((number, TTL))
+            };
+            cache.get(hasher.key(&number.to_be_bytes()), || question.boxed())
+        };
+        let mut refused = 0;
+        for number in 0..10_000 {
+            // As a client that takes its request back at once.
+            refused += usize::from(ask(number).now_or_never().is_some_and(|answer| answer.is_err()));
+        }
+        assert_eq!(cache.inner.lock().unwrap().asked.len(), WAITING);
+        assert_eq!(refused, 10_000 - WAITING);
+        open.send_replace(());
+        while !cache.inner.lock().unwrap().asked.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drop(open);
+        assert_eq!(ask(10_000).await, Ok(10_000));
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ use super::connections::{Activity, Connections, InFlight, Place};
 pub(crate) struct Limits {
     /// Connections of the port.
     pub(crate) connections: usize,
-    /// For the TLS handshake, from the first byte on.
+    /// For the TLS handshake, from the connection on.
     pub(crate) handshake: Duration,
     /// For the head of a request.
     pub(crate) head: Duration,
@@ -215,17 +215,18 @@ impl<H: Handler> Connection<H> {
                 .max_pending_accept_reset_streams(20)
                 .max_local_error_reset_streams(64)
                 .max_send_buf_size(64 * 1024)
-                .initial_stream_window_size(256 * 1024)
-                .initial_connection_window_size(1024 * 1024)
+                // What 256 connections may send ahead before anybody looks at it: bodies here are small, or can wait.
+                .initial_stream_window_size(64 * 1024)
+                .initial_connection_window_size(128 * 1024)
                 .keep_alive_interval(limits.idle / 3)
                 .keep_alive_timeout(limits.stuck);
             let connection = std::pin::pin!(server.serve_connection(io, service));
-            watch_over(connection, |connection| connection.graceful_shutdown(), &self.activity, limits, true).await;
+            watch_over(connection, http2::Connection::graceful_shutdown, &self.activity, limits, true).await;
         } else {
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(size.max(8192));
             let connection = std::pin::pin!(server.serve_connection(io, service));
-            watch_over(connection, |connection| connection.graceful_shutdown(), &self.activity, limits, false).await;
+            watch_over(connection, http1::Connection::graceful_shutdown, &self.activity, limits, false).await;
         }
     }
 }
