@@ -9,7 +9,8 @@ use serde_json::Value;
 pub(crate) fn node(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(node) = Node::decode(text, &Keep::default()) else { return };
-    drop((node.has_taint("x"), node.provider_scheme(), node.annotations.get(ANNOTATION_PROVIDED_NODE_IP)));
+    let read = (node.has_taint("x"), node.provider_scheme(), node.annotations.get(ANNOTATION_PROVIDED_NODE_IP));
+    std::hint::black_box(read);
     // A repeated key is read in two ways.
     let Some(whole) = unambiguous(text) else { return };
     let kept = |pointer: &str| whole.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
