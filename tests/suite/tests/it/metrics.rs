@@ -109,7 +109,7 @@ async fn a_manager_shows_every_metric_with_its_type_labels_and_buckets() {
         match shown.get(name) {
             // Without a sample there is nothing to compare.
             Some(found) if found.labels.is_empty() && !shape.labels.is_empty() => {
-                assert!(!always, "{name} has no sample")
+                assert!(!always, "{name} has no sample");
             }
             Some(found) => assert_eq!(found, shape, "{name}"),
             None => assert!(!always, "{name} is missing"),
