@@ -13,7 +13,7 @@ fn config(text: &str) -> tempfile::NamedTempFile {
 fn refused(text: &str, expected: &[&str]) {
     let file = config(text);
     let path = format!("--cloud-config={}", file.path().display());
-    let ended = run(&["--cloud-provider=fake", &path, "--kubeconfig=/nonexistent"]);
+    let ended = run(&["--cloud-provider=fake", &path, "--master=http://127.0.0.1:1", "--secure-port=0"]);
     assert_eq!(ended.code, Some(255), "{}", ended.stderr);
     assert!(ended.stderr.contains("could not init cloud provider \"fake\": "), "{}", ended.stderr);
     for text in expected {

@@ -103,11 +103,13 @@ fn everything_that_is_wrong_is_reported_at_once() {
 fn an_empty_provider_ends_with_1_and_an_unknown_one_with_255() {
     let ended = run(&["--kubeconfig=/nonexistent"]);
     assert_eq!((ended.code, &*ended.stderr), (Some(1), "Error: --cloud-provider cannot be empty\n"));
-    let ended = run(&["--cloud-provider=nowhere", "--kubeconfig=/nonexistent"]);
+    let elsewhere = ["--master=http://127.0.0.1:1", "--secure-port=0"];
+    let ended = run(&[&elsewhere[..], &["--cloud-provider=nowhere"]].concat());
     assert_eq!(ended.code, Some(255));
     assert!(ended.stderr.contains("unknown cloud provider \"nowhere\""), "{}", ended.stderr);
-    let ended = run(&["--cloud-provider=external", "--kubeconfig=/nonexistent"]);
-    assert_eq!((ended.code, &*ended.stderr), (Some(255), "Error: Cloud provider is nil\n"));
+    let ended = run(&[&elsewhere[..], &["--cloud-provider=external"]].concat());
+    assert_eq!(ended.code, Some(255));
+    assert!(ended.stderr.ends_with("Error: Cloud provider is nil\n"), "{}", ended.stderr);
 }
 
 #[test]
@@ -121,7 +123,8 @@ fn without_any_configuration_the_error_says_what_to_give() {
 
 #[test]
 fn a_missing_cloud_config_ends_with_255_and_names_the_file() {
-    let ended = run(&["--cloud-provider=fake", "--cloud-config=/nonexistent.yaml", "--kubeconfig=/nonexistent"]);
+    let elsewhere = ["--master=http://127.0.0.1:1", "--secure-port=0"];
+    let ended = run(&[&elsewhere[..], &["--cloud-provider=fake", "--cloud-config=/nonexistent.yaml"]].concat());
     assert_eq!(ended.code, Some(255));
     assert!(
         ended.stderr.contains("Couldn't open cloud provider configuration /nonexistent.yaml: "),
