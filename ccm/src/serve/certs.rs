@@ -168,10 +168,10 @@ impl Reader {
         let default = certified(default, &named_by(self.default.as_ref()), &self.provider)?;
         let mut named = HashMap::new();
         let mut explicit = Vec::new();
-        for (pem, pair) in rest.iter().zip(&self.sni) {
+        // Backwards, as upstream: of two certificates with the same name the first is shown.
+        for (pem, pair) in rest.iter().zip(&self.sni).rev() {
             let key = certified(pem, &named_by(Some(&pair.files)), &self.provider)?;
             if pair.names.is_empty() {
-                // As upstream: of two certificates with the same name, the last is shown.
                 let leaf = key.cert.first().map(AsRef::as_ref).unwrap_or_default();
                 named.extend(identity::dns_names(leaf).into_iter().map(|name| (name, key.clone())));
             } else {

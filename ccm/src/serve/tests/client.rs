@@ -1,0 +1,172 @@
+//! Clients: TLS as they want it, and HTTP by hand.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Nothing that a server has to end by itself takes this long.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Takes any server.
+#[derive(Debug)]
+struct Any(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Any {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What a client offers.
+pub(super) struct Offer<'a> {
+    pub(super) name: &'a str,
+    pub(super) protocols: &'a [&'a str],
+    pub(super) versions: &'a [&'static SupportedProtocolVersion],
+    /// Empty: all.
+    pub(super) suites: &'a [rustls::CipherSuite],
+    /// Certificate and key in PEM.
+    pub(super) identity: Option<&'a (String, String)>,
+}
+
+impl Default for Offer<'_> {
+    fn default() -> Self {
+        Self { name: "localhost", protocols: &[], versions: rustls::ALL_VERSIONS, suites: &[], identity: None }
+    }
+}
+
+impl Offer<'_> {
+    pub(super) async fn connect(&self, address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        if !self.suites.is_empty() {
+            provider.cipher_suites.retain(|suite| self.suites.contains(&suite.suite()));
+        }
+        let provider = Arc::new(provider);
+        let config = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(self.versions)
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Any(provider)));
+        let mut config = match self.identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                config.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        };
+        config.alpn_protocols = self.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let name = ServerName::try_from(self.name.to_owned()).unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, TcpStream::connect(address).await?).await
+    }
+}
+
+/// A connection for HTTP/1.1.
+pub(super) async fn http1(address: SocketAddr) -> TlsStream<TcpStream> {
+    Offer::default().connect(address).await.unwrap()
+}
+
+/// A connection for HTTP/2, with the preface sent.
+pub(super) async fn http2(address: SocketAddr) -> TlsStream<TcpStream> {
+    let offer = Offer { protocols: &["h2"], ..Offer::default() };
+    let mut stream = offer.connect(address).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    stream
+}
+
+/// Asks for a path and reads one answer: its status, or nothing when the connection ended.
+pub(super) async fn status<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, path: &str) -> Option<u16> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") {
+        read.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(read).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0").parse().unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(head[9..12].parse().unwrap())
+}
+
+/// Reads until the server ends the connection, however it does.
+pub(super) async fn rest<S: AsyncRead + Unpin>(stream: &mut S) -> Vec<u8> {
+    let mut read = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await;
+    assert!(ended.is_ok(), "the connection is still open; read so far: {read:?}");
+    read
+}
+
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RESET: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const GO_AWAY: u8 = 7;
+pub(super) const CONTINUATION: u8 = 9;
+pub(super) const END_HEADERS: u8 = 4;
+pub(super) const END_STREAM: u8 = 1;
+/// `GET https://x/` in HPACK.
+pub(super) const GET: [u8; 6] = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
+
+/// A frame of HTTP/2.
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Kind, stream and payload of all whole frames.
+pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while bytes.len() >= 9 {
+        let length = usize::try_from(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]])).unwrap();
+        if bytes.len() < 9 + length {
+            break;
+        }
+        let stream = u32::from_be_bytes(bytes[5..9].try_into().unwrap());
+        frames.push((bytes[3], stream, bytes[9..9 + length].to_vec()));
+        bytes = &bytes[9 + length..];
+    }
+    frames
+}

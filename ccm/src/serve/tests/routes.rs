@@ -1,0 +1,81 @@
+//! What the endpoints do with bodies that are slow, large or wrong.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use ccm_runtime::Metrics;
+use http::{Method, Request, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Full};
+
+use crate::serve::authn::Authenticator;
+use crate::serve::authz::Authorizer;
+use crate::serve::config::AllowedPaths;
+use crate::serve::routes::{Routes, State};
+use crate::serve::{Health, trust::Trust};
+
+/// Routes on which everybody may do everything.
+fn routes() -> Routes {
+    let metrics = Metrics::new();
+    let (_, trust) = tokio::sync::watch::channel(Arc::new(Trust::default()));
+    Routes {
+        state: State {
+            metrics: metrics.clone(),
+            health: Health::new(),
+            configz: serde_json::json!({}),
+            debug: Arc::new(|| serde_json::json!({})),
+            profiling: true,
+        },
+        authenticator: Arc::new(Authenticator::new(trust, None, metrics)),
+        authorizer: Arc::new(Authorizer::new(AllowedPaths::new(&["*".to_owned()]).unwrap(), None)),
+        started: SystemTime::UNIX_EPOCH,
+    }
+}
+
+/// Sends one byte in a second, for ever.
+struct Dribble(Pin<Box<tokio::time::Sleep>>);
+
+impl Body for Dribble {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        std::task::ready!(self.0.as_mut().poll(cx));
+        self.0 = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"1")))))
+    }
+}
+
+async fn put<B>(body: B) -> (StatusCode, String)
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+{
+    let request = Request::builder().method(Method::PUT).uri("/debug/flags/v").body(body).unwrap();
+    let answer = routes().serve(request, &[]).await.answer;
+    let status = answer.status();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_dribbles_in_is_given_up() {
+    let began = tokio::time::Instant::now();
+    let (status, text) = put(Dribble(Box::pin(tokio::time::sleep(Duration::ZERO)))).await;
+    assert_eq!((status, text.as_str()), (StatusCode::REQUEST_TIMEOUT, "the request body took too long\n"));
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_or_no_number_is_refused() {
+    let (status, text) = put(Full::new(Bytes::from(vec![b'1'; 1 << 20]))).await;
+    assert_eq!(
+        (status, text.as_str()),
+        (StatusCode::BAD_REQUEST, "error reading request body: length limit exceeded\n")
+    );
+    let (status, _) = put(Full::new(Bytes::from_static(b"x"))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}

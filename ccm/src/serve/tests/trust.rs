@@ -1,0 +1,91 @@
+//! Authorities of clients that change while the process runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_runtime::Metrics;
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::client::{Offer, PATIENCE, status};
+use super::{Log, values};
+use crate::serve::{Authentication, Authorization, Health, Serving, State, bind};
+
+/// An authority: its certificate in PEM, and what it signs with.
+struct Authority(String, Issuer<'static, KeyPair>);
+
+impl Authority {
+    fn make(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self(pem, Issuer::new(params, key))
+    }
+
+    /// Certificate and key of a member of `system:masters`.
+    fn master(&self) -> (String, String) {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "ann");
+        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.1).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+#[tokio::test]
+async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open() {
+    let log = Log::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.crt");
+    let (old, new) = (Authority::make("old"), Authority::make("new"));
+    std::fs::write(&file, &old.0).unwrap();
+    let path = file.display().to_string();
+    let mut errors = Vec::new();
+    let values = values(&[("client-ca-file", &[&path]), ("authentication-skip-lookup", &["true"])]);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let serving = Serving::from_values(&values, free.ip(), free.port(), &mut errors);
+    let authentication = Authentication::from_values(&values, &mut errors);
+    let authorization = Authorization::from_values(&values, &mut errors);
+    assert!(errors.is_empty(), "{errors:?}");
+    let metrics = Metrics::new();
+    let mut listening = bind(&serving, &authentication, &authorization, "test", &metrics).await.unwrap().unwrap();
+    listening.look = Duration::from_millis(10);
+    let state = State {
+        metrics,
+        health: Health::new(),
+        configz: serde_json::json!({}),
+        debug: Arc::new(|| serde_json::json!({})),
+        profiling: false,
+    };
+    let _server = AbortOnDropHandle::new(tokio::spawn(listening.serve(state)));
+
+    let (olds, news) = (old.master(), new.master());
+    let connect = async |identity| Offer { identity: Some(identity), ..Offer::default() }.connect(free).await.unwrap();
+    let asked = async |identity| status(&mut connect(identity).await, "/metrics").await.unwrap();
+    assert_eq!((asked(&olds).await, asked(&news).await), (200, 401));
+    let mut open = connect(&olds).await;
+    assert_eq!(status(&mut open, "/metrics").await, Some(200));
+
+    // As a mounted secret is replaced: by another file of the same name.
+    let replace = |text: &str| {
+        std::fs::write(file.with_extension("new"), text).unwrap();
+        std::fs::rename(file.with_extension("new"), &file).unwrap();
+    };
+    replace(&new.0);
+    let taken = async { while asked(&news).await != 200 {} };
+    tokio::time::timeout(PATIENCE, taken).await.unwrap();
+    assert_eq!(asked(&olds).await, 401);
+    assert_eq!(status(&mut open, "/metrics").await, Some(401));
+
+    replace("no certificate");
+    log.wait_for("the authorities of clients stay as they were").await;
+    assert_eq!((asked(&olds).await, asked(&news).await), (401, 200));
+    replace(&format!("{}{}", old.0, new.0));
+    let taken = async { while asked(&olds).await != 200 {} };
+    tokio::time::timeout(PATIENCE, taken).await.unwrap();
+    assert_eq!((asked(&olds).await, asked(&news).await), (200, 200));
+}
