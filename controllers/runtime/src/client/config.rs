@@ -32,6 +32,15 @@ pub(super) struct Proxy {
     pub(super) address: Uri,
     pub(super) authorization: Option<HeaderValue>,
     pub(super) user: Option<(String, String)>,
+    /// Where its address comes from, in words.
+    source: String,
+}
+
+impl Proxy {
+    /// What it is called in errors: without the user's name.
+    pub(super) fn label(&self) -> String {
+        format!("the proxy {} of {}", self.address.authority().map_or("", |address| address.as_str()), self.source)
+    }
 }
 
 /// Reads flags, files and environment. Asks nobody.
@@ -119,7 +128,8 @@ fn address(master: &str, tls: bool) -> Result<Uri, ConnectError> {
 fn given_proxy(path: &str, url: &str, target: &Uri) -> Result<Proxy, ConnectError> {
     let fail =
         |reason: &str| ConnectError::Kubeconfig { path: path.to_owned(), reason: format!("proxy-url: {reason}") };
-    let proxy = Matcher::builder().all(url.to_owned()).build().intercept(target).map(|found| proxy(&found));
+    let proxy = Matcher::builder().all(url.to_owned()).build().intercept(target);
+    let proxy = proxy.map(|found| proxy_of(&found, format!("proxy-url in --kubeconfig {path}")));
     let proxy = proxy.ok_or_else(|| fail("not an address; give something like http://10.0.0.1:3128"))?;
     supported(proxy).map_err(|scheme| fail(&scheme))
 }
@@ -137,14 +147,14 @@ fn environment_proxy(target: &Uri, variable: impl Fn(&str) -> Option<String>) ->
         .no(either("NO_PROXY", "no_proxy").unwrap_or_default())
         .build();
     let Some(found) = matcher.intercept(target) else { return Ok(None) };
-    supported(proxy(&found)).map(Some).map_err(|reason| {
-        ConnectError::Setup(format!("{}_PROXY: {reason}", target.scheme_str().unwrap_or("http").to_uppercase()))
-    })
+    let source = format!("{}_PROXY", target.scheme_str().unwrap_or("http").to_uppercase());
+    let proxy = supported(proxy_of(&found, source.clone()));
+    proxy.map(Some).map_err(|reason| ConnectError::Setup(format!("{source}: {reason}")))
 }
 
-fn proxy(found: &Intercept) -> Proxy {
+fn proxy_of(found: &Intercept, source: String) -> Proxy {
     let user = found.raw_auth().map(|(name, password)| (name.to_owned(), password.to_owned()));
-    Proxy { address: found.uri().clone(), authorization: found.basic_auth().cloned(), user }
+    Proxy { address: found.uri().clone(), authorization: found.basic_auth().cloned(), user, source }
 }
 
 fn supported(proxy: Proxy) -> Result<Proxy, String> {

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,16 +18,17 @@ use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service, ServiceExt};
+use tower::{BoxError, Service, ServiceExt as _};
 
 use super::config::Proxy;
+use super::dial::Dialer;
 use super::error::{ConnectError, explain};
 
 /// How long a connection may take, TLS included.
 const CONNECT: Duration = Duration::from_secs(30);
-/// A connection on which nothing was read for this long is asked whether it still lives (client-go: 30 s).
+/// A connection on which nothing was read for this long is asked whether it still lives: client-go's default.
 const READ_IDLE: Duration = Duration::from_secs(30);
-/// It is closed when it does not answer within this time (client-go: 15 s).
+/// It is closed when it does not answer within this time: client-go's default.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// Idle connections are closed after this time (client-go: 90 s).
 const IDLE: Duration = Duration::from_secs(90);
@@ -48,6 +50,14 @@ impl<T: Read + Write + Connection + Send + Unpin> Stream for T {}
 /// A connection of any kind.
 pub(super) struct Io {
     stream: Box<dyn Stream>,
+    /// Ends with the connection.
+    _life: Option<Arc<()>>,
+}
+
+impl Io {
+    pub(super) fn with_life(self, life: Arc<()>) -> Self {
+        Self { _life: Some(life), ..self }
+    }
 }
 
 impl Read for Io {
@@ -94,15 +104,16 @@ pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool,
         Some(proxy) => through(proxy, config)?,
         None => boxed(tcp()),
     };
-    let https = boxed(tls(config, dial, Versions::from_env())?);
+    let https = Dialer::new(boxed(tls(config, dial, Versions::from_env())?));
     let limited = tower::service_fn(move |target: Uri| {
-        let connecting = https.clone().oneshot(target);
+        let connecting = https.clone().connect(target);
         async move {
             let late =
                 || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {}s", CONNECT.as_secs()));
             tokio::time::timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(late().into()))
         }
     });
+    let health = Health::from(|name| std::env::var(name).ok());
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -111,8 +122,8 @@ pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool,
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keep_alive_interval(READ_IDLE)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_interval(health.read_idle)
+        .http2_keep_alive_timeout(health.ping_timeout)
         .http2_keep_alive_while_idle(true);
     Ok(builder.build(boxed(limited)))
 }
@@ -134,6 +145,37 @@ impl Versions {
     }
 }
 
+/// When a connection of HTTP/2 is taken for dead.
+#[derive(Debug, PartialEq)]
+struct Health {
+    /// `None`: it is never asked.
+    read_idle: Option<Duration>,
+    ping_timeout: Duration,
+}
+
+impl Health {
+    /// `HTTP2_READ_IDLE_TIMEOUT_SECONDS` and `HTTP2_PING_TIMEOUT_SECONDS`: `apimachinery/pkg/util/net`. The first switches
+    /// the question off with 0; a 0 in the second means the default, as in Go's transport.
+    fn from(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let seconds = |name: &str, default: Duration| {
+            let Some(text) = variable(name).filter(|text| !text.is_empty()) else { return default };
+            text.parse().map_or_else(
+                |error| {
+                    tracing::warn!(
+                        "{name}={text:?} is no number of seconds ({error}); going on with {}",
+                        default.as_secs()
+                    );
+                    default
+                },
+                Duration::from_secs,
+            )
+        };
+        let read_idle = Some(seconds("HTTP2_READ_IDLE_TIMEOUT_SECONDS", READ_IDLE)).filter(|time| !time.is_zero());
+        let ping_timeout = Some(seconds("HTTP2_PING_TIMEOUT_SECONDS", PING_TIMEOUT)).filter(|time| !time.is_zero());
+        Self { read_idle, ping_timeout: ping_timeout.unwrap_or(PING_TIMEOUT) }
+    }
+}
+
 fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -148,7 +190,7 @@ fn tcp() -> HttpConnector {
 }
 
 fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
-    let Proxy { address, authorization, user } = proxy;
+    let Proxy { address, authorization, user, .. } = proxy;
     Ok(match address.scheme_str() {
         Some("socks5" | "socks5h") => {
             let socks = SocksV5::new(address.clone(), tcp());
@@ -187,13 +229,34 @@ fn tls(config: &kube::Config, dial: Dial, versions: Versions) -> Result<HttpsCon
     })
 }
 
-fn boxed<C>(connector: C) -> Dial
+pub(super) fn boxed<C>(connector: C) -> Dial
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Read + Write + Connection + Send + Unpin + 'static,
     C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {
-    let connector = connector.map_response(|stream| Io { stream: Box::new(stream) });
+    let connector = connector.map_response(|stream| Io { stream: Box::new(stream), _life: None });
     BoxCloneSyncService::new(connector.map_err(Into::into))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_decides_how_soon_a_dead_connection_is_found_as_with_client_go() {
+        let health = |idle: &str, ping: &str| {
+            let variable = |name: &str| {
+                Some(if name.contains("PING") { ping } else { idle }).filter(|text| *text != "unset").map(str::to_owned)
+            };
+            let Health { read_idle, ping_timeout } = Health::from(variable);
+            (read_idle.map(|time| time.as_secs()), ping_timeout.as_secs())
+        };
+        assert_eq!(health("unset", "unset"), (Some(30), 15));
+        assert_eq!(health("", ""), (Some(30), 15));
+        assert_eq!(health("5", "2"), (Some(5), 2));
+        assert_eq!(health("0", "0"), (None, 15));
+        assert_eq!(health("5s", "-1"), (Some(30), 15));
+    }
 }

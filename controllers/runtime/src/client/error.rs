@@ -192,9 +192,39 @@ fn credentials(error: &AuthError) -> String {
     }
 }
 
+/// Whom a client speaks with, for its errors.
+pub(super) struct Peer {
+    /// Host and port.
+    pub(super) host: String,
+    /// Whose certificates are trusted, in words.
+    pub(super) trust: String,
+    /// What stands between, in words.
+    pub(super) proxy: Option<String>,
+}
+
 /// What an error of the transport means here, and what to do about it.
-pub(super) fn transport(text: &str, host: &str, trust: &str) -> ApiError {
-    let hint = if text.contains("UnknownIssuer") || text.contains("unknown issuer") {
+pub(super) fn transport(text: &str, peer: &Peer) -> ApiError {
+    let hint = match &peer.proxy {
+        Some(proxy) if text.contains("tunnel error") || text.contains("SOCKS error") => {
+            proxy_hint(text, proxy, &peer.host)
+        }
+        _ => direct_hint(text, peer),
+    };
+    ApiError::Transport(format!("{hint}: {text}"))
+}
+
+fn proxy_hint(text: &str, proxy: &str, host: &str) -> String {
+    if text.contains("failed to create underlying connection") {
+        format!("{proxy} cannot be reached, or {host} belongs into NO_PROXY")
+    } else if text.contains("proxy authorization required") {
+        format!("{proxy} wants another user and password; they are given as http://user:password@host:port")
+    } else {
+        format!("{proxy} does not lead to {host}")
+    }
+}
+
+fn direct_hint(text: &str, Peer { host, trust, .. }: &Peer) -> String {
+    if text.contains("UnknownIssuer") || text.contains("unknown issuer") {
         format!("the certificate of {host} is not signed by {trust}")
     } else if text.contains("NotValidForName") || text.contains("not valid for name") {
         format!("the certificate of {host} is made for other names: connect by one of them, or set tls-server-name")
@@ -205,7 +235,6 @@ pub(super) fn transport(text: &str, host: &str, trust: &str) -> ApiError {
     } else if text.contains("Connection refused") {
         format!("nobody listens at {host}: check the address in --kubeconfig or --master")
     } else {
-        host.to_owned()
-    };
-    ApiError::Transport(format!("{hint}: {text}"))
+        host.clone()
+    }
 }

@@ -9,9 +9,9 @@ use kube::config::AuthInfo;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
-use super::config::{ConnectOptions, Setup, load};
+use super::config::{ConnectOptions, Proxy, Setup, load};
 use super::connection::{Pool, pool};
-use super::error::{ConnectError, explain};
+use super::error::{ConnectError, Peer, explain};
 
 /// How often files are looked at: certificates, keys, the kubeconfig. (kube does the same with token files and `ca.crt`.)
 const LOOK: Duration = Duration::from_secs(60);
@@ -30,10 +30,7 @@ pub(super) struct Session {
 /// Where requests go.
 pub(super) struct Link {
     source: Source,
-    /// Authority of the address.
-    pub(super) host: String,
-    /// Whose certificates are trusted, in words.
-    pub(super) trust: String,
+    pub(super) peer: Peer,
 }
 
 enum Source {
@@ -54,17 +51,18 @@ impl Link {
     pub(super) async fn new(options: &ConnectOptions) -> Result<Self, ConnectError> {
         let setup = load(options).await?;
         let address = setup.config.cluster_url.clone();
-        let host = address.authority().map(|a| a.as_str().rsplit('@').next().unwrap_or_default().to_owned());
-        let trust = setup.trust.clone();
+        let host = address.authority().map_or("", |a| a.as_str().rsplit('@').next().unwrap_or_default()).to_owned();
+        let peer = Peer { host, trust: setup.trust.clone(), proxy: setup.proxy.as_ref().map(Proxy::label) };
         let session = Arc::new(build(setup).await?);
         let (options, looked) = (options.clone(), Mutex::new(Instant::now()));
         let files = Files { options, address, current: RwLock::new(session), looked };
-        Ok(Self { source: Source::Files(Box::new(files)), host: host.unwrap_or_default(), trust })
+        Ok(Self { source: Source::Files(Box::new(files)), peer })
     }
 
     pub(super) fn given(client: kube::Client) -> Self {
         let session = Session { own: client.clone(), bare: client, fingerprint: 0 };
-        Self { source: Source::Given(Arc::new(session)), host: "in-process".into(), trust: String::new() }
+        let peer = Peer { host: "in-process".into(), trust: String::new(), proxy: None };
+        Self { source: Source::Given(Arc::new(session)), peer }
     }
 
     /// The session for a request; looks at the files from time to time.

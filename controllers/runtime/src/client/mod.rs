@@ -9,6 +9,7 @@ mod account;
 mod call;
 mod config;
 mod connection;
+mod dial;
 mod error;
 mod limit;
 mod link;
@@ -56,7 +57,7 @@ pub struct Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("host", &self.link.host).finish_non_exhaustive()
+        f.debug_struct("Client").field("host", &self.link.peer.host).finish_non_exhaustive()
     }
 }
 
@@ -121,7 +122,7 @@ impl Client {
             let response = self.start(call, true, &may).await?;
             let body = response.into_body().collect().await.map_err(|error| ApiError::Transport(chain(&error)))?;
             let body = body.to_bytes();
-            self.metrics.rest_response_size(call.verb(), &self.link.host, body.len());
+            self.metrics.rest_response_size(call.verb(), &self.link.peer.host, body.len());
             Ok(body)
         });
         answer.await.unwrap_or_else(|_| Err(ApiError::Deadline(call.deadline).into()))
@@ -184,7 +185,7 @@ impl Client {
     /// Waits for the client's own rate, if it has one.
     async fn pace(&self, call: &Call<'_>, deadline: Instant) -> Result<(), ApiError> {
         let Some(limiter) = &self.limiter else {
-            self.metrics.rest_rate_limited(call.verb(), &self.link.host, Duration::ZERO);
+            self.metrics.rest_rate_limited(call.verb(), &self.link.peer.host, Duration::ZERO);
             return Ok(());
         };
         let now = Instant::now();
@@ -196,7 +197,7 @@ impl Client {
         if wait > LONG_WAIT {
             tracing::info!(?wait, path = &*call.path, "Waited before sending request: client-side throttling");
         }
-        self.metrics.rest_rate_limited(call.verb(), &self.link.host, wait);
+        self.metrics.rest_rate_limited(call.verb(), &self.link.peer.host, wait);
         Ok(())
     }
 
@@ -245,12 +246,12 @@ impl Client {
             Identity::Account(_) => link.session().await.bare.send(request).await,
         };
         let code = answer.as_ref().map_or("<error>".to_owned(), |r| r.status().as_u16().to_string());
-        self.metrics.rest_request(call.verb(), &code, &link.host, began.elapsed());
-        self.metrics.rest_request_size(call.verb(), &link.host, call.body.as_ref().map_or(0, Bytes::len));
+        self.metrics.rest_request(call.verb(), &code, &link.peer.host, began.elapsed());
+        self.metrics.rest_request_size(call.verb(), &link.peer.host, call.body.as_ref().map_or(0, Bytes::len));
         if repeated {
-            self.metrics.rest_repeated(&code, call.verb(), &link.host);
+            self.metrics.rest_repeated(&code, call.verb(), &link.peer.host);
         }
-        let response = answer.map_err(|error| error::transport(&error::explain(&error), &link.host, &link.trust))?;
+        let response = answer.map_err(|error| error::transport(&error::explain(&error), &link.peer))?;
         if response.status().is_success() {
             return Ok(response);
         }
