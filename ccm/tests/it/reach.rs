@@ -1,0 +1,169 @@
+//! What stands in the way to the API server: the program says so, says where, and tells no secret.
+
+mod real_apiserver {
+    use std::time::{Duration, Instant};
+
+    use ccm_test_bed::{Authority, Bed};
+    use serde_json::json;
+
+    use crate::kubeconfig::{Kubeconfig, certificate_user};
+    use crate::process::Process;
+
+    /// What the log says when the API server cannot be reached like this.
+    async fn told(
+        change: impl FnOnce(Kubeconfig) -> Kubeconfig,
+        more: &[&str],
+        environment: &[(&str, &str)],
+        expected: &[&str],
+    ) {
+        let Some(bed) = Bed::shared().await.unwrap() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let config = change(Kubeconfig::of(bed));
+        let process = config.start(folder.path(), more, environment);
+        let path = folder.path().join("kubeconfig").display().to_string();
+        for text in expected {
+            process.wait_for(&text.replace("KUBECONFIG", &path));
+        }
+        for secret in [&*bed.token, "geheim", "Bearer"] {
+            assert!(!process.log().contains(secret), "{secret} is in the log:\n{}", process.log());
+        }
+    }
+
+    #[tokio::test]
+    async fn an_authority_that_did_not_sign_is_named_with_its_file() {
+        let Some(bed) = Bed::shared().await.unwrap() else { return };
+        let host = bed.url.replace("https://", "");
+        let other = bed.authority_pem(Authority::FrontProxy).to_owned();
+        let expected =
+            format!("the certificate of {host} is not signed by the certificate-authority in --kubeconfig KUBECONFIG");
+        told(|config| config.ca_pem(Some(other)), &[], &[], &[&expected]).await;
+        let expected =
+            format!("the certificate of {host} is not signed by the certificate authorities of this machine");
+        told(|config| config.ca_pem(None), &[], &[], &[&expected]).await;
+    }
+
+    #[tokio::test]
+    async fn a_name_that_the_certificate_does_not_have_is_told_with_the_key_that_helps() {
+        let expected = ["is made for other names", "tls-server-name"];
+        told(|config| config.cluster(", tls-server-name: other.invalid"), &[], &[], &expected).await;
+    }
+
+    #[tokio::test]
+    async fn a_name_that_nobody_knows_is_told_with_the_flags_it_may_come_from() {
+        let expected = "the name api.invalid:6443 cannot be resolved: check the address in --kubeconfig or --master";
+        told(|config| config.server("https://api.invalid:6443"), &[], &[], &[expected]).await;
+        told(|config| config, &["--master=https://api.invalid:6443"], &[], &[expected]).await;
+        // Nothing of the proxy: it is not asked.
+        let proxy = [("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", ".invalid")];
+        told(|config| config.server("https://api.invalid:6443"), &[], &proxy, &[expected]).await;
+    }
+
+    #[tokio::test]
+    async fn an_address_where_nobody_listens_is_told() {
+        told(|config| config.server("https://127.0.0.1:1"), &[], &[], &["nobody listens at 127.0.0.1:1"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_proxy_where_nobody_listens_is_told_as_the_proxy() {
+        let proxy = [("HTTPS_PROXY", "http://me:geheim@127.0.0.1:1")];
+        told(
+            |config| config.server("https://api.invalid:6443"),
+            &[],
+            &proxy,
+            &["the proxy 127.0.0.1:1 of HTTPS_PROXY cannot be reached"],
+        )
+        .await;
+        let of_file = |config: Kubeconfig| config.cluster(", proxy-url: 'http://me:geheim@127.0.0.1:1'");
+        told(of_file, &[], &[], &["the proxy 127.0.0.1:1 of proxy-url in --kubeconfig KUBECONFIG cannot be reached"])
+            .await;
+    }
+
+    /// A node that the program finds only while it may watch, and initializes only while it may write.
+    async fn register(bed: &Bed, name: &str) {
+        let taint =
+            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": [taint]}});
+        let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node)).await.unwrap();
+        assert_eq!(status, 201, "{body}");
+    }
+
+    async fn initialized(bed: &Bed, name: &str, process: &Process) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !bed.get(&format!("/api/v1/nodes/{name}")).await.unwrap().1.contains("providerID") {
+            assert!(Instant::now() < deadline, "{name} is not initialized\n{}", process.log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_ends_while_the_program_runs_is_read_again_from_its_file() {
+        let Some(bed) = Bed::start().await.unwrap() else { return };
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "accounts"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]});
+        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        let (status, body) = bed.request("POST", bindings, &bed.token, Some(&binding)).await.unwrap();
+        assert_eq!(status, 201, "{body}");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let first = bed.service_account_token("default", "manager").await.unwrap();
+        std::fs::write(&file, &first).unwrap();
+        let config = Kubeconfig::of(&bed).user(format!("tokenFile: '{}'", file.display()));
+        let process = config.start(folder.path(), &["--leader-elect=false"], &[]);
+        register(&bed, "first").await;
+        initialized(&bed, "first", &process).await;
+        // A token ends with its account. The server believes in it for some seconds more.
+        let account = "/api/v1/namespaces/default/serviceaccounts/manager";
+        let (status, body) = bed.request("DELETE", account, &bed.token, None).await.unwrap();
+        assert_eq!(status, 200, "{body}");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while bed.request("GET", "/api/v1/nodes", &first, None).await.unwrap().0 != 401 {
+            assert!(Instant::now() < deadline, "the old token works for ever");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        register(&bed, "second").await;
+        process.wait_for("Unauthorized");
+        let second = bed.service_account_token("default", "manager").await.unwrap();
+        std::fs::write(&file, &second).unwrap();
+        initialized(&bed, "second", &process).await;
+        for secret in [first, second] {
+            assert!(!process.log().contains(&secret), "a token is in the log");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_certificate_that_is_replaced_is_used_by_the_next_connection() {
+        let Some(bed) = Bed::shared().await.unwrap() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("client.pem"), folder.path().join("client.key"));
+        let write = |from: &ccm_test_bed::ClientCertificate| {
+            std::fs::write(&certificate, &from.certificate_pem).unwrap();
+            std::fs::write(&key, &from.key_pem).unwrap();
+        };
+        write(&bed.expired_client_certificate(Authority::Client, "ccm", &["system:masters"]).unwrap());
+        let config = Kubeconfig::of(bed).user(certificate_user(&certificate, &key));
+        let process = config.start(folder.path(), &[], &[]);
+        process.wait_for("Unauthorized");
+        // Half of a change, as a writer of two files leaves it for a moment: neither used nor told with the key.
+        let good = bed.client_certificate(Authority::Client, "ccm", &["system:masters"]).unwrap();
+        std::fs::write(&key, &good.key_pem).unwrap();
+        process.wait_for("the credentials cannot be used; going on with the old ones");
+        write(&good);
+        process.wait_for("Started \"cloud-node-controller\"");
+        assert!(!process.log().contains("PRIVATE"), "a key is in the log");
+    }
+
+    #[tokio::test]
+    async fn a_token_file_is_read_again_after_a_401() {
+        let Some(bed) = Bed::shared().await.unwrap() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        std::fs::write(&token, "not-a-token").unwrap();
+        let config = Kubeconfig::of(bed).user(format!("tokenFile: '{}'", token.display()));
+        let process = config.start(folder.path(), &[], &[]);
+        process.wait_for("Unauthorized");
+        std::fs::write(&token, &bed.token).unwrap();
+        process.wait_for("Started \"cloud-node-controller\"");
+    }
+}
