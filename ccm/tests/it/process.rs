@@ -41,12 +41,15 @@ impl Process {
     }
 
     pub(crate) fn start_with(args: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = command(args)
-            .envs(environment.iter().copied())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = command(args);
+        command.envs(environment.iter().copied());
+        Self::spawn(command)
+    }
+
+    /// Starts another program than that of this crate.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let shared = log.clone();

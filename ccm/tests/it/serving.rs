@@ -3,112 +3,15 @@
 mod real_apiserver {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
-    use std::sync::Arc;
 
-    use ccm_test_bed::{Authority, Bed, ClientCertificate, FRONT_PROXY_USER};
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-    use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
-    use rustls_pki_types::pem::PemObject as _;
-    use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+    use ccm_test_bed::{Authority, Bed, FRONT_PROXY_USER};
 
-    use crate::process::Process;
-
-    /// Takes any server: its certificate is self-signed.
-    #[derive(Debug)]
-    struct Any;
-
-    impl ServerCertVerifier for Any {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, rustls::Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
-        }
-    }
-
-    struct Served {
-        _process: Process,
-        port: u16,
-    }
-
-    impl Served {
-        fn start(bed: &Bed, flags: &[&str]) -> Self {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
-            let kubeconfig = bed.kubeconfig().display().to_string();
-            let flag = |name: &str| format!("--{name}={kubeconfig}");
-            let port_flag = format!("--secure-port={port}");
-            let lease = format!("--leader-elect-resource-name=serving-{}", uuid::Uuid::new_v4());
-            let (kube, authn, authz) =
-                (flag("kubeconfig"), flag("authentication-kubeconfig"), flag("authorization-kubeconfig"));
-            let mut args =
-                vec!["--cloud-provider=fake", "--bind-address=127.0.0.1", &kube, &authn, &authz, &port_flag, &lease];
-            args.extend(flags);
-            let process = Process::start(&args);
-            process.wait_for("Serving securely on");
-            Self { _process: process, port }
-        }
-
-        fn ask(&self, path: &str, certificate: Option<&ClientCertificate>, headers: &str) -> (u16, String) {
-            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            let config = ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Any));
-            let config = match certificate {
-                None => config.with_no_client_auth(),
-                Some(own) => {
-                    let chain = CertificateDer::from_pem_slice(own.certificate_pem.as_bytes()).unwrap();
-                    let key = PrivateKeyDer::from_pem_slice(own.key_pem.as_bytes()).unwrap();
-                    config.with_client_auth_cert(vec![chain], key).unwrap()
-                }
-            };
-            let socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-            let name = ServerName::try_from("localhost").unwrap();
-            let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket);
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").unwrap();
-            let mut answer = String::new();
-            // The server may close without a farewell.
-            let _ = stream.read_to_string(&mut answer);
-            let status =
-                answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer}"));
-            (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
-        }
-    }
+    use crate::https::{Served, bearer};
 
     #[tokio::test]
     async fn each_kind_of_client_gets_what_it_may() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let served = Served::start(bed, &[]);
-        let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
 
         for path in ["/healthz", "/livez", "/readyz"] {
             assert_eq!(served.ask(path, None, ""), (200, "ok".into()), "{path}");
