@@ -4,46 +4,107 @@ mod real_apiserver {
     use std::time::{Duration, Instant};
 
     use ccm_test_bed::{AuditEntry, AuditLog, Bed, Options};
+    use serde_json::json;
 
     use crate::process::Process;
 
-    const CLOUD: &str =
-        "unlisted: error\ninstances:\n- {name: n1, type: t, addresses: [{type: InternalIP, address: 10.0.0.1}]}\n";
+    const CLOUD: &str = r#"
+unlisted: error
+interfaces: {routes: true}
+instances:
+- {name: new, type: large, addresses: [{type: InternalIP, address: 10.0.0.1}]}
+- {name: stopped, shutdown: true}
+faults:
+# A route that is made says nothing.
+- {call: CreateRoute, node: new, times: 1, error: full}
+"#;
     const ACCOUNT: &str = "system:serviceaccount:kube-system:";
 
-    /// Reads until an entry is what is waited for, and answers all up to then.
-    async fn entries(audit: &mut AuditLog, last: impl Fn(&AuditEntry) -> bool) -> Vec<AuditEntry> {
-        let (mut entries, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(60));
-        while !entries.iter().any(&last) {
-            assert!(Instant::now() < deadline, "never seen; {} other entries: {entries:#?}", entries.len());
+    /// What each of the four controllers writes in the scene: name of its client, resource, name of the object if it matters.
+    const WRITES: [(&str, &str, &str); 7] = [
+        ("node-controller", "nodes", "new"),
+        // That is the other controller of this name.
+        ("node-controller", "nodes", "stopped"),
+        ("node-controller", "events", ""),
+        ("service-controller", "services/status", "web"),
+        ("service-controller", "events", ""),
+        ("route-controller", "nodes/status", "new"),
+        ("route-controller", "events", ""),
+    ];
+
+    fn is_write_of(entry: &AuditEntry, (client, resource, name): (&str, &str, &str)) -> bool {
+        let by = entry.user_agent.starts_with("ccm/v") && entry.user_agent.ends_with(client);
+        // Whoever makes an event leaves its name to the path.
+        by && entry.is_write() && entry.is_about(resource) && (name.is_empty() || entry.name == name)
+    }
+
+    /// A list or a watch of a shared store. It is in the log once it has ended.
+    fn is_read_of(entry: &AuditEntry, resource: &str) -> bool {
+        let reads = matches!(&*entry.verb, "list" | "watch");
+        reads && entry.user_agent.starts_with("ccm/") && entry.is_about(resource)
+    }
+
+    /// Reads on until each of these is there.
+    async fn read_until<T: Copy + std::fmt::Debug>(
+        (entries, audit): (&mut Vec<AuditEntry>, &mut AuditLog),
+        wanted: &[T],
+        is: impl Fn(&AuditEntry, T) -> bool,
+        process: &Process,
+    ) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let mut missing = wanted.iter().filter(|wanted| !entries.iter().any(|entry| is(entry, **wanted)));
+            let Some(missing) = missing.next() else { return };
+            assert!(Instant::now() < deadline, "never seen: {missing:?}\n{}", process.log());
             tokio::time::sleep(Duration::from_millis(50)).await;
             entries.extend(audit.read().unwrap());
         }
-        entries
     }
 
-    /// What a manager whose own identity is a client certificate asked for until its node was initialized and that told.
+    async fn create(bed: &Bed, path: &str, object: serde_json::Value) {
+        let (status, body) = bed.request("POST", path, &bed.token, Some(&object)).await.unwrap();
+        assert_eq!(status, 201, "{body}");
+    }
+
+    /// Something to write for each controller.
+    async fn scene(bed: &Bed) {
+        let taint =
+            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+        let new = json!({"taints": [taint], "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]});
+        for (name, spec, ready) in
+            [("new", new, "True"), ("stopped", json!({"providerID": "fake://stopped"}), "Unknown")]
+        {
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
+            create(bed, "/api/v1/nodes", node).await;
+            let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+            let path = format!("/api/v1/nodes/{name}/status");
+            let (code, body) = bed.request("PATCH", &path, &bed.token, Some(&status)).await.unwrap();
+            assert_eq!(code, 200, "{body}");
+        }
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}});
+        create(bed, "/api/v1/namespaces/default/services", service).await;
+    }
+
+    /// What a manager whose own identity is a client certificate asked for until all controllers had written and told.
     async fn asked(flags: &[&str]) -> Option<(Vec<AuditEntry>, String)> {
         let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
         let folder = tempfile::tempdir().unwrap();
         let cloud = folder.path().join("cloud.yaml");
         std::fs::write(&cloud, CLOUD).unwrap();
-        let node = serde_json::json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
-            "spec": {"taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]},
-        });
-        let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node)).await.unwrap();
-        assert_eq!(status, 201, "{body}");
+        scene(&bed).await;
         let kubeconfig = bed.kubeconfig_for_user("base", &["system:masters"]).unwrap();
         let (kubeconfig, cloud) = (kubeconfig.display().to_string(), format!("--cloud-config={}", cloud.display()));
         let mut args = vec!["--cloud-provider=fake", "--kubeconfig", &kubeconfig, "--secure-port=0", "--v=2", &cloud];
+        args.extend(["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16", "--route-reconciliation-period=1s"]);
+        args.extend(["--node-monitor-period=500ms"]);
         args.extend(flags);
         let mut process = Process::start(&args);
-        let mut audit = bed.audit();
-        let told = |entry: &AuditEntry| entry.is_about("events") && entry.user_agent.contains("node-controller");
-        let entries = entries(&mut audit, told).await;
+        let (mut entries, mut audit) = (Vec::new(), bed.audit());
+        read_until((&mut entries, &mut audit), &WRITES, is_write_of, &process).await;
         process.signal("TERM");
         assert_eq!(process.wait(), Some(0), "{}", process.log());
+        read_until((&mut entries, &mut audit), &["nodes", "services"], is_read_of, &process).await;
         bed.stop().await;
         Some((entries, process.log()))
     }
@@ -58,19 +119,36 @@ mod real_apiserver {
         ours
     }
 
+    /// The shared stores are read once, by the process, whoever needs them.
+    fn stores_are_read_by_the_process(entries: &[AuditEntry]) {
+        let reads = entries.iter().filter(|entry| is_read_of(entry, "nodes") || is_read_of(entry, "services"));
+        for entry in reads {
+            assert!(entry.user == "base" && entry.user_agent.ends_with("/shared-informers"), "{entry:?}");
+        }
+    }
+
     #[tokio::test]
     async fn with_accounts_each_controller_writes_as_itself_and_the_rest_as_the_process() {
         let Some((entries, log)) = asked(&["--use-service-account-credentials"]).await else { return };
         for part in ["cloud-controller-manager", "leader-election"] {
             assert!(agent(&entries, part).iter().all(|entry| entry.user == "base"), "{part}");
         }
-        let own = agent(&entries, &format!("{ACCOUNT}node-controller"));
-        assert!(
-            own.iter().all(|entry| entry.user == format!("{ACCOUNT}node-controller") && entry.code < 300),
-            "{own:#?}"
-        );
-        assert!(own.iter().any(|entry| entry.is_about("nodes") && entry.is_write()));
-        assert!(own.iter().any(|entry| entry.is_about("events")), "events go with the controller's identity");
+        for name in ["node-controller", "service-controller", "route-controller"] {
+            let account = format!("{ACCOUNT}{name}");
+            for entry in agent(&entries, &account) {
+                // Two controllers may write to one node at the same time.
+                assert!(entry.user == account && (entry.code < 300 || entry.code == 409), "{entry:?}");
+            }
+            let made = |entry: &AuditEntry| entry.is_about("serviceaccounts") && entry.request_uri.contains(name);
+            assert!(entries.iter().any(made), "{name}");
+        }
+        for write in WRITES {
+            let account = format!("{ACCOUNT}{}", write.0);
+            for entry in entries.iter().filter(|entry| is_write_of(entry, write)) {
+                assert!(entry.user == account && entry.user_agent.ends_with(&format!("/{account}")), "{entry:?}");
+            }
+        }
+        stores_are_read_by_the_process(&entries);
         // The process itself has accounts made and tokens, and writes nothing that a controller writes.
         let base: Vec<_> = entries.iter().filter(|entry| entry.user == "base" && entry.is_write()).collect();
         assert!(base.iter().any(|entry| entry.subresource == "token"), "{base:#?}");
@@ -78,20 +156,23 @@ mod real_apiserver {
             let allowed = ["leases", "serviceaccounts", "events"].contains(&&*entry.resource);
             assert!(allowed, "the process wrote: {entry:?}");
         }
-        for name in ["node-controller", "service-controller"] {
-            let made = |entry: &AuditEntry| entry.is_about("serviceaccounts") && entry.request_uri.contains(name);
-            assert!(entries.iter().any(made), "{name}");
-        }
         assert!(!log.contains("eyJ"), "a token is in the log");
     }
 
     #[tokio::test]
     async fn without_accounts_all_is_the_process_and_the_user_agent_tells_the_parts_apart() {
-        let Some((entries, _)) = asked(&["--kube-api-qps=100"]).await else { return };
+        let Some((entries, _)) = asked(&["--use-service-account-credentials=false", "--kube-api-qps=100"]).await else {
+            return;
+        };
         let ours: Vec<_> = entries.iter().filter(|entry| entry.user_agent.starts_with("ccm/")).collect();
         assert!(ours.iter().all(|entry| entry.user == "base"), "{ours:#?}");
         agent(&entries, "leader-election");
-        assert!(agent(&entries, "node-controller").iter().any(|entry| entry.is_about("nodes") && entry.is_write()));
+        for write in WRITES {
+            for entry in entries.iter().filter(|entry| is_write_of(entry, write)) {
+                assert!(entry.user_agent.ends_with(&format!("/{}", write.0)), "{entry:?}");
+            }
+        }
+        stores_are_read_by_the_process(&entries);
         assert!(!ours.iter().any(|entry| entry.is_about("serviceaccounts")));
     }
 }
