@@ -178,18 +178,22 @@ impl<H: Handler> Connection<H> {
         // Answers are small, and written at once.
         drop(stream.set_nodelay(true));
         match tokio::time::timeout(self.limits.handshake, handshake(stream, &configuration)).await {
-            Ok(Ok(Some(stream))) => self.speak(stream).await,
+            Ok(Ok(Some(stream))) => {
+                let (_, session) = stream.get_ref();
+                let http2 = session.alpn_protocol() == Some(b"h2");
+                let certificates = session.peer_certificates().unwrap_or_default().to_vec().into();
+                self.speak(stream, http2, certificates).await;
+            }
             Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::debug!(%error, "http: TLS handshake error"),
             Err(_) => tracing::debug!("http: TLS handshake error: timeout"),
         }
     }
 
-    async fn speak(self, stream: TlsStream<TcpStream>) {
-        let (_, session) = stream.get_ref();
-        let http2 = session.alpn_protocol() == Some(b"h2");
-        let certificates: Arc<[CertificateDer<'static>]> =
-            session.peer_certificates().unwrap_or_default().to_vec().into();
+    async fn speak<S>(self, stream: S, http2: bool, certificates: Arc<[CertificateDer<'static>]>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (handler, activity) = (self.handler.clone(), self.activity.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let (handler, activity, certificates) = (handler.clone(), activity.clone(), certificates.clone());
@@ -229,6 +233,15 @@ impl<H: Handler> Connection<H> {
             watch_over(connection, http1::Connection::graceful_shutdown, &self.activity, limits, false).await;
         }
     }
+}
+
+/// Speaks HTTP over a connection without TLS, as the port does behind it, to a client without a certificate.
+pub(super) async fn speak<S, H: Handler>(stream: S, http2: bool, handler: Arc<H>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Arc::new(Activity::new());
+    Connection { limits: Limits::DEFAULT, streams: 100, handler, activity }.speak(stream, http2, Arc::default()).await;
 }
 
 /// Drives a connection to its end, which may be before the client wants it.
@@ -299,12 +312,12 @@ async fn handshake(mut stream: TcpStream, configuration: &Configuration) -> io::
 }
 
 /// The decrypted stream, telling what happens on it.
-struct Watched {
-    stream: TlsStream<TcpStream>,
+struct Watched<S> {
+    stream: S,
     activity: Arc<Activity>,
 }
 
-impl AsyncRead for Watched {
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
@@ -315,7 +328,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl Watched {
+impl<S> Watched<S> {
     fn note<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match polled {
             Poll::Pending => self.activity.blocked(),
@@ -325,7 +338,7 @@ impl Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.note(polled)

@@ -10,6 +10,7 @@
 //! | `authn`, `authz`, `review`, `cache` | who asks, and may they |
 //! | `listener`, `connections` | TLS and HTTP within limits |
 //! | `routes`, `health`, `answer` | the endpoints |
+//! | `edge` | the endpoints without TLS, for fuzzing |
 
 pub(crate) mod answer;
 mod authn;
@@ -18,6 +19,8 @@ mod cache;
 mod certs;
 pub mod config;
 mod connections;
+#[doc(hidden)]
+pub mod edge;
 mod health;
 mod identity;
 pub(crate) mod listener;

@@ -9,6 +9,8 @@
 mod cluster;
 mod configuration;
 #[cfg(feature = "program")]
+mod edge;
+#[cfg(feature = "program")]
 mod program;
 mod texts;
 
@@ -31,6 +33,8 @@ pub const TARGETS: &[Target] = &[
     ("node", cluster::node),
     #[cfg(feature = "program")]
     ("service", cluster::service),
+    #[cfg(feature = "program")]
+    ("http", edge::http),
 ];
 
 /// The target of this name.

@@ -2,39 +2,16 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use ccm_runtime::Metrics;
 use http::{Method, Request, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
 
-use crate::serve::authn::Authenticator;
-use crate::serve::authz::Authorizer;
 use crate::serve::config::AllowedPaths;
-use crate::serve::routes::{Routes, State};
-use crate::serve::{Health, trust::Trust};
-
-/// Routes on which everybody may do everything.
-fn routes() -> Routes {
-    let metrics = Metrics::new();
-    let (_, trust) = tokio::sync::watch::channel(Arc::new(Trust::default()));
-    Routes {
-        state: State {
-            metrics: metrics.clone(),
-            health: Health::new(),
-            configz: serde_json::json!({}),
-            debug: Arc::new(|| serde_json::json!({})),
-            profiling: true,
-        },
-        authenticator: Arc::new(Authenticator::new(trust, None, metrics)),
-        authorizer: Arc::new(Authorizer::new(AllowedPaths::new(&["*".to_owned()]).unwrap(), None)),
-        started: SystemTime::UNIX_EPOCH,
-    }
-}
+use crate::serve::edge::Edge;
 
 /// Sends one byte in a second, for ever.
 struct Dribble(Pin<Box<tokio::time::Sleep>>);
@@ -54,8 +31,9 @@ async fn put<B>(body: B) -> (StatusCode, String)
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
 {
+    let everything = AllowedPaths::new(&["*".to_owned()]).unwrap();
     let request = Request::builder().method(Method::PUT).uri("/debug/flags/v").body(body).unwrap();
-    let answer = routes().serve(request, &[]).await.answer;
+    let answer = Edge::new(everything).routes.serve(request, &[]).await.answer;
     let status = answer.status();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())

@@ -1,0 +1,58 @@
+//! The HTTP side of the secure port without TLS before it: what tests and fuzzing feed with bytes.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ccm_runtime::Metrics;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use super::authn::Authenticator;
+use super::authz::Authorizer;
+use super::config::AllowedPaths;
+use super::health::Health;
+use super::listener;
+use super::routes::{Routes, State};
+use super::trust::Trust;
+
+/// The endpoints of a process that has no cluster: everybody is a stranger.
+#[derive(Clone)]
+pub struct Edge {
+    pub(super) routes: Arc<Routes>,
+}
+
+impl std::fmt::Debug for Edge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Edge").finish_non_exhaustive()
+    }
+}
+
+impl Edge {
+    /// Strangers may ask for these paths, and for no others.
+    pub fn new(allowed: AllowedPaths) -> Self {
+        let metrics = Metrics::new();
+        let (_, trust) = watch::channel(Arc::new(Trust::default()));
+        let state = State {
+            metrics: metrics.clone(),
+            health: Health::new(),
+            configz: serde_json::json!({}),
+            debug: Arc::new(|| serde_json::json!({})),
+            profiling: true,
+        };
+        let routes = Routes {
+            state,
+            authenticator: Arc::new(Authenticator::new(trust, None, metrics)),
+            authorizer: Arc::new(Authorizer::new(allowed, None)),
+            started: SystemTime::UNIX_EPOCH,
+        };
+        Self { routes: Arc::new(routes) }
+    }
+
+    /// Serves one connection to its end.
+    pub async fn speak<S>(&self, stream: S, http2: bool)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        listener::speak(stream, http2, self.routes.clone()).await;
+    }
+}
