@@ -181,3 +181,38 @@ fn fingerprint(setup: &Setup) -> u64 {
     setup.proxy.as_ref().map(|proxy| proxy.address.to_string()).hash(&mut hasher);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_look_at_the_files_replaces_the_session_only_when_they_can_be_used_and_differ() {
+        let path = std::env::temp_dir().join(format!("ccm-look-{}", std::process::id()));
+        let write = |port: u16, token: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+                 clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
+                 users: [{{name: u, user: {{token: {token}}}}}]\n"
+            );
+            std::fs::write(&path, text).unwrap();
+        };
+        write(1, "first");
+        let options = ConnectOptions { kubeconfig: path.display().to_string(), ..ConnectOptions::default() };
+        let link = Link::new(&options).await.unwrap();
+        let Source::Files(files) = &link.source else { panic!("it was made of files") };
+        let first = files.current();
+        files.look(false).await;
+        assert!(Arc::ptr_eq(&first, &files.current()), "nothing has changed");
+        std::fs::write(&path, "half of a").unwrap();
+        files.look(false).await;
+        assert!(Arc::ptr_eq(&first, &files.current()), "a file that is being written is no configuration");
+        write(2, "second");
+        files.look(false).await;
+        assert!(Arc::ptr_eq(&first, &files.current()), "another cluster is not a matter of credentials");
+        write(1, "second");
+        files.look(false).await;
+        assert!(!Arc::ptr_eq(&first, &files.current()));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
