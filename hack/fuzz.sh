@@ -24,10 +24,13 @@ mapfile -t all < <(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' tests/fuzz/src/lib.rs
 }
 
 build() {
-	# What cargo-fuzz passes, without its need for a nightly toolchain.
-	RUSTFLAGS='--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
-		-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
-		-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=16' \
+	# What cargo-fuzz passes, without its need for a nightly toolchain. Cargo splits them at single spaces, at nothing else.
+	local flags=(--cfg fuzzing -Cpasses=sancov-module)
+	local pass
+	for pass in level=4 inline-8bit-counters pc-table trace-compares; do
+		flags+=("-Cllvm-args=-sanitizer-coverage-$pass")
+	done
+	RUSTFLAGS="${flags[*]} -Ccodegen-units=16" \
 		cargo build --release --manifest-path tests/fuzz/libfuzzer/Cargo.toml --target "$host"
 	program=$CARGO_TARGET_DIR/$host/release/ccm-libfuzzer
 }
