@@ -1,6 +1,6 @@
 //! Feature gates.
 //!
-//! Those in [`TABLE`] change something. All others that Kubernetes has or had are accepted with a warning, so that a
+//! Those in the table of this module change something. All others that Kubernetes has or had are accepted with a warning, so that a
 //! manifest of the Go program starts; a word that nobody knows is an error.
 
 mod known;
