@@ -7,12 +7,14 @@
 mod review;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_runtime::Metrics;
+use futures::FutureExt as _;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -137,11 +139,14 @@ impl Hooks {
         })??;
         let review = review::parse(&body).map_err(bad)?;
         let (version, uid) = (review.api_version, review.request.uid.clone());
-        let handled = tokio::time::timeout(HANDLING, webhook.handler.admit(review.request));
+        // A handler that panics must not cost the API server its connection, on which other reviews may be.
+        let admitted = AssertUnwindSafe(webhook.handler.admit(review.request)).catch_unwind();
+        let handled = tokio::time::timeout(HANDLING, admitted);
         let failed = |text: String| (StatusCode::INTERNAL_SERVER_ERROR, text);
         let response = handled
             .await
-            .unwrap_or_else(|_| Err(format!("no answer within {}s", HANDLING.as_secs())))
+            .unwrap_or_else(|_| Ok(Err(format!("no answer within {}s", HANDLING.as_secs()))))
+            .unwrap_or_else(|_| Err("the handler panicked".into()))
             .map_err(|error| failed(format!("error generating admission response: {error}")))?
             .ok_or_else(|| failed("admission response cannot be nil".into()))?;
         Ok(review::answer(&version, &uid, response))

@@ -76,6 +76,22 @@ impl Process {
         }
     }
 
+    /// How many TCP ports it listens on.
+    pub(crate) fn listeners(&self) -> usize {
+        let own = format!("/proc/{}", self.child.id());
+        let sockets: Vec<String> = std::fs::read_dir(format!("{own}/fd"))
+            .unwrap()
+            .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+            .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+            .collect();
+        let tables =
+            ["tcp", "tcp6"].map(|table| std::fs::read_to_string(format!("{own}/net/{table}")).unwrap_or_default());
+        let rows = tables.iter().flat_map(|table| table.lines().skip(1));
+        let columns = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
+        // The fourth is the state, of which 0A is listening, the tenth the socket.
+        columns.filter(|row| row[3] == "0A" && sockets.iter().any(|socket| socket == row[9])).count()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());

@@ -230,7 +230,10 @@ mod real_apiserver {
             let mut places = Vec::new();
             for path in ["/metrics", "/metrics/slis", "/configz", "/debug/state", "/healthz?verbose", "/debug/flags/v"]
             {
-                places.push((path.to_owned(), get(address, path, &bed.token)));
+                let answer = get(address, path, &bed.token);
+                let status = if path == "/debug/flags/v" { "HTTP/1.1 406" } else { "HTTP/1.1 200" };
+                assert!(answer.starts_with(status), "{path}: {answer}");
+                places.push((path.to_owned(), answer));
                 places.push((format!("{path} with a bad token"), get(address, path, super::CANARY)));
             }
             assert!(places[0].1.contains("rest_client_requests_total"), "{}", places[0].1);

@@ -26,6 +26,7 @@ impl AdmissionHandler for Obedient {
         match request.name.as_str() {
             "fail" => Err("out of order".into()),
             "nothing" => Ok(None),
+            "panic" => panic!("no way"),
             "deny" => Ok(Some(AdmissionResponse::deny("not today"))),
             _ => Ok(Some(AdmissionResponse {
                 patch: Some(json!([{"op": "add", "path": "/data", "value": {"seen": request.operation}}])),
@@ -120,6 +121,7 @@ fn a_standby_answers_reviews_and_refuses_what_is_none() {
         (JSON, r#"{"kind":"Pod","apiVersion":"v1"}"#, 400, "could not deserialize incoming admission review: "),
         (JSON, empty, 400, "admission review can't be used: Request field is nil"),
         (JSON, &review("fail"), 500, "error generating admission response: out of order"),
+        (JSON, &review("panic"), 500, "error generating admission response: the handler panicked"),
         (JSON, &review("nothing"), 500, "admission response cannot be nil"),
     ] {
         let (seen, head, answer) = hosting.post("/obey", kind, body);
@@ -151,9 +153,9 @@ fn a_standby_answers_reviews_and_refuses_what_is_none() {
     for line in [
         r#"cloud_provider_webhook_request_total{code="200",webhook="obedient"} 3"#,
         r#"cloud_provider_webhook_request_total{code="400",webhook="obedient"} 6"#,
-        r#"cloud_provider_webhook_request_total{code="500",webhook="obedient"} 2"#,
+        r#"cloud_provider_webhook_request_total{code="500",webhook="obedient"} 3"#,
         r#"cloud_provider_webhook_request_duration_seconds_count{code="200",webhook="obedient"} 3"#,
-        r#"cloud_provider_webhook_request_duration_seconds_bucket{code="500",webhook="obedient",le="0.25"} 2"#,
+        r#"cloud_provider_webhook_request_duration_seconds_bucket{code="500",webhook="obedient",le="0.25"} 3"#,
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");
     }
@@ -178,12 +180,21 @@ fn without_the_gate_a_webhook_or_a_port_nothing_is_served() {
         &[NOBODY, GATE, ALL, "--webhook-secure-port=0"],
     ] {
         let hosting = Hosting::start(flags);
+        assert_eq!(hosting.process.listeners(), 1, "{flags:?}");
         let refused = std::net::TcpStream::connect(("127.0.0.1", hosting.port)).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{flags:?}");
     }
     let hosting = Hosting::serving(&[NOBODY, GATE, "--webhooks=other"]);
     assert_eq!(hosting.post("/obey", JSON, &review("x")).0, 404, "it is not switched on");
     assert_eq!(hosting.post("/other", JSON, &review("x")).0, 200);
+    assert_eq!(hosting.process.listeners(), 2);
+}
+
+#[test]
+fn with_both_ports_at_zero_nothing_listens() {
+    let process = Process::start(&["--cloud-provider=fake", NOBODY, "--secure-port=0", "--webhook-secure-port=0"]);
+    process.wait_for("Version: v");
+    assert_eq!(process.listeners(), 0);
 }
 
 mod real_apiserver {
