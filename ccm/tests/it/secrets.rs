@@ -131,76 +131,18 @@ fn no_secret_is_printed_whatever_goes_wrong() {
 }
 
 mod real_apiserver {
-    use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpListener, TcpStream};
-    use std::sync::Arc;
-
     use ccm_test_bed::Bed;
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-    use rustls::crypto::{CryptoProvider, aws_lc_rs};
-    use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+    use crate::https;
     use crate::process::Process;
 
-    /// The certificate of the test is made anew at each start: nothing to verify.
-    #[derive(Debug)]
-    struct Anybody(CryptoProvider);
-
-    impl ServerCertVerifier for Anybody {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, rustls::Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &rustls::DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &rustls::DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-            self.0.signature_verification_algorithms.supported_schemes()
-        }
-    }
-
-    /// Head and body of the answer.
-    fn get(address: SocketAddr, path: &str, token: &str) -> String {
-        let provider = aws_lc_rs::default_provider();
-        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider.clone()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-            .with_no_client_auth();
-        let name = ServerName::try_from("localhost").unwrap();
-        let connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-        let mut stream = rustls::StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+    /// Status, head and body of the answer.
+    fn get(port: u16, path: &str, token: &str) -> (u16, String) {
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
         );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        // Some servers end the connection without a last word of TLS.
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8_lossy(&answer).into_owned()
+        let (status, head, body) = https::exchange(port, None, request.as_bytes());
+        (status, format!("{head}\r\n\r\n{body}"))
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -210,7 +152,7 @@ mod real_apiserver {
         let cloud = folder.path().join("cloud.yaml");
         std::fs::write(&cloud, "unlisted: error").unwrap();
         for (format, accounts) in [("text", "true"), ("json", "true"), ("text", "false")] {
-            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let port = https::free_port();
             let kubeconfig = bed.kubeconfig().display().to_string();
             let mut process = Process::start(&[
                 "--cloud-provider=fake",
@@ -221,7 +163,7 @@ mod real_apiserver {
                 &format!("--use-service-account-credentials={accounts}"),
                 &format!("--leader-elect-resource-name=secrets-{}", uuid::Uuid::new_v4()),
                 "--bind-address=127.0.0.1",
-                &format!("--secure-port={}", address.port()),
+                &format!("--secure-port={port}"),
                 "--controllers=cloud-node,cloud-node-lifecycle,service",
                 "--v=10",
                 &format!("--logging-format={format}"),
@@ -230,11 +172,10 @@ mod real_apiserver {
             let mut places = Vec::new();
             for path in ["/metrics", "/metrics/slis", "/configz", "/debug/state", "/healthz?verbose", "/debug/flags/v"]
             {
-                let answer = get(address, path, &bed.token);
-                let status = if path == "/debug/flags/v" { "HTTP/1.1 406" } else { "HTTP/1.1 200" };
-                assert!(answer.starts_with(status), "{path}: {answer}");
+                let (status, answer) = get(port, path, &bed.token);
+                assert_eq!(status, if path == "/debug/flags/v" { 406 } else { 200 }, "{path}: {answer}");
                 places.push((path.to_owned(), answer));
-                places.push((format!("{path} with a bad token"), get(address, path, super::CANARY)));
+                places.push((format!("{path} with a bad token"), get(port, path, super::CANARY).1));
             }
             assert!(places[0].1.contains("rest_client_requests_total"), "{}", places[0].1);
             for kind in ["events", "serviceaccounts"] {
