@@ -1,0 +1,116 @@
+//! What Elastic Load Balancing v2 tells of network balancers, reduced to what is read here.
+
+use std::collections::BTreeMap;
+
+/// Which balancers or target groups are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Which {
+    /// All of the account and region.
+    All,
+    Names(Vec<String>),
+    Arns(Vec<String>),
+    /// Target groups to which the listeners of a balancer forward.
+    OfBalancer(String),
+}
+
+/// A balancer of the v2 API.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct LoadBalancer {
+    pub(crate) arn: String,
+    pub(crate) name: String,
+    pub(crate) dns_name: String,
+    /// `network`, `application`, `gateway`
+    pub(crate) kind: String,
+    /// `internal` or `internet-facing`.
+    pub(crate) scheme: String,
+    /// `provisioning`, `active`, `active_impaired`, `failed`
+    pub(crate) state: String,
+    pub(crate) vpc: String,
+    pub(crate) zones: Vec<BalancerZone>,
+    pub(crate) security_groups: Vec<String>,
+    /// `ipv4` or `dualstack`.
+    pub(crate) ip_address_type: String,
+}
+
+/// Where a balancer stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct BalancerZone {
+    pub(crate) zone: String,
+    pub(crate) subnet: String,
+    /// Elastic IPs, by allocation ID.
+    pub(crate) allocations: Vec<String>,
+    pub(crate) private_ipv4: Vec<String>,
+}
+
+/// A subnet of a new balancer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct SubnetMapping {
+    pub(crate) subnet: String,
+    pub(crate) allocation: Option<String>,
+    pub(crate) private_ipv4: Option<String>,
+}
+
+/// A listener.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Listener {
+    pub(crate) arn: String,
+    pub(crate) port: i32,
+    /// `TCP`, `UDP`, `TLS`, `TCP_UDP`
+    pub(crate) protocol: String,
+    pub(crate) certificates: Vec<String>,
+    pub(crate) ssl_policy: Option<String>,
+    /// The target group of the default action.
+    pub(crate) target_group: Option<String>,
+}
+
+/// A target group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct TargetGroup {
+    pub(crate) arn: String,
+    pub(crate) name: String,
+    pub(crate) protocol: String,
+    pub(crate) port: i32,
+    /// `instance`, `ip`, …
+    pub(crate) target_type: String,
+    pub(crate) vpc: String,
+    pub(crate) health_check: HealthCheck,
+    /// ARNs of the balancers whose listeners forward to it.
+    pub(crate) balancers: Vec<String>,
+}
+
+/// The health check of a target group; times in seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct HealthCheck {
+    /// `TCP`, `HTTP`, `HTTPS`
+    pub(crate) protocol: String,
+    /// A number or `traffic-port`.
+    pub(crate) port: String,
+    /// Only with HTTP and HTTPS.
+    pub(crate) path: Option<String>,
+    pub(crate) interval: i32,
+    /// In a write: `None` leaves AWS's default.
+    pub(crate) timeout: Option<i32>,
+    pub(crate) healthy_threshold: i32,
+    pub(crate) unhealthy_threshold: i32,
+}
+
+/// A registered target.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Target {
+    /// Instance ID.
+    pub(crate) id: String,
+    pub(crate) port: i32,
+}
+
+/// A target and its health.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct TargetHealth {
+    pub(crate) target: Target,
+    /// `initial`, `healthy`, `unhealthy`, `draining`, `unused`, …
+    pub(crate) state: String,
+    /// `Target.DeregistrationInProgress`, …; empty when there is none.
+    pub(crate) reason: String,
+}
+
+/// Attributes by key: `load_balancing.cross_zone.enabled`.
+pub(crate) type Attributes = BTreeMap<String, String>;

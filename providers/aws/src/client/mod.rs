@@ -1,0 +1,119 @@
+//! What is asked of AWS, and nothing else.
+//!
+//! [`Api`] is the whole surface: one method per read, and [`Api::write`] for every write, which is data ([`Write`]) until it
+//! is sent. So a plan can be printed, compared and checked before anything happens, and the list of operations from which
+//! the IAM policies are generated ([`operation`]) cannot fall behind the code. The types are our own: those of the SDK stay
+//! in the module `sdk`, which the cargo feature of that name compiles in.
+
+pub(crate) mod ec2;
+pub(crate) mod elb;
+pub(crate) mod elbv2;
+pub(crate) mod error;
+pub(crate) mod operation;
+pub(crate) mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+
+pub(crate) use error::ApiError;
+pub(crate) use write::{Id, Write};
+
+/// Tags by key.
+pub(crate) type Tags = BTreeMap<String, String>;
+
+/// The answer of one operation, all its pages together.
+pub(crate) type Answer<T> = Result<T, ApiError>;
+
+/// AWS, as far as this program uses it. A read follows all pages and fails whole if any page does: an incomplete answer is
+/// never passed on. Pacing, retries and metrics are inside.
+#[async_trait]
+pub(crate) trait Api: Send + Sync + std::fmt::Debug {
+    /// `ec2:DescribeInstances`. An unknown ID in [`Query::ids`] fails the whole call with `InvalidInstanceID.NotFound`;
+    /// as values of the filter `instance-id` unknown IDs are just absent.
+    async fn instances(&self, query: &Query) -> Answer<Vec<ec2::Instance>>;
+    /// `ec2:DescribeInstanceTopology` of at most 100 instances. Instances without topology are absent.
+    async fn instance_topology(&self, ids: &[String]) -> Answer<BTreeMap<String, Vec<String>>>;
+    /// `ec2:DescribeNetworkInterfaces`
+    async fn network_interfaces(&self, query: &Query) -> Answer<Vec<ec2::NetworkInterface>>;
+    /// `ec2:DescribeAvailabilityZones`
+    async fn availability_zones(&self) -> Answer<Vec<ec2::AvailabilityZone>>;
+    /// `ec2:DescribeSubnets`
+    async fn subnets(&self, query: &Query) -> Answer<Vec<ec2::Subnet>>;
+    /// `ec2:DescribeRouteTables`
+    async fn route_tables(&self, query: &Query) -> Answer<Vec<ec2::RouteTable>>;
+    /// `ec2:DescribeSecurityGroups`
+    async fn security_groups(&self, query: &Query) -> Answer<Vec<ec2::SecurityGroup>>;
+    /// `ec2:DescribeVolumes`
+    async fn volumes(&self, query: &Query) -> Answer<Vec<ec2::Volume>>;
+
+    /// `elasticloadbalancing:DescribeLoadBalancers` of classic balancers. With names (at most 400) those, where an unknown
+    /// name fails the whole call with `LoadBalancerNotFound`; without, all of the account and region.
+    async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<elb::LoadBalancer>>;
+    /// `elasticloadbalancing:DescribeLoadBalancerAttributes` of a classic balancer.
+    async fn classic_attributes(&self, name: &str) -> Answer<elb::Attributes>;
+    /// `elasticloadbalancing:DescribeLoadBalancerPolicies` of a classic balancer.
+    async fn classic_policies(&self, name: &str) -> Answer<Vec<elb::Policy>>;
+    /// `elasticloadbalancing:DescribeTags` of at most 20 classic balancers, by name.
+    async fn classic_tags(&self, names: &[String]) -> Answer<BTreeMap<String, Tags>>;
+
+    /// `elasticloadbalancing:DescribeLoadBalancers` (v2). By name, an unknown one gives `LoadBalancerNotFound`.
+    async fn balancers(&self, which: &elbv2::Which) -> Answer<Vec<elbv2::LoadBalancer>>;
+    /// `elasticloadbalancing:DescribeLoadBalancerAttributes` (v2).
+    async fn balancer_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>>;
+    /// `elasticloadbalancing:DescribeListeners` of a balancer.
+    async fn listeners(&self, balancer_arn: &str) -> Answer<Vec<elbv2::Listener>>;
+    /// `elasticloadbalancing:DescribeTargetGroups`. By name, an unknown one gives `TargetGroupNotFound`.
+    async fn target_groups(&self, which: &elbv2::Which) -> Answer<Vec<elbv2::TargetGroup>>;
+    /// `elasticloadbalancing:DescribeTargetGroupAttributes`
+    async fn target_group_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>>;
+    /// `elasticloadbalancing:DescribeTargetHealth`
+    async fn target_health(&self, target_group_arn: &str) -> Answer<Vec<elbv2::TargetHealth>>;
+    /// `elasticloadbalancing:DescribeTags` (v2) of at most 20 balancers, listeners or target groups, by ARN.
+    async fn balancer_tags(&self, arns: &[String]) -> Answer<BTreeMap<String, Tags>>;
+
+    /// Sends one write, whose [`Id`]s must all be known. Answers with the ID or ARN of what was made, if anything was.
+    async fn write(&self, write: &Write) -> Answer<Option<String>>;
+}
+
+/// What a describe call of EC2 is narrowed to. Empty means everything that the account has in the region.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Query {
+    /// IDs of the kind that is asked for; an unknown one fails the whole call.
+    pub(crate) ids: BTreeSet<String>,
+    /// All must match.
+    pub(crate) filters: Vec<Filter>,
+}
+
+/// One filter: any of the values matches.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Filter {
+    /// As EC2 spells it: `vpc-id`, `tag-key`, `tag:Name`.
+    pub(crate) name: String,
+    /// At most 200; the client splits a query that has more in its only long filter.
+    pub(crate) values: Vec<String>,
+}
+
+impl Query {
+    /// Everything.
+    pub(crate) fn all() -> Self {
+        Self::default()
+    }
+
+    /// By ID; an unknown one is an error.
+    pub(crate) fn ids<I: IntoIterator<Item = S>, S: Into<String>>(ids: I) -> Self {
+        Self { ids: ids.into_iter().map(Into::into).collect(), filters: Vec::new() }
+    }
+
+    /// By one filter.
+    pub(crate) fn by<I: IntoIterator<Item = S>, S: Into<String>>(name: &str, values: I) -> Self {
+        Self::all().and(name, values)
+    }
+
+    /// And by another filter.
+    #[must_use]
+    pub(crate) fn and<I: IntoIterator<Item = S>, S: Into<String>>(mut self, name: &str, values: I) -> Self {
+        self.filters.push(Filter { name: name.to_owned(), values: values.into_iter().map(Into::into).collect() });
+        self
+    }
+}

@@ -1,0 +1,372 @@
+//! Writes as data.
+//!
+//! A write names other objects by [`Id`]: known, or made by an earlier write of the same plan. So a whole first creation can
+//! be printed and tested as one plan, and each write is completed with [`Write::complete`] just before it is sent.
+
+use std::collections::BTreeMap;
+
+use super::Tags;
+use super::ec2::Permission;
+use super::elb::{AccessLog, ConnectionDraining, HealthCheck as ClassicHealthCheck, Listener as ClassicListener};
+use super::elbv2::{HealthCheck, SubnetMapping, Target};
+
+/// Names a cloud object in a write.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Id {
+    /// ID or ARN.
+    Known(String),
+    /// What an earlier write of this plan makes: see [`Write::makes`].
+    Made(Object),
+}
+
+/// An object by what is known of it before it exists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Object {
+    /// A security group by name.
+    SecurityGroup(String),
+    /// A v2 balancer by name.
+    Balancer(String),
+    /// A target group by name.
+    TargetGroup(String),
+}
+
+/// IDs and ARNs of what was made, by object.
+pub(crate) type Made = BTreeMap<Object, String>;
+
+impl Id {
+    /// The ID or ARN, when it is known.
+    pub(crate) fn known(&self) -> Option<&str> {
+        match self {
+            Self::Known(id) => Some(id),
+            Self::Made(_) => None,
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Id {
+    fn from(id: T) -> Self {
+        Self::Known(id.into())
+    }
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Known(id) => f.write_str(id),
+            Self::Made(object) => write!(f, "<{object}>"),
+        }
+    }
+}
+
+impl std::fmt::Display for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, name) = match self {
+            Self::SecurityGroup(name) => ("SecurityGroup", name),
+            Self::Balancer(name) => ("LoadBalancer", name),
+            Self::TargetGroup(name) => ("TargetGroup", name),
+        };
+        write!(f, "{kind} {name}")
+    }
+}
+
+/// One write. Each is one operation of one service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// EC2.
+    Ec2(Ec2Write),
+    /// Classic balancers.
+    Elb(ElbWrite),
+    /// Network balancers.
+    ElbV2(ElbV2Write),
+}
+
+/// Writes to EC2, by operation name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ec2Write {
+    CreateSecurityGroup {
+        name: String,
+        description: String,
+        vpc: String,
+        tags: Tags,
+    },
+    DeleteSecurityGroup {
+        group: Id,
+    },
+    AuthorizeSecurityGroupIngress {
+        group: Id,
+        permissions: Vec<Permission>,
+    },
+    RevokeSecurityGroupIngress {
+        group: Id,
+        permissions: Vec<Permission>,
+    },
+    CreateTags {
+        resources: Vec<Id>,
+        tags: Tags,
+    },
+    /// Removes a tag only where it has the value given.
+    DeleteTags {
+        resources: Vec<String>,
+        tags: Tags,
+    },
+    CreateRoute {
+        table: String,
+        destination: String,
+        target: RouteTarget,
+    },
+    ReplaceRoute {
+        table: String,
+        destination: String,
+        target: RouteTarget,
+    },
+    DeleteRoute {
+        table: String,
+        destination: String,
+    },
+    /// Lets an instance forward packets: `SourceDestCheck` off.
+    ModifyInstanceAttribute {
+        instance: String,
+    },
+    /// The same for one interface.
+    ModifyNetworkInterfaceAttribute {
+        interface: String,
+    },
+}
+
+/// Where a route leads.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RouteTarget {
+    Instance(String),
+    Interface(String),
+}
+
+/// Writes to classic balancers, by operation name. `balancer` is the name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ElbWrite {
+    CreateLoadBalancer {
+        balancer: String,
+        listeners: Vec<ClassicListener>,
+        subnets: Vec<String>,
+        security_groups: Vec<Id>,
+        internal: bool,
+        tags: Tags,
+    },
+    DeleteLoadBalancer {
+        balancer: String,
+    },
+    AddTags {
+        balancer: String,
+        tags: Tags,
+    },
+    CreateLoadBalancerListeners {
+        balancer: String,
+        listeners: Vec<ClassicListener>,
+    },
+    DeleteLoadBalancerListeners {
+        balancer: String,
+        ports: Vec<i32>,
+    },
+    AttachLoadBalancerToSubnets {
+        balancer: String,
+        subnets: Vec<String>,
+    },
+    DetachLoadBalancerFromSubnets {
+        balancer: String,
+        subnets: Vec<String>,
+    },
+    ApplySecurityGroupsToLoadBalancer {
+        balancer: String,
+        security_groups: Vec<Id>,
+    },
+    ConfigureHealthCheck {
+        balancer: String,
+        check: ClassicHealthCheck,
+    },
+    ModifyLoadBalancerAttributes {
+        balancer: String,
+        access_log: Option<AccessLog>,
+        connection_draining: Option<ConnectionDraining>,
+        /// Seconds.
+        idle_timeout: Option<i32>,
+        cross_zone: Option<bool>,
+    },
+    CreateLoadBalancerPolicy {
+        balancer: String,
+        policy: String,
+        kind: String,
+        attributes: BTreeMap<String, String>,
+    },
+    SetLoadBalancerPoliciesForBackendServer {
+        balancer: String,
+        instance_port: i32,
+        policies: Vec<String>,
+    },
+    SetLoadBalancerPoliciesOfListener {
+        balancer: String,
+        port: i32,
+        policies: Vec<String>,
+    },
+    RegisterInstancesWithLoadBalancer {
+        balancer: String,
+        instances: Vec<String>,
+    },
+    DeregisterInstancesFromLoadBalancer {
+        balancer: String,
+        instances: Vec<String>,
+    },
+}
+
+/// Writes to network balancers, by operation name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ElbV2Write {
+    CreateLoadBalancer {
+        name: String,
+        mappings: Vec<SubnetMapping>,
+        security_groups: Vec<Id>,
+        internal: bool,
+        /// `None` leaves AWS's default, `ipv4`.
+        ip_address_type: Option<String>,
+        tags: Tags,
+    },
+    DeleteLoadBalancer {
+        balancer: String,
+    },
+    ModifyLoadBalancerAttributes {
+        balancer: Id,
+        attributes: BTreeMap<String, String>,
+    },
+    SetSecurityGroups {
+        balancer: String,
+        security_groups: Vec<Id>,
+    },
+    SetSubnets {
+        balancer: String,
+        mappings: Vec<SubnetMapping>,
+    },
+    SetIpAddressType {
+        balancer: String,
+        ip_address_type: String,
+    },
+    CreateListener {
+        balancer: Id,
+        listener: ListenerWish,
+        tags: Tags,
+    },
+    ModifyListener {
+        listener: String,
+        wish: ListenerWish,
+    },
+    DeleteListener {
+        listener: String,
+    },
+    CreateTargetGroup {
+        name: String,
+        protocol: String,
+        port: i32,
+        vpc: String,
+        health_check: HealthCheck,
+        /// `None` leaves AWS's default, `ipv4`.
+        ip_address_type: Option<String>,
+        tags: Tags,
+    },
+    /// Sends the health check's port, path and thresholds.
+    ModifyTargetGroup {
+        target_group: String,
+        health_check: HealthCheck,
+    },
+    DeleteTargetGroup {
+        target_group: String,
+    },
+    ModifyTargetGroupAttributes {
+        target_group: Id,
+        attributes: BTreeMap<String, String>,
+    },
+    /// At most 100 targets.
+    RegisterTargets {
+        target_group: Id,
+        targets: Vec<Target>,
+    },
+    /// At most 100 targets.
+    DeregisterTargets {
+        target_group: String,
+        targets: Vec<Target>,
+    },
+    AddTags {
+        resources: Vec<String>,
+        tags: Tags,
+    },
+    RemoveTags {
+        resources: Vec<String>,
+        keys: Vec<String>,
+    },
+}
+
+/// What a listener shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListenerWish {
+    pub(crate) port: i32,
+    /// `TCP`, `UDP`, `TLS`, `TCP_UDP`
+    pub(crate) protocol: String,
+    /// ARN of the certificate, with `TLS`.
+    pub(crate) certificate: Option<String>,
+    /// With `TLS`; `None` leaves AWS's default.
+    pub(crate) ssl_policy: Option<String>,
+    pub(crate) target_group: Id,
+}
+
+impl Write {
+    /// What the write makes, so that later writes of the plan can name it.
+    pub(crate) fn makes(&self) -> Option<Object> {
+        match self {
+            Self::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => Some(Object::SecurityGroup(name.clone())),
+            Self::ElbV2(ElbV2Write::CreateLoadBalancer { name, .. }) => Some(Object::Balancer(name.clone())),
+            Self::ElbV2(ElbV2Write::CreateTargetGroup { name, .. }) => Some(Object::TargetGroup(name.clone())),
+            _ => None,
+        }
+    }
+
+    /// The write with every [`Id::Made`] replaced by what came out of the write that made it.
+    ///
+    /// # Errors
+    ///
+    /// The object whose creation is missing.
+    pub(crate) fn complete(&self, made: &Made) -> Result<Self, Object> {
+        let mut write = self.clone();
+        for id in write.ids_mut() {
+            if let Id::Made(object) = id {
+                let known = made.get(object).ok_or_else(|| object.clone())?;
+                *id = Id::Known(known.clone());
+            }
+        }
+        Ok(write)
+    }
+
+    fn ids_mut(&mut self) -> Vec<&mut Id> {
+        match self {
+            Self::Ec2(
+                Ec2Write::DeleteSecurityGroup { group }
+                | Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
+                | Ec2Write::RevokeSecurityGroupIngress { group, .. },
+            ) => vec![group],
+            Self::Ec2(Ec2Write::CreateTags { resources, .. }) => resources.iter_mut().collect(),
+            Self::Elb(
+                ElbWrite::CreateLoadBalancer { security_groups, .. }
+                | ElbWrite::ApplySecurityGroupsToLoadBalancer { security_groups, .. },
+            )
+            | Self::ElbV2(
+                ElbV2Write::CreateLoadBalancer { security_groups, .. }
+                | ElbV2Write::SetSecurityGroups { security_groups, .. },
+            ) => security_groups.iter_mut().collect(),
+            Self::ElbV2(
+                ElbV2Write::ModifyLoadBalancerAttributes { balancer: id, .. }
+                | ElbV2Write::ModifyTargetGroupAttributes { target_group: id, .. }
+                | ElbV2Write::RegisterTargets { target_group: id, .. },
+            ) => vec![id],
+            Self::ElbV2(ElbV2Write::CreateListener { balancer, listener, .. }) => {
+                vec![balancer, &mut listener.target_group]
+            }
+            Self::ElbV2(ElbV2Write::ModifyListener { wish, .. }) => vec![&mut wish.target_group],
+            Self::Ec2(_) | Self::Elb(_) | Self::ElbV2(_) => Vec::new(),
+        }
+    }
+}
