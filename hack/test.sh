@@ -9,7 +9,7 @@
 # Stages, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler
 #   components   the Kubernetes programs (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
-#                (hack/tools/build.sh: the cache, or Go)
+#                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip)
 #   fmt          formatting
 #   clippy       lints, as errors
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
@@ -109,6 +109,12 @@ stage_components() {
 	run hack/tools/build.sh || status=$?
 	if ((status == not_run)); then
 		skip 'no helm on this machine; the tests that need it say NOT RUN and pass'
+		return
+	fi
+	((status == 0)) || return "$status"
+	run hack/moto.sh || status=$?
+	if ((status == not_run)); then
+		skip 'no moto on this machine; the tests that need it say NOT RUN and pass'
 		return
 	fi
 	return "$status"
