@@ -1,6 +1,7 @@
 //! Helpers that provider crates share.
 //!
 //! * [`document`]: YAML or JSON settings, read so that every mistake is reported with the path of its key.
+//! * [`gcfg`]: the INI dialect of Go programs, read by tables of keys.
 //! * [`reload`]: a file that is read again whenever it changes, where the last good content stays in force.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
 //!
@@ -8,6 +9,7 @@
 #![deny(missing_docs)]
 
 pub mod document;
+pub mod gcfg;
 pub mod glob;
 pub mod reload;
 

@@ -17,6 +17,16 @@ pub(crate) fn document(data: &[u8]) {
     }
 }
 
+/// The INI dialect of Go programs.
+pub(crate) fn gcfg(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(document) = ccm_kit::gcfg::parse(text) else { return };
+    let written = document.to_string();
+    let again = ccm_kit::gcfg::parse(&written).expect("what is written is gcfg");
+    // Positions differ; the text that they make does not.
+    assert_eq!(written, again.to_string(), "from {text:?}");
+}
+
 /// The file of the fake cloud.
 pub(crate) fn cloud_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -25,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("migration", program::migration),
     ("cloud_config", configuration::cloud_config),
     ("document", configuration::document),
+    ("gcfg", configuration::gcfg),
     ("duration", texts::duration),
     ("ranges", texts::ranges),
     ("addresses", texts::addresses),

@@ -1,0 +1,325 @@
+//! The gcfg dialect of INI, in which most clouds keep their configuration.
+//!
+//! What Go programs accept is accepted, and read the same way (upstream: `gopkg.in/gcfg.v1`, `scanner/scanner.go` and
+//! `read.go`). No INI crate does: they cut values at `#` inside quotes, or take the next header for part of a name.
+//!
+//! * `[section]` or `[section "subsection"]`; then `key = value`, one per line. `;` and `#` begin a comment outside quotes.
+//! * Names of sections and keys match without regard to case; names of subsections do not. A name is a letter, then letters,
+//!   digits and hyphens.
+//! * Double quotes may enclose any part of a value. Inside them `\\`, `\"`, `\n` and `\t` stand for what they do in Go. Outside,
+//!   a backslash may only stand before a double quote or at the end of a line, which then continues on the next.
+//! * A key without `=` is not the same as an empty value: it switches a boolean on and empties a list.
+//! * Sections of the same name are one section. A key that comes again adds to a list, and replaces anything else.
+//!
+//! Reading goes in two steps: the text becomes a [`Document`], and [`table`]s of the keys that a provider knows take the
+//! values out of it.
+//!
+//! ```
+//! let document = ccm_kit::gcfg::parse("[Global] ; comment\nZone = \"a#\"b\\\n c\nFast\n").unwrap();
+//! let entries: Vec<_> = document.sections[0].entries.iter().map(|e| (e.key.as_str(), e.value.as_deref())).collect();
+//! assert_eq!(entries, [("Zone", Some("a#b c")), ("Fast", None)]);
+//! ```
+
+use std::fmt;
+use std::iter::Peekable;
+use std::str::Chars;
+
+pub mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use table::{Field, Key, Reader, Table};
+
+/// A file as written: sections in order, not merged.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Document {
+    /// As written; the same section may come more than once.
+    pub sections: Vec<Section>,
+}
+
+/// A header and the lines below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// As written; compared without regard to case.
+    pub name: String,
+    /// Never empty.
+    pub subsection: Option<String>,
+    /// Where the header begins.
+    pub at: Position,
+    /// In order.
+    pub entries: Vec<Entry>,
+}
+
+/// One key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// As written; compared without regard to case.
+    pub key: String,
+    /// Without quotes and escapes. `None`: there was no `=`.
+    pub value: Option<String>,
+    /// Where the key begins.
+    pub at: Position,
+}
+
+/// A place in the text. Both count from 1; columns count characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: usize,
+    /// Column.
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Why a text is not gcfg. Never quotes a value, which may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {problem}")]
+pub struct SyntaxError {
+    /// Where.
+    pub at: Position,
+    /// What.
+    pub problem: String,
+}
+
+/// Reads a whole file. Ends at the first mistake: what follows one is guesswork.
+pub fn parse(text: &str) -> Result<Document, SyntaxError> {
+    let mut scanner = Scanner { rest: text.chars().peekable(), at: Position { line: 1, column: 1 } };
+    // Editors on Windows leave one. Go refuses it, to nobody's use.
+    scanner.take_if(|c| c == '\u{feff}');
+    let mut document = Document::default();
+    loop {
+        scanner.skip_blanks();
+        let at = scanner.at;
+        match scanner.peek() {
+            None => return Ok(document),
+            Some('\n') => scanner.advance(),
+            Some(';' | '#') => scanner.skip_comment()?,
+            Some('[') => document.sections.push(scanner.header()?),
+            Some(c) if c.is_alphabetic() => match document.sections.last_mut() {
+                None => return Err(error(at, "expected a section header, [section], before the first key")),
+                Some(section) => section.entries.push(scanner.entry()?),
+            },
+            Some(c) => return Err(error(at, format!("illegal character {c:?}; expected [section] or key = value"))),
+        }
+    }
+}
+
+struct Scanner<'a> {
+    rest: Peekable<Chars<'a>>,
+    at: Position,
+}
+
+impl Scanner<'_> {
+    fn peek(&mut self) -> Option<char> {
+        self.rest.peek().copied()
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let c = self.rest.next()?;
+        self.at = match c {
+            '\n' => Position { line: self.at.line + 1, column: 1 },
+            _ => Position { column: self.at.column + 1, ..self.at },
+        };
+        Some(c)
+    }
+
+    fn advance(&mut self) {
+        self.take();
+    }
+
+    fn take_if(&mut self, wanted: impl Fn(char) -> bool) -> Option<char> {
+        if self.peek().is_some_and(wanted) { self.take() } else { None }
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.take_if(is_blank).is_some() {}
+    }
+
+    fn skip_comment(&mut self) -> Result<(), SyntaxError> {
+        loop {
+            let at = self.at;
+            match self.take_if(|c| c != '\n') {
+                Some('\0') => return Err(error(at, "illegal character NUL")),
+                Some(_) => {}
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Blanks and a comment, then the end of the line.
+    fn end_of_line(&mut self, after: &str) -> Result<(), SyntaxError> {
+        self.skip_blanks();
+        match self.peek() {
+            None | Some('\n') => Ok(()),
+            Some(';' | '#') => self.skip_comment(),
+            Some(_) => Err(error(self.at, format!("expected the end of the line or a comment after {after}"))),
+        }
+    }
+
+    fn identifier(&mut self) -> String {
+        let mut name = String::new();
+        let first = self.take_if(char::is_alphabetic);
+        name.extend(first);
+        while first.is_some()
+            && let Some(c) = self.take_if(|c| c.is_alphabetic() || c.is_numeric() || c == '-')
+        {
+            name.push(c);
+        }
+        name
+    }
+
+    fn header(&mut self) -> Result<Section, SyntaxError> {
+        let at = self.at;
+        self.advance();
+        self.skip_blanks();
+        let name = self.identifier();
+        if name.is_empty() {
+            return Err(error(self.at, "expected the name of a section after '['"));
+        }
+        self.skip_blanks();
+        let quoted_at = self.at;
+        let subsection = match self.take_if(|c| c == '"') {
+            Some(_) => Some(self.quoted(quoted_at)?),
+            None => None,
+        };
+        if subsection.as_deref() == Some("") {
+            return Err(error(quoted_at, "empty subsection name"));
+        }
+        self.skip_blanks();
+        if self.take_if(|c| c == ']').is_none() {
+            let wanted = if subsection.is_some() { "']'" } else { "']' or a subsection in double quotes" };
+            return Err(error(self.at, format!("expected {wanted} after the name of section {name:?}")));
+        }
+        self.end_of_line("a section header")?;
+        Ok(Section { name, subsection, at, entries: Vec::new() })
+    }
+
+    /// The name of a subsection after its opening quote. Only quotes and backslashes can be escaped here.
+    fn quoted(&mut self, opened: Position) -> Result<String, SyntaxError> {
+        let mut name = String::new();
+        loop {
+            let at = self.at;
+            match self.take_if(|c| c != '\n') {
+                None => return Err(error(opened, "the quote is not closed on this line")),
+                Some('\0') => return Err(error(at, "illegal character NUL")),
+                Some('"') => return Ok(name),
+                Some('\\') => match self.take_if(|c| matches!(c, '\\' | '"')) {
+                    Some(c) => name.push(c),
+                    None => return Err(error(at, "unknown escape: here only \\\\ and \\\" are")),
+                },
+                Some(c) => name.push(c),
+            }
+        }
+    }
+
+    fn entry(&mut self) -> Result<Entry, SyntaxError> {
+        let at = self.at;
+        let key = self.identifier();
+        self.skip_blanks();
+        match self.peek() {
+            None | Some('\n' | ';' | '#') => Ok(Entry { key, value: None, at }),
+            Some('=') => {
+                self.advance();
+                self.skip_blanks();
+                Ok(Entry { key, value: Some(self.value()?), at })
+            }
+            Some('_') => {
+                Err(error(self.at, format!("expected '=' after {key:?}: keys hold no underscore, but hyphens")))
+            }
+            Some(_) => Err(error(self.at, format!("expected '=' after {key:?}"))),
+        }
+    }
+
+    fn value(&mut self) -> Result<String, SyntaxError> {
+        let mut value = String::new();
+        // How much of it is more than trailing blanks.
+        let mut kept = 0;
+        let mut quote = None;
+        loop {
+            let at = self.at;
+            match (self.peek(), quote) {
+                (None | Some('\n'), Some(opened)) => return Err(error(opened, "the quote is not closed on this line")),
+                (None | Some('\n' | ';' | '#'), None) => break,
+                _ => {}
+            }
+            let Some(c) = self.take() else { break };
+            match c {
+                '\0' => return Err(error(at, "illegal character NUL")),
+                '\\' => value.extend(self.escape(at, quote.is_some())?),
+                '"' => quote = if quote.is_some() { None } else { Some(at) },
+                // Line ends of Windows. Go drops them even inside quotes.
+                '\r' => {}
+                c => value.push(c),
+            }
+            if quote.is_some() || !is_blank(c) {
+                kept = value.len();
+            }
+        }
+        value.truncate(kept);
+        Ok(value)
+    }
+
+    /// What stands after a backslash. Nothing for a line that goes on.
+    fn escape(&mut self, at: Position, quoted: bool) -> Result<Option<char>, SyntaxError> {
+        if quoted {
+            return match self.take_if(|c| matches!(c, '\\' | '"' | 'n' | 't')) {
+                Some('n') => Ok(Some('\n')),
+                Some('t') => Ok(Some('\t')),
+                Some(c) => Ok(Some(c)),
+                None => Err(error(at, "unknown escape: inside quotes only \\\\, \\\", \\n and \\t are")),
+            };
+        }
+        self.take_if(|c| c == '\r');
+        match self.take_if(|c| matches!(c, '\n' | '"')) {
+            Some('"') => Ok(Some('"')),
+            Some(_) => Ok(None),
+            None => Err(error(
+                at,
+                "outside quotes a backslash must be the last character of its line, or be doubled inside quotes",
+            )),
+        }
+    }
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r')
+}
+
+fn error(at: Position, problem: impl Into<String>) -> SyntaxError {
+    SyntaxError { at, problem: problem.into() }
+}
+
+/// The document as text that reads back the same.
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for section in &self.sections {
+            match &section.subsection {
+                None => writeln!(f, "[{}]", section.name)?,
+                Some(name) => {
+                    writeln!(f, "[{} \"{}\"]", section.name, name.replace('\\', "\\\\").replace('"', "\\\""))?;
+                }
+            }
+            for entry in &section.entries {
+                match &entry.value {
+                    None => writeln!(f, "{}", entry.key)?,
+                    Some(value) => writeln!(f, "{} = {}", entry.key, quote(value))?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn quote(value: &str) -> String {
+    if value.chars().all(|c| c.is_alphanumeric() || "-_./:@+*,".contains(c)) {
+        return value.to_owned();
+    }
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
+    format!("\"{escaped}\"")
+}

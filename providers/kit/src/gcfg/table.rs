@@ -1,0 +1,378 @@
+//! What a provider takes out of a gcfg file: one entry per key, from which the reader, the reference and the findings come.
+//!
+//! ```
+//! use ccm_kit::gcfg::{self, Field, Key, Reader, Table};
+//! use ccm_provider::Severity;
+//!
+//! #[derive(Default)]
+//! struct Global { region: String, families: Vec<String> }
+//!
+//! static GLOBAL: Table<Global> = Table {
+//!     section: "Global",
+//!     doc: "The cloud.",
+//!     keys: &[
+//!         Key::new("Region", Field::Text(|global| &mut global.region), "", "Where the nodes are."),
+//!         Key::new("NodeIPFamilies", Field::List(|global| &mut global.families), "ipv4", "In order."),
+//!     ],
+//! };
+//!
+//! let document = gcfg::parse("[GLOBAL]\nnodeipfamilies = ipv6\nNodeIPFamilies = ipv4\nRegoin = x\n").unwrap();
+//! let mut reader = Reader::new(&document, Severity::Warning);
+//! let global = reader.section(&GLOBAL);
+//! let findings = reader.finish();
+//! assert_eq!(global.families, ["ipv6", "ipv4"]);
+//! assert_eq!(findings[0].key, "[Global] Regoin");
+//! assert_eq!(findings[0].message, "line 4: unknown key, ignored; did you mean \"Region\"?");
+//! ```
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
+use regex::Regex;
+
+use super::{Document, Entry, Section};
+use crate::document::did_you_mean;
+
+/// A section and its keys.
+#[derive(Debug)]
+pub struct Table<T: 'static> {
+    /// As the reference spells it.
+    pub section: &'static str,
+    /// What it is for, in Markdown.
+    pub doc: &'static str,
+    /// In the order of the reference.
+    pub keys: &'static [Key<T>],
+}
+
+/// A key.
+#[derive(Debug)]
+pub struct Key<T: 'static> {
+    /// As the reference spells it. Hyphens and underscores are the same, as in Go.
+    pub name: &'static str,
+    /// Its type and where the value goes.
+    pub field: Field<T>,
+    /// As the reference shows it; the value in force without the key is that of `T::default()`. Empty: none.
+    pub default: &'static str,
+    /// What it does, in Markdown.
+    pub doc: &'static str,
+    /// Since when it is, or until when it was; may be empty.
+    pub note: &'static str,
+    /// Whether the value must not be shown.
+    pub secret: bool,
+}
+
+/// The type of a key, and the place for its value.
+pub enum Field<T: 'static> {
+    /// Any text.
+    Text(fn(&mut T) -> &mut String),
+    /// `true`, `yes`, `on`, `1` and their opposites in any case, or the key alone for true.
+    Flag(fn(&mut T) -> &mut bool),
+    /// Decimal, or hexadecimal with `0x`. Leading zeros mean nothing.
+    Integer {
+        /// Where it goes.
+        field: fn(&mut T) -> &mut i64,
+        /// Smallest value.
+        min: i64,
+        /// Largest value.
+        max: i64,
+    },
+    /// Each time the key comes, one more; the key alone empties the list.
+    List(fn(&mut T) -> &mut Vec<String>),
+    /// As Go writes durations: `1m30s`.
+    Duration(fn(&mut T) -> &mut Duration),
+    /// A regular expression; an empty one is none.
+    Pattern(fn(&mut T) -> &mut Option<Regex>),
+    /// A value of a type of the provider's own.
+    Custom {
+        /// The type, as the reference shows it.
+        kind: &'static str,
+        /// Takes the value, or says what would do.
+        set: fn(&mut T, &str) -> Result<(), String>,
+    },
+    /// A list of values of a type of the provider's own.
+    CustomList {
+        /// The type of one value, as the reference shows it.
+        kind: &'static str,
+        /// Empties the list.
+        clear: fn(&mut T),
+        /// Takes one more, or says what would do.
+        push: fn(&mut T, &str) -> Result<(), String>,
+    },
+    /// Was a key once: accepted with a warning, without effect.
+    Retired,
+}
+
+impl<T> fmt::Debug for Field<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind())
+    }
+}
+
+impl<T> Field<T> {
+    /// The type, as the reference shows it.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Text(_) => "string".to_owned(),
+            Self::Flag(_) => "boolean".to_owned(),
+            Self::Integer { .. } => "integer".to_owned(),
+            Self::List(_) => "list".to_owned(),
+            Self::Duration(_) => "duration".to_owned(),
+            Self::Pattern(_) => "regular expression".to_owned(),
+            Self::Custom { kind, .. } => (*kind).to_owned(),
+            Self::CustomList { kind, .. } => format!("list of {kind}"),
+            Self::Retired => "ignored".to_owned(),
+        }
+    }
+
+    fn is_list(&self) -> bool {
+        matches!(self, Self::List(_) | Self::CustomList { .. })
+    }
+
+    /// Stores a value; `None` is the key alone.
+    fn store(&self, into: &mut T, value: Option<&str>) -> Result<(), String> {
+        match (self, value) {
+            (Self::Retired, _) => {}
+            (Self::Flag(field), None) => *field(into) = true,
+            (Self::List(field), None) => field(into).clear(),
+            (Self::CustomList { clear, .. }, None) => clear(into),
+            (_, None) => return Err(format!("a value is missing; write key = {}", self.kind())),
+            (Self::Text(field), Some(value)) => value.clone_into(field(into)),
+            (Self::Flag(field), Some(value)) => *field(into) = flag(value)?,
+            (Self::Integer { field, min, max }, Some(value)) => *field(into) = integer(value, *min, *max)?,
+            (Self::List(field), Some(value)) => field(into).push(value.to_owned()),
+            (Self::Duration(field), Some(value)) => {
+                *field(into) = ccm_provider::duration::parse(value)
+                    .map_err(|_| "not a duration; write for example 30s, 5m or 1h30m".to_owned())?;
+            }
+            (Self::Pattern(field), Some(value)) => *field(into) = pattern(value)?,
+            (Self::Custom { set, .. }, Some(value)) => set(into, value)?,
+            (Self::CustomList { push, .. }, Some(value)) => push(into, value)?,
+        }
+        Ok(())
+    }
+}
+
+impl<T> Key<T> {
+    /// A key without note or secret. An empty default is none.
+    pub const fn new(name: &'static str, field: Field<T>, default: &'static str, doc: &'static str) -> Self {
+        Self { name, field, default, doc, note: "", secret: false }
+    }
+
+    /// With a note for the reference.
+    #[must_use]
+    pub const fn note(mut self, note: &'static str) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// With a value that is never shown.
+    #[must_use]
+    pub const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+}
+
+/// Whether two names are the same to gcfg.
+fn same(a: &str, b: &str) -> bool {
+    let fold = |c: char| if c == '_' { '-' } else { c };
+    a.chars().map(fold).flat_map(char::to_lowercase).eq(b.chars().map(fold).flat_map(char::to_lowercase))
+}
+
+fn flag(value: &str) -> Result<bool, String> {
+    match value.to_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err("not a boolean; write true or false".to_owned()),
+    }
+}
+
+fn integer(value: &str, min: i64, max: i64) -> Result<i64, String> {
+    let trimmed = value.trim();
+    let (negative, digits) = match trimmed.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, trimmed.strip_prefix('+').unwrap_or(trimmed)),
+    };
+    // A second sign would pass the parser of the standard library.
+    let parsed = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        _ if digits.contains(['-', '+']) => None,
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    };
+    let number = parsed.map(|number: i64| if negative { -number } else { number });
+    let in_range = number.filter(|number| (min..=max).contains(number));
+    in_range.ok_or_else(|| format!("not an integer from {min} to {max}"))
+}
+
+fn pattern(value: &str) -> Result<Option<Regex>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    // The error of the crate draws the pattern over several lines.
+    let last_line = |error: &regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+    Regex::new(value).map(Some).map_err(|error| format!("not a regular expression ({})", last_line(&error)))
+}
+
+/// Reads a document by tables. Whatever is wrong becomes a finding, and reading goes on.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    document: &'a Document,
+    unknown: Severity,
+    findings: Vec<Finding>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Reader<'a> {
+    /// `unknown` is what an unknown section or key is.
+    pub fn new(document: &'a Document, unknown: Severity) -> Self {
+        Self { document, unknown, findings: Vec::new(), known: Vec::new() }
+    }
+
+    /// All sections of the table's name that have no subsection, as one.
+    pub fn section<T: Default>(&mut self, table: &Table<T>) -> T {
+        let mut value = T::default();
+        let mut seen = Vec::new();
+        for section in self.named(table) {
+            match &section.subsection {
+                None => self.entries(table, section, &mut value, &mut seen),
+                Some(_) => self.unknown_name(header(section), section.at.line, "this section has no subsections"),
+            }
+        }
+        value
+    }
+
+    /// The sections of the table's name by subsection, in the order in which each first comes; without one the name is empty.
+    pub fn subsections<T: Default>(&mut self, table: &Table<T>) -> Vec<(String, T)> {
+        let mut values: Vec<(String, T, Vec<usize>)> = Vec::new();
+        for section in self.named(table) {
+            let name = section.subsection.clone().unwrap_or_default();
+            if !values.iter().any(|(known, _, _)| *known == name) {
+                values.push((name.clone(), T::default(), Vec::new()));
+            }
+            if let Some((_, value, seen)) = values.iter_mut().find(|(known, _, _)| *known == name) {
+                self.entries(table, section, value, seen);
+            }
+        }
+        values.into_iter().map(|(name, value, _)| (name, value)).collect()
+    }
+
+    /// Adds a finding of the provider's own.
+    pub fn add(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// Everything that is wrong, ending with the sections that no table asked for, once each.
+    pub fn finish(mut self) -> Vec<Finding> {
+        let mut reported: Vec<&str> = Vec::new();
+        for section in &self.document.sections {
+            let name = section.name.as_str();
+            if self.known.iter().chain(&reported).any(|known| same(known, name)) {
+                continue;
+            }
+            reported.push(name);
+            let hint = did_you_mean(name, &self.known).unwrap_or_default();
+            self.unknown_name(
+                format!("[{name}]"),
+                section.at.line,
+                &format!("unknown section{}{hint}", self.consequence()),
+            );
+        }
+        self.findings
+    }
+
+    fn named<T>(&mut self, table: &Table<T>) -> Vec<&'a Section> {
+        self.known.push(table.section);
+        self.document.sections.iter().filter(|section| same(&section.name, table.section)).collect()
+    }
+
+    fn entries<T>(&mut self, table: &Table<T>, section: &Section, into: &mut T, seen: &mut Vec<usize>) {
+        for entry in &section.entries {
+            let found = table.keys.iter().enumerate().find(|(_, key)| same(key.name, &entry.key));
+            let place = header(&Section { name: table.section.to_owned(), ..section.clone() });
+            let Some((index, key)) = found else {
+                let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
+                let hint = did_you_mean(&entry.key, &names).unwrap_or_default();
+                let problem = format!("unknown key{}{hint}", self.consequence());
+                self.unknown_name(format!("{place} {}", entry.key), entry.at.line, &problem);
+                continue;
+            };
+            let name = format!("{place} {}", key.name);
+            if seen.contains(&index) && !key.field.is_list() {
+                self.found(Severity::Warning, &name, key.secret, entry, "given more than once; the last one counts");
+            }
+            seen.push(index);
+            if let Field::Retired = key.field {
+                self.found(Severity::Warning, &name, key.secret, entry, "this key has no effect any more; remove it");
+            }
+            if let Err(problem) = key.field.store(into, entry.value.as_deref()) {
+                self.found(Severity::Error, &name, key.secret, entry, &problem);
+            }
+        }
+    }
+
+    fn consequence(&self) -> &'static str {
+        if self.unknown == Severity::Error { "" } else { ", ignored" }
+    }
+
+    fn unknown_name(&mut self, key: String, line: usize, problem: &str) {
+        // The value is left out: nobody knows whether it is secret.
+        self.findings.push(Finding {
+            severity: self.unknown,
+            key,
+            value: None,
+            message: format!("line {line}: {problem}"),
+        });
+    }
+
+    fn found(&mut self, severity: Severity, key: &str, secret: bool, entry: &Entry, problem: &str) {
+        let value = if secret { None } else { entry.value.clone() };
+        let message = format!("line {}: {problem}", entry.at.line);
+        self.findings.push(Finding { severity, key: key.to_owned(), value, message });
+    }
+}
+
+fn header(section: &Section) -> String {
+    match &section.subsection {
+        None => format!("[{}]", section.name),
+        Some(name) => format!("[{} {name:?}]", section.name),
+    }
+}
+
+/// A finding as one line: key, value, what is wrong.
+pub fn line(finding: &Finding) -> String {
+    match &finding.value {
+        Some(value) => format!("{} = {value:?}: {}", finding.key, finding.message),
+        None => format!("{}: {}", finding.key, finding.message),
+    }
+}
+
+/// The findings as an error, if one of them is: `<context>: <every error>`.
+pub fn refuse(context: &str, findings: &[Finding]) -> Result<(), ProviderError> {
+    let errors: Vec<Finding> = findings.iter().filter(|finding| finding.severity == Severity::Error).cloned().collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = errors.iter().map(line).collect();
+    let message = format!("{context}: {}", lines.join("; "));
+    Err(ProviderError::new(ErrorClass::Invalid { findings: errors }, message))
+}
+
+impl<T> Table<T> {
+    /// The reference of the section: a heading and a table, in Markdown.
+    pub fn reference(&self) -> String {
+        let mut text = format!(
+            "### `[{}]`\n\n{}\n\n| Key | Type | Default | Effect |\n| --- | --- | --- | --- |\n",
+            self.section, self.doc
+        );
+        for key in self.keys {
+            let default = if key.default.is_empty() { "–".to_owned() } else { format!("`{}`", key.default) };
+            let note = if key.note.is_empty() { String::new() } else { format!(" *{}*", key.note) };
+            let cell = format!("{}{note}", key.doc).replace('|', "\\|");
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| `{}` | {} | {default} | {cell} |", key.name, key.field.kind());
+        }
+        text
+    }
+}
