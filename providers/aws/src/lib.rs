@@ -2,3 +2,5 @@
 #![allow(dead_code)] // until all layers stand
 
 mod client;
+mod loadbalancer;
+mod ownership;

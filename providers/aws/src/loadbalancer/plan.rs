@@ -1,0 +1,78 @@
+//! The writes from observed to desired.
+
+use std::borrow::Cow;
+
+use ccm_provider::{Change, Finding, Risk, Verb};
+
+use crate::client::Write;
+use crate::ownership::Ownership;
+
+/// One write and what is said of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) write: Write,
+    pub(crate) told: ccm_provider::Step,
+}
+
+/// The plan of one Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) steps: Vec<Step>,
+    /// What the user should know: wishes that cannot be met on an existing balancer, ignored combinations.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// What a plan depends on beside wish and observation: fixed at start.
+#[derive(Debug, Clone)]
+pub(crate) struct Ground {
+    pub(crate) ownership: Ownership,
+    pub(crate) vpc: String,
+    /// Subnet of last resort; empty when there is none.
+    pub(crate) self_subnet: String,
+    /// `DisableSecurityGroupIngress`
+    pub(crate) node_groups_untouched: bool,
+    /// `ElbSecurityGroup`
+    pub(crate) shared_group: Option<String>,
+    /// `NLBSecurityGroupMode = Managed`
+    pub(crate) managed_network_groups: bool,
+}
+
+impl Step {
+    /// A step with its reason; changed fields and the risk are added by the methods below.
+    pub(crate) fn new(
+        verb: Verb,
+        kind: impl Into<Cow<'static, str>>,
+        id: impl Into<String>,
+        reason: impl Into<String>,
+        write: Write,
+    ) -> Self {
+        let told = ccm_provider::Step {
+            verb,
+            kind: kind.into(),
+            id: id.into(),
+            changes: Vec::new(),
+            reason: reason.into(),
+            risk: Risk::None,
+        };
+        Self { write, told }
+    }
+
+    /// With a changed field.
+    #[must_use]
+    pub(crate) fn change(
+        mut self,
+        field: impl Into<Cow<'static, str>>,
+        before: Option<String>,
+        after: Option<String>,
+    ) -> Self {
+        self.told.changes.push(Change { field: field.into(), before, after });
+        self
+    }
+
+    /// With a risk.
+    #[must_use]
+    pub(crate) fn risk(mut self, risk: Risk) -> Self {
+        self.told.risk = risk;
+        self
+    }
+}
