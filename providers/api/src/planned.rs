@@ -12,40 +12,60 @@ use crate::node::NodeRef;
 use crate::plan::{Finding, Plan, Severity};
 use crate::service::Service;
 
-/// A provider that observes first, decides without I/O, and writes last. [`PlannedLoadBalancer`] makes a
+/// A provider that decides without I/O between one round of reads and one of writes. [`PlannedLoadBalancer`] makes a
 /// [`LoadBalancer`] of it, dry runs included.
 pub trait Planned: Send + Sync {
-    /// All cloud objects of the group: those with our ownership marks and those they refer to. Complete, or an error.
-    type Observed: Send + Sync;
     /// What the group shall look like, defaults filled in.
     type Desired: Send + Sync;
+    /// All cloud objects of the group: those with our ownership marks and those they refer to. Complete, or an error.
+    type Observed: Send + Sync;
     /// One write, printable through [`Planned::describe`].
     type Step: Send + Sync;
+    /// What the writes of one plan made, for those that follow: an ID that is only known after creation.
+    type Outputs: Default + Send;
 
     /// Services that share objects have one group.
     fn group(&self, service: &Service) -> GroupKey {
         GroupKey(service.key().to_string())
     }
 
+    /// What the Services of the group want; one answer per item for what a Service asks wrongly. Pure, and before any
+    /// read: when no item has a good answer, the cloud is not called at all.
+    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Self::Desired, Vec<Result<(), ProviderError>>);
+
     /// Reads the cloud. The only method that may.
     fn observe(
         &self,
         cluster: &str,
         work: &[ServiceWork],
+        desired: &Self::Desired,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
-    /// What the Services of the group want; one answer per item for what a Service asks wrongly. Pure.
-    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Self::Desired, Vec<Result<(), ProviderError>>);
-
     /// The writes from observed to desired, in an order of which any prefix is safe to die after. Pure; empty when
-    /// nothing differs.
-    fn plan(&self, observed: &Self::Observed, desired: &Self::Desired) -> Vec<Self::Step>;
+    /// nothing differs. An error where the wish cannot be met in the cloud as it is; then nothing is written.
+    fn plan(
+        &self,
+        observed: &Self::Observed,
+        desired: &Self::Desired,
+    ) -> Result<(Vec<Self::Step>, Vec<Finding>), ProviderError>;
 
     /// Refuses a plan that looks like a mistake: a foreign object touched, a backend set emptied. Pure.
     fn guard(&self, observed: &Self::Observed, steps: &[Self::Step]) -> Result<(), ProviderError>;
 
     /// Does one write.
-    fn apply(&self, step: &Self::Step) -> impl Future<Output = Result<(), ProviderError>> + Send;
+    fn apply(
+        &self,
+        step: &Self::Step,
+        outputs: &mut Self::Outputs,
+    ) -> impl Future<Output = Result<(), ProviderError>> + Send;
+
+    /// Called after the last write: what went wrong without keeping the writes after it from being done.
+    fn finish(&self, _outputs: Self::Outputs) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
+    /// Tells the user what [`Planned::plan`] found, on the objects themselves. Not called in dry runs, whose plans show it.
+    fn tell(&self, _work: &[ServiceWork], _findings: &[Finding]) {}
 
     /// The step in words.
     fn describe(&self, step: &Self::Step) -> crate::plan::Step;
@@ -67,18 +87,25 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         cluster: &str,
         work: &[ServiceWork],
     ) -> Result<Vec<Result<Option<LoadBalancerStatus>, ProviderError>>, ProviderError> {
-        let observed = self.observe(cluster, work).await?;
-        let (desired, verdicts) = self.0.desired(cluster, work);
-        let steps = self.0.plan(&observed, &desired);
-        self.0.guard(&observed, &steps)?;
-        for step in &steps {
-            self.apply(step).await?;
-        }
-        // Read again only when something was written: addresses may have come with it.
-        let after = if steps.is_empty() { observed } else { self.observe(cluster, work).await? };
+        let (desired, mut verdicts) = self.0.desired(cluster, work);
         // One answer per item is owed, whatever desired() gave.
-        let missing = std::iter::repeat_with(|| Err(ProviderError::bug("desired() gave no verdict")));
-        let answers = work.iter().zip(verdicts.into_iter().chain(missing)).map(|(item, verdict)| {
+        verdicts.resize_with(work.len(), || Err(ProviderError::bug("desired() gave no verdict")));
+        if verdicts.iter().all(Result::is_err) {
+            return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| None)).collect());
+        }
+        let observed = self.observe(cluster, work, &desired).await?;
+        let (steps, findings) = self.0.plan(&observed, &desired)?;
+        self.0.tell(work, &findings);
+        self.0.guard(&observed, &steps)?;
+        let mut outputs = P::Outputs::default();
+        for step in &steps {
+            self.apply(step, &mut outputs).await?;
+        }
+        self.0.finish(outputs)?;
+        // Read again only when something was written and somebody asks: addresses may have come with it.
+        let asked = work.iter().any(|item| item.action == ServiceAction::Ensure);
+        let after = if steps.is_empty() || !asked { observed } else { self.observe(cluster, work, &desired).await? };
+        let answers = work.iter().zip(verdicts).map(|(item, verdict)| {
             verdict.map(|()| match item.action {
                 ServiceAction::Delete | ServiceAction::UpdateHosts => None,
                 ServiceAction::Ensure => self.0.status(&after, &item.service),
@@ -87,14 +114,19 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         Ok(answers.collect())
     }
 
-    async fn observe(&self, cluster: &str, work: &[ServiceWork]) -> Result<P::Observed, ProviderError> {
-        tokio::time::timeout(READ_DEADLINE, self.0.observe(cluster, work))
+    async fn observe(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+        desired: &P::Desired,
+    ) -> Result<P::Observed, ProviderError> {
+        tokio::time::timeout(READ_DEADLINE, self.0.observe(cluster, work, desired))
             .await
             .unwrap_or_else(|_| Err(ProviderError::deadline("observing the load balancer", READ_DEADLINE)))
     }
 
-    async fn apply(&self, step: &P::Step) -> Result<(), ProviderError> {
-        tokio::time::timeout(WRITE_DEADLINE, self.0.apply(step)).await.unwrap_or_else(|_| {
+    async fn apply(&self, step: &P::Step, outputs: &mut P::Outputs) -> Result<(), ProviderError> {
+        tokio::time::timeout(WRITE_DEADLINE, self.0.apply(step, outputs)).await.unwrap_or_else(|_| {
             let step = self.0.describe(step);
             let call = format!("{} {} {}", step.verb.as_str(), step.kind, step.id);
             Err(ProviderError::deadline(&call, WRITE_DEADLINE))
@@ -114,8 +146,16 @@ fn item(service: &Service, nodes: &[NodeRef], action: ServiceAction) -> ServiceW
 #[async_trait]
 impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        let work = [item(service, &[], ServiceAction::Ensure)];
-        let observed = self.observe(cluster, &work).await?;
+        // Asked as for a deletion, which finds more than an ensure wants and minds no annotation.
+        let work = [item(service, &[], ServiceAction::Delete)];
+        let (desired, verdicts) = self.0.desired(cluster, &work);
+        for verdict in verdicts {
+            match verdict {
+                Err(error) if error.is_implemented_elsewhere() => return Ok(None),
+                verdict => verdict?,
+            }
+        }
+        let observed = self.observe(cluster, &work, &desired).await?;
         Ok(self.0.status(&observed, service))
     }
 
@@ -150,13 +190,14 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
 
     async fn plan(&self, cluster: &str, work: &ServiceWork) -> Result<Plan, ProviderError> {
         let work = std::slice::from_ref(work);
-        let observed = self.observe(cluster, work).await?;
         let (desired, verdicts) = self.0.desired(cluster, work);
         verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let steps = self.0.plan(&observed, &desired);
+        let observed = self.observe(cluster, work, &desired).await?;
+        let (steps, findings) = self.0.plan(&observed, &desired)?;
         let subject = work.first().map(|item| format!("service {}", item.service.key())).unwrap_or_default();
         let mut plan = Plan::new(subject);
         plan.steps = steps.iter().map(|step| self.0.describe(step)).collect();
+        plan.findings = findings;
         // A real run would stop here; so the dry one must not look as if it went through.
         if let Err(refusal) = self.0.guard(&observed, &steps) {
             plan.findings.push(Finding {
@@ -227,15 +268,16 @@ mod tests {
     }
 
     impl Planned for Cloud {
-        type Observed = State;
         type Desired = State;
+        type Observed = State;
         type Step = Write;
+        type Outputs = ();
 
         fn group(&self, service: &Service) -> GroupKey {
             GroupKey(service.metadata.namespace.to_string())
         }
 
-        async fn observe(&self, _: &str, work: &[ServiceWork]) -> Result<State, ProviderError> {
+        async fn observe(&self, _: &str, work: &[ServiceWork], _: &State) -> Result<State, ProviderError> {
             self.say("observe");
             if self.hangs {
                 std::future::pending::<()>().await;
@@ -267,7 +309,7 @@ mod tests {
             (desired, verdicts)
         }
 
-        fn plan(&self, observed: &State, desired: &State) -> Vec<Write> {
+        fn plan(&self, observed: &State, desired: &State) -> Result<(Vec<Write>, Vec<Finding>), ProviderError> {
             let mut steps = Vec::new();
             let nothing = Default::default();
             for (key, (ports, hosts)) in &desired.0 {
@@ -282,7 +324,7 @@ mod tests {
             }
             let unwanted = observed.0.keys().filter(|key| !desired.0.contains_key(*key));
             steps.extend(unwanted.map(|key| Write::Delete(key.clone())));
-            steps
+            Ok((steps, Vec::new()))
         }
 
         fn guard(&self, observed: &State, steps: &[Write]) -> Result<(), ProviderError> {
@@ -295,7 +337,7 @@ mod tests {
             Ok(())
         }
 
-        async fn apply(&self, step: &Write) -> Result<(), ProviderError> {
+        async fn apply(&self, step: &Write, (): &mut ()) -> Result<(), ProviderError> {
             self.say(&format!("{step:?}"));
             match &mut *self.writes_left.lock().unwrap() {
                 Some(0) => return Err(ProviderError::unknown("the cloud is down")),
@@ -404,6 +446,13 @@ mod tests {
     async fn a_plan_for_a_bad_service_is_its_error() {
         let work = item(&service("web", &[0]), &[], ServiceAction::Ensure);
         assert_eq!(adapter().plan("c", &work).await.unwrap_err().to_string(), "port 0 cannot be served");
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_wrongly_costs_no_call() {
+        let balancer = adapter();
+        balancer.ensure("c", &service("web", &[0]), &[]).await.unwrap_err();
+        assert!(balancer.0.calls().is_empty());
     }
 
     #[tokio::test]
