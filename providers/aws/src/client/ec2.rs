@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::Tags;
+use super::{Id, Tags};
 
 /// An instance.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -149,7 +149,8 @@ pub(crate) enum Peer {
     Ipv6(String),
     /// Another group; the account only where EC2 names it.
     Group {
-        id: String,
+        /// In an observation always known; in a write perhaps made by an earlier write.
+        id: Id,
         account: Option<String>,
     },
     PrefixList(String),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Tags;
-use super::ec2::Permission;
+use super::ec2::{Peer, Permission};
 use super::elb::{AccessLog, ConnectionDraining, HealthCheck as ClassicHealthCheck, Listener as ClassicListener};
 use super::elbv2::{HealthCheck, SubnetMapping, Target};
 
@@ -343,11 +343,18 @@ impl Write {
 
     fn ids_mut(&mut self) -> Vec<&mut Id> {
         match self {
+            Self::Ec2(Ec2Write::DeleteSecurityGroup { group }) => vec![group],
             Self::Ec2(
-                Ec2Write::DeleteSecurityGroup { group }
-                | Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
-                | Ec2Write::RevokeSecurityGroupIngress { group, .. },
-            ) => vec![group],
+                Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }
+                | Ec2Write::RevokeSecurityGroupIngress { group, permissions },
+            ) => {
+                let sources = permissions.iter_mut().flat_map(|permission| &mut permission.sources);
+                let groups = sources.filter_map(|source| match &mut source.from {
+                    Peer::Group { id, .. } => Some(id),
+                    Peer::Ipv4(_) | Peer::Ipv6(_) | Peer::PrefixList(_) => None,
+                });
+                std::iter::once(group).chain(groups).collect()
+            }
             Self::Ec2(Ec2Write::CreateTags { resources, .. }) => resources.iter_mut().collect(),
             Self::Elb(
                 ElbWrite::CreateLoadBalancer { security_groups, .. }
