@@ -1,0 +1,111 @@
+//! One call: which service and operation, by whom, with which parameters.
+
+use super::Service;
+use super::error::ApiError;
+use super::options::Options;
+use super::query::Params;
+use super::sigv4::{self, Caller};
+use http::HeaderMap;
+
+/// A parsed and admitted call.
+#[derive(Debug)]
+pub struct Call {
+    /// The service that it is for.
+    pub service: Service,
+    /// Operation, e.g. `DescribeInstances`.
+    pub action: String,
+    /// API version, e.g. `2016-11-15`.
+    pub version: String,
+    /// The parameters.
+    pub params: Params,
+    /// Request headers.
+    pub headers: HeaderMap,
+    /// Who signed; none for the one operation that takes no signature.
+    pub caller: Option<Caller>,
+}
+
+impl Call {
+    /// Reads a request: form body (or query string), signature, service.
+    ///
+    /// # Errors
+    /// Together with the service whose dialect the answer should have.
+    pub fn parse(headers: HeaderMap, form: &str, options: &Options) -> Result<Call, (Service, ApiError)> {
+        let params = Params::parse(form).map_err(|error| (Service::Ec2, error))?;
+        let version = params.get("Version").unwrap_or_default().to_owned();
+        let action = params.get("Action").unwrap_or_default().to_owned();
+        let by_version = Service::of_version(&version);
+        let guess = by_version.unwrap_or(Service::Ec2);
+        let caller = sigv4::parse(&headers).map_err(|error| (guess, error))?;
+        let service = match &caller {
+            None if guess == Service::Sts && action == "AssumeRoleWithWebIdentity" => Service::Sts,
+            None => return Err((guess, missing_token(guess))),
+            Some(caller) => {
+                let name = options.signing_names.get(&caller.service).unwrap_or(&caller.service);
+                let service = Service::of_scope(name, &version).ok_or_else(|| (guess, wrong_scope(guess, name)))?;
+                sigv4::check(caller, &headers, service, options).map_err(|error| (service, error))?;
+                service
+            }
+        };
+        if by_version != Some(service) {
+            // unverified: the code for a version that the service doesn't have.
+            let text = format!("The version {version} is not valid for this web service.");
+            return Err((service, ApiError::new("NoSuchVersion", text)));
+        }
+        if action.is_empty() {
+            return Err((service, ApiError::with_status(400, "MissingAction", "The request is missing an action.")));
+        }
+        Ok(Call { service, action, version, params, headers, caller })
+    }
+
+    /// Whether the operation changes something.
+    #[must_use]
+    pub fn mutating(&self) -> bool {
+        mutating(&self.action)
+    }
+
+    /// Text of a request header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// A call to a service from inside a test: no signature, parameters as a form.
+    ///
+    /// # Errors
+    /// The form is malformed.
+    pub fn direct(service: Service, action: &str, form: &str) -> Result<Call, ApiError> {
+        Ok(Call {
+            service,
+            action: action.to_owned(),
+            version: String::new(),
+            params: Params::parse(form)?,
+            headers: HeaderMap::new(),
+            caller: None,
+        })
+    }
+}
+
+/// Whether an operation changes something, by its name.
+#[must_use]
+pub fn mutating(action: &str) -> bool {
+    !["Describe", "Get", "List", "AssumeRole"].iter().any(|prefix| action.starts_with(prefix))
+}
+
+fn missing_token(service: Service) -> ApiError {
+    match service {
+        Service::Ec2 => {
+            ApiError::with_status(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
+        }
+        Service::Elb | Service::Elbv2 | Service::Sts => {
+            ApiError::with_status(403, "MissingAuthenticationToken", "Request is missing Authentication Token")
+        }
+    }
+}
+
+fn wrong_scope(service: Service, name: &str) -> ApiError {
+    let text = format!("Credential should be scoped to correct service, not '{name}'.");
+    match service {
+        Service::Ec2 => ApiError::with_status(401, "AuthFailure", text),
+        Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, "SignatureDoesNotMatch", text),
+    }
+}

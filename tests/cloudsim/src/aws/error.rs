@@ -1,0 +1,100 @@
+//! Errors of the simulated AWS and their two XML dialects.
+
+use super::Service;
+use super::xml::Xml;
+
+/// An error as AWS answers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// HTTP status.
+    pub status: u16,
+    /// Error code, e.g. `InvalidGroup.NotFound`.
+    pub code: String,
+    /// Text for people.
+    pub message: String,
+}
+
+impl ApiError {
+    /// A client error (400), which nearly all of AWS's are.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        ApiError::with_status(400, code, message)
+    }
+
+    /// An error with another status.
+    #[must_use]
+    pub fn with_status(status: u16, code: &str, message: impl Into<String>) -> Self {
+        ApiError { status, code: code.to_owned(), message: message.into() }
+    }
+
+    /// The service is asked for an operation that the simulation doesn't have.
+    #[must_use]
+    pub fn unknown_action(action: &str) -> Self {
+        ApiError::new("InvalidAction", format!("The action {action} is not valid for this web service."))
+    }
+
+    /// A parameter is missing. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
+    #[must_use]
+    pub fn missing(name: &str) -> Self {
+        ApiError::new("MissingParameter", format!("The request must contain the parameter {name}"))
+    }
+
+    /// A parameter has a bad value. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
+    #[must_use]
+    pub fn bad_value(name: &str, value: &str, why: &str) -> Self {
+        ApiError::new("InvalidParameterValue", format!("Value ({value}) for parameter {name} is invalid. {why}"))
+    }
+
+    /// The code in the vocabulary of the service.
+    #[must_use]
+    pub fn code_for(&self, service: Service) -> &str {
+        match (service, self.code.as_str()) {
+            (Service::Ec2, code) => code,
+            (_, "MissingParameter" | "InvalidParameterValue") => "ValidationError",
+            (_, code) => code,
+        }
+    }
+
+    /// The body of the error answer in the dialect of the service.
+    #[must_use]
+    pub fn render(&self, service: Service, request_id: &str) -> String {
+        let mut xml = Xml::document();
+        if service == Service::Ec2 {
+            xml.elem("Response", |xml| {
+                xml.elem("Errors", |xml| {
+                    xml.elem("Error", |xml| {
+                        xml.text("Code", self.code_for(service));
+                        xml.text("Message", &self.message);
+                    });
+                });
+                xml.text("RequestID", request_id);
+            });
+        } else {
+            xml.open_with("ErrorResponse", service.namespace());
+            xml.elem("Error", |xml| {
+                xml.text("Type", if self.status < 500 { "Sender" } else { "Receiver" });
+                xml.text("Code", self.code_for(service));
+                xml.text("Message", &self.message);
+            });
+            xml.text("RequestId", request_id);
+            xml.close("ErrorResponse");
+        }
+        xml.into_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_service_has_its_own_dialect() {
+        let error = ApiError::missing("GroupId");
+        let ec2 = error.render(Service::Ec2, "r-1");
+        assert!(ec2.contains("<Response><Errors><Error><Code>MissingParameter</Code>"), "{ec2}");
+        assert!(ec2.ends_with("<RequestID>r-1</RequestID></Response>"), "{ec2}");
+        let elb = error.render(Service::Elb, "r-1");
+        assert!(elb.contains("<Error><Type>Sender</Type><Code>ValidationError</Code>"), "{elb}");
+        assert!(elb.ends_with("<RequestId>r-1</RequestId></ErrorResponse>"), "{elb}");
+    }
+}

@@ -1,0 +1,239 @@
+//! How a simulated AWS behaves: every figure in one place, settable from Rust and as JSON.
+
+use crate::core::clock::Mode;
+use crate::core::lag::Lag;
+use crate::core::throttle::{BucketSpec, matches};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Everything that can be set. Durations are milliseconds in JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The one region.
+    pub region: String,
+    /// The one account.
+    pub account: String,
+    /// Seed of IDs and of the fault injector.
+    pub seed: u64,
+    /// How the clock runs.
+    pub clock: Mode,
+    /// Real time that calls take.
+    pub latency: Latency,
+    /// Token buckets; none by default.
+    pub throttle: Vec<BucketSpec>,
+    /// How long new objects stay unknown, by kind: `instance`, `interface`, `security-group`, `route`, `volume`,
+    /// `load-balancer`, `target-group`, …
+    pub lag: Lag,
+    /// Reads are answered from the world as it was this long ago.
+    #[serde(with = "crate::core::millis")]
+    pub stale_reads: Duration,
+    /// Quotas.
+    pub limits: Limits,
+    /// How long state changes take.
+    pub delays: Delays,
+    /// Regions besides `region` that a signature may name.
+    pub signing_regions: Vec<String>,
+    /// Further service names in signatures, and which service (`ec2`, `elasticloadbalancing`, `sts`) each stands for.
+    pub signing_names: BTreeMap<String, String>,
+    /// How many calls the ledger keeps.
+    pub ledger_entries: usize,
+    /// Ports: 0 takes any free one.
+    pub port: u16,
+    /// Port of the admin API.
+    pub admin_port: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            region: "us-west-2".to_owned(),
+            account: "123456789012".to_owned(),
+            seed: 1,
+            clock: Mode::default(),
+            latency: Latency::default(),
+            throttle: Vec::new(),
+            lag: Lag::default(),
+            stale_reads: Duration::ZERO,
+            limits: Limits::default(),
+            delays: Delays::default(),
+            signing_regions: Vec::new(),
+            signing_names: BTreeMap::new(),
+            ledger_entries: 100_000,
+            port: 0,
+            admin_port: 0,
+        }
+    }
+}
+
+/// Latency of calls in real time; the effect takes place half-way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Latency {
+    /// Of reads.
+    #[serde(with = "crate::core::millis")]
+    pub read: Duration,
+    /// Of writes.
+    #[serde(with = "crate::core::millis")]
+    pub write: Duration,
+    /// By action name (`*` at the end matches any rest), milliseconds; wins over the two above.
+    pub actions: BTreeMap<String, u64>,
+}
+
+impl Latency {
+    /// What this action takes.
+    #[must_use]
+    pub fn of(&self, action: &str, mutating: bool) -> Duration {
+        self.actions
+            .iter()
+            .find(|(pattern, _)| matches(pattern, action))
+            .map_or(if mutating { self.write } else { self.read }, |(_, millis)| Duration::from_millis(*millis))
+    }
+}
+
+/// Quotas, at AWS's defaults where those are published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Inbound rules of a security group (IPv4 and IPv6 count apart).
+    pub rules_per_group: usize,
+    /// Security groups of a network interface.
+    pub groups_per_interface: usize,
+    /// Security groups of the region.
+    pub groups: usize,
+    /// Routes of a route table.
+    pub routes_per_table: usize,
+    /// Tags of a resource.
+    pub tags: usize,
+    /// Values of one filter.
+    pub filter_values: usize,
+    /// Filters of one call. `unverified`
+    pub filters: usize,
+    /// Elastic addresses of the region.
+    pub addresses: usize,
+    /// Classic load balancers of the region.
+    pub classic_balancers: usize,
+    /// Listeners of a classic load balancer.
+    pub classic_listeners: usize,
+    /// Instances of a classic load balancer.
+    pub classic_instances: usize,
+    /// Network load balancers of the region.
+    pub network_balancers: usize,
+    /// Listeners of a network load balancer.
+    pub network_listeners: usize,
+    /// Target groups of the region.
+    pub target_groups: usize,
+    /// Targets of a target group.
+    pub targets_per_group: usize,
+    /// Target groups of a network load balancer.
+    pub groups_per_balancer: usize,
+    /// Certificates of a listener, the default one not counted.
+    pub certificates: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            rules_per_group: 60,
+            groups_per_interface: 5,
+            groups: 2500,
+            routes_per_table: 500,
+            tags: 50,
+            filter_values: 200,
+            filters: 50,
+            addresses: 5,
+            classic_balancers: 20,
+            classic_listeners: 100,
+            classic_instances: 1000,
+            network_balancers: 50,
+            network_listeners: 50,
+            target_groups: 3000,
+            targets_per_group: 1000,
+            groups_per_balancer: 3000,
+            certificates: 25,
+        }
+    }
+}
+
+/// How long state changes take on the virtual clock. AWS documents the states, not the times: all `unverified`, save the hour
+/// for which a terminated instance stays visible.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Delays {
+    /// Instance: pending to running.
+    #[serde(with = "crate::core::millis")]
+    pub pending: Duration,
+    /// Instance: stopping to stopped.
+    #[serde(with = "crate::core::millis")]
+    pub stopping: Duration,
+    /// Instance: shutting-down to terminated.
+    #[serde(with = "crate::core::millis")]
+    pub shutting_down: Duration,
+    /// Instance: terminated to gone.
+    #[serde(with = "crate::core::millis")]
+    pub gone: Duration,
+    /// Network load balancer: provisioning to active.
+    #[serde(with = "crate::core::millis")]
+    pub provisioning: Duration,
+    /// Interfaces of a deleted load balancer: until they are gone, and with them the use of its security groups.
+    #[serde(with = "crate::core::millis")]
+    pub balancer_interfaces: Duration,
+    /// Target: initial to healthy.
+    #[serde(with = "crate::core::millis")]
+    pub target_initial: Duration,
+    /// Target: how long it drains where no attribute says so.
+    #[serde(with = "crate::core::millis")]
+    pub target_draining: Duration,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Delays {
+            pending: Duration::from_secs(10),
+            stopping: Duration::from_secs(30),
+            shutting_down: Duration::from_secs(30),
+            gone: Duration::from_secs(3600),
+            provisioning: Duration::from_secs(90),
+            balancer_interfaces: Duration::from_secs(60),
+            target_initial: Duration::from_secs(30),
+            target_draining: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Delays {
+    /// No waiting at all, except that terminated instances stay visible for their hour.
+    #[must_use]
+    pub fn none() -> Self {
+        Delays {
+            pending: Duration::ZERO,
+            stopping: Duration::ZERO,
+            shutting_down: Duration::ZERO,
+            provisioning: Duration::ZERO,
+            balancer_interfaces: Duration::ZERO,
+            target_initial: Duration::ZERO,
+            target_draining: Duration::ZERO,
+            ..Delays::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_written_as_json_with_defaults_and_typos_refused() {
+        let options: Options = serde_json::from_str(
+            r#"{"latency":{"read":50,"write":500,"actions":{"CreateLoadBalancer":900}},"lag":{"instance":2000},
+                "clock":{"stepped":{"start":"2026-01-01T00:00:00Z"}},"throttle":[{"service":"ec2","burst":5,"rate":1}]}"#,
+        )
+        .unwrap();
+        assert_eq!(options.latency.of("DescribeVpcs", false), Duration::from_millis(50));
+        assert_eq!(options.latency.of("CreateTags", true), Duration::from_millis(500));
+        assert_eq!(options.latency.of("CreateLoadBalancer", true), Duration::from_millis(900));
+        assert_eq!(options.limits.rules_per_group, 60);
+        assert!(serde_json::from_str::<Options>(r#"{"latencies":{}}"#).is_err());
+    }
+}

@@ -1,0 +1,170 @@
+//! The one world that all services of a simulated AWS share.
+
+use super::options::Options;
+use super::{ec2, elb, elbv2, sts};
+use crate::core::clock::{Clock, later};
+use jiff::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// State of all services. Cloning it takes a snapshot; the clock stays shared.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// How it behaves.
+    pub options: Arc<Options>,
+    /// The virtual clock.
+    pub clock: Clock,
+    /// Source of IDs, seeded.
+    pub rng: StdRng,
+    /// Instances, networks, groups.
+    pub ec2: ec2::Ec2State,
+    /// Classic load balancers.
+    pub elb: elb::ElbState,
+    /// Network load balancers and target groups.
+    pub elbv2: elbv2::ElbV2State,
+    /// Credentials given out.
+    pub sts: sts::StsState,
+    agenda: BTreeMap<(Timestamp, u64), Due>,
+    appointments: u64,
+}
+
+/// Something that happens by itself at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Due {
+    /// In EC2.
+    Ec2(ec2::Due),
+    /// Among the classic load balancers.
+    Elb(elb::Due),
+    /// Among the network load balancers and target groups.
+    Elbv2(elbv2::Due),
+}
+
+/// The whole state as text: stable, sorted, complete.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dump {
+    /// Virtual time.
+    pub now: Timestamp,
+    /// Of [`World::ec2`].
+    pub ec2: ec2::Ec2State,
+    /// Of [`World::elb`].
+    #[serde(default)]
+    pub elb: elb::ElbState,
+    /// Of [`World::elbv2`].
+    #[serde(default)]
+    pub elbv2: elbv2::ElbV2State,
+    /// Of [`World::sts`].
+    #[serde(default)]
+    pub sts: sts::StsState,
+    /// What is due, soonest first.
+    #[serde(default)]
+    pub agenda: Vec<(Timestamp, Due)>,
+}
+
+impl World {
+    /// An empty account.
+    #[must_use]
+    pub fn new(options: Arc<Options>) -> Self {
+        let clock = Clock::new(options.clock);
+        World {
+            clock,
+            rng: StdRng::seed_from_u64(options.seed),
+            ec2: ec2::Ec2State::new(&options),
+            elb: elb::ElbState::default(),
+            elbv2: elbv2::ElbV2State::default(),
+            sts: sts::StsState::default(),
+            agenda: BTreeMap::new(),
+            appointments: 0,
+            options,
+        }
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Whether an object of this kind made at `created` is known yet (see [`crate::core::lag`]).
+    #[must_use]
+    pub fn known(&self, kind: &str, created: Timestamp) -> bool {
+        self.options.lag.known(kind, created, self.now())
+    }
+
+    /// Has something happen after `delay`; without delay it happens before the next call.
+    pub fn after(&mut self, delay: Duration, due: Due) {
+        let at = later(self.now(), delay);
+        self.agenda.insert((at, self.appointments), due);
+        self.appointments += 1;
+    }
+
+    /// Lets everything happen that is due by now.
+    pub fn settle(&mut self) {
+        let now = self.now();
+        while let Some(entry) = self.agenda.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            match entry.remove() {
+                Due::Ec2(due) => ec2::settle(self, &due),
+                Due::Elb(due) => elb::settle(self, &due),
+                Due::Elbv2(due) => elbv2::settle(self, &due),
+            }
+        }
+    }
+
+    /// A new ID: prefix and 17 hexadecimal digits, e.g. `i-0f3a…`.
+    pub fn new_id(&mut self, prefix: &str) -> String {
+        // IDs of AWS begin with a zero today.
+        format!("{prefix}0{}", self.hex(16))
+    }
+
+    /// Random hexadecimal digits.
+    pub fn hex(&mut self, digits: usize) -> String {
+        let mut text = String::with_capacity(digits + 16);
+        while text.len() < digits {
+            // Writing to a string can't fail.
+            let _ = write!(text, "{:016x}", self.rng.random::<u64>());
+        }
+        text.truncate(digits);
+        text
+    }
+
+    /// A random UUID, for request IDs.
+    pub fn uuid(&mut self) -> String {
+        let digits = self.hex(32);
+        let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
+        format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+    }
+
+    /// The state as data.
+    #[must_use]
+    pub fn dump(&self) -> Dump {
+        Dump {
+            now: self.now(),
+            ec2: self.ec2.clone(),
+            elb: self.elb.clone(),
+            elbv2: self.elbv2.clone(),
+            sts: self.sts.clone(),
+            agenda: self.agenda.iter().map(|((at, _), due)| (*at, due.clone())).collect(),
+        }
+    }
+
+    /// Takes over a dumped state; the clock is set to the dump's time.
+    pub fn load(&mut self, dump: Dump) {
+        self.clock.set(dump.now);
+        self.ec2 = dump.ec2;
+        self.ec2.reindex();
+        self.elb = dump.elb;
+        self.elbv2 = dump.elbv2;
+        self.sts = dump.sts;
+        self.agenda = dump.agenda.into_iter().zip(0..).map(|((at, due), n)| ((at, n), due)).collect();
+        self.appointments = u64::try_from(self.agenda.len()).unwrap_or(u64::MAX);
+    }
+}

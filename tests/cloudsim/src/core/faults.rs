@@ -1,0 +1,299 @@
+//! The fault injector: which calls go wrong, and how.
+
+use super::throttle::matches;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What happens to a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// An error of the cloud instead of the effect.
+    Code {
+        /// HTTP status.
+        status: u16,
+        /// The cloud's error code.
+        code: String,
+        /// Text of the error.
+        #[serde(default)]
+        message: String,
+    },
+    /// A bare HTTP answer with a text body instead of the effect, as a proxy would give it.
+    Status {
+        /// HTTP status.
+        status: u16,
+        /// The body.
+        #[serde(default)]
+        body: String,
+    },
+    /// An HTML error page instead of the effect.
+    Html {
+        /// HTTP status.
+        status: u16,
+    },
+    /// The connection is reset; nothing was done.
+    ResetBefore,
+    /// The connection is reset after the effect: done but not acknowledged.
+    ResetAfter,
+    /// Never answered; nothing was done.
+    HangBefore,
+    /// Never answered, but done.
+    HangAfter,
+    /// Done; answered this much later (real time).
+    Slow {
+        /// Milliseconds on top of the usual latency.
+        #[serde(with = "super::millis", rename = "millis")]
+        delay: Duration,
+    },
+    /// Done; the answer breaks off in the middle of its body.
+    Truncate,
+    /// Done; the answer has elements that nobody knows.
+    UnknownElements,
+    /// The caller's credentials have expired; nothing was done.
+    ExpiredCredentials,
+    /// The server's clock is this far from the caller's (seconds, may be negative); nothing was done.
+    ClockSkew {
+        /// How far the server's clock is ahead.
+        seconds: i64,
+    },
+    /// The call is held back by the service's throttle; nothing was done.
+    Throttle,
+}
+
+impl Fault {
+    /// Whether the operation is carried out in spite of the fault.
+    #[must_use]
+    pub fn applies_effect(&self) -> bool {
+        matches!(
+            self,
+            Fault::ResetAfter | Fault::HangAfter | Fault::Slow { .. } | Fault::Truncate | Fault::UnknownElements
+        )
+    }
+
+    /// Short name for the ledger.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Fault::Code { code, .. } => code.clone(),
+            Fault::Status { status, .. } => format!("status {status}"),
+            Fault::Html { status } => format!("html {status}"),
+            Fault::ResetBefore => "reset before".to_owned(),
+            Fault::ResetAfter => "reset after".to_owned(),
+            Fault::HangBefore => "hang before".to_owned(),
+            Fault::HangAfter => "hang after".to_owned(),
+            Fault::Slow { delay } => format!("slow {} ms", delay.as_millis()),
+            Fault::Truncate => "truncate".to_owned(),
+            Fault::UnknownElements => "unknown elements".to_owned(),
+            Fault::ExpiredCredentials => "expired credentials".to_owned(),
+            Fault::ClockSkew { seconds } => format!("clock skew {seconds} s"),
+            Fault::Throttle => "throttle".to_owned(),
+        }
+    }
+}
+
+/// When a fault strikes. Every condition that is set must hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Service name.
+    #[serde(default)]
+    pub service: Option<String>,
+    /// Action name; `*` at the end matches any rest.
+    #[serde(default)]
+    pub action: Option<String>,
+    /// Only calls that change something (true) or only reads (false).
+    #[serde(default)]
+    pub mutating: Option<bool>,
+    /// Only calls whose parameters (`k=v` joined by `&`) contain this text.
+    #[serde(default)]
+    pub params: Option<String>,
+    /// Let this many matching calls pass first.
+    #[serde(default)]
+    pub skip: u64,
+    /// Strike at most this often; none: for ever.
+    #[serde(default)]
+    pub times: Option<u64>,
+    /// Strike with this probability, drawn from the seeded generator; none: always.
+    #[serde(default)]
+    pub probability: Option<f64>,
+    /// What happens.
+    pub fault: Fault,
+}
+
+impl Rule {
+    /// A rule that strikes every call until it is narrowed.
+    #[must_use]
+    pub fn every(fault: Fault) -> Self {
+        Rule {
+            service: None,
+            action: None,
+            mutating: None,
+            params: None,
+            skip: 0,
+            times: None,
+            probability: None,
+            fault,
+        }
+    }
+
+    /// Every write from the `nth` on (1 is the first): what a process that died there would have left undone.
+    #[must_use]
+    pub fn writes_from(nth: u64, fault: Fault) -> Self {
+        Rule { mutating: Some(true), skip: nth.saturating_sub(1), ..Rule::every(fault) }
+    }
+
+    /// Narrowed to an action.
+    #[must_use]
+    pub fn on(mut self, service: &str, action: &str) -> Self {
+        self.service = Some(service.to_owned());
+        self.action = Some(action.to_owned());
+        self
+    }
+
+    /// Narrowed to `times` calls after the first `skip`.
+    #[must_use]
+    pub fn window(mut self, skip: u64, times: u64) -> Self {
+        self.skip = skip;
+        self.times = Some(times);
+        self
+    }
+}
+
+#[derive(Debug)]
+struct Armed {
+    rule: Rule,
+    seen: u64,
+    struck: u64,
+}
+
+/// The rules in force. The first that strikes wins; rules before it have counted the call.
+#[derive(Debug)]
+pub struct Faults {
+    rules: Vec<Armed>,
+    rng: StdRng,
+}
+
+/// A call as the rules see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// Service name.
+    pub service: &'a str,
+    /// Action name.
+    pub action: &'a str,
+    /// Whether it changes something.
+    pub mutating: bool,
+    /// Parameters as in the ledger, but whole.
+    pub params: &'a str,
+}
+
+impl Faults {
+    /// No rules; probabilities are drawn from this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Faults { rules: Vec::new(), rng: StdRng::seed_from_u64(seed) }
+    }
+
+    /// Adds a rule behind the others.
+    pub fn add(&mut self, rule: Rule) {
+        self.rules.push(Armed { rule, seen: 0, struck: 0 });
+    }
+
+    /// Drops all rules.
+    pub fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    /// The rules with how often each has struck.
+    pub fn rules(&self) -> impl Iterator<Item = (&Rule, u64)> {
+        self.rules.iter().map(|armed| (&armed.rule, armed.struck))
+    }
+
+    /// Whether a rule looks into parameters, so that they must be written out for it.
+    #[must_use]
+    pub fn reads_params(&self) -> bool {
+        self.rules.iter().any(|armed| armed.rule.params.is_some())
+    }
+
+    /// The fault that strikes this call, if any.
+    pub fn strike(&mut self, call: Seen<'_>) -> Option<Fault> {
+        for armed in &mut self.rules {
+            let rule = &armed.rule;
+            let matching = rule.service.as_deref().is_none_or(|service| service == call.service)
+                && rule.action.as_deref().is_none_or(|pattern| matches(pattern, call.action))
+                && rule.mutating.is_none_or(|mutating| mutating == call.mutating)
+                && rule.params.as_deref().is_none_or(|text| call.params.contains(text));
+            if !matching {
+                continue;
+            }
+            armed.seen += 1;
+            if armed.seen <= rule.skip || rule.times.is_some_and(|times| armed.struck >= times) {
+                continue;
+            }
+            if let Some(probability) = rule.probability
+                && self.rng.random::<f64>() >= probability
+            {
+                continue;
+            }
+            armed.struck += 1;
+            return Some(armed.rule.fault.clone());
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call<'a>(action: &'a str, mutating: bool) -> Seen<'a> {
+        Seen { service: "ec2", action, mutating, params: "GroupId=sg-1" }
+    }
+
+    #[test]
+    fn every_write_from_the_nth_on_fails_and_reads_do_not() {
+        let mut faults = Faults::new(1);
+        faults.add(Rule::writes_from(2, Fault::ResetBefore));
+        assert_eq!(faults.strike(call("CreateTags", true)), None);
+        assert_eq!(faults.strike(call("DescribeTags", false)), None);
+        assert_eq!(faults.strike(call("CreateTags", true)), Some(Fault::ResetBefore));
+        assert_eq!(faults.strike(call("DeleteTags", true)), Some(Fault::ResetBefore));
+    }
+
+    #[test]
+    fn a_window_strikes_only_inside() {
+        let mut faults = Faults::new(1);
+        faults.add(Rule::every(Fault::Throttle).on("ec2", "Describe*").window(1, 2));
+        let struck: Vec<bool> = (0..5).map(|_| faults.strike(call("DescribeVpcs", false)).is_some()).collect();
+        assert_eq!(struck, [false, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_probability_is_drawn_from_the_seed() {
+        let draw = |seed| {
+            let mut faults = Faults::new(seed);
+            faults.add(Rule { probability: Some(0.5), ..Rule::every(Fault::Throttle) });
+            (0..64).map(|_| faults.strike(call("DescribeVpcs", false)).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert!(draw(7).contains(&true) && draw(7).contains(&false));
+    }
+
+    #[test]
+    fn parameters_narrow_a_rule() {
+        let mut faults = Faults::new(1);
+        faults.add(Rule { params: Some("sg-2".to_owned()), ..Rule::every(Fault::Throttle) });
+        assert_eq!(faults.strike(call("DeleteSecurityGroup", true)), None);
+    }
+
+    #[test]
+    fn rules_are_written_as_json() {
+        let rule: Rule = serde_json::from_str(
+            r#"{"action":"CreateTags","times":1,"fault":{"code":{"status":503,"code":"Unavailable"}}}"#,
+        )
+        .unwrap();
+        assert_eq!(rule.fault, Fault::Code { status: 503, code: "Unavailable".to_owned(), message: String::new() });
+        let slow: Fault = serde_json::from_str(r#"{"slow":{"millis":250}}"#).unwrap();
+        assert_eq!(slow, Fault::Slow { delay: Duration::from_millis(250) });
+    }
+}

@@ -1,0 +1,154 @@
+//! The ledger: every call that reached a simulated cloud, with what it cost and what came of it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Number of the call since the start, from 1.
+    pub seq: u64,
+    /// Virtual time of its arrival.
+    pub at: Timestamp,
+    /// `ec2`, `elb`, `elbv2`, `sts`.
+    pub service: String,
+    /// Operation name.
+    pub action: String,
+    /// Access key ID of the caller; empty if the call was not signed.
+    pub access_key: String,
+    /// User agent of the caller.
+    pub user_agent: String,
+    /// The parameters, `k=v` joined by `&`, cut; secrets left out.
+    pub params: String,
+    /// Size of the request's body, bytes.
+    pub bytes_in: u64,
+    /// Size of the answer's body, bytes.
+    pub bytes_out: u64,
+    /// How many objects the answer listed.
+    pub items: u64,
+    /// The call asked for a further page.
+    pub continued: bool,
+    /// HTTP status; 0 when no answer was sent.
+    pub status: u16,
+    /// Error code of the cloud, if the call failed.
+    pub code: Option<String>,
+    /// The operation is one that changes something.
+    pub mutating: bool,
+    /// The operation was carried out (even if the caller was not told).
+    pub applied: bool,
+    /// What the fault injector did.
+    pub fault: Option<String>,
+    /// Parameters that the simulation did not look at: the caller may have meant something that is not simulated.
+    pub unread: Vec<String>,
+}
+
+/// How many calls and what they moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Calls.
+    pub calls: u64,
+    /// Calls answered with an error.
+    pub errors: u64,
+    /// Bytes of answers.
+    pub bytes_out: u64,
+    /// Objects listed.
+    pub items: u64,
+}
+
+/// The calls in order, and totals that outlive the list's bound.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    entries: VecDeque<Entry>,
+    totals: BTreeMap<(String, String), Totals>,
+    next: u64,
+    keep: usize,
+}
+
+impl Ledger {
+    /// An empty ledger that keeps the last `keep` calls.
+    #[must_use]
+    pub fn new(keep: usize) -> Self {
+        Ledger { entries: VecDeque::new(), totals: BTreeMap::new(), next: 1, keep }
+    }
+
+    /// Writes a call down and numbers it.
+    pub fn record(&mut self, mut entry: Entry) -> u64 {
+        entry.seq = self.next;
+        self.next += 1;
+        let totals = self.totals.entry((entry.service.clone(), entry.action.clone())).or_default();
+        totals.calls += 1;
+        totals.errors += u64::from(entry.code.is_some() || entry.status == 0);
+        totals.bytes_out += entry.bytes_out;
+        totals.items += entry.items;
+        let seq = entry.seq;
+        self.entries.push_back(entry);
+        while self.entries.len() > self.keep {
+            self.entries.pop_front();
+        }
+        seq
+    }
+
+    /// A mark: [`Ledger::since`] gives the calls after it.
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// The calls after a mark, oldest first; 0 is the start.
+    pub fn since(&self, mark: u64) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.seq > mark)
+    }
+
+    /// Calls by `service:action` after a mark.
+    #[must_use]
+    pub fn counts(&self, mark: u64) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for entry in self.since(mark) {
+            *counts.entry(format!("{}:{}", entry.service, entry.action)).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The calls after a mark that were to change something.
+    pub fn mutating(&self, mark: u64) -> impl Iterator<Item = &Entry> {
+        self.since(mark).filter(|entry| entry.mutating)
+    }
+
+    /// Totals by `service:action` since the start, also of calls that the list has dropped.
+    #[must_use]
+    pub fn totals(&self) -> BTreeMap<String, Totals> {
+        self.totals.iter().map(|((service, action), totals)| (format!("{service}:{action}"), *totals)).collect()
+    }
+
+    /// Forgets calls and totals; the numbering goes on, so that marks stay valid.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.totals.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(action: &str, mutating: bool) -> Entry {
+        Entry { service: "ec2".to_owned(), action: action.to_owned(), mutating, status: 200, ..Entry::default() }
+    }
+
+    #[test]
+    fn marks_split_the_calls_and_totals_outlive_the_bound() {
+        let mut ledger = Ledger::new(2);
+        ledger.record(call("DescribeVpcs", false));
+        let mark = ledger.mark();
+        ledger.record(call("CreateTags", true));
+        ledger.record(call("DescribeVpcs", false));
+        ledger.record(call("DescribeVpcs", false));
+        assert_eq!(ledger.since(0).count(), 2, "only the last two are kept");
+        assert_eq!(ledger.mutating(mark).count(), 0, "dropped with its entry");
+        assert_eq!(ledger.totals()["ec2:DescribeVpcs"].calls, 3);
+        assert_eq!(ledger.totals()["ec2:CreateTags"].calls, 1);
+        ledger.clear();
+        assert_eq!(ledger.record(call("DescribeVpcs", false)), 5);
+    }
+}

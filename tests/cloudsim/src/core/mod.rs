@@ -1,0 +1,35 @@
+//! What every simulated cloud shares.
+
+pub mod clock;
+pub mod faults;
+pub mod lag;
+pub mod ledger;
+pub mod server;
+pub mod throttle;
+
+/// Serde of a [`std::time::Duration`] as whole milliseconds, so that options can be written by hand.
+pub mod millis {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    /// Writes whole milliseconds.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Reads whole milliseconds.
+    ///
+    /// # Errors
+    /// The value is no unsigned number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// Takes a lock that a panicking test thread may have poisoned: the state behind it is plain data.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

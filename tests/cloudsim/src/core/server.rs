@@ -1,0 +1,216 @@
+//! HTTP/1.1 servers on loopback, in a thread of their own: they serve while the test's thread blocks, and end with the handle.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// A request with its whole body.
+pub type Request = http::Request<Bytes>;
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// An answer.
+    Reply(http::Response<Bytes>),
+    /// An answer whose body ends after this many bytes although its length says otherwise.
+    Cut(http::Response<Bytes>, usize),
+    /// The connection is reset (RST) without an answer.
+    Reset,
+}
+
+/// Answers requests; shared by all connections.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request. A future that never ends is a call that hangs.
+    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer>;
+}
+
+/// The thread that serves.
+#[derive(Debug)]
+pub struct Runtime {
+    handle: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A listening server; dropping it closes the socket and every connection.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    task: AbortHandle,
+}
+
+impl Runtime {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The thread or its event loop can't be made.
+    pub fn start(name: &str) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            // Both a message and a dropped sender mean the end.
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_background();
+        })?;
+        Ok(Runtime { handle, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Serves on 127.0.0.1 at this port (0: any free one).
+    ///
+    /// # Errors
+    /// The port is taken.
+    pub fn serve(&self, port: u16, handler: Arc<dyn Handler>) -> io::Result<Server> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let task = self.handle.spawn(async move {
+            let Ok(listener) = TcpListener::from_std(listener) else { return };
+            accept(listener, handler).await;
+        });
+        Ok(Server { address, task: task.abort_handle() })
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the serving thread has been printed already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Server {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, handler: Arc<dyn Handler>) {
+    // Owned by this task, so that its end closes the connections too.
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => { connections.spawn(connection(stream, handler.clone())); }
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection failed");
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, handler: Arc<dyn Handler>) {
+    // Answers are written in several pieces; without this each waits for the peer's delayed acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let reset = Arc::new(AtomicBool::new(false));
+    let io = Resettable { stream, reset: reset.clone() };
+    let service = service_fn(move |request| exchange(request, handler.clone(), reset.clone()));
+    // Errors are the faults we make and callers that hang up.
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(io), service).await;
+}
+
+type Body = http_body_util::combinators::BoxBody<Bytes, io::Error>;
+
+async fn exchange(
+    request: http::Request<Incoming>,
+    handler: Arc<dyn Handler>,
+    reset: Arc<AtomicBool>,
+) -> Result<http::Response<Body>, io::Error> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    match handler.answer(http::Request::from_parts(parts, body)).await {
+        Answer::Reply(response) => Ok(response.map(whole)),
+        Answer::Cut(response, at) => Ok(cut(response, at)),
+        Answer::Reset => {
+            reset.store(true, Ordering::Release);
+            Err(io::Error::from(io::ErrorKind::ConnectionReset))
+        }
+    }
+}
+
+fn whole(bytes: Bytes) -> Body {
+    http_body_util::Full::new(bytes).map_err(|never: Infallible| match never {}).boxed()
+}
+
+fn cut(response: http::Response<Bytes>, at: usize) -> http::Response<Body> {
+    let (mut parts, bytes) = response.into_parts();
+    parts.headers.insert(http::header::CONTENT_LENGTH, http::HeaderValue::from(bytes.len()));
+    let frames = [Ok(Frame::data(bytes.slice(..at.min(bytes.len())))), Err(io::Error::other("cut on purpose"))];
+    let body = StreamBody::new(futures::stream::iter(frames));
+    http::Response::from_parts(parts, BodyExt::boxed(body))
+}
+
+/// A stream that can end with RST instead of FIN.
+struct Resettable {
+    stream: TcpStream,
+    reset: Arc<AtomicBool>,
+}
+
+impl Drop for Resettable {
+    fn drop(&mut self) {
+        if self.reset.load(Ordering::Acquire) {
+            // Closing with a linger time of zero sends RST.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
+impl AsyncRead for Resettable {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Resettable {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.reset.load(Ordering::Acquire) {
+            // A FIN first would make the reset look like an orderly end.
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

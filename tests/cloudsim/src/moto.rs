@@ -1,0 +1,141 @@
+//! moto, an imitation of AWS by others, as a child process. The behaviour suite runs against it and against the double.
+//!
+//! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It gets slow with many resources: keep
+//! below 50 instances.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+use std::{env, fs, io};
+
+/// What `hack/moto.sh` pins.
+const REQUIREMENTS: &str = include_str!("../../../hack/moto/requirements.txt");
+/// A request takes milliseconds; a machine that compiles at the same time makes that seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running server; dropping it stops the process. It also ends by itself when this process does.
+#[derive(Debug)]
+pub struct Moto {
+    child: Child,
+    // Closed by the kernel when this process dies, which is what ends the server then.
+    _alive: Option<ChildStdin>,
+    address: SocketAddr,
+}
+
+impl Moto {
+    /// Starts a server and waits until it listens. `None`, with a line on stderr, where moto is not installed.
+    ///
+    /// # Errors
+    /// When it is there and does not start, and with `CI=true` also when it is not there.
+    pub fn start() -> io::Result<Option<Self>> {
+        let Some(python) = python()? else { return Ok(None) };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/moto/server.py");
+        let mut child = Command::new(python)
+            .arg("-B")
+            .arg(script)
+            // It must never talk to AWS, whatever the environment of the tests says.
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+            .env("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take();
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            // Ends when the server has printed its line, or has ended.
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let Ok(address) = line.trim().parse::<SocketAddr>() else {
+            let status = child.wait()?;
+            return Err(io::Error::other(format!("hack/moto/server.py ended at once: {status}; it said {line:?}")));
+        };
+        let moto = Self { child, _alive: stdin, address };
+        moto.reset()?;
+        Ok(Some(moto))
+    }
+
+    /// Where it listens, on 127.0.0.1.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:<port>`, the endpoint of every service.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Forgets all resources.
+    ///
+    /// # Errors
+    /// When the server doesn't answer.
+    pub fn reset(&self) -> io::Result<()> {
+        let (status, body) = post(self.address, "/moto-api/reset", &[], "")?;
+        if status == 200 { Ok(()) } else { Err(io::Error::other(format!("resetting moto: {status} {body}"))) }
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends one POST over a connection of its own and reads the whole answer. Blocks.
+///
+/// # Errors
+/// When there is no answer, or one that isn't HTTP.
+pub fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let not_http = || io::Error::other(format!("no HTTP answer: {answer:?}"));
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(not_http)?;
+    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok()).ok_or_else(not_http)?;
+    Ok((status, body.to_owned()))
+}
+
+/// The Python that has moto; `None` and errors as for [`Moto::start`].
+///
+/// # Errors
+/// With `CI=true`, when there is none.
+pub fn python() -> io::Result<Option<PathBuf>> {
+    let found = cache_folder().filter(|folder| {
+        // The copy that the script puts there last: a folder with other pins, or a half-made one, doesn't count.
+        fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS)
+    });
+    match found {
+        Some(folder) => Ok(Some(folder.join("bin/python"))),
+        None => not_here("no moto; hack/moto.sh installs it").map(|()| None),
+    }
+}
+
+/// Where `hack/moto.sh` puts things.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let version = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("moto=="))?;
+    let root = env::var_os("XDG_CACHE_HOME")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
+    Some(root.join("ccm").join(format!("moto-{version}")))
+}
+
+/// Says what is missing, past the test harness, which would swallow it; with `CI=true` that is an error.
+pub(crate) fn not_here(reason: &str) -> io::Result<()> {
+    if env::var("CI").is_ok_and(|value| value == "true") {
+        return Err(io::Error::other(reason));
+    }
+    io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes())
+}
