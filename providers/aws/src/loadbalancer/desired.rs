@@ -20,8 +20,19 @@ pub(crate) struct Wish {
     /// Name of the balancer, of either kind.
     pub(crate) name: String,
     pub(crate) goal: Goal,
+    /// Read for every goal: a deletion needs them too.
+    pub(crate) named_groups: NamedGroups,
     /// What was noticed in the annotations.
     pub(crate) findings: Vec<Finding>,
+}
+
+/// Security groups that annotations name, in the order written. They are the user's: never created, changed or deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NamedGroups {
+    /// `security-groups`; empty when there is no such annotation.
+    pub(crate) instead: Vec<String>,
+    /// `extra-security-groups`
+    pub(crate) extra: Vec<String>,
 }
 
 /// What the Service shall have in the end.
@@ -42,8 +53,6 @@ pub(crate) struct Common {
     /// In network form, sorted, each once.
     pub(crate) source_ranges: Vec<IpNet>,
     pub(crate) subnets: Subnets,
-    /// `security-groups`, in the order written; empty when there is no such annotation.
-    pub(crate) security_groups: Vec<String>,
     /// `additional-resource-tags`, without reserved keys.
     pub(crate) tags: BTreeMap<String, String>,
     /// The nodes that shall get traffic, by instance ID.
@@ -70,8 +79,6 @@ pub(crate) enum Subnets {
 #[derive(Debug, Clone)]
 pub(crate) struct Classic {
     pub(crate) common: Common,
-    /// `extra-security-groups`, in the order written.
-    pub(crate) extra_security_groups: Vec<String>,
     /// Sorted by port.
     pub(crate) listeners: Vec<elb::Listener>,
     /// Complete: every field that upstream sends.

@@ -28,8 +28,18 @@ pub(crate) struct Observed {
     pub(crate) zones: BTreeMap<String, AvailabilityZone>,
     /// The wanted instances that exist and are not on their way out, by ID.
     pub(crate) instances: BTreeMap<String, Instance>,
-    /// Names of other live network balancers of this cluster: their node rules must survive.
-    pub(crate) other_balancers: BTreeSet<String>,
+    /// Other live network balancers of the VPC by name: the rules for their health checks must survive. Read only where
+    /// `security_groups::nodes::gives_up_rules` says that node rules of this Service's balancer go; else empty.
+    pub(crate) other_balancers: BTreeMap<String, Probes>,
+}
+
+/// From where a network balancer probes which ports of the nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Probes {
+    /// Health-check ports of its target groups; the group's own port where that is `traffic-port`.
+    pub(crate) ports: BTreeSet<i32>,
+    /// IPv4 blocks of the subnets that it stands in.
+    pub(crate) cidrs: BTreeSet<String>,
 }
 
 /// A classic balancer with all that is compared.
