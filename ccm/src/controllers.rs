@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ccm_controllers::{NotStarted, Shared, ipam, lifecycle, node, route, service};
+use ccm_controllers::{NotStarted, Shared, ipam, lifecycle, node, node_task as task, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
-use ccm_provider::{CloudProvider, EventSink};
+use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec};
 use ccm_runtime::Permission;
 use ccm_runtime::events::Recorder;
 use futures::future::BoxFuture;
@@ -162,6 +162,36 @@ fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>>
         node_cidr_mask_size_ipv4: size("node-cidr-mask-size-ipv4"),
         node_cidr_mask_size_ipv6: size("node-cidr-mask-size-ipv6"),
     })
+}
+
+/// A controller that a provider brings along; it runs with that provider only.
+pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> Controller {
+    let start = move |start: &Start<'_>| {
+        let options = start.options;
+        if options.cloud_provider != provider {
+            let (name, chosen) = (spec.name, &options.cloud_provider);
+            let reason =
+                format!("the controller {name:?} belongs to --cloud-provider={provider}, and this is {chosen:?}");
+            return Ok(Err(NotStarted(reason)));
+        }
+        let errors = (spec.check)(&options.values);
+        if !errors.is_empty() {
+            return Err(Failure::fatal(errors.join("; ")));
+        }
+        let events = start.events(spec.name);
+        Ok(task::start(start.shared.clone(), start.provider.node_task(spec.name), spec, events).map(boxed))
+    };
+    Controller {
+        name: spec.name,
+        aliases: spec.aliases,
+        label: spec.name,
+        client_name: "node-controller",
+        permissions: task::PERMISSIONS,
+        on_by_default: spec.on_by_default,
+        flags: &[],
+        check: |_| Vec::new(),
+        start: Arc::new(start),
+    }
 }
 
 fn boxed(future: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {

@@ -58,6 +58,7 @@ impl Program {
     /// Adds the flags of the providers, and checks that no name means two things.
     pub(crate) fn complete(&mut self, registry: &Registry) -> Result<(), Failure> {
         self.flags.extend(registry.flags());
+        self.controllers.extend(registry.node_tasks().map(|(provider, spec)| controllers::node_task(provider, spec)));
         let mut seen = BTreeSet::new();
         if let Some(flag) = self.flags.iter().find(|flag| !seen.insert(flag.name)) {
             return Err(Failure::fatal(format!("the flag --{} was registered twice", flag.name)));

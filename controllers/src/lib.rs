@@ -6,6 +6,7 @@
 pub mod ipam;
 pub mod lifecycle;
 pub mod node;
+pub mod node_task;
 pub mod route;
 pub mod service;
 

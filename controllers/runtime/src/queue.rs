@@ -31,13 +31,13 @@ pub struct RateLimit {
     /// Longest delay.
     pub max: Duration,
     /// Tokens per second and burst that all retries of the queue share, if any.
-    pub bucket: Option<(u32, u32)>,
+    pub bucket: Option<(f64, u32)>,
 }
 
 impl RateLimit {
     /// client-go's default: 5 ms doubling to 1000 s, and at most 10 retries a second, 100 in a burst.
     pub const DEFAULT: Self =
-        Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10, 100)) };
+        Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
 
     /// The delay after `failures` earlier failures.
     fn delay(&self, failures: u32) -> Duration {
@@ -129,7 +129,7 @@ impl<K: Key> Queue<K> {
     /// An empty queue; `name` is the label of its metrics.
     pub fn new(name: &str, limit: RateLimit, metrics: &Metrics) -> Arc<Self> {
         let bucket = limit.bucket.map(|(per_second, burst)| Bucket {
-            per_second: f64::from(per_second),
+            per_second,
             burst: f64::from(burst),
             tokens: f64::from(burst),
             at: Instant::now(),
@@ -407,7 +407,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_shared_bucket_slows_retries_after_the_burst() {
         let limit =
-            RateLimit { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10, 100)) };
+            RateLimit { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
         let q: Arc<Queue<u32>> = Queue::new("bucket", limit, &Metrics::new());
         let delays: Vec<Duration> = (0..120).map(|key| q.add_rate_limited(key)).collect();
         assert_eq!(delays[99], Duration::from_millis(5));

@@ -10,6 +10,7 @@ use crate::instance::InstancesV2;
 use crate::legacy::{Instances, Zones};
 use crate::load_balancer::LoadBalancer;
 use crate::node::{NodeName, NodeRef};
+use crate::node_task::NodeTask;
 use crate::route::Routes;
 use crate::service::{Service, ServiceKey};
 use crate::volume::Volumes;
@@ -62,6 +63,11 @@ pub trait CloudProvider: Send + Sync {
 
     /// `None`: volumes are not labelled.
     fn volumes(&self) -> Option<Arc<dyn Volumes>> {
+        None
+    }
+
+    /// The work of one of [`crate::ProviderFactory::node_tasks`], by its name; `None`: that controller does not run.
+    fn node_task(&self, _name: &str) -> Option<Arc<dyn NodeTask>> {
         None
     }
 

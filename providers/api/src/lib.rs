@@ -27,6 +27,7 @@ pub mod instance;
 pub mod legacy;
 pub mod load_balancer;
 pub mod node;
+pub mod node_task;
 pub mod one_by_one;
 pub mod patch;
 pub mod plan;
@@ -53,6 +54,7 @@ pub use load_balancer::{
     GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, PortStatus, ServiceAction, ServiceWork,
 };
 pub use node::{AddressType, Node, NodeAddress, NodeName, NodeRef, Taint};
+pub use node_task::{NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork};
 pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
 pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 pub use planned::{Planned, PlannedLoadBalancer};

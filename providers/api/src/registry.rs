@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use crate::cloud::CloudProvider;
 use crate::error::ProviderError;
 use crate::flag::{Flag, FlagValues};
+use crate::node_task::NodeTaskSpec;
 
 /// Makes a provider from its configuration file.
 #[async_trait]
@@ -18,6 +19,12 @@ pub trait ProviderFactory: Send + Sync {
     /// Flags of this provider, on top of the program's. They are parsed, checked and listed whichever provider is chosen;
     /// a name that the program or another provider has already is a start-up error.
     fn flags(&self) -> &'static [Flag] {
+        &[]
+    }
+
+    /// Controllers over nodes that this provider brings along. They are listed whichever provider is chosen; their names
+    /// must not collide with those of the program or of another provider.
+    fn node_tasks(&self) -> &'static [NodeTaskSpec] {
         &[]
     }
 
@@ -117,6 +124,11 @@ impl Registry {
     /// The flags of all providers.
     pub fn flags(&self) -> impl Iterator<Item = &'static Flag> {
         self.factories.iter().flat_map(|factory| factory.flags())
+    }
+
+    /// The controllers of all providers, each with the name of its provider.
+    pub fn node_tasks(&self) -> impl Iterator<Item = (&'static str, &'static NodeTaskSpec)> {
+        self.factories.iter().flat_map(|factory| factory.node_tasks().iter().map(|task| (factory.name(), task)))
     }
 
     /// Whether there is a provider of that name.

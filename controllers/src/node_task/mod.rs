@@ -1,0 +1,204 @@
+//! Controllers over nodes that a provider brings along ([`ccm_provider::NodeTask`]).
+//!
+//! One generic controller: nodes that are due are queued and handed to the provider together; what it answers is written to
+//! the node through the gate. A restart finds what is left to do on the nodes themselves.
+
+#[cfg(test)]
+mod tests;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    EventSink, Node, NodeChanges, NodeName, NodeRef, NodeTask, NodeTaskSpec, NodeWork, ObjectChange, ProviderError,
+    Subject,
+};
+use ccm_runtime::client::Call;
+use ccm_runtime::permission::Permission;
+use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_runtime::{Queue, RateLimit};
+use serde_json::{Value, json};
+
+use crate::{NotStarted, Shared, node_path};
+
+/// What it asks of the API server.
+pub const PERMISSIONS: &[Permission] = &[Permission::new(
+    "",
+    "nodes",
+    &["patch"],
+    "labels and pod ranges that the provider's own controllers answer with",
+)];
+
+/// A node, in the incarnation that its provider ID stands for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    name: NodeName,
+    provider_id: Option<Box<str>>,
+    deleted: bool,
+}
+
+/// The controller.
+pub struct NodeTaskController {
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    task: Arc<dyn NodeTask>,
+    spec: &'static NodeTaskSpec,
+    queue: Arc<Queue<Key>>,
+}
+
+impl std::fmt::Debug for NodeTaskController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeTaskController").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
+/// Starts the controller; the future runs until no new work may begin.
+pub fn start(
+    shared: Shared,
+    task: Option<Arc<dyn NodeTask>>,
+    spec: &'static NodeTaskSpec,
+    events: Arc<dyn EventSink>,
+) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
+    let Some(task) = task else {
+        return Err(NotStarted(format!("the cloud provider has no controller {:?}", spec.name)));
+    };
+    let limits = task.limits();
+    let rate = RateLimit { bucket: limits.rate.or(RateLimit::DEFAULT.bucket), ..RateLimit::DEFAULT };
+    let queue = Queue::new(spec.queue, rate, &shared.metrics);
+    let controller = Arc::new(NodeTaskController { shared: shared.clone(), events, task, spec, queue: queue.clone() });
+    shared.nodes.on_change({
+        let controller = controller.clone();
+        move |change| controller.changed(&change)
+    });
+    Ok(async move {
+        let leadership = shared.leadership.clone();
+        let closing = async {
+            leadership.ended().await;
+            queue.shut_down();
+        };
+        let limits = Limits { batch: limits.batch, groups: limits.workers };
+        futures::join!(closing, runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics));
+    })
+}
+
+#[async_trait]
+impl Reconciler for NodeTaskController {
+    type Key = Key;
+    type Observed = NodeWork;
+    /// As many groups as workers; all work on one node is in one.
+    type Group = u64;
+
+    fn name(&self) -> &'static str {
+        self.spec.name
+    }
+
+    fn group(&self, key: &Key) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        key.name.hash(&mut hasher);
+        hasher.finish() % u64::try_from(self.task.limits().workers.max(1)).unwrap_or(1)
+    }
+
+    async fn observe(&self, keys: &[Key]) -> Vec<Result<NodeWork, SyncError>> {
+        let node = |key: &Key| self.shared.nodes.get(&key.name).filter(|_| !key.deleted);
+        let work =
+            |key: &Key| NodeWork { name: key.name.clone(), provider_id: key.provider_id.clone(), node: node(key) };
+        keys.iter().map(|key| Ok(work(key))).collect()
+    }
+
+    async fn reconcile(&self, work: Vec<(Key, NodeWork)>) -> Vec<(Key, Result<Outcome, SyncError>)> {
+        // What happened since it was queued may have settled it.
+        let (due, settled): (Vec<_>, Vec<_>) = work.into_iter().partition(|(key, work)| match &work.node {
+            Some(node) => node.provider_id == key.provider_id && self.task.is_due(node),
+            None => key.deleted,
+        });
+        let mut answers: Vec<_> = settled.into_iter().map(|(key, _)| (key, Ok(Outcome::Done))).collect();
+        if self.shared.gate.is_dry_run() {
+            for (key, work) in due {
+                let shown = self.show(&work).await;
+                answers.push((key, shown));
+            }
+            return answers;
+        }
+        let (keys, work): (Vec<_>, Vec<_>) = due.into_iter().unzip();
+        if work.is_empty() {
+            return answers;
+        }
+        let mut done = self.task.run(&work).await.into_iter();
+        for (key, work) in keys.into_iter().zip(&work) {
+            let answer = done.next().unwrap_or_else(|| Err(ProviderError::bug("the provider gave too few answers")));
+            let outcome = match answer {
+                Ok(changes) => self.write(work, &changes).await,
+                Err(error) => Err(self.failure(&key, work, &error)),
+            };
+            answers.push((key, outcome));
+        }
+        answers
+    }
+}
+
+impl NodeTaskController {
+    /// Takes over a change of a node.
+    fn changed(&self, change: &ObjectChange<NodeRef>) {
+        let (node, deleted) = match change {
+            ObjectChange::Added(node) | ObjectChange::Updated(_, node) => (node, false),
+            ObjectChange::Deleted(node) => (node, true),
+        };
+        let wanted = if deleted { self.task.minds_deletion() } else { self.task.is_due(node) };
+        if !wanted {
+            return;
+        }
+        let key = Key { name: node.name.clone(), provider_id: node.provider_id.clone(), deleted };
+        match self.task.limits().rate {
+            Some(_) => drop(self.queue.add_rate_limited(key)),
+            None => self.queue.add(key),
+        }
+    }
+
+    async fn show(&self, work: &NodeWork) -> Result<Outcome, SyncError> {
+        let plan = self.task.plan(work).await.map_err(|error| SyncError::provider("", &error))?;
+        match &work.node {
+            Some(node) => self.shared.show(&plan, &*self.events, &Subject::node(&node.name, &node.uid)),
+            None => drop(self.shared.gate.show(&plan)),
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn write(&self, work: &NodeWork, changes: &NodeChanges) -> Result<Outcome, SyncError> {
+        let Some(node) = work.node.as_ref().filter(|_| !changes.is_empty()) else { return Ok(Outcome::Done) };
+        match self.shared.gate.write(&Call::strategic(node_path(&node.name), &patch(node, changes)).brief()).await {
+            Ok(_) => {
+                self.task.written(node);
+                Ok(Outcome::Done)
+            }
+            // Another node of that name, or none.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Done),
+            Err(error) => Err(SyncError::gate("failed to patch the node", error)),
+        }
+    }
+
+    fn failure(&self, key: &Key, work: &NodeWork, error: &ProviderError) -> SyncError {
+        let spent = self.task.limits().tries.is_some_and(|tries| self.queue.failures(key) >= tries);
+        self.task.failed(work, error, spent);
+        if !spent {
+            return SyncError::provider("", error);
+        }
+        tracing::error!(node = %work.name, controller = self.spec.name, %error, "given up");
+        // Tried again when the node changes.
+        SyncError::Terminal(error.to_string())
+    }
+}
+
+/// For `nodes/<n>`; the UID keeps it from a new node of the same name.
+fn patch(node: &Node, changes: &NodeChanges) -> Value {
+    let mut patch = json!({"metadata": {"uid": node.uid}});
+    if let Some(patch) = patch.as_object_mut() {
+        if !changes.labels.is_empty() {
+            patch.insert("metadata".into(), json!({"uid": node.uid, "labels": changes.labels}));
+        }
+        if let Some(first) = changes.pod_cidrs.first() {
+            patch.insert("spec".into(), json!({"podCIDR": first, "podCIDRs": changes.pod_cidrs}));
+        }
+    }
+    patch
+}

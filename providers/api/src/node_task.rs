@@ -1,0 +1,97 @@
+//! Controllers over nodes that a provider brings along: tags on instances, pod ranges that the cloud delegates.
+//!
+//! The core owns queue, retries, pace and every write to the cluster; the provider says which nodes are due, works on the
+//! cloud, and answers with what the node shall carry.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use crate::error::ProviderError;
+use crate::flag::FlagValues;
+use crate::node::{Node, NodeName, NodeRef};
+use crate::plan::Plan;
+
+/// A controller over nodes, as `--controllers` lists it. Its flags are among [`crate::ProviderFactory::flags`].
+#[derive(Debug, Clone, Copy)]
+pub struct NodeTaskSpec {
+    /// Canonical name, for `--controllers` and the health check.
+    pub name: &'static str,
+    /// Other names that `--controllers` takes.
+    pub aliases: &'static [&'static str],
+    /// Name of the work queue, the label of its metrics.
+    pub queue: &'static str,
+    /// Whether `*` in `--controllers` means it.
+    pub on_by_default: bool,
+    /// What is wrong with the flags. Asked only when the controller is switched on and its provider is the chosen one; any
+    /// answer ends the process.
+    pub check: fn(&FlagValues) -> Vec<String>,
+}
+
+/// The work of such a controller. Made by [`crate::CloudProvider::node_task`].
+#[async_trait]
+pub trait NodeTask: Send + Sync {
+    /// How fast and how often.
+    fn limits(&self) -> NodeTaskLimits;
+
+    /// Whether a node that is there wants work. Runs on the path of the watch: no I/O.
+    fn is_due(&self, node: &Node) -> bool;
+
+    /// Whether deleted nodes are work too.
+    fn minds_deletion(&self) -> bool {
+        false
+    }
+
+    /// Does the work in the cloud for all nodes at once; one answer per node, in order. An error is tried again with
+    /// back-off, at most [`NodeTaskLimits::tries`] times; one of class [`crate::ErrorClass::Invalid`] is not.
+    async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>>;
+
+    /// What [`NodeTask::run`] would do: for `--dry-run`. Reads the cloud at most.
+    async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError>;
+
+    /// Called after the changes of a node were written: the node before them.
+    fn written(&self, _node: &Node) {}
+
+    /// Called after each failure; `last` when it is not tried again.
+    fn failed(&self, _work: &NodeWork, _error: &ProviderError, _last: bool) {}
+}
+
+/// How fast and how often a [`NodeTask`] works.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NodeTaskLimits {
+    /// Nodes handed over at once.
+    pub batch: usize,
+    /// Calls of [`NodeTask::run`] at once.
+    pub workers: usize,
+    /// Nodes per second and burst, of first tries too.
+    pub rate: Option<(f64, u32)>,
+    /// Further tries of what failed; `None` for ever.
+    pub tries: Option<u32>,
+}
+
+/// One node to work on.
+#[derive(Debug, Clone)]
+pub struct NodeWork {
+    /// Name of the node.
+    pub name: NodeName,
+    /// `spec.providerID` as last seen.
+    pub provider_id: Option<Box<str>>,
+    /// The node; `None` when it was deleted.
+    pub node: Option<NodeRef>,
+}
+
+/// What a node shall carry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeChanges {
+    /// Labels that are set.
+    pub labels: BTreeMap<String, String>,
+    /// `spec.podCIDRs` of a node that has none; empty for "leave alone".
+    pub pod_cidrs: Vec<String>,
+}
+
+impl NodeChanges {
+    /// Whether the node stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.pod_cidrs.is_empty()
+    }
+}
