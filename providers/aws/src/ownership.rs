@@ -1,4 +1,22 @@
 //! Which cloud objects belong to this cluster, and how they are marked.
+//!
+//! Upstream: `pkg/providers/v1/tags.go`. Everything here is a function of tags: nothing is asked, nothing is written.
+
+use ccm_provider::ServiceKey;
+
+use crate::client::Tags;
+
+#[cfg(test)]
+mod tests;
+
+/// `kubernetes.io/cluster/<ID>`: a mark of the cluster `<ID>`.
+pub(crate) const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
+/// The mark of before Kubernetes 1.6; its value is the ID of the cluster.
+pub(crate) const LEGACY_KEY: &str = "KubernetesCluster";
+/// The Service that an object was made for, as `<namespace>/<name>`.
+pub(crate) const SERVICE_KEY: &str = "kubernetes.io/service-name";
+/// Value of a mark: the object goes with the cluster. Any other value is a mark of membership only.
+const OWNED: &str = "owned";
 
 /// The cluster whose tags count.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,4 +25,155 @@ pub(crate) struct Ownership {
     pub(crate) cluster: String,
     /// Whether the tag `KubernetesCluster` is in use.
     pub(crate) legacy: bool,
+}
+
+/// Why no cluster ID could be told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OwnershipError {
+    #[error("clusterID tags did not match: {id:?} vs {legacy:?}; {way_out}")]
+    Mismatch { id: String, legacy: String, way_out: &'static str },
+    #[error(
+        "Found multiple cluster tags with prefix {CLUSTER_PREFIX} ({first:?} and {second:?}); leave the tag of one cluster on the instance, or name it in the cloud config: [Global] KubernetesClusterID"
+    )]
+    Several { first: String, second: String },
+    #[error(
+        "AWS cloud failed to find ClusterID; tag the instance that this program runs on with {CLUSTER_PREFIX}<cluster ID> = owned, or set KubernetesClusterID in section [Global] of the cloud config, or run with --allow-untagged-cloud"
+    )]
+    Missing,
+}
+
+/// An object carries the mark of another cluster where ours should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "resource {resource:?} has tag belonging to another cluster: {key:?}={found:?} (expected {expected:?}); remove the tag if the resource is ours, or rename or delete the resource"
+)]
+pub(crate) struct Foreign {
+    resource: String,
+    key: String,
+    found: String,
+    expected: String,
+}
+
+impl Ownership {
+    /// From `KubernetesClusterTag` and `KubernetesClusterID` of the configuration; `None` when neither is set.
+    pub(crate) fn from_config(tag: &str, id: &str) -> Result<Option<Self>, OwnershipError> {
+        let way_out =
+            "set KubernetesClusterTag and KubernetesClusterID in section [Global] to the same value, or only one";
+        Self::from_ids(tag, id, way_out)
+    }
+
+    /// From the tags of the instance that this program runs on.
+    pub(crate) fn from_tags(tags: &Tags) -> Result<Self, OwnershipError> {
+        let mut ids = tags.keys().filter_map(|key| key.strip_prefix(CLUSTER_PREFIX)).filter(|id| !id.is_empty());
+        let id = ids.next().unwrap_or_default();
+        if let Some(second) = ids.next() {
+            return Err(OwnershipError::Several { first: id.to_owned(), second: second.to_owned() });
+        }
+        let legacy = tags.get(LEGACY_KEY).map(String::as_str).unwrap_or_default();
+        let way_out = "make the cluster tags of the instance that this program runs on agree";
+        Self::from_ids(legacy, id, way_out)?.ok_or(OwnershipError::Missing)
+    }
+
+    /// Without a cluster: `--allow-untagged-cloud`.
+    pub(crate) fn untagged() -> Self {
+        Self { cluster: String::new(), legacy: false }
+    }
+
+    fn from_ids(legacy: &str, id: &str, way_out: &'static str) -> Result<Option<Self>, OwnershipError> {
+        match (legacy, id) {
+            ("", "") => Ok(None),
+            ("", id) => Ok(Some(Self { cluster: id.to_owned(), legacy: false })),
+            (legacy, id) if id.is_empty() || id == legacy => {
+                Ok(Some(Self { cluster: legacy.to_owned(), legacy: true }))
+            }
+            (legacy, id) => Err(OwnershipError::Mismatch { id: id.to_owned(), legacy: legacy.to_owned(), way_out }),
+        }
+    }
+
+    /// `kubernetes.io/cluster/<ID>`; `None` without a cluster.
+    pub(crate) fn cluster_key(&self) -> Option<String> {
+        if self.cluster.is_empty() { None } else { Some(format!("{CLUSTER_PREFIX}{}", self.cluster)) }
+    }
+
+    /// Whether an object belongs to the cluster, whoever else it belongs to.
+    pub(crate) fn is_member(&self, tags: &Tags) -> bool {
+        let Some(key) = self.cluster_key() else { return true };
+        tags.contains_key(&key) || self.has_legacy_mark(tags)
+    }
+
+    /// Whether an object goes with the cluster, so that it may be deleted. Never without a cluster.
+    pub(crate) fn is_owned(&self, tags: &Tags) -> bool {
+        let Some(key) = self.cluster_key() else { return false };
+        self.has_legacy_mark(tags) || tags.get(&key).is_some_and(|value| value == OWNED)
+    }
+
+    /// The old mark counts as ownership even where it is not in use for new objects.
+    fn has_legacy_mark(&self, tags: &Tags) -> bool {
+        tags.get(LEGACY_KEY).is_some_and(|value| *value == self.cluster)
+    }
+
+    /// The marks of a new object. Empty without a cluster.
+    pub(crate) fn cluster_tags(&self) -> Tags {
+        let mut tags = Tags::new();
+        if let Some(key) = self.cluster_key() {
+            tags.insert(key, OWNED.to_owned());
+            if self.legacy {
+                tags.insert(LEGACY_KEY.to_owned(), self.cluster.clone());
+            }
+        }
+        tags
+    }
+
+    /// All tags of a new object: the user's without those that are not theirs to set, then ours.
+    pub(crate) fn tags(&self, user: &Tags, service: Option<&ServiceKey>) -> Tags {
+        let mut tags = self.user_tags(user);
+        tags.extend(service.map(service_tag));
+        tags.extend(self.cluster_tags());
+        tags
+    }
+
+    /// What may be written of the tags that a user asked for: on creation and, the same, on every later change.
+    pub(crate) fn user_tags(&self, user: &Tags) -> Tags {
+        user.iter().filter(|(key, _)| !self.is_reserved(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// Whether a key is a mark of ours. A value of the user's would give the object to somebody else, or take it from us.
+    pub(crate) fn is_reserved(&self, key: &str) -> bool {
+        key == SERVICE_KEY
+            || key == LEGACY_KEY
+            || (!self.cluster.is_empty() && key.strip_prefix(CLUSTER_PREFIX) == Some(&self.cluster))
+    }
+
+    /// The marks that a found object of ours lacks, because it was made before they could be part of its creation. An empty
+    /// value counts as missing, a different one as another cluster's.
+    pub(crate) fn repair(&self, resource: &str, found: &Tags) -> Result<Tags, Foreign> {
+        let mut missing = Tags::new();
+        for (key, expected) in self.cluster_tags() {
+            match found.get(&key).map(String::as_str) {
+                Some(value) if value == expected => {}
+                None | Some("") => {
+                    missing.insert(key, expected);
+                }
+                Some(value) => {
+                    return Err(Foreign { resource: resource.to_owned(), key, found: value.to_owned(), expected });
+                }
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// Whether an object carries no mark of any cluster. The old mark doesn't count here.
+pub(crate) fn is_untagged(tags: &Tags) -> bool {
+    !tags.keys().any(|key| key.starts_with(CLUSTER_PREFIX))
+}
+
+/// The tag that names the Service.
+pub(crate) fn service_tag(service: &ServiceKey) -> (String, String) {
+    (SERVICE_KEY.to_owned(), service.to_string())
+}
+
+/// Whether an object was made for the Service.
+pub(crate) fn is_of_service(tags: &Tags, service: &ServiceKey) -> bool {
+    tags.get(SERVICE_KEY).is_some_and(|value| *value == service.to_string())
 }

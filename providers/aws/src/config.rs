@@ -1,0 +1,206 @@
+//! The file of `--cloud-config`, read once and checked at the start.
+//!
+//! Upstream: `pkg/providers/v1/config/config.go`. What upstream checks on every reconcile, or never, is checked here. What is
+//! accepted with a doubt becomes a finding beside the configuration.
+
+use ccm_kit::gcfg::{self, Reader};
+use ccm_provider::{Finding, ProviderError, Severity};
+use regex::Regex;
+
+mod overrides;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use overrides::{Service, ServiceOverride};
+
+/// The port that kube-proxy answers health checks on.
+const KUBE_PROXY_HEALTH_PORT: u16 = 10256;
+/// The path there.
+const KUBE_PROXY_HEALTH_PATH: &str = "/healthz";
+
+/// What the file says, checked. An empty file gives the default.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Config {
+    /// `Zone`; decides the region if set.
+    pub(crate) zone: Option<String>,
+    /// `Region`
+    pub(crate) region: Option<String>,
+    /// `VPC`
+    pub(crate) vpc: Option<String>,
+    /// `SubnetID`
+    pub(crate) subnet: Option<String>,
+    /// `RouteTableID`
+    pub(crate) route_table: Option<String>,
+    /// `RoleARN`, not parsed: that is done where the role is used, as upstream does.
+    pub(crate) role: Option<String>,
+    /// `SourceARN`
+    pub(crate) source: Option<String>,
+    /// `KubernetesClusterTag`; empty when not given.
+    pub(crate) cluster_tag: String,
+    /// `KubernetesClusterID`; empty when not given.
+    pub(crate) cluster_id: String,
+    /// `DisableSecurityGroupIngress`
+    pub(crate) leave_node_groups_alone: bool,
+    /// `ElbSecurityGroup`: the group of every classic balancer.
+    pub(crate) classic_group: Option<String>,
+    /// `NodeIPFamilies`
+    pub(crate) families: NodeIpFamilies,
+    /// `ClusterServiceLoadBalancerHealthProbeMode` and the two keys that go with it.
+    pub(crate) health_probe: HealthProbe,
+    /// `SupportedTopologyInstanceTypePattern`; `None`: the built-in one.
+    pub(crate) topology_types: Option<Regex>,
+    /// `NLBSecurityGroupMode`
+    pub(crate) nlb_groups: NlbGroups,
+    /// `[ServiceOverride "…"]`, in the order of the file.
+    pub(crate) overrides: Vec<ServiceOverride>,
+}
+
+/// An IP family of node addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Family {
+    Ipv4,
+    Ipv6,
+}
+
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
+        })
+    }
+}
+
+/// Which addresses a node gets, and in which order. Never empty, and without repetition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeIpFamilies(Vec<Family>);
+
+impl Default for NodeIpFamilies {
+    fn default() -> Self {
+        Self(vec![Family::Ipv4])
+    }
+}
+
+impl NodeIpFamilies {
+    /// In order.
+    pub(crate) fn as_slice(&self) -> &[Family] {
+        &self.0
+    }
+}
+
+/// What a balancer asks to learn whether a node serves a Service with the traffic policy `Cluster`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum HealthProbe {
+    /// The Service's own node port.
+    #[default]
+    NodePort,
+    /// kube-proxy, over HTTP, the same for all Services.
+    Shared { port: u16, path: String },
+}
+
+/// Whether NLBs get security groups made here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum NlbGroups {
+    #[default]
+    None,
+    Managed,
+}
+
+/// The account that a role belongs to, taken from its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) arn: String,
+    pub(crate) account: String,
+}
+
+impl Config {
+    /// Reads the file; `None` is no file. The findings are warnings; errors are all in the `Err`.
+    pub(crate) fn parse(text: Option<&str>) -> Result<(Self, Vec<Finding>), ProviderError> {
+        const CONTEXT: &str = "unable to read AWS cloud provider config file";
+        let document = gcfg::parse(text.unwrap_or_default()).map_err(|error| {
+            let finding = Finding {
+                severity: Severity::Error,
+                key: "cloud-config".to_owned(),
+                value: None,
+                message: error.to_string(),
+            };
+            let class = ccm_provider::ErrorClass::Invalid { findings: vec![finding] };
+            ProviderError::new(class, format!("{CONTEXT}: {error}"))
+        })?;
+        let mut reader = Reader::new(&document, Severity::Warning);
+        let global = reader.section(&table::GLOBAL);
+        let raw_overrides = reader.subsections(&table::OVERRIDE);
+        let mut findings = reader.finish();
+        let mut config = global.check(&mut findings);
+        gcfg::table::refuse(CONTEXT, &findings)?;
+        config.overrides = overrides::check(raw_overrides, &mut findings);
+        gcfg::table::refuse("unable to validate custom endpoint overrides", &findings)?;
+        Ok((config, findings))
+    }
+
+    /// The region that the file decides: that of `Zone`, else `Region`.
+    pub(crate) fn region(&self) -> Result<Option<String>, ProviderError> {
+        match &self.zone {
+            None => Ok(self.region.clone()),
+            Some(zone) => region_of_zone(zone).map(|region| Some(region.to_owned())).ok_or_else(|| {
+                ProviderError::unknown(format!(
+                    "invalid AZ: {zone}; [Global] Zone must be the name of an availability zone such as us-west-2a, or be left out"
+                ))
+            }),
+        }
+    }
+
+    /// The role to assume, if any.
+    pub(crate) fn role(&self) -> Result<Option<Role>, ProviderError> {
+        let Some(arn) = &self.role else { return Ok(None) };
+        // arn:partition:service:region:account:resource
+        let parts: Vec<&str> = arn.splitn(6, ':').collect();
+        match parts.as_slice() {
+            ["arn", _, _, _, account, _] => Ok(Some(Role { arn: arn.clone(), account: (*account).to_owned() })),
+            _ => Err(ProviderError::unknown(format!(
+                "unable to create sts v2 client: [Global] RoleARN = {arn:?}: not an ARN; want arn:aws:iam::<account>:role/<name>"
+            ))),
+        }
+    }
+
+    /// Whether this program runs elsewhere than on an instance of the cluster, so that nothing must be asked about self.
+    pub(crate) fn is_off_instance(&self) -> bool {
+        self.vpc.is_some() && (self.subnet.is_some() || self.role.is_some()) && self.names_cluster()
+    }
+
+    /// Whether the file tells the cluster ID.
+    pub(crate) fn names_cluster(&self) -> bool {
+        !self.cluster_tag.is_empty() || !self.cluster_id.is_empty()
+    }
+
+    /// The override for a service in a region. Of several, that in the words of today's SDK wins, as upstream sees no other.
+    pub(crate) fn override_for(&self, service: Service, region: &str) -> Option<&ServiceOverride> {
+        let matching = || self.overrides.iter().filter(|entry| entry.is_for(service, region));
+        matching().find(|entry| entry.service == service.id()).or_else(|| matching().next())
+    }
+}
+
+/// The part of a zone's name that names its region: `us-west-2` of `us-west-2a` and of `us-west-2-lax-1a`.
+pub(crate) fn region_of_zone(zone: &str) -> Option<&str> {
+    // Words of letters, each with a hyphen, then digits: as many words as possible.
+    let mut end = 0;
+    for (index, word) in zone.split('-').enumerate() {
+        let is_word = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+        if index > 0 && digits > 0 {
+            return zone.get(..end + digits);
+        }
+        if !is_word {
+            return None;
+        }
+        end += word.len() + 1;
+    }
+    None
+}
+
+/// The reference of the file, in Markdown.
+pub(crate) fn reference() -> String {
+    format!("{}\n{}", table::GLOBAL.reference(), table::OVERRIDE.reference())
+}

@@ -1,0 +1,170 @@
+//! `[ServiceOverride "…"]`: other addresses for services.
+
+use ccm_provider::{Finding, Severity};
+use http::Uri;
+
+use super::table::Override;
+
+/// A service that is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Service {
+    Ec2,
+    /// Classic load balancers.
+    Elb,
+    /// Network load balancers.
+    ElbV2,
+    Sts,
+    /// The instance metadata service.
+    Imds,
+}
+
+impl Service {
+    pub(super) const ALL: [Self; 5] = [Self::Ec2, Self::Elb, Self::ElbV2, Self::Sts, Self::Imds];
+
+    /// As the SDKs of today call it; also the label of metrics.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Ec2 => "EC2",
+            Self::Elb => "Elastic Load Balancing",
+            Self::ElbV2 => "Elastic Load Balancing v2",
+            Self::Sts => "STS",
+            Self::Imds => "ec2imds",
+        }
+    }
+
+    /// As the SDK of the in-tree provider called it.
+    fn old_id(self) -> &'static str {
+        match self {
+            Self::Ec2 => "ec2",
+            Self::Elb | Self::ElbV2 => "elasticloadbalancing",
+            Self::Sts => "sts",
+            Self::Imds => "ec2metadata",
+        }
+    }
+
+    fn is_called(self, word: &str) -> bool {
+        word.eq_ignore_ascii_case(self.id()) || word.eq_ignore_ascii_case(self.old_id())
+    }
+}
+
+/// Services that upstream or the in-tree provider had clients of, but that are not called.
+const NEVER_CALLED: [&str; 2] = ["KMS", "autoscaling"];
+
+/// Another address for a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServiceOverride {
+    /// The name of its subsection.
+    pub(crate) name: String,
+    /// As written, trimmed.
+    pub(crate) service: String,
+    /// Trimmed.
+    pub(crate) region: String,
+    /// With scheme and host.
+    pub(crate) url: String,
+    /// The region that requests are signed for.
+    pub(crate) signing_region: String,
+    /// The name that requests are signed for; `None`: the service's own.
+    pub(crate) signing_name: Option<String>,
+}
+
+impl ServiceOverride {
+    /// Whether it is about a service in a region. There is one metadata service, whatever the region.
+    pub(crate) fn is_for(&self, service: Service, region: &str) -> bool {
+        service.is_called(&self.service) && (service == Service::Imds || self.region == region)
+    }
+}
+
+/// Checks what was read; those with mistakes are left out.
+pub(super) fn check(read: Vec<(String, Override)>, findings: &mut Vec<Finding>) -> Vec<ServiceOverride> {
+    let mut checked: Vec<ServiceOverride> = Vec::new();
+    for (name, raw) in read {
+        let before = findings.len();
+        let candidate = ServiceOverride {
+            service: raw.service.trim().to_owned(),
+            region: raw.region.trim().to_owned(),
+            url: raw.url.trim().to_owned(),
+            signing_region: raw.signing_region.trim().to_owned(),
+            signing_name: Some(raw.signing_name.trim().to_owned()).filter(|name| !name.is_empty()),
+            name,
+        };
+        candidate.missing(findings);
+        candidate.check_url(findings);
+        candidate.check_twice(&checked, findings);
+        candidate.check_service(&checked, findings);
+        if !matches!(raw.signing_method.trim().to_ascii_lowercase().as_str(), "" | "v4" | "sigv4" | "aws4-hmac-sha256")
+        {
+            let text = "no effect: requests are signed with version 4; remove the key";
+            candidate.note(findings, Severity::Warning, "SigningMethod", &raw.signing_method, text);
+        }
+        let is_good = findings.iter().skip(before).all(|finding| finding.severity != Severity::Error);
+        if is_good {
+            checked.push(candidate);
+        }
+    }
+    checked
+}
+
+impl ServiceOverride {
+    fn note(&self, findings: &mut Vec<Finding>, severity: Severity, key: &str, value: &str, message: &str) {
+        let key = format!("[ServiceOverride {:?}] {key}", self.name);
+        findings.push(Finding { severity, key, value: Some(value.to_owned()), message: message.to_owned() });
+    }
+
+    fn missing(&self, findings: &mut Vec<Finding>) {
+        let keys = [
+            ("Service", &self.service, "service name", "Service = EC2"),
+            ("Region", &self.region, "service region", "Region = us-west-2"),
+            ("URL", &self.url, "url", "URL = https://ec2.example.com"),
+            ("SigningRegion", &self.signing_region, "signingRegion", "SigningRegion = us-west-2"),
+        ];
+        for (key, value, what, example) in keys {
+            if value.is_empty() {
+                let text =
+                    format!("{what} is missing [{key} is \"\"] in override {}; add for example {example}", self.name);
+                self.note(findings, Severity::Error, key, value, &text);
+            }
+        }
+    }
+
+    fn check_url(&self, findings: &mut Vec<Finding>) {
+        let is_usable = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
+        if !self.url.is_empty() && !self.url.parse().is_ok_and(|uri: Uri| is_usable(&uri) && uri.query().is_none()) {
+            let text =
+                format!("could not parse override URL in override {}; want http[s]://host[:port][/path]", self.name);
+            self.note(findings, Severity::Error, "URL", &self.url, &text);
+        }
+    }
+
+    fn check_twice(&self, others: &[Self], findings: &mut Vec<Finding>) {
+        if others.iter().any(|other| other.service == self.service && other.region == self.region) {
+            let (name, service, region) = (&self.name, &self.service, &self.region);
+            let text =
+                format!("duplicate entry found for service override [{name}] ({service} in {region}); remove one");
+            self.note(findings, Severity::Error, "Service", service, &text);
+        }
+    }
+
+    fn check_service(&self, others: &[Self], findings: &mut Vec<Finding>) {
+        let known: Vec<Service> = Service::ALL.into_iter().filter(|service| service.is_called(&self.service)).collect();
+        let is_never_called = NEVER_CALLED.iter().any(|word| word.eq_ignore_ascii_case(&self.service));
+        if is_never_called {
+            self.note(findings, Severity::Info, "Service", &self.service, "no effect: this service is not called");
+        } else if known.is_empty() && !self.service.is_empty() {
+            let words = Service::ALL.map(Service::id);
+            let hint = ccm_kit::document::did_you_mean(&self.service, &words).unwrap_or_default();
+            let text = format!("no effect: unknown service; want one of {}{hint}", words.join(", "));
+            self.note(findings, Severity::Warning, "Service", &self.service, &text);
+        }
+        // A file may carry both vocabularies, so that either program can read it.
+        let twin = others.iter().find(|other| {
+            other.service != self.service && known.iter().any(|service| other.is_for(*service, &self.region))
+        });
+        if let Some(twin) = twin {
+            let text = format!(
+                "about the same service and region as override {} ({:?}); the spelling of the current SDK wins",
+                twin.name, twin.service
+            );
+            self.note(findings, Severity::Info, "Service", &self.service, &text);
+        }
+    }
+}

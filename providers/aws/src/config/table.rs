@@ -1,0 +1,313 @@
+//! Every key of the file: the one place where they are spelled.
+
+use ccm_kit::gcfg::{Field, Key, Table};
+use ccm_provider::{Finding, Severity};
+use regex::Regex;
+
+use super::{Config, Family, HealthProbe, KUBE_PROXY_HEALTH_PATH, KUBE_PROXY_HEALTH_PORT, NlbGroups, NodeIpFamilies};
+
+/// `[Global]` as read, before keys are held against each other.
+#[derive(Debug, Default)]
+pub(super) struct Global {
+    zone: String,
+    region: String,
+    vpc: String,
+    subnet: String,
+    route_table: String,
+    role: String,
+    source: String,
+    cluster_tag: String,
+    cluster_id: String,
+    leave_node_groups_alone: bool,
+    classic_group: String,
+    families: Vec<Family>,
+    is_probe_shared: bool,
+    probe_port: i64,
+    probe_path: String,
+    topology_types: Option<Regex>,
+    nlb_groups: NlbGroups,
+}
+
+/// A `[ServiceOverride "…"]` as read.
+#[derive(Debug, Default)]
+pub(super) struct Override {
+    pub(super) service: String,
+    pub(super) region: String,
+    pub(super) url: String,
+    pub(super) signing_region: String,
+    pub(super) signing_method: String,
+    pub(super) signing_name: String,
+}
+
+pub(super) static GLOBAL: Table<Global> = Table {
+    section: "Global",
+    doc: "The cluster and its place in AWS. Every key may be left out.",
+    keys: &[
+        Key::new(
+            "Zone",
+            Field::Text(|g| &mut g.zone),
+            "",
+            "Availability zone that this program runs in. Only its region counts, and that wins over `Region`.",
+        ),
+        Key::new(
+            "Region",
+            Field::Text(|g| &mut g.region),
+            "",
+            "Region of the cluster. Without `Zone` and `Region` the instance metadata service is asked.",
+        ),
+        Key::new(
+            "VPC",
+            Field::Text(|g| &mut g.vpc),
+            "",
+            "VPC of the nodes. Together with (`SubnetID` or `RoleARN`) and (`KubernetesClusterTag` or `KubernetesClusterID`) it says that this program runs outside of the cluster's instances; otherwise it has no effect, and the VPC is that of the instance.",
+        ),
+        Key::new(
+            "SubnetID",
+            Field::Text(|g| &mut g.subnet),
+            "",
+            "Subnet for load balancers where no subnet of the VPC is tagged for the cluster. Only with `VPC`.",
+        ),
+        Key::new(
+            "RouteTableID",
+            Field::Text(|g| &mut g.route_table),
+            "",
+            "Route table for pod routes. Otherwise the one that is tagged for the cluster.",
+        ),
+        Key::new(
+            "RoleARN",
+            Field::Text(|g| &mut g.role),
+            "",
+            "Role to assume for all calls of EC2 and Elastic Load Balancing.",
+        ),
+        Key::new(
+            "SourceARN",
+            Field::Text(|g| &mut g.source),
+            "",
+            "Sent as `x-amz-source-arn` when the role is assumed, for the condition `aws:SourceArn` of its trust policy. Only with `RoleARN`.",
+        ),
+        Key::new(
+            "KubernetesClusterTag",
+            Field::Text(|g| &mut g.cluster_tag),
+            "",
+            "Cluster ID; new objects get the tag `KubernetesCluster` as well. Otherwise the ID comes from the tags of the instance.",
+        ),
+        Key::new(
+            "KubernetesClusterID",
+            Field::Text(|g| &mut g.cluster_id),
+            "",
+            "Cluster ID. If `KubernetesClusterTag` is set too, both must be equal.",
+        ),
+        Key::new(
+            "DisableSecurityGroupIngress",
+            Field::Flag(|g| &mut g.leave_node_groups_alone),
+            "false",
+            "Leave the ingress rules of the nodes' security groups alone.",
+        ),
+        Key::new(
+            "ElbSecurityGroup",
+            Field::Text(|g| &mut g.classic_group),
+            "",
+            "Security group for every classic load balancer, instead of one for each. It is neither changed nor deleted.",
+        ),
+        Key::new(
+            "NodeIPFamilies",
+            Field::CustomList {
+                kind: "`ipv4`, `ipv6`",
+                clear: |g| g.families.clear(),
+                push: |g, value| family(value).map(|family| g.families.push(family)),
+            },
+            "ipv4",
+            "Which addresses nodes get, in which order. One line for each.",
+        ),
+        Key::new(
+            "ClusterServiceLoadBalancerHealthProbeMode",
+            Field::Custom {
+                kind: "`ServiceNodePort`, `Shared`",
+                set: |g, value| probe(value).map(|shared| g.is_probe_shared = shared),
+            },
+            "ServiceNodePort",
+            "How load balancers check nodes for Services with the traffic policy `Cluster`: through the Service's node port, or all through kube-proxy.",
+        ),
+        Key::new(
+            "ClusterServiceSharedLoadBalancerHealthProbePort",
+            Field::Integer { field: |g| &mut g.probe_port, min: 0, max: 65535 },
+            "10256",
+            "Port of kube-proxy. Only with mode `Shared`. 0 is the default.",
+        ),
+        Key::new(
+            "ClusterServiceSharedLoadBalancerHealthProbePath",
+            Field::Text(|g| &mut g.probe_path),
+            "/healthz",
+            "Path there. Only with mode `Shared`.",
+        ),
+        Key::new(
+            "SupportedTopologyInstanceTypePattern",
+            Field::Pattern(|g| &mut g.topology_types),
+            "",
+            "Instance types whose nodes must not start without network topology labels. Matches any part of the type. The built-in pattern knows the families `hpc`, `trn` and `p`.",
+        ),
+        Key::new(
+            "NLBSecurityGroupMode",
+            Field::Custom { kind: "`Managed`", set: |g, value| nlb_groups(value).map(|mode| g.nlb_groups = mode) },
+            "",
+            "`Managed`: new network load balancers get a security group of their own. Otherwise they get none.",
+        ),
+        Key::new("DisableStrictZoneCheck", Field::Retired::<Global>, "", "Switched off a check of zone names.")
+            .note("Known to the in-tree provider only."),
+    ],
+};
+
+pub(super) static OVERRIDE: Table<Override> = Table {
+    section: "ServiceOverride",
+    doc: "Another address for a service. One section for each service and region; the subsection is any name: `[ServiceOverride \"1\"]`.",
+    keys: &[
+        Key::new(
+            "Service",
+            Field::Text(|o| &mut o.service),
+            "",
+            "`EC2`, `Elastic Load Balancing`, `Elastic Load Balancing v2`, `STS`, or `ec2imds` for the instance metadata service, in any case. The words of the in-tree provider are known too: `ec2`, `elasticloadbalancing` for both kinds.",
+        ),
+        Key::new(
+            "Region",
+            Field::Text(|o| &mut o.region),
+            "",
+            "The override counts only if this is the region of the cluster. Not compared for `ec2imds`.",
+        ),
+        Key::new("URL", Field::Text(|o| &mut o.url), "", "`https://host[:port][/path]`"),
+        Key::new(
+            "SigningRegion",
+            Field::Text(|o| &mut o.signing_region),
+            "",
+            "The region that requests are signed for.",
+        ),
+        Key::new(
+            "SigningMethod",
+            Field::Text(|o| &mut o.signing_method),
+            "",
+            "Read and ignored: requests are always signed with version 4.",
+        ),
+        Key::new(
+            "SigningName",
+            Field::Text(|o| &mut o.signing_name),
+            "",
+            "The service name that requests are signed for. Otherwise the service's own.",
+        ),
+    ],
+};
+
+fn family(value: &str) -> Result<Family, String> {
+    match value {
+        "ipv4" => Ok(Family::Ipv4),
+        "ipv6" => Ok(Family::Ipv6),
+        _ => Err("not an IP family; write ipv4 or ipv6, one line for each".to_owned()),
+    }
+}
+
+/// Whether the probe is shared.
+fn probe(value: &str) -> Result<bool, String> {
+    match value {
+        "Shared" => Ok(true),
+        "" | "ServiceNodePort" => Ok(false),
+        _ => Err("not a health probe mode; write Shared or ServiceNodePort".to_owned()),
+    }
+}
+
+fn nlb_groups(value: &str) -> Result<NlbGroups, String> {
+    match value {
+        "Managed" => Ok(NlbGroups::Managed),
+        "" => Ok(NlbGroups::None),
+        _ => Err("invalid NLB security group mode; write Managed, or leave the key out".to_owned()),
+    }
+}
+
+fn given(value: String) -> Option<String> {
+    if value.is_empty() { None } else { Some(value) }
+}
+
+fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        key: format!("[Global] {key}"),
+        value: Some(value.to_owned()),
+        message: message.into(),
+    }
+}
+
+impl Global {
+    /// Holds the keys against each other.
+    pub(super) fn check(self, findings: &mut Vec<Finding>) -> Config {
+        let health_probe = self.health_probe(findings);
+        let mut families: Vec<Family> = Vec::new();
+        for family in &self.families {
+            if families.contains(family) {
+                findings.push(warning(
+                    "NodeIPFamilies",
+                    &family.to_string(),
+                    "given more than once; remove the repetition",
+                ));
+            } else {
+                families.push(*family);
+            }
+        }
+        let config = Config {
+            zone: given(self.zone),
+            region: given(self.region),
+            vpc: given(self.vpc),
+            subnet: given(self.subnet),
+            route_table: given(self.route_table),
+            role: given(self.role),
+            source: given(self.source),
+            cluster_tag: self.cluster_tag,
+            cluster_id: self.cluster_id,
+            leave_node_groups_alone: self.leave_node_groups_alone,
+            classic_group: given(self.classic_group),
+            families: if families.is_empty() { NodeIpFamilies::default() } else { NodeIpFamilies(families) },
+            health_probe,
+            topology_types: self.topology_types,
+            nlb_groups: self.nlb_groups,
+            overrides: Vec::new(),
+        };
+        doubts(&config, findings);
+        config
+    }
+
+    fn health_probe(&self, findings: &mut Vec<Finding>) -> HealthProbe {
+        if self.is_probe_shared {
+            let port = u16::try_from(self.probe_port).ok().filter(|port| *port != 0).unwrap_or(KUBE_PROXY_HEALTH_PORT);
+            let path = if self.probe_path.is_empty() { KUBE_PROXY_HEALTH_PATH } else { &self.probe_path };
+            return HealthProbe::Shared { port, path: path.to_owned() };
+        }
+        let unused = "no effect without ClusterServiceLoadBalancerHealthProbeMode = Shared";
+        if self.probe_port != 0 {
+            let value = self.probe_port.to_string();
+            findings.push(warning("ClusterServiceSharedLoadBalancerHealthProbePort", &value, unused));
+        }
+        if !self.probe_path.is_empty() {
+            findings.push(warning("ClusterServiceSharedLoadBalancerHealthProbePath", &self.probe_path, unused));
+        }
+        HealthProbe::NodePort
+    }
+}
+
+/// What is accepted, but does not do what it seems to.
+fn doubts(config: &Config, findings: &mut Vec<Finding>) {
+    if let (Some(zone), Some(region)) = (&config.zone, &config.region)
+        && super::region_of_zone(zone) != Some(region)
+    {
+        findings.push(warning("Region", region, format!("no effect: Zone = {zone:?} wins; remove one of them")));
+    }
+    if let (Some(source), None) = (&config.source, &config.role) {
+        findings.push(warning("SourceARN", source, "no effect without RoleARN"));
+    }
+    if config.is_off_instance() {
+        return;
+    }
+    if let Some(vpc) = &config.vpc {
+        let message = "no effect: it counts only together with SubnetID or RoleARN, and KubernetesClusterTag or KubernetesClusterID; the VPC of the instance is used";
+        findings.push(warning("VPC", vpc, message));
+    }
+    if let Some(subnet) = &config.subnet {
+        let message = "no effect: it counts only together with VPC, and KubernetesClusterTag or KubernetesClusterID; the subnet of the instance is used";
+        findings.push(warning("SubnetID", subnet, message));
+    }
+}
