@@ -5,11 +5,15 @@
 //! the IAM policies are generated ([`operation`]) cannot fall behind the code. The types are our own: those of the SDK stay
 //! in the module `sdk`, which the cargo feature of that name compiles in.
 
+pub(crate) mod codes;
 pub(crate) mod ec2;
 pub(crate) mod elb;
 pub(crate) mod elbv2;
 pub(crate) mod error;
 pub(crate) mod operation;
+pub(crate) mod pacing;
+#[cfg(feature = "sdk")]
+pub(crate) mod sdk;
 pub(crate) mod write;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,230 @@
+//! Operations of EC2.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aws_sdk_ec2::types as sdk;
+
+use super::{SdkApi, all_known, convert, known, malformed, some, split};
+use crate::client::ec2::{
+    AvailabilityZone, Instance, NetworkInterface, Permission, RouteTable, SecurityGroup, Subnet, Volume,
+};
+use crate::client::operation::{Operation, Service};
+use crate::client::write::{Ec2Write, RouteTarget};
+use crate::client::{Answer, Query};
+
+const fn read(name: &'static str) -> Operation {
+    Operation::new(Service::Ec2, name)
+}
+
+/// Entries of a page. EC2 refuses a page size together with IDs.
+const PAGE: i32 = 1_000;
+/// Route tables come in smaller pages.
+const ROUTE_TABLE_PAGE: i32 = 100;
+
+/// A describe call with a query: all its parts, all their pages, each object once.
+macro_rules! describe {
+    ($api:ident, $query:ident, $name:literal, $call:ident, $set_ids:ident, $page:expr, $take:expr, $id:ident) => {{
+        let mut all = Vec::new();
+        let parts = split($query);
+        let several = parts.len() > 1;
+        for part in &parts {
+            let size = part.ids.is_empty().then_some($page);
+            let send = |token: Option<String>| {
+                let request = $api
+                    .clients
+                    .ec2
+                    .$call()
+                    .$set_ids(some(part.ids.iter().cloned().collect()))
+                    .set_filters(some(part.filters.iter().map(convert::filter).collect()))
+                    .set_max_results(size)
+                    .set_next_token(token);
+                request.send()
+            };
+            all.append(&mut $api.pages(read($name), send, $take).await?);
+        }
+        if several {
+            // What has several values of the split filter is in several answers.
+            let mut seen = BTreeSet::new();
+            all.retain(|entry| seen.insert(entry.$id.clone()));
+        }
+        Ok(all)
+    }};
+}
+
+pub(super) async fn instances(api: &SdkApi, query: &Query) -> Answer<Vec<Instance>> {
+    let take = |page: aws_sdk_ec2::operation::describe_instances::DescribeInstancesOutput| {
+        let reservations = page.reservations.unwrap_or_default().into_iter();
+        let instances = reservations.flat_map(|reservation| reservation.instances.unwrap_or_default());
+        (instances.map(convert::instance).collect(), page.next_token)
+    };
+    describe!(api, query, "DescribeInstances", describe_instances, set_instance_ids, PAGE, take, id)
+}
+
+pub(super) async fn instance_topology(api: &SdkApi, ids: &[String]) -> Answer<BTreeMap<String, Vec<String>>> {
+    let send = |token| {
+        let request = api.clients.ec2.describe_instance_topology();
+        request.set_instance_ids(some(ids.to_vec())).set_next_token(token).send()
+    };
+    let take = |page: aws_sdk_ec2::operation::describe_instance_topology::DescribeInstanceTopologyOutput| {
+        let nodes = |from: sdk::InstanceTopology| Some((from.instance_id?, from.network_nodes.unwrap_or_default()));
+        (page.instances.unwrap_or_default().into_iter().filter_map(nodes).collect(), page.next_token)
+    };
+    let all = api.pages(read("DescribeInstanceTopology"), send, take).await?;
+    Ok(all.into_iter().collect())
+}
+
+pub(super) async fn network_interfaces(api: &SdkApi, query: &Query) -> Answer<Vec<NetworkInterface>> {
+    let take = |page: aws_sdk_ec2::operation::describe_network_interfaces::DescribeNetworkInterfacesOutput| {
+        let interfaces = page.network_interfaces.unwrap_or_default().into_iter();
+        (interfaces.map(convert::network_interface).collect(), page.next_token)
+    };
+    describe!(
+        api,
+        query,
+        "DescribeNetworkInterfaces",
+        describe_network_interfaces,
+        set_network_interface_ids,
+        PAGE,
+        take,
+        id
+    )
+}
+
+pub(super) async fn availability_zones(api: &SdkApi) -> Answer<Vec<AvailabilityZone>> {
+    let send = || api.clients.ec2.describe_availability_zones().send();
+    let answer = api.call(read("DescribeAvailabilityZones"), send).await?;
+    Ok(answer.availability_zones.unwrap_or_default().into_iter().filter_map(convert::zone).collect())
+}
+
+pub(super) async fn subnets(api: &SdkApi, query: &Query) -> Answer<Vec<Subnet>> {
+    let take = |page: aws_sdk_ec2::operation::describe_subnets::DescribeSubnetsOutput| {
+        (page.subnets.unwrap_or_default().into_iter().map(convert::subnet).collect(), page.next_token)
+    };
+    describe!(api, query, "DescribeSubnets", describe_subnets, set_subnet_ids, PAGE, take, id)
+}
+
+pub(super) async fn route_tables(api: &SdkApi, query: &Query) -> Answer<Vec<RouteTable>> {
+    let take = |page: aws_sdk_ec2::operation::describe_route_tables::DescribeRouteTablesOutput| {
+        (page.route_tables.unwrap_or_default().into_iter().map(convert::route_table).collect(), page.next_token)
+    };
+    describe!(api, query, "DescribeRouteTables", describe_route_tables, set_route_table_ids, ROUTE_TABLE_PAGE, take, id)
+}
+
+pub(super) async fn security_groups(api: &SdkApi, query: &Query) -> Answer<Vec<SecurityGroup>> {
+    let take = |page: aws_sdk_ec2::operation::describe_security_groups::DescribeSecurityGroupsOutput| {
+        (page.security_groups.unwrap_or_default().into_iter().map(convert::security_group).collect(), page.next_token)
+    };
+    describe!(api, query, "DescribeSecurityGroups", describe_security_groups, set_group_ids, PAGE, take, id)
+}
+
+pub(super) async fn volumes(api: &SdkApi, query: &Query) -> Answer<Vec<Volume>> {
+    let take = |page: aws_sdk_ec2::operation::describe_volumes::DescribeVolumesOutput| {
+        (page.volumes.unwrap_or_default().into_iter().map(convert::volume).collect(), page.next_token)
+    };
+    describe!(api, query, "DescribeVolumes", describe_volumes, set_volume_ids, PAGE, take, id)
+}
+
+pub(super) async fn write(api: &SdkApi, operation: Operation, write: &Ec2Write) -> Answer<Option<String>> {
+    let ec2 = &api.clients.ec2;
+    match write {
+        Ec2Write::CreateSecurityGroup { name, description, vpc, tags } => {
+            let tags = (!tags.is_empty()).then(|| {
+                let tags = Some(convert::tag_list(tags));
+                sdk::TagSpecification::builder().resource_type(sdk::ResourceType::SecurityGroup).set_tags(tags).build()
+            });
+            let request = ec2.create_security_group().group_name(name).description(description).vpc_id(vpc);
+            let request = request.set_tag_specifications(tags.map(|tags| vec![tags]));
+            let answer = api.call(operation, || request.clone().send()).await?;
+            return Ok(convert::present(answer.group_id));
+        }
+        Ec2Write::DeleteSecurityGroup { group } => {
+            let request = ec2.delete_security_group().group_id(known(operation, group)?);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::AuthorizeSecurityGroupIngress { group, permissions } => {
+            let request = ec2.authorize_security_group_ingress().group_id(known(operation, group)?);
+            let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::RevokeSecurityGroupIngress { group, permissions } => {
+            let request = ec2.revoke_security_group_ingress().group_id(known(operation, group)?);
+            let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::CreateTags { resources, tags } => {
+            let request = ec2.create_tags().set_resources(some(all_known(operation, resources)?));
+            let request = request.set_tags(some(convert::tag_list(tags)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::DeleteTags { resources, tags } => {
+            // Without tags EC2 would remove all of them.
+            if tags.is_empty() {
+                return Err(malformed(operation, "no tags are named"));
+            }
+            let request = ec2.delete_tags().set_resources(some(resources.clone()));
+            let request = request.set_tags(some(convert::tag_list(tags)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::CreateRoute { .. } | Ec2Write::ReplaceRoute { .. } | Ec2Write::DeleteRoute { .. } => {
+            route(api, operation, write).await?;
+        }
+        Ec2Write::ModifyInstanceAttribute { instance } => {
+            let request = ec2.modify_instance_attribute().instance_id(instance).source_dest_check(off());
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::ModifyNetworkInterfaceAttribute { interface } => {
+            let request = ec2.modify_network_interface_attribute();
+            let request = request.network_interface_id(interface).source_dest_check(off());
+            api.call(operation, || request.clone().send()).await?;
+        }
+    }
+    Ok(None)
+}
+
+async fn route(api: &SdkApi, operation: Operation, write: &Ec2Write) -> Answer<()> {
+    let ec2 = &api.clients.ec2;
+    let families = |destination: &str| {
+        let destination = Some(destination.to_owned());
+        if destination.as_ref().is_some_and(|cidr| cidr.contains(':')) {
+            (None, destination)
+        } else {
+            (destination, None)
+        }
+    };
+    let targets = |target: &RouteTarget| match target.clone() {
+        RouteTarget::Instance(id) => (Some(id), None),
+        RouteTarget::Interface(id) => (None, Some(id)),
+    };
+    match write {
+        Ec2Write::CreateRoute { table, destination, target } => {
+            let ((ipv4, ipv6), (instance, interface)) = (families(destination), targets(target));
+            let request = ec2.create_route().route_table_id(table);
+            let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
+            let request = request.set_instance_id(instance).set_network_interface_id(interface);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::ReplaceRoute { table, destination, target } => {
+            let ((ipv4, ipv6), (instance, interface)) = (families(destination), targets(target));
+            let request = ec2.replace_route().route_table_id(table);
+            let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
+            let request = request.set_instance_id(instance).set_network_interface_id(interface);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        Ec2Write::DeleteRoute { table, destination } => {
+            let (ipv4, ipv6) = families(destination);
+            let request = ec2.delete_route().route_table_id(table);
+            let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        _ => return Err(malformed(operation, "not a route")),
+    }
+    Ok(())
+}
+
+fn ip_permissions(operation: Operation, permissions: &[Permission]) -> Answer<Vec<sdk::IpPermission>> {
+    permissions.iter().map(|permission| convert::ip_permission(operation, permission)).collect()
+}
+
+fn off() -> sdk::AttributeBooleanValue {
+    sdk::AttributeBooleanValue::builder().value(false).build()
+}

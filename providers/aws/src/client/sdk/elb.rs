@@ -1,0 +1,303 @@
+//! Operations of Elastic Load Balancing on classic balancers.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_elasticloadbalancing::types as sdk;
+
+use super::{SdkApi, all_known, chunks, malformed, some};
+use crate::client::elb::{
+    AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener, ListenerDescription, LoadBalancer, Policy,
+};
+use crate::client::operation::{Operation, Service};
+use crate::client::write::ElbWrite;
+use crate::client::{Answer, Tags};
+
+const fn read(name: &'static str) -> Operation {
+    Operation::new(Service::Elb, name)
+}
+
+/// Balancers that may be named in one call, and that come in a page.
+const NAMES: usize = 400;
+/// Balancers whose tags may be asked for in one call.
+const TAGGED: usize = 20;
+
+pub(super) async fn balancers(api: &SdkApi, names: &[String]) -> Answer<Vec<LoadBalancer>> {
+    let mut all = Vec::new();
+    for names in chunks(names, NAMES) {
+        let send = |marker| {
+            let request = api.clients.elb.describe_load_balancers();
+            request.set_load_balancer_names(some(names.to_vec())).set_marker(marker).send()
+        };
+        let take =
+            |page: aws_sdk_elasticloadbalancing::operation::describe_load_balancers::DescribeLoadBalancersOutput| {
+                let list = page.load_balancer_descriptions.unwrap_or_default();
+                (list.into_iter().map(balancer).collect(), page.next_marker)
+            };
+        all.append(&mut api.pages(read("DescribeLoadBalancers"), send, take).await?);
+    }
+    Ok(all)
+}
+
+fn balancer(from: sdk::LoadBalancerDescription) -> LoadBalancer {
+    let names = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().collect();
+    let backends = from.backend_server_descriptions.unwrap_or_default().into_iter();
+    let listeners = from.listener_descriptions.unwrap_or_default().into_iter();
+    let instances = from.instances.unwrap_or_default().into_iter();
+    LoadBalancer {
+        name: from.load_balancer_name.unwrap_or_default(),
+        dns_name: from.dns_name.unwrap_or_default(),
+        scheme: from.scheme.unwrap_or_default(),
+        vpc: from.vpc_id.unwrap_or_default(),
+        subnets: from.subnets.unwrap_or_default().into_iter().collect(),
+        security_groups: from.security_groups.unwrap_or_default(),
+        listeners: listeners
+            .map(|from| ListenerDescription {
+                listener: from.listener.map(listener),
+                policies: names(from.policy_names),
+            })
+            .collect(),
+        backend_policies: backends.filter_map(|from| Some((from.instance_port?, names(from.policy_names)))).collect(),
+        health_check: from.health_check.map(health_check),
+        instances: instances.filter_map(|instance| instance.instance_id).collect(),
+    }
+}
+
+fn listener(from: sdk::Listener) -> Listener {
+    Listener {
+        port: from.load_balancer_port,
+        // AWS's default is the protocol of the front.
+        instance_protocol: from.instance_protocol.unwrap_or_else(|| from.protocol.clone()),
+        protocol: from.protocol,
+        instance_port: from.instance_port,
+        certificate: from.ssl_certificate_id.filter(|arn| !arn.is_empty()),
+    }
+}
+
+fn health_check(from: sdk::HealthCheck) -> HealthCheck {
+    HealthCheck {
+        target: from.target,
+        interval: from.interval,
+        timeout: from.timeout,
+        healthy_threshold: from.healthy_threshold,
+        unhealthy_threshold: from.unhealthy_threshold,
+    }
+}
+
+pub(super) async fn attributes(api: &SdkApi, name: &str) -> Answer<Attributes> {
+    let request = api.clients.elb.describe_load_balancer_attributes().load_balancer_name(name);
+    let answer = api.call(read("DescribeLoadBalancerAttributes"), || request.clone().send()).await?;
+    let Some(from) = answer.load_balancer_attributes else { return Ok(Attributes::default()) };
+    Ok(Attributes {
+        access_log: from.access_log.map(|from| AccessLog {
+            enabled: from.enabled,
+            emit_interval: from.emit_interval,
+            bucket: from.s3_bucket_name,
+            prefix: from.s3_bucket_prefix,
+        }),
+        connection_draining: from
+            .connection_draining
+            .map(|from| ConnectionDraining { enabled: from.enabled, timeout: from.timeout }),
+        idle_timeout: from.connection_settings.map(|from| from.idle_timeout),
+        cross_zone: from.cross_zone_load_balancing.map(|from| from.enabled),
+    })
+}
+
+pub(super) async fn policies(api: &SdkApi, name: &str) -> Answer<Vec<Policy>> {
+    let request = api.clients.elb.describe_load_balancer_policies().load_balancer_name(name);
+    let answer = api.call(read("DescribeLoadBalancerPolicies"), || request.clone().send()).await?;
+    let pair =
+        |from: sdk::PolicyAttributeDescription| Some((from.attribute_name?, from.attribute_value.unwrap_or_default()));
+    let policy = |from: sdk::PolicyDescription| Policy {
+        name: from.policy_name.unwrap_or_default(),
+        kind: from.policy_type_name.unwrap_or_default(),
+        attributes: from.policy_attribute_descriptions.unwrap_or_default().into_iter().filter_map(pair).collect(),
+    };
+    Ok(answer.policy_descriptions.unwrap_or_default().into_iter().map(policy).collect())
+}
+
+pub(super) async fn tags(api: &SdkApi, names: &[String]) -> Answer<BTreeMap<String, Tags>> {
+    let mut all = BTreeMap::new();
+    for names in names.chunks(TAGGED) {
+        let request = api.clients.elb.describe_tags().set_load_balancer_names(some(names.to_vec()));
+        let answer = api.call(read("DescribeTags"), || request.clone().send()).await?;
+        for from in answer.tag_descriptions.unwrap_or_default() {
+            let tags = from.tags.unwrap_or_default().into_iter();
+            let tags = tags.map(|tag| (tag.key, tag.value.unwrap_or_default())).collect();
+            all.insert(from.load_balancer_name.unwrap_or_default(), tags);
+        }
+    }
+    Ok(all)
+}
+
+pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbWrite) -> Answer<()> {
+    let elb = &api.clients.elb;
+    match write {
+        ElbWrite::CreateLoadBalancer { balancer, listeners, subnets, security_groups, internal, tags } => {
+            let request = elb
+                .create_load_balancer()
+                .load_balancer_name(balancer)
+                .set_listeners(Some(new_listeners(operation, listeners)?))
+                .set_subnets(some(subnets.clone()))
+                .set_security_groups(some(all_known(operation, security_groups)?))
+                .set_scheme(internal.then(|| "internal".to_owned()))
+                .set_tags(some(new_tags(operation, tags)?));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::DeleteLoadBalancer { balancer } => {
+            let request = elb.delete_load_balancer().load_balancer_name(balancer);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::AddTags { balancer, tags } => {
+            let request = elb.add_tags().load_balancer_names(balancer).set_tags(Some(new_tags(operation, tags)?));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::CreateLoadBalancerListeners { balancer, listeners } => {
+            let request = elb.create_load_balancer_listeners().load_balancer_name(balancer);
+            let request = request.set_listeners(Some(new_listeners(operation, listeners)?));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::DeleteLoadBalancerListeners { balancer, ports } => {
+            let request = elb.delete_load_balancer_listeners().load_balancer_name(balancer);
+            let request = request.set_load_balancer_ports(Some(ports.clone()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::AttachLoadBalancerToSubnets { balancer, subnets } => {
+            let request = elb.attach_load_balancer_to_subnets().load_balancer_name(balancer);
+            let request = request.set_subnets(Some(subnets.clone()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::DetachLoadBalancerFromSubnets { balancer, subnets } => {
+            let request = elb.detach_load_balancer_from_subnets().load_balancer_name(balancer);
+            let request = request.set_subnets(Some(subnets.clone()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::ApplySecurityGroupsToLoadBalancer { balancer, security_groups } => {
+            let request = elb.apply_security_groups_to_load_balancer().load_balancer_name(balancer);
+            let request = request.set_security_groups(Some(all_known(operation, security_groups)?));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::ConfigureHealthCheck { balancer, check } => {
+            let request = elb.configure_health_check().load_balancer_name(balancer);
+            let request = request.health_check(new_health_check(operation, check)?);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::ModifyLoadBalancerAttributes { balancer, .. } => {
+            let request = elb.modify_load_balancer_attributes().load_balancer_name(balancer);
+            let request = request.load_balancer_attributes(new_attributes(operation, write)?);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        _ => policies_and_instances(api, operation, write).await?,
+    }
+    Ok(())
+}
+
+async fn policies_and_instances(api: &SdkApi, operation: Operation, write: &ElbWrite) -> Answer<()> {
+    let elb = &api.clients.elb;
+    match write {
+        ElbWrite::CreateLoadBalancerPolicy { balancer, policy, kind, attributes } => {
+            let attribute =
+                |(name, value)| sdk::PolicyAttribute::builder().attribute_name(name).attribute_value(value).build();
+            let request = elb
+                .create_load_balancer_policy()
+                .load_balancer_name(balancer)
+                .policy_name(policy)
+                .policy_type_name(kind)
+                .set_policy_attributes(some(attributes.iter().map(attribute).collect()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies } => {
+            // An empty list removes all policies, and must be sent.
+            let request = elb
+                .set_load_balancer_policies_for_backend_server()
+                .load_balancer_name(balancer)
+                .instance_port(*instance_port)
+                .set_policy_names(Some(policies.clone()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::SetLoadBalancerPoliciesOfListener { balancer, port, policies } => {
+            let request = elb
+                .set_load_balancer_policies_of_listener()
+                .load_balancer_name(balancer)
+                .load_balancer_port(*port)
+                .set_policy_names(Some(policies.clone()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::RegisterInstancesWithLoadBalancer { balancer, instances } => {
+            let request = elb.register_instances_with_load_balancer().load_balancer_name(balancer);
+            let request = request.set_instances(Some(backends(instances)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbWrite::DeregisterInstancesFromLoadBalancer { balancer, instances } => {
+            let request = elb.deregister_instances_from_load_balancer().load_balancer_name(balancer);
+            let request = request.set_instances(Some(backends(instances)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        _ => return Err(malformed(operation, "unknown")),
+    }
+    Ok(())
+}
+
+fn backends(instances: &[String]) -> Vec<sdk::Instance> {
+    instances.iter().map(|id| sdk::Instance::builder().instance_id(id).build()).collect()
+}
+
+fn new_listeners(operation: Operation, listeners: &[Listener]) -> Answer<Vec<sdk::Listener>> {
+    let listener = |from: &Listener| {
+        sdk::Listener::builder()
+            .protocol(&from.protocol)
+            .load_balancer_port(from.port)
+            .instance_protocol(&from.instance_protocol)
+            .instance_port(from.instance_port)
+            .set_ssl_certificate_id(from.certificate.clone())
+            .build()
+            .map_err(|error| malformed(operation, error))
+    };
+    listeners.iter().map(listener).collect()
+}
+
+fn new_tags(operation: Operation, tags: &Tags) -> Answer<Vec<sdk::Tag>> {
+    let tag =
+        |(key, value)| sdk::Tag::builder().key(key).value(value).build().map_err(|error| malformed(operation, error));
+    tags.iter().map(tag).collect()
+}
+
+fn new_health_check(operation: Operation, from: &HealthCheck) -> Answer<sdk::HealthCheck> {
+    sdk::HealthCheck::builder()
+        .target(&from.target)
+        .interval(from.interval)
+        .timeout(from.timeout)
+        .healthy_threshold(from.healthy_threshold)
+        .unhealthy_threshold(from.unhealthy_threshold)
+        .build()
+        .map_err(|error| malformed(operation, error))
+}
+
+fn new_attributes(operation: Operation, write: &ElbWrite) -> Answer<sdk::LoadBalancerAttributes> {
+    let ElbWrite::ModifyLoadBalancerAttributes { access_log, connection_draining, idle_timeout, cross_zone, .. } =
+        write
+    else {
+        return Err(malformed(operation, "no attributes"));
+    };
+    let access_log = access_log.as_ref().map(|from| {
+        sdk::AccessLog::builder()
+            .enabled(from.enabled)
+            .set_emit_interval(from.emit_interval)
+            .set_s3_bucket_name(from.bucket.clone())
+            .set_s3_bucket_prefix(from.prefix.clone())
+            .build()
+    });
+    let draining = connection_draining
+        .as_ref()
+        .map(|from| sdk::ConnectionDraining::builder().enabled(from.enabled).set_timeout(from.timeout).build());
+    let settings = idle_timeout
+        .map(|seconds| sdk::ConnectionSettings::builder().idle_timeout(seconds).build())
+        .transpose()
+        .map_err(|error| malformed(operation, error))?;
+    let cross_zone = cross_zone.map(|enabled| sdk::CrossZoneLoadBalancing::builder().enabled(enabled).build());
+    Ok(sdk::LoadBalancerAttributes::builder()
+        .set_access_log(access_log)
+        .set_connection_draining(draining)
+        .set_connection_settings(settings)
+        .set_cross_zone_load_balancing(cross_zone)
+        .build())
+}

@@ -1,0 +1,370 @@
+//! Operations of Elastic Load Balancing v2.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_elasticloadbalancingv2::types as sdk;
+
+use super::{SdkApi, all_known, known, malformed, some};
+use crate::client::elbv2::{
+    BalancerZone, HealthCheck, Listener, LoadBalancer, SubnetMapping, Target, TargetGroup, TargetHealth, Which,
+};
+use crate::client::operation::{Operation, Service};
+use crate::client::write::{ElbV2Write, ListenerWish};
+use crate::client::{Answer, Tags};
+
+const fn read(name: &'static str) -> Operation {
+    Operation::new(Service::ElbV2, name)
+}
+
+/// Objects that may be named in one call.
+const NAMED: usize = 20;
+
+/// A [`Which`] cut into single calls: names, ARNs, balancer.
+fn parts(which: &Which) -> Vec<(Option<Vec<String>>, Option<Vec<String>>, Option<String>)> {
+    match which {
+        Which::All => vec![(None, None, None)],
+        Which::Names(names) => names.chunks(NAMED).map(|names| (Some(names.to_vec()), None, None)).collect(),
+        Which::Arns(arns) => arns.chunks(NAMED).map(|arns| (None, Some(arns.to_vec()), None)).collect(),
+        Which::OfBalancer(arn) => vec![(None, None, Some(arn.clone()))],
+    }
+}
+
+pub(super) async fn balancers(api: &SdkApi, which: &Which) -> Answer<Vec<LoadBalancer>> {
+    let operation = read("DescribeLoadBalancers");
+    let mut all = Vec::new();
+    for (names, arns, balancer_arn) in parts(which) {
+        // `OfBalancer` of balancers is the balancer itself.
+        let arns = arns.or(balancer_arn.map(|arn| vec![arn]));
+        let send = |marker| {
+            let request = api.clients.elbv2.describe_load_balancers();
+            request.set_names(names.clone()).set_load_balancer_arns(arns.clone()).set_marker(marker).send()
+        };
+        let take =
+            |page: aws_sdk_elasticloadbalancingv2::operation::describe_load_balancers::DescribeLoadBalancersOutput| {
+                (page.load_balancers.unwrap_or_default().into_iter().map(balancer).collect(), page.next_marker)
+            };
+        all.append(&mut api.pages(operation, send, take).await?);
+    }
+    Ok(all)
+}
+
+fn balancer(from: sdk::LoadBalancer) -> LoadBalancer {
+    LoadBalancer {
+        arn: from.load_balancer_arn.unwrap_or_default(),
+        name: from.load_balancer_name.unwrap_or_default(),
+        dns_name: from.dns_name.unwrap_or_default(),
+        kind: from.r#type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        scheme: from.scheme.map(|scheme| scheme.as_str().to_owned()).unwrap_or_default(),
+        state: from.state.and_then(|state| state.code).map(|code| code.as_str().to_owned()).unwrap_or_default(),
+        vpc: from.vpc_id.unwrap_or_default(),
+        zones: from.availability_zones.unwrap_or_default().into_iter().map(zone).collect(),
+        security_groups: from.security_groups.unwrap_or_default(),
+        ip_address_type: from.ip_address_type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+    }
+}
+
+fn zone(from: sdk::AvailabilityZone) -> BalancerZone {
+    let addresses = from.load_balancer_addresses.unwrap_or_default();
+    BalancerZone {
+        zone: from.zone_name.unwrap_or_default(),
+        subnet: from.subnet_id.unwrap_or_default(),
+        allocations: addresses.iter().filter_map(|address| address.allocation_id.clone()).collect(),
+        private_ipv4: addresses.into_iter().filter_map(|address| address.private_ipv4_address).collect(),
+    }
+}
+
+pub(super) async fn balancer_attributes(api: &SdkApi, arn: &str) -> Answer<BTreeMap<String, String>> {
+    let request = api.clients.elbv2.describe_load_balancer_attributes().load_balancer_arn(arn);
+    let answer = api.call(read("DescribeLoadBalancerAttributes"), || request.clone().send()).await?;
+    let pair = |from: sdk::LoadBalancerAttribute| Some((from.key?, from.value.unwrap_or_default()));
+    Ok(answer.attributes.unwrap_or_default().into_iter().filter_map(pair).collect())
+}
+
+pub(super) async fn listeners(api: &SdkApi, balancer_arn: &str) -> Answer<Vec<Listener>> {
+    let send = |marker| {
+        let request = api.clients.elbv2.describe_listeners();
+        request.load_balancer_arn(balancer_arn).set_marker(marker).send()
+    };
+    let take = |page: aws_sdk_elasticloadbalancingv2::operation::describe_listeners::DescribeListenersOutput| {
+        (page.listeners.unwrap_or_default().into_iter().map(listener).collect(), page.next_marker)
+    };
+    api.pages(read("DescribeListeners"), send, take).await
+}
+
+fn listener(from: sdk::Listener) -> Listener {
+    let certificates = from.certificates.unwrap_or_default().into_iter();
+    Listener {
+        arn: from.listener_arn.unwrap_or_default(),
+        port: from.port.unwrap_or_default(),
+        protocol: from.protocol.map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
+        certificates: certificates.filter_map(|certificate| certificate.certificate_arn).collect(),
+        ssl_policy: from.ssl_policy,
+        target_group: from.default_actions.unwrap_or_default().into_iter().find_map(forward),
+    }
+}
+
+/// The target group of an action: AWS answers in the short form, the long one, or both.
+fn forward(from: sdk::Action) -> Option<String> {
+    let groups = from.forward_config.and_then(|config| config.target_groups).unwrap_or_default();
+    from.target_group_arn.or_else(|| groups.into_iter().find_map(|group| group.target_group_arn))
+}
+
+pub(super) async fn target_groups(api: &SdkApi, which: &Which) -> Answer<Vec<TargetGroup>> {
+    let operation = read("DescribeTargetGroups");
+    let mut all = Vec::new();
+    for (names, arns, balancer_arn) in parts(which) {
+        let send = |marker| {
+            let request = api.clients.elbv2.describe_target_groups();
+            let request = request.set_names(names.clone()).set_target_group_arns(arns.clone());
+            request.set_load_balancer_arn(balancer_arn.clone()).set_marker(marker).send()
+        };
+        let take =
+            |page: aws_sdk_elasticloadbalancingv2::operation::describe_target_groups::DescribeTargetGroupsOutput| {
+                (page.target_groups.unwrap_or_default().into_iter().map(target_group).collect(), page.next_marker)
+            };
+        all.append(&mut api.pages(operation, send, take).await?);
+    }
+    Ok(all)
+}
+
+fn target_group(from: sdk::TargetGroup) -> TargetGroup {
+    TargetGroup {
+        arn: from.target_group_arn.unwrap_or_default(),
+        name: from.target_group_name.unwrap_or_default(),
+        protocol: from.protocol.map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
+        port: from.port.unwrap_or_default(),
+        target_type: from.target_type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        vpc: from.vpc_id.unwrap_or_default(),
+        health_check: HealthCheck {
+            protocol: from.health_check_protocol.map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
+            port: from.health_check_port.unwrap_or_default(),
+            path: from.health_check_path.filter(|path| !path.is_empty()),
+            interval: from.health_check_interval_seconds.unwrap_or_default(),
+            timeout: from.health_check_timeout_seconds,
+            healthy_threshold: from.healthy_threshold_count.unwrap_or_default(),
+            unhealthy_threshold: from.unhealthy_threshold_count.unwrap_or_default(),
+        },
+        balancers: from.load_balancer_arns.unwrap_or_default(),
+    }
+}
+
+pub(super) async fn target_group_attributes(api: &SdkApi, arn: &str) -> Answer<BTreeMap<String, String>> {
+    let request = api.clients.elbv2.describe_target_group_attributes().target_group_arn(arn);
+    let answer = api.call(read("DescribeTargetGroupAttributes"), || request.clone().send()).await?;
+    let pair = |from: sdk::TargetGroupAttribute| Some((from.key?, from.value.unwrap_or_default()));
+    Ok(answer.attributes.unwrap_or_default().into_iter().filter_map(pair).collect())
+}
+
+pub(super) async fn target_health(api: &SdkApi, target_group_arn: &str) -> Answer<Vec<TargetHealth>> {
+    let request = api.clients.elbv2.describe_target_health().target_group_arn(target_group_arn);
+    let answer = api.call(read("DescribeTargetHealth"), || request.clone().send()).await?;
+    let health = |from: sdk::TargetHealthDescription| {
+        let target = from.target?;
+        let (state, reason) = from.target_health.map(|health| (health.state, health.reason)).unwrap_or_default();
+        Some(TargetHealth {
+            target: Target { id: target.id.unwrap_or_default(), port: target.port.unwrap_or_default() },
+            state: state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
+            reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+        })
+    };
+    Ok(answer.target_health_descriptions.unwrap_or_default().into_iter().filter_map(health).collect())
+}
+
+pub(super) async fn tags(api: &SdkApi, arns: &[String]) -> Answer<BTreeMap<String, Tags>> {
+    let mut all = BTreeMap::new();
+    for arns in arns.chunks(NAMED) {
+        let request = api.clients.elbv2.describe_tags().set_resource_arns(some(arns.to_vec()));
+        let answer = api.call(read("DescribeTags"), || request.clone().send()).await?;
+        for from in answer.tag_descriptions.unwrap_or_default() {
+            let pair = |tag: sdk::Tag| Some((tag.key?, tag.value.unwrap_or_default()));
+            let tags = from.tags.unwrap_or_default().into_iter().filter_map(pair).collect();
+            all.insert(from.resource_arn.unwrap_or_default(), tags);
+        }
+    }
+    Ok(all)
+}
+
+pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
+    let elb = &api.clients.elbv2;
+    match write {
+        ElbV2Write::CreateLoadBalancer { name, mappings, security_groups, internal, ip_address_type, tags } => {
+            use sdk::LoadBalancerSchemeEnum::{Internal, InternetFacing};
+            let request = elb
+                .create_load_balancer()
+                .name(name)
+                .r#type(sdk::LoadBalancerTypeEnum::Network)
+                .scheme(if *internal { Internal } else { InternetFacing })
+                .set_subnet_mappings(some(new_mappings(mappings)))
+                .set_security_groups(some(all_known(operation, security_groups)?))
+                .set_ip_address_type(ip_address_type.as_deref().map(Into::into))
+                .set_tags(some(new_tags(tags)));
+            let answer = api.call(operation, || request.clone().send()).await?;
+            return Ok(answer.load_balancers.unwrap_or_default().into_iter().find_map(|made| made.load_balancer_arn));
+        }
+        ElbV2Write::DeleteLoadBalancer { balancer } => {
+            let request = elb.delete_load_balancer().load_balancer_arn(balancer);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::ModifyLoadBalancerAttributes { balancer, attributes } => {
+            let attribute = |(key, value)| sdk::LoadBalancerAttribute::builder().key(key).value(value).build();
+            let request = elb.modify_load_balancer_attributes().load_balancer_arn(known(operation, balancer)?);
+            let request = request.set_attributes(Some(attributes.iter().map(attribute).collect()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::SetSecurityGroups { balancer, security_groups } => {
+            let request = elb.set_security_groups().load_balancer_arn(balancer);
+            let request = request.set_security_groups(Some(all_known(operation, security_groups)?));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::SetSubnets { balancer, mappings } => {
+            let request = elb.set_subnets().load_balancer_arn(balancer);
+            let request = request.set_subnet_mappings(some(new_mappings(mappings)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::SetIpAddressType { balancer, ip_address_type } => {
+            let request = elb.set_ip_address_type().load_balancer_arn(balancer);
+            let request = request.ip_address_type(ip_address_type.as_str().into());
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::AddTags { resources, tags } => {
+            let request = elb.add_tags().set_resource_arns(some(resources.clone())).set_tags(some(new_tags(tags)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::RemoveTags { resources, keys } => {
+            let request = elb.remove_tags().set_resource_arns(some(resources.clone()));
+            let request = request.set_tag_keys(some(keys.clone()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::CreateListener { .. } | ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => {
+            return write_listener(api, operation, write).await;
+        }
+        _ => return write_target_group(api, operation, write).await,
+    }
+    Ok(None)
+}
+
+async fn write_listener(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
+    let elb = &api.clients.elbv2;
+    match write {
+        ElbV2Write::CreateListener { balancer, listener, tags } => {
+            let request = elb
+                .create_listener()
+                .load_balancer_arn(known(operation, balancer)?)
+                .port(listener.port)
+                .protocol(listener.protocol.as_str().into())
+                .set_certificates(certificates(listener))
+                .set_ssl_policy(listener.ssl_policy.clone())
+                .default_actions(forward_to(operation, listener)?)
+                .set_tags(some(new_tags(tags)));
+            let answer = api.call(operation, || request.clone().send()).await?;
+            Ok(answer.listeners.unwrap_or_default().into_iter().find_map(|made| made.listener_arn))
+        }
+        ElbV2Write::ModifyListener { listener, wish } => {
+            let request = elb
+                .modify_listener()
+                .listener_arn(listener)
+                .port(wish.port)
+                .protocol(wish.protocol.as_str().into())
+                .set_certificates(certificates(wish))
+                .set_ssl_policy(wish.ssl_policy.clone())
+                .default_actions(forward_to(operation, wish)?);
+            api.call(operation, || request.clone().send()).await.map(|_| None)
+        }
+        ElbV2Write::DeleteListener { listener } => {
+            let request = elb.delete_listener().listener_arn(listener);
+            api.call(operation, || request.clone().send()).await.map(|_| None)
+        }
+        _ => Err(malformed(operation, "not a listener")),
+    }
+}
+
+async fn write_target_group(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
+    let elb = &api.clients.elbv2;
+    match write {
+        ElbV2Write::CreateTargetGroup { name, protocol, port, vpc, health_check: check, ip_address_type, tags } => {
+            let request = elb
+                .create_target_group()
+                .name(name)
+                .protocol(protocol.as_str().into())
+                .port(*port)
+                .vpc_id(vpc)
+                .target_type(sdk::TargetTypeEnum::Instance)
+                .health_check_protocol(check.protocol.as_str().into())
+                .health_check_port(&check.port)
+                .set_health_check_path(check.path.clone())
+                .health_check_interval_seconds(check.interval)
+                .set_health_check_timeout_seconds(check.timeout)
+                .healthy_threshold_count(check.healthy_threshold)
+                .unhealthy_threshold_count(check.unhealthy_threshold)
+                .set_ip_address_type(ip_address_type.as_deref().map(Into::into))
+                .set_tags(some(new_tags(tags)));
+            let answer = api.call(operation, || request.clone().send()).await?;
+            return Ok(answer.target_groups.unwrap_or_default().into_iter().find_map(|made| made.target_group_arn));
+        }
+        ElbV2Write::ModifyTargetGroup { target_group, health_check: check } => {
+            let request = elb
+                .modify_target_group()
+                .target_group_arn(target_group)
+                .health_check_protocol(check.protocol.as_str().into())
+                .health_check_port(&check.port)
+                .set_health_check_path(check.path.clone())
+                .health_check_interval_seconds(check.interval)
+                .set_health_check_timeout_seconds(check.timeout)
+                .healthy_threshold_count(check.healthy_threshold)
+                .unhealthy_threshold_count(check.unhealthy_threshold);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::DeleteTargetGroup { target_group } => {
+            let request = elb.delete_target_group().target_group_arn(target_group);
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::ModifyTargetGroupAttributes { target_group, attributes } => {
+            let attribute = |(key, value)| sdk::TargetGroupAttribute::builder().key(key).value(value).build();
+            let request = elb.modify_target_group_attributes().target_group_arn(known(operation, target_group)?);
+            let request = request.set_attributes(Some(attributes.iter().map(attribute).collect()));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::RegisterTargets { target_group, targets } => {
+            let request = elb.register_targets().target_group_arn(known(operation, target_group)?);
+            let request = request.set_targets(Some(new_targets(targets)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        ElbV2Write::DeregisterTargets { target_group, targets } => {
+            let request = elb.deregister_targets().target_group_arn(target_group);
+            let request = request.set_targets(Some(new_targets(targets)));
+            api.call(operation, || request.clone().send()).await?;
+        }
+        _ => return Err(malformed(operation, "unknown")),
+    }
+    Ok(None)
+}
+
+fn new_mappings(mappings: &[SubnetMapping]) -> Vec<sdk::SubnetMapping> {
+    let mapping = |from: &SubnetMapping| {
+        sdk::SubnetMapping::builder()
+            .subnet_id(&from.subnet)
+            .set_allocation_id(from.allocation.clone())
+            .set_private_ipv4_address(from.private_ipv4.clone())
+            .build()
+    };
+    mappings.iter().map(mapping).collect()
+}
+
+fn new_tags(tags: &Tags) -> Vec<sdk::Tag> {
+    tags.iter().map(|(key, value)| sdk::Tag::builder().key(key).value(value).build()).collect()
+}
+
+fn new_targets(targets: &[Target]) -> Vec<sdk::TargetDescription> {
+    let target = |from: &Target| sdk::TargetDescription::builder().id(&from.id).port(from.port).build();
+    targets.iter().map(target).collect()
+}
+
+fn certificates(wish: &ListenerWish) -> Option<Vec<sdk::Certificate>> {
+    let arn = wish.certificate.as_ref()?;
+    Some(vec![sdk::Certificate::builder().certificate_arn(arn).build()])
+}
+
+fn forward_to(operation: Operation, wish: &ListenerWish) -> Answer<sdk::Action> {
+    let target_group = known(operation, &wish.target_group)?;
+    Ok(sdk::Action::builder().r#type(sdk::ActionTypeEnum::Forward).target_group_arn(target_group).build())
+}

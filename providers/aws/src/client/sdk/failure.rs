@@ -1,0 +1,95 @@
+//! What the SDK says of a failed attempt, as our own error.
+
+use std::error::Error;
+use std::time::Duration;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use aws_types::request_id::RequestId;
+
+use crate::client::ApiError;
+use crate::client::error::{Cause, Failure};
+use crate::client::operation::Operation;
+
+/// A failed attempt as an error of ours.
+pub(super) fn judge<E>(operation: Operation, error: SdkError<E, HttpResponse>) -> ApiError
+where
+    E: ProvideErrorMetadata + Error + Send + Sync + 'static,
+{
+    let response = error.raw_response();
+    let mut failure = Failure {
+        status: response.map(|response| response.status().as_u16()),
+        after: response.and_then(retry_after),
+        request_id: response.and_then(|response| response.headers().request_id()).map(str::to_owned),
+        ..Failure::default()
+    };
+    let html = response.is_some_and(is_html);
+    if failure.request_id.is_none() {
+        failure.request_id = error.meta().extra("aws_request_id").map(str::to_owned);
+    }
+    if let (SdkError::ServiceError(answer), false) = (&error, html) {
+        failure.code = answer.err().code().unwrap_or_default().to_owned();
+        failure.message = answer.err().message().unwrap_or_default().to_owned();
+    }
+    if failure.code.is_empty() {
+        failure.cause = cause(&error);
+        failure.message = if html { html_text(failure.status) } else { chain(&error, failure.status) };
+    }
+    ApiError::new(operation, failure)
+}
+
+fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {
+    let sources = || causes(error);
+    if sources().any(|source| source.is::<CredentialsError>()) {
+        return Cause::Credentials;
+    }
+    match error {
+        SdkError::ConstructionFailure(_) => Cause::Malformed,
+        SdkError::DispatchFailure(_) if sources().any(refused) => Cause::NotSent,
+        _ => Cause::NoAnswer,
+    }
+}
+
+/// Everything below the SDK's own error.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(error.source(), |error| (*error).source())
+}
+
+/// The other side took no connection: nothing was sent.
+fn refused(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
+/// What went wrong, outermost first, each cause once.
+fn chain<E: Error + 'static>(error: &SdkError<E, HttpResponse>, status: Option<u16>) -> String {
+    let mut texts: Vec<String> = status.map(|status| format!("HTTP {status}")).into_iter().collect();
+    // The SDK's own words for the phase say nothing to an operator.
+    for cause in causes(error) {
+        let text = cause.to_string();
+        if !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+    }
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
+}
+
+fn is_html(response: &HttpResponse) -> bool {
+    let head = response.body().bytes().unwrap_or_default();
+    let head = head.get(..head.len().min(256)).unwrap_or_default().to_ascii_lowercase();
+    let head = String::from_utf8_lossy(&head);
+    let head = head.trim_start();
+    head.starts_with("<!doctype html") || head.starts_with("<html")
+}
+
+fn html_text(status: Option<u16>) -> String {
+    let status = status.map(|status| format!(" with HTTP {status}")).unwrap_or_default();
+    format!("a web page{status} instead of an answer: a proxy or portal stands between this host and AWS")
+}
+
+/// Seconds only: AWS sends no dates.
+fn retry_after(response: &HttpResponse) -> Option<Duration> {
+    let seconds = response.headers().get("retry-after")?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}

@@ -1,0 +1,238 @@
+//! [`Api`](super::Api) over the SDK of AWS. Types of the SDK stay in here.
+
+mod convert;
+mod ec2;
+mod elb;
+mod elbv2;
+mod failure;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::future::Future;
+
+use async_trait::async_trait;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+
+use super::error::ErrorKind;
+use super::operation::Operation;
+use super::pacing::Pacing;
+use super::{Answer, Api, ApiError, Id, Query, Tags, Write};
+
+/// Longer lists are taken for endless. A page has up to 1,000 entries with EC2, 400 with Elastic Load Balancing.
+const MAX_PAGES: usize = 1_000;
+
+/// The clients of the services. Retries of the SDK must be off: they are made here.
+#[derive(Debug, Clone)]
+pub(crate) struct Clients {
+    pub(crate) ec2: aws_sdk_ec2::Client,
+    pub(crate) elb: aws_sdk_elasticloadbalancing::Client,
+    pub(crate) elbv2: aws_sdk_elasticloadbalancingv2::Client,
+}
+
+/// AWS through its SDK.
+#[derive(Debug)]
+pub(crate) struct SdkApi {
+    clients: Clients,
+    pacing: Pacing,
+}
+
+impl SdkApi {
+    /// Calls with these clients, at this pace.
+    pub(crate) fn new(clients: Clients, pacing: Pacing) -> Self {
+        Self { clients, pacing }
+    }
+
+    /// One operation, in as many attempts as it takes.
+    async fn call<O, E, F, Fut>(&self, operation: Operation, send: F) -> Answer<O>
+    where
+        F: Fn() -> Fut + Send + Sync,
+        Fut: Future<Output = Result<O, SdkError<E, HttpResponse>>> + Send,
+        O: Send,
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let attempt = || {
+            let sent = send();
+            async move { sent.await.map_err(|error| failure::judge(operation, error)) }
+        };
+        self.pacing.run(operation, attempt).await
+    }
+
+    /// All pages of a read. `send` asks for the page after a token, `take` has the entries and the next token.
+    async fn pages<T, O, E, F, Fut>(
+        &self,
+        operation: Operation,
+        send: F,
+        take: impl Fn(O) -> (Vec<T>, Option<String>) + Send + Sync,
+    ) -> Answer<Vec<T>>
+    where
+        F: Fn(Option<String>) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<O, SdkError<E, HttpResponse>>> + Send,
+        O: Send,
+        T: Send,
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let (mut all, mut token, mut seen) = (Vec::new(), None::<String>, HashSet::new());
+        for _ in 0..MAX_PAGES {
+            let page = self.call(operation, || send(token.clone())).await?;
+            let (mut entries, next) = take(page);
+            all.append(&mut entries);
+            let Some(next) = next.filter(|next| !next.is_empty()) else { return Ok(all) };
+            if !seen.insert(next.clone()) {
+                return Err(incomplete(operation, "a page leads back to one that was read before"));
+            }
+            token = Some(next);
+        }
+        Err(incomplete(operation, &format!("more than {MAX_PAGES} pages")))
+    }
+}
+
+fn incomplete(operation: Operation, why: &str) -> ApiError {
+    ApiError::of_kind(operation, ErrorKind::Incomplete, why)
+}
+
+/// A request that cannot be made.
+fn malformed(operation: Operation, why: impl std::fmt::Display) -> ApiError {
+    ApiError::of_kind(operation, ErrorKind::Malformed, why.to_string())
+}
+
+/// The ID or ARN, which must be known by now.
+fn known(operation: Operation, id: &Id) -> Answer<String> {
+    id.known().map(str::to_owned).ok_or_else(|| malformed(operation, format!("{id} is not made yet")))
+}
+
+fn all_known(operation: Operation, ids: &[Id]) -> Answer<Vec<String>> {
+    ids.iter().map(|id| known(operation, id)).collect()
+}
+
+/// `None` for an empty list: the SDK would send an empty parameter.
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
+/// In chunks of at most `size`, one after the other; an empty list is one empty chunk.
+fn chunks<T>(list: &[T], size: usize) -> Vec<&[T]> {
+    if list.is_empty() { vec![list] } else { list.chunks(size).collect() }
+}
+
+#[async_trait]
+impl Api for SdkApi {
+    async fn instances(&self, query: &Query) -> Answer<Vec<super::ec2::Instance>> {
+        ec2::instances(self, query).await
+    }
+
+    async fn instance_topology(&self, ids: &[String]) -> Answer<BTreeMap<String, Vec<String>>> {
+        ec2::instance_topology(self, ids).await
+    }
+
+    async fn network_interfaces(&self, query: &Query) -> Answer<Vec<super::ec2::NetworkInterface>> {
+        ec2::network_interfaces(self, query).await
+    }
+
+    async fn availability_zones(&self) -> Answer<Vec<super::ec2::AvailabilityZone>> {
+        ec2::availability_zones(self).await
+    }
+
+    async fn subnets(&self, query: &Query) -> Answer<Vec<super::ec2::Subnet>> {
+        ec2::subnets(self, query).await
+    }
+
+    async fn route_tables(&self, query: &Query) -> Answer<Vec<super::ec2::RouteTable>> {
+        ec2::route_tables(self, query).await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Answer<Vec<super::ec2::SecurityGroup>> {
+        ec2::security_groups(self, query).await
+    }
+
+    async fn volumes(&self, query: &Query) -> Answer<Vec<super::ec2::Volume>> {
+        ec2::volumes(self, query).await
+    }
+
+    async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<super::elb::LoadBalancer>> {
+        elb::balancers(self, names).await
+    }
+
+    async fn classic_attributes(&self, name: &str) -> Answer<super::elb::Attributes> {
+        elb::attributes(self, name).await
+    }
+
+    async fn classic_policies(&self, name: &str) -> Answer<Vec<super::elb::Policy>> {
+        elb::policies(self, name).await
+    }
+
+    async fn classic_tags(&self, names: &[String]) -> Answer<BTreeMap<String, Tags>> {
+        elb::tags(self, names).await
+    }
+
+    async fn balancers(&self, which: &super::elbv2::Which) -> Answer<Vec<super::elbv2::LoadBalancer>> {
+        elbv2::balancers(self, which).await
+    }
+
+    async fn balancer_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>> {
+        elbv2::balancer_attributes(self, arn).await
+    }
+
+    async fn listeners(&self, balancer_arn: &str) -> Answer<Vec<super::elbv2::Listener>> {
+        elbv2::listeners(self, balancer_arn).await
+    }
+
+    async fn target_groups(&self, which: &super::elbv2::Which) -> Answer<Vec<super::elbv2::TargetGroup>> {
+        elbv2::target_groups(self, which).await
+    }
+
+    async fn target_group_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>> {
+        elbv2::target_group_attributes(self, arn).await
+    }
+
+    async fn target_health(&self, target_group_arn: &str) -> Answer<Vec<super::elbv2::TargetHealth>> {
+        elbv2::target_health(self, target_group_arn).await
+    }
+
+    async fn balancer_tags(&self, arns: &[String]) -> Answer<BTreeMap<String, Tags>> {
+        elbv2::tags(self, arns).await
+    }
+
+    async fn write(&self, write: &Write) -> Answer<Option<String>> {
+        let operation = write.operation();
+        match write {
+            Write::Ec2(write) => ec2::write(self, operation, write).await,
+            Write::Elb(write) => elb::write(self, operation, write).await.map(|()| None),
+            Write::ElbV2(write) => elbv2::write(self, operation, write).await,
+        }
+    }
+}
+
+/// What is asked for in one call: at most [`MAX_IDS`] IDs and [`MAX_VALUES`] values of filters.
+fn split(query: &Query) -> Vec<Query> {
+    let values = |filter: &super::Filter| filter.values.len();
+    let total: usize = query.filters.iter().map(values).sum();
+    if total > MAX_VALUES {
+        let Some(at) = (0..query.filters.len()).max_by_key(|at| query.filters.get(*at).map(values)) else {
+            return vec![query.clone()];
+        };
+        let Some(long) = query.filters.get(at) else { return vec![query.clone()] };
+        let distinct: BTreeSet<&String> = long.values.iter().collect();
+        let distinct: Vec<&String> = distinct.into_iter().collect();
+        let size = MAX_VALUES.saturating_sub(total - long.values.len()).max(1);
+        let part = |values: &[&String]| {
+            let mut part = query.clone();
+            if let Some(filter) = part.filters.get_mut(at) {
+                filter.values = values.iter().map(|value| (*value).clone()).collect();
+            }
+            part
+        };
+        return distinct.chunks(size).map(part).collect();
+    }
+    let ids: Vec<&String> = query.ids.iter().collect();
+    let part = |ids: &[&String]| {
+        let ids = ids.iter().map(|id| (*id).clone()).collect();
+        Query { ids, filters: query.filters.clone() }
+    };
+    chunks(&ids, MAX_IDS).into_iter().map(part).collect()
+}
+
+/// EC2 takes up to 200 values of filters in a call.
+const MAX_VALUES: usize = 200;
+/// EC2 takes up to 1,000 IDs in a call.
+const MAX_IDS: usize = 1_000;
