@@ -1,0 +1,253 @@
+//! What is noticed in annotations: keys that are not known, keys that do nothing here, wrong values, contradictions.
+
+use ccm_kit::document::did_you_mean;
+use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
+use ccm_provider::{Finding, Service, Severity};
+
+use super::{
+    ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ADDITIONAL_TAGS, Annotations, BACKEND_PROTOCOL,
+    BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS, HEALTH_INTERVAL, HEALTH_PATH,
+    HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, INTERNAL, Kind, On, PREFIX, PRIVATE_IPV4, PROXY_PROTOCOL,
+    SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS, SslPorts, TABLE, TYPE, finding,
+};
+use crate::ownership::Ownership;
+
+/// What the meaning of annotations depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) kind: Kind,
+    /// `NLBSecurityGroupMode = Managed`
+    pub(crate) managed_network_groups: bool,
+    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared`
+    pub(crate) shared_probe: bool,
+    pub(crate) ownership: &'a Ownership,
+}
+
+/// Keys under our prefix that only the aws-load-balancer-controller reads.
+const ELSEWHERE: &[&str] = &[
+    "alpn-policy",
+    "attributes",
+    "disable-nlb-sg",
+    "enable-icmp-for-path-mtu-discovery",
+    "enable-prefix-for-ipv6-source-nat",
+    "enable-tcp-udp-listener",
+    "healthcheck-success-codes",
+    "inbound-sg-rules-on-private-link-traffic",
+    "ip-address-type",
+    "ipv6-addresses",
+    "listener-attributes",
+    "manage-backend-security-group-rules",
+    "minimum-load-balancer-capacity",
+    "multi-cluster-target-group",
+    "name",
+    "nlb-target-type",
+    "scheme",
+    "security-group-prefix-lists",
+    "source-nat-ipv6-prefixes",
+];
+
+/// Everything that is noticed, in the order of the table, unknown keys last. What is wrong for this kind of balancer is an
+/// error, all else a warning.
+pub(crate) fn lint(around: &Surroundings<'_>) -> Vec<Finding> {
+    let annotations = Annotations::read(&around.service.metadata.annotations);
+    let mut findings = Vec::new();
+    for row in TABLE {
+        let Some(value) = annotations.text(row) else { continue };
+        if !row.on.reads(around.kind) {
+            let (severity, what) = match row.on {
+                On::Strictly(_) => (Severity::Error, "not possible on"),
+                _ => (Severity::Warning, "has no effect on"),
+            };
+            let mut message = format!("{what} a {}; remove it", around.kind.as_str());
+            if row.key == PROXY_PROTOCOL.row.key {
+                let instead = super::TARGET_GROUP_ATTRIBUTES.row.key;
+                message = format!("{message}, and write {instead}: proxy_protocol_v2.enabled=true for version 2");
+            }
+            findings.push(finding(severity, row, Some(value), message));
+        } else if let Err(problem) = (row.check)(value) {
+            findings.push(finding(Severity::Error, row, Some(value), problem));
+        }
+    }
+    findings.extend(contradictions(around, annotations));
+    findings.extend(tls(around, annotations));
+    findings.extend(annotations.keys().filter_map(|(key, value)| unknown(key, value)));
+    findings
+}
+
+/// A key under our prefix that is not in the table.
+fn unknown(key: &str, value: &str) -> Option<Finding> {
+    let suffix = key.strip_prefix(PREFIX)?;
+    if TABLE.iter().any(|row| row.key == key) {
+        return None;
+    }
+    let message = if ELSEWHERE.contains(&suffix) {
+        format!("only the aws-load-balancer-controller reads it, with {}: external; no effect here", TYPE.row.key)
+    } else {
+        let known: Vec<&str> = TABLE.iter().map(|row| row.key).collect();
+        format!("unknown key, no effect{}", did_you_mean(key, &known).unwrap_or_default())
+    };
+    Some(Finding { severity: Severity::Warning, key: key.to_owned(), value: Some(value.to_owned()), message })
+}
+
+/// Values that are right by themselves but not together.
+fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let network = around.kind == Kind::Network;
+    // A value that cannot be read was reported before; here it counts as absent.
+    let on = |key| annotations.get(key).ok().flatten() == Some(true);
+    let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
+
+    if let Some(word) =
+        annotations.text(TYPE.row).filter(|word| !["", "nlb", "nlb-ip", "external", "clb"].contains(word))
+    {
+        let hint = did_you_mean(word, &["nlb", "nlb-ip", "external"]).unwrap_or_default();
+        warn(TYPE.row, format!("not a known type: a classic load balancer is made{hint}"));
+    }
+    if annotations.has(&ACCESS_LOG_BUCKET) && !on(&ACCESS_LOG) {
+        warn(ACCESS_LOG_BUCKET.row, format!("no logs are written without {}: \"true\"", ACCESS_LOG.row.key));
+    }
+    if on(&ACCESS_LOG) && annotations.text(ACCESS_LOG_BUCKET.row).unwrap_or_default().is_empty() {
+        warn(ACCESS_LOG.row, format!("AWS refuses logs without a bucket; set {}", ACCESS_LOG_BUCKET.row.key));
+    }
+    if !network {
+        let interval = annotations.get(&ACCESS_LOG_INTERVAL).ok().flatten();
+        if interval.is_some_and(|minutes| ![5, 60].contains(&minutes)) {
+            warn(ACCESS_LOG_INTERVAL.row, "AWS takes only 5 and 60".to_owned());
+        }
+        if annotations.has(&DRAINING_TIMEOUT) && !on(&DRAINING) {
+            warn(DRAINING_TIMEOUT.row, format!("nothing drains without {}: \"true\"", DRAINING.row.key));
+        }
+    }
+    if network {
+        if annotations.has(&SECURITY_GROUPS) && !around.managed_network_groups {
+            let want = "NLBSecurityGroupMode = Managed in the cloud config";
+            warn(SECURITY_GROUPS.row, format!("no effect on a network load balancer without {want}"));
+        }
+        if annotations.has(&EIP_ALLOCATIONS) && on(&INTERNAL) {
+            warn(EIP_ALLOCATIONS.row, format!("AWS refuses Elastic IPs with {}; remove one of them", INTERNAL.row.key));
+        }
+        if annotations.has(&EIP_ALLOCATIONS) && annotations.has(&PRIVATE_IPV4) {
+            warn(PRIVATE_IPV4.row, format!("AWS takes them or {}, not both; remove one", EIP_ALLOCATIONS.row.key));
+        }
+    }
+    for key in [&SECURITY_GROUPS, &EXTRA_SECURITY_GROUPS] {
+        let odd = annotations.get(key).ok().flatten().unwrap_or_default().into_iter().find(|id| !id.starts_with("sg-"));
+        if let Some(odd) = odd.filter(|_| key.row.on.reads(around.kind)) {
+            warn(key.row, format!("{odd:?} does not look like the ID of a security group (sg-…)"));
+        }
+    }
+    findings.extend(health(around, annotations));
+    findings.extend(elsewhere(around, annotations));
+    findings
+}
+
+/// Settings of the health check that have no effect.
+fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let local = around.service.spec.external_traffic_policy == "Local";
+    let network = around.kind == Kind::Network;
+    if network && around.shared_probe && !local {
+        for row in [HEALTH_PROTOCOL.row, HEALTH_PORT.row, HEALTH_PATH.row] {
+            if annotations.text(row).is_some() {
+                let because = "ClusterServiceLoadBalancerHealthProbeMode = Shared sets protocol, port and path";
+                findings.push(annotations.warn(row, format!("no effect: {because}")));
+            }
+        }
+    } else if annotations.has(&HEALTH_PATH) {
+        let protocol = annotations.get(&HEALTH_PROTOCOL).ok().flatten();
+        let asks_path = protocol.map_or(local || around.shared_probe, super::HealthProtocol::has_path);
+        if !asks_path {
+            let message = format!("no effect without {}: http or https", HEALTH_PROTOCOL.row.key);
+            findings.push(annotations.warn(HEALTH_PATH.row, message));
+        }
+    }
+    let number = |key| annotations.get(key).ok().flatten();
+    if let (Some(timeout), Some(interval)) = (number(&HEALTH_TIMEOUT), number(&HEALTH_INTERVAL))
+        && timeout >= interval
+        && !network
+    {
+        let message = format!("AWS wants it below {} ({interval})", HEALTH_INTERVAL.row.key);
+        findings.push(annotations.warn(HEALTH_TIMEOUT.row, message));
+    }
+    findings
+}
+
+/// What spec and annotations say twice.
+fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let ranges = around.service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES);
+    if let Some(ranges) = ranges
+        .filter(|_| around.service.spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty()))
+    {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            key: ANNOTATION_SOURCE_RANGES.to_owned(),
+            value: Some(ranges.clone()),
+            message: "no effect: spec.loadBalancerSourceRanges wins; remove one of them".to_owned(),
+        });
+    }
+    if let Ok(Some(tags)) = annotations.get(&ADDITIONAL_TAGS) {
+        if let Some(key) = tags.keys().find(|key| around.ownership.is_reserved(key)) {
+            let message = format!("the tag {key:?} marks what belongs to a cluster and cannot be set; it is left out");
+            findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
+        }
+    }
+    findings
+}
+
+/// Ports that are meant to have TLS and don't.
+fn tls(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
+    let network = around.kind == Kind::Network;
+    let certificate = annotations.get(&SSL_CERT).ok().flatten();
+    let backend = annotations.get(&BACKEND_PROTOCOL).ok().flatten();
+    if certificate.is_none() {
+        for row in [SSL_PORTS.row, SSL_POLICY.row] {
+            if annotations.text(row).is_some_and(|value| !value.is_empty()) {
+                warn(row, format!("no port gets TLS without {}", SSL_CERT.row.key));
+            }
+        }
+    }
+    if let Some(word) = &certificate
+        && !word.starts_with("arn:")
+    {
+        warn(SSL_CERT.row, "not an ARN; write that of an ACM or IAM certificate (arn:…)".to_owned());
+    }
+    match &backend {
+        Some(BackendProtocol::Ssl) if network && certificate.is_none() => {
+            warn(BACKEND_PROTOCOL.row, format!("no effect on a network load balancer without {}", SSL_CERT.row.key));
+        }
+        Some(word) if network && *word != BackendProtocol::Ssl => {
+            warn(BACKEND_PROTOCOL.row, "no effect on a network load balancer; only \"ssl\" is known there".to_owned());
+        }
+        Some(BackendProtocol::Https) if certificate.is_none() => {
+            warn(BACKEND_PROTOCOL.row, format!("the balancer speaks plain TCP without {}", SSL_CERT.row.key));
+        }
+        Some(BackendProtocol::Other(word)) if certificate.is_none() => {
+            let hint = did_you_mean(word, &["http", "https", "ssl", "tcp"]).unwrap_or_default();
+            warn(BACKEND_PROTOCOL.row, format!("unknown word, the same as \"tcp\"{hint}"));
+        }
+        _ => {}
+    }
+    if let (Some(_), Ok(Some(SslPorts::Listed { numbers, names }))) = (&certificate, annotations.get(&SSL_PORTS)) {
+        let ports = &around.service.spec.ports;
+        let lost_numbers = numbers.into_iter().filter(|number| !ports.iter().any(|port| port.port == *number));
+        let lost_names = names.into_iter().filter(|name| !ports.iter().any(|port| port.name.to_lowercase() == *name));
+        let lost: Vec<String> = lost_numbers.map(|number| number.to_string()).chain(lost_names).collect();
+        if !lost.is_empty() {
+            let plain = ports.iter().filter(|port| {
+                !annotations.get(&SSL_PORTS).ok().flatten().unwrap_or_default().cover(port.port, &port.name)
+            });
+            let plain: Vec<String> = plain.map(|port| port.port.to_string()).collect();
+            let served =
+                if plain.is_empty() { String::new() } else { format!("; served without TLS: {}", plain.join(", ")) };
+            warn(
+                SSL_PORTS.row,
+                format!("the Service has no port {}{served}; write a port's number or name", lost.join(", ")),
+            );
+        }
+    }
+    findings
+}

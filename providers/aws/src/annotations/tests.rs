@@ -1,0 +1,352 @@
+use std::collections::BTreeSet;
+
+use ccm_provider::{Service, ServicePort};
+use proptest::prelude::*;
+
+use super::*;
+use crate::ownership::Ownership;
+
+/// A key by the end of its name.
+fn full(suffix: &str) -> String {
+    format!("{PREFIX}{suffix}")
+}
+
+fn service(annotations: &[(&str, &str)]) -> Service {
+    let mut service = Service::default();
+    service.metadata.annotations = annotations.iter().map(|(key, value)| (full(key), (*value).to_owned())).collect();
+    service.spec.ports = vec![
+        ServicePort { name: "http".to_owned(), port: 80, node_port: 30080, ..ServicePort::default() },
+        ServicePort { name: "admin".to_owned(), port: 443, node_port: 30443, ..ServicePort::default() },
+    ];
+    service
+}
+
+fn ownership() -> Ownership {
+    Ownership { cluster: "c1".to_owned(), legacy: false }
+}
+
+fn findings(service: &Service, kind: Kind) -> Vec<String> {
+    let ownership = ownership();
+    let around =
+        Surroundings { service, kind, managed_network_groups: false, shared_probe: false, ownership: &ownership };
+    let told = lint(&around);
+    told.iter().map(|f| format!("{:?} {}", f.severity, f.to_string().replace(PREFIX, "~"))).collect()
+}
+
+fn check(kind: Kind, annotations: &[(&str, &str)], expected: &[&str]) {
+    assert_eq!(findings(&service(annotations), kind), expected, "{annotations:?}");
+}
+
+#[test]
+fn keys_are_unique_under_the_prefix_and_there_are_30() {
+    let keys: BTreeSet<&str> = TABLE.iter().map(|row| row.key).collect();
+    assert_eq!((keys.len(), TABLE.len()), (30, 30));
+    assert!(keys.iter().all(|key| key.starts_with(PREFIX)));
+}
+
+/// A value that no parser of the table takes, and what is said of it.
+#[test]
+fn each_wrong_value_is_named_with_its_key_and_the_way_out() {
+    let cases = [
+        (
+            "subnets",
+            " , ",
+            "names no subnet; write IDs (subnet-…) or Name tags between commas, or remove the annotation",
+        ),
+        ("ssl-ports", ",", "names no port; write numbers or names between commas, or \"*\" for all"),
+        ("cross-zone-load-balancing-enabled", "yes", "not a boolean; write \"true\" or \"false\""),
+        ("access-log-enabled", "True ", "not a boolean; write \"true\" or \"false\""),
+        ("connection-draining-enabled", "on", "not a boolean; write \"true\" or \"false\""),
+        (
+            "access-log-emit-interval",
+            "5m",
+            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
+        ),
+        (
+            "connection-draining-timeout",
+            "9999999999",
+            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
+        ),
+        (
+            "connection-idle-timeout",
+            "60s",
+            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
+        ),
+        ("proxy-protocol", "true", "only \"*\" is known, for all ports"),
+        (
+            "target-group-attributes",
+            "stickiness.enabled=true",
+            "the attribute \"stickiness.enabled\" cannot be set; \"preserve_client_ip.enabled\" and \
+             \"proxy_protocol_v2.enabled\" can",
+        ),
+        (
+            "target-group-attributes",
+            "preserve_client_ip.enabled=True",
+            "\"preserve_client_ip.enabled\" cannot be \"True\"; write preserve_client_ip.enabled=true or \
+             preserve_client_ip.enabled=false",
+        ),
+        (
+            "target-group-attributes",
+            "proxy_protocol_v2.enabled",
+            "\"proxy_protocol_v2.enabled\" cannot be \"\"; write proxy_protocol_v2.enabled=true or \
+             proxy_protocol_v2.enabled=false",
+        ),
+        ("private-ipv4-addresses", "10.0.0.1,fd00::1", "\"fd00::1\" is not an IPv4 address"),
+        ("healthcheck-protocol", "", "unknown; write TCP, HTTP, HTTPS or (classic load balancers) SSL"),
+        ("healthcheck-protocol", "grpc", "unknown; write TCP, HTTP, HTTPS or (classic load balancers) SSL"),
+        ("healthcheck-port", "70000", "not a port; write a number from 1 to 65535 or \"traffic-port\""),
+        ("healthcheck-port", "http", "not a port; write a number from 1 to 65535 or \"traffic-port\""),
+        (
+            "healthcheck-healthy-threshold",
+            "",
+            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
+        ),
+        (
+            "healthcheck-unhealthy-threshold",
+            "4294967298",
+            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
+        ),
+        ("healthcheck-timeout", "1.5", "not a whole number from -2147483648 to 2147483647; write for example \"10\""),
+        ("healthcheck-interval", " 10", "not a whole number from -2147483648 to 2147483647; write for example \"10\""),
+    ];
+    for (suffix, value, problem) in cases {
+        let row = TABLE.iter().find(|row| row.key == full(suffix)).unwrap();
+        let kind = if row.on.reads(Kind::Classic) { Kind::Classic } else { Kind::Network };
+        let expected = format!("Error ~{suffix} {value:?}: {problem}");
+        assert_eq!(findings(&service(&[(suffix, value)]), kind).first(), Some(&expected));
+    }
+    // Every key whose values can be wrong is among them.
+    let tried: BTreeSet<String> = cases.iter().map(|(suffix, ..)| full(suffix)).collect();
+    for row in TABLE.iter().filter(|row| ["", "\u{0}", ","].iter().any(|odd| (row.check)(odd).is_err())) {
+        assert!(tried.contains(row.key), "{}", row.key);
+    }
+}
+
+#[test]
+fn an_error_of_a_read_lasts_until_the_service_changes() {
+    let service = service(&[("connection-idle-timeout", "60s")]);
+    let error = Annotations::read(&service.metadata.annotations).get(&IDLE_TIMEOUT).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout \"60s\": not a whole number from \
+         -2147483648 to 2147483647; write for example \"10\""
+    );
+    assert!(matches!(error.class(), ErrorClass::Invalid { findings } if findings.len() == 1));
+}
+
+#[test]
+fn booleans_are_the_words_of_go_and_empty_is_none() {
+    for word in ["1", "t", "T", "TRUE", "true", "True"] {
+        assert_eq!(value::flag(word), Ok(Some(true)));
+    }
+    for word in ["0", "f", "F", "FALSE", "false", "False"] {
+        assert_eq!(value::flag(word), Ok(Some(false)));
+    }
+    assert_eq!(value::flag(""), Ok(None));
+    for word in ["tRUE", "yes", " true"] {
+        assert!(value::flag(word).is_err());
+    }
+}
+
+#[test]
+fn any_text_but_false_is_internal() {
+    for (word, internal) in [("", false), ("false", false), ("true", true), ("0.0.0.0/0", true), ("False", true)] {
+        assert_eq!(value::internal(word), Ok(Some(internal)));
+    }
+}
+
+#[test]
+fn pairs_keep_the_last_of_equal_keys_and_drop_what_upstream_drops() {
+    let pairs = value::pairs(" a=1,b , c=,=x,, a=2=3").unwrap().unwrap();
+    assert_eq!(pairs, [("a", "2"), ("b", ""), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+}
+
+#[test]
+fn lists_are_trimmed_and_in_the_order_written() {
+    assert_eq!(value::list(" b, ,a ,").unwrap().unwrap(), ["b", "a"]);
+    assert_eq!(value::list(" , ").unwrap(), None);
+    assert_eq!(value::ipv4_list("10.0.0.1, 10.0.0.2").unwrap().unwrap(), ["10.0.0.1", "10.0.0.2"]);
+}
+
+#[test]
+fn pitfall_48_ssl_ports_with_a_blank_and_a_capital_match() {
+    let ports = value::ssl_ports("443, Admin").unwrap().unwrap();
+    assert!(ports.cover(443, "https") && ports.cover(8443, "admin") && ports.cover(8443, "ADMIN"));
+    assert!(!ports.cover(80, "http") && !ports.cover(80, ""));
+    for all in ["", "*", " * "] {
+        assert_eq!(value::ssl_ports(all), Ok(Some(SslPorts::All)));
+    }
+}
+
+#[test]
+fn unknown_keys_get_a_hint_and_keys_of_the_other_controller_are_explained() {
+    check(
+        Kind::Network,
+        &[("cross-zone-load-balancing-enable", "true"), ("scheme", "internal"), ("zzz", "")],
+        &[
+            "Warning ~cross-zone-load-balancing-enable \"true\": unknown key, no effect; did you mean \
+             \"~cross-zone-load-balancing-enabled\"?",
+            "Warning ~scheme \"internal\": only the aws-load-balancer-controller reads it, with ~type: external; no \
+             effect here",
+            "Warning ~zzz \"\": unknown key, no effect",
+        ],
+    );
+}
+
+#[test]
+fn keys_of_the_other_kind_are_told_and_refused_ones_are_errors() {
+    check(
+        Kind::Network,
+        &[("proxy-protocol", "*"), ("extra-security-groups", ""), ("connection-idle-timeout", "x")],
+        &[
+            "Error ~extra-security-groups \"\": not possible on a network load balancer; remove it",
+            "Warning ~connection-idle-timeout \"x\": has no effect on a network load balancer; remove it",
+            "Warning ~proxy-protocol \"*\": has no effect on a network load balancer; remove it, and write \
+             ~target-group-attributes: proxy_protocol_v2.enabled=true for version 2",
+        ],
+    );
+    check(
+        Kind::Classic,
+        &[("target-group-attributes", ""), ("eip-allocations", "eipalloc-1")],
+        &[
+            "Error ~target-group-attributes \"\": not possible on a classic load balancer; remove it",
+            "Warning ~eip-allocations \"eipalloc-1\": has no effect on a classic load balancer; remove it",
+        ],
+    );
+}
+
+#[test]
+fn a_port_that_silently_loses_tls_is_told() {
+    check(
+        Kind::Classic,
+        &[("ssl-cert", "arn:aws:acm:x"), ("ssl-ports", "8443,Admin,web")],
+        &["Warning ~ssl-ports \"8443,Admin,web\": the Service has no port 8443, web; served without TLS: 80; write a \
+             port's number or name"],
+    );
+    check(Kind::Classic, &[("ssl-cert", "arn:aws:acm:x"), ("ssl-ports", "80, ADMIN")], &[]);
+    check(
+        Kind::Network,
+        &[("ssl-ports", "443"), ("ssl-negotiation-policy", "p"), ("backend-protocol", "ssl")],
+        &[
+            "Warning ~ssl-ports \"443\": no port gets TLS without ~ssl-cert",
+            "Warning ~ssl-negotiation-policy \"p\": no port gets TLS without ~ssl-cert",
+            "Warning ~backend-protocol \"ssl\": no effect on a network load balancer without ~ssl-cert",
+        ],
+    );
+    check(
+        Kind::Classic,
+        &[("backend-protocol", "htpp")],
+        &["Warning ~backend-protocol \"htpp\": unknown word, the same as \"tcp\"; did you mean \"http\"?"],
+    );
+}
+
+#[test]
+fn contradictions_are_told() {
+    check(
+        Kind::Network,
+        &[
+            ("type", "nlb"),
+            ("internal", "true"),
+            ("eip-allocations", "eipalloc-1"),
+            ("private-ipv4-addresses", "10.0.0.1"),
+            ("security-groups", "sg-1"),
+            ("access-log-s3-bucket-name", "logs"),
+            ("healthcheck-path", "/x"),
+            ("additional-resource-tags", "kubernetes.io/cluster/c1=shared,team=a"),
+        ],
+        &[
+            "Warning ~access-log-s3-bucket-name \"logs\": no logs are written without ~access-log-enabled: \"true\"",
+            "Warning ~security-groups \"sg-1\": no effect on a network load balancer without NLBSecurityGroupMode = \
+             Managed in the cloud config",
+            "Warning ~eip-allocations \"eipalloc-1\": AWS refuses Elastic IPs with ~internal; remove one of them",
+            "Warning ~private-ipv4-addresses \"10.0.0.1\": AWS takes them or ~eip-allocations, not both; remove one",
+            "Warning ~healthcheck-path \"/x\": no effect without ~healthcheck-protocol: http or https",
+            "Warning ~additional-resource-tags \"kubernetes.io/cluster/c1=shared,team=a\": the tag \
+             \"kubernetes.io/cluster/c1\" marks what belongs to a cluster and cannot be set; it is left out",
+        ],
+    );
+    check(
+        Kind::Classic,
+        &[
+            ("type", "NLB"),
+            ("access-log-enabled", "true"),
+            ("access-log-emit-interval", "10"),
+            ("connection-draining-timeout", "60"),
+            ("extra-security-groups", "web"),
+            ("healthcheck-timeout", "10"),
+            ("healthcheck-interval", "10"),
+        ],
+        &[
+            "Warning ~type \"NLB\": not a known type: a classic load balancer is made; did you mean \"nlb\"?",
+            "Warning ~access-log-enabled \"true\": AWS refuses logs without a bucket; set ~access-log-s3-bucket-name",
+            "Warning ~access-log-emit-interval \"10\": AWS takes only 5 and 60",
+            "Warning ~connection-draining-timeout \"60\": nothing drains without ~connection-draining-enabled: \"true\"",
+            "Warning ~extra-security-groups \"web\": \"web\" does not look like the ID of a security group (sg-…)",
+            "Warning ~healthcheck-timeout \"10\": AWS wants it below ~healthcheck-interval (10)",
+        ],
+    );
+}
+
+#[test]
+fn shared_probes_override_the_health_check_of_network_balancers_only() {
+    let ownership = ownership();
+    let service = service(&[("healthcheck-port", "8080")]);
+    let told = |kind| {
+        let around = Surroundings {
+            service: &service,
+            kind,
+            managed_network_groups: false,
+            shared_probe: true,
+            ownership: &ownership,
+        };
+        lint(&around).iter().map(|finding| finding.message.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(Kind::Network),
+        ["no effect: ClusterServiceLoadBalancerHealthProbeMode = Shared sets protocol, port and path"]
+    );
+    assert!(told(Kind::Classic).is_empty());
+}
+
+#[test]
+fn source_ranges_said_twice_are_told() {
+    let mut service = service(&[]);
+    service.metadata.annotations.insert(ANNOTATION_SOURCE_RANGES.to_owned(), "10.0.0.0/8".to_owned());
+    assert!(findings(&service, Kind::Classic).is_empty());
+    service.spec.load_balancer_source_ranges = Some(vec!["192.168.0.0/16".to_owned()]);
+    assert_eq!(
+        findings(&service, Kind::Classic),
+        ["Warning service.beta.kubernetes.io/load-balancer-source-ranges \"10.0.0.0/8\": no effect: \
+          spec.loadBalancerSourceRanges wins; remove one of them"]
+    );
+}
+
+#[test]
+fn a_service_without_annotations_has_no_findings() {
+    check(Kind::Classic, &[], &[]);
+    check(Kind::Network, &[("type", "nlb")], &[]);
+}
+
+#[test]
+fn the_reference_has_a_line_for_each_key() {
+    let page = reference();
+    assert_eq!(page.lines().count(), TABLE.len() + 3);
+    let columns = page.lines().map(|line| line.matches('|').count());
+    assert!(columns.clone().all(|count| count == 6), "{page}");
+    assert!(page.contains(
+        "| `service.beta.kubernetes.io/aws-load-balancer-eip-allocations` | network; ignored by classic | list of \
+         allocation IDs, one per subnet | – | Elastic IPs, in the order of the subnets. Counts only when the balancer is \
+         made. |\n"
+    ));
+}
+
+proptest! {
+    #[test]
+    fn no_value_makes_a_parser_panic(row in 0..TABLE.len(), text in "\\PC*", near in "[-0-9a-z=, .*]{0,20}") {
+        for text in [text, near] {
+            let mut service = service(&[]);
+            service.metadata.annotations.insert(TABLE[row].key.to_owned(), text);
+            let _ = (findings(&service, Kind::Classic), findings(&service, Kind::Network));
+        }
+    }
+}
