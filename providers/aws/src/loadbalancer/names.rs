@@ -1,0 +1,160 @@
+//! Names of all that is made for a Service. They are the same as upstream's, so that objects made by the Go program are found
+//! again; every one is a function of what stays the same for as long as the object shall live.
+
+use std::fmt::Write as _;
+
+use ccm_provider::ServiceKey;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use super::desired::Port;
+
+/// Type of all target groups made here.
+pub(crate) const TARGET_TYPE: &str = "instance";
+/// Policy of classic balancers that turns proxy protocol on.
+pub(crate) const PROXY_PROTOCOL_POLICY: &str = "k8s-proxyprotocol-enabled";
+/// Description of the managed group of a network balancer.
+pub(crate) const NETWORK_GROUP_DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
+
+/// Policy of classic balancers that stands for one of AWS's TLS policies.
+pub(crate) fn ssl_policy(reference: &str) -> String {
+    format!("k8s-SSLNegotiationPolicy-{reference}")
+}
+
+/// Managed group of a classic balancer.
+pub(crate) fn classic_group(balancer: &str) -> String {
+    format!("k8s-elb-{balancer}")
+}
+
+/// Its description.
+pub(crate) fn classic_group_description(balancer: &str, service: &ServiceKey) -> String {
+    format!("Security group for Kubernetes ELB {balancer} ({service})")
+}
+
+/// Managed group of a network balancer. `cluster_name` is `--cluster-name`, not the cluster's ID.
+pub(crate) fn network_group(cluster_name: &str, service: &ServiceKey, uid: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [cluster_name, &service.name, &service.namespace, uid] {
+        hash.update(part);
+    }
+    composed(service, &hash.finalize())
+}
+
+/// The target group of a Service port. All that AWS cannot change on a group, or that upstream doesn't, is part of the name, so
+/// that old and new group can stand side by side while the listener moves.
+pub(crate) fn target_group(cluster: &str, service: &ServiceKey, port: &Port) -> String {
+    let mut hash = Sha1::new();
+    hash.update(cluster);
+    hash.update(&*service.namespace);
+    hash.update(&*service.name);
+    hash.update(port.port.to_string());
+    hash.update(port.node_port.to_string());
+    hash.update(&port.traffic_protocol);
+    hash.update(TARGET_TYPE);
+    hash.update(&port.health_check.protocol);
+    hash.update(port.health_check.interval.to_string());
+    composed(service, &hash.finalize())
+}
+
+/// `k8s-<namespace>-<name>-<hash>`, cut so that AWS's 32 characters are never exceeded.
+fn composed(service: &ServiceKey, hash: &[u8]) -> String {
+    let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>();
+    let mut name = format!("k8s-{}-{}-", plain(&service.namespace), plain(&service.name));
+    for byte in hash.iter().take(5) {
+        // Writing to a String cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::client::elbv2::HealthCheck;
+
+    fn key(namespace: &str, name: &str) -> ServiceKey {
+        ServiceKey { namespace: namespace.into(), name: name.into() }
+    }
+
+    fn port(port: i32, node_port: i32, traffic: &str, check: &str, interval: i32) -> Port {
+        let health_check = HealthCheck { protocol: check.to_owned(), interval, ..HealthCheck::default() };
+        let traffic_protocol = traffic.to_owned();
+        Port {
+            port,
+            protocol: "TCP".to_owned(),
+            node_port,
+            traffic_protocol,
+            certificate: None,
+            ssl_policy: None,
+            health_check,
+        }
+    }
+
+    // Expected names come from the Go program.
+    #[test]
+    fn target_groups_are_named_as_upstream() {
+        let service = key("shop", "web");
+        assert_eq!(target_group("c1", &service, &port(443, 31443, "TCP", "TCP", 30)), "k8s-shop-web-4775aae24f");
+        let other = key("default", "service-a");
+        let base = |name: &ServiceKey, p: &Port| target_group("cluster-a", name, p);
+        // Upstream's cases, with neither a health-check protocol nor an interval.
+        assert_eq!(
+            base(&key("another", "service-a"), &port(80, 8080, "TCP", "", 0)),
+            "k8s-another-servicea-f66e09847d"
+        );
+        assert_eq!(
+            base(&key("default", "service-b"), &port(80, 8080, "TCP", "", 0)),
+            "k8s-default-serviceb-196c19c881"
+        );
+        assert_eq!(base(&other, &port(9090, 8080, "TCP", "", 0)), "k8s-default-servicea-06876706cb");
+        assert_eq!(base(&other, &port(80, 9090, "TCP", "", 0)), "k8s-default-servicea-119f844ec0");
+        assert_eq!(base(&other, &port(80, 8080, "UDP", "", 0)), "k8s-default-servicea-3868761686");
+    }
+
+    #[test]
+    fn listener_settings_and_what_can_be_changed_in_place_are_not_in_the_name() {
+        let service = key("shop", "web");
+        let plain = port(443, 31443, "TCP", "TCP", 30);
+        let mut tls = plain.clone();
+        tls.protocol = "TLS".to_owned();
+        tls.certificate = Some("arn:aws:acm:us-west-2:1:certificate/x".to_owned());
+        tls.health_check.healthy_threshold = 9;
+        tls.health_check.port = "10256".to_owned();
+        assert_eq!(target_group("c1", &service, &plain), target_group("c1", &service, &tls));
+        let slower = port(443, 31443, "TCP", "TCP", 10);
+        assert_ne!(target_group("c1", &service, &plain), target_group("c1", &service, &slower));
+    }
+
+    #[test]
+    fn security_groups_and_policies_are_named_as_upstream() {
+        let service = key("shop", "web");
+        assert_eq!(
+            network_group("kubernetes", &service, "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"),
+            "k8s-shop-web-6110eb0328"
+        );
+        assert_eq!(
+            network_group("test-cluster", &key("default", "my-service"), "12345678-1234-1234-1234-123456789abc"),
+            "k8s-default-myservic-b7cb8b02f0"
+        );
+        assert_eq!(classic_group("a0f1e"), "k8s-elb-a0f1e");
+        assert_eq!(classic_group_description("a0f1e", &service), "Security group for Kubernetes ELB a0f1e (shop/web)");
+        assert_eq!(ssl_policy("ELBSecurityPolicy-2016-08"), "k8s-SSLNegotiationPolicy-ELBSecurityPolicy-2016-08");
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_within_the_limits_of_aws(namespace in "\\PC{0,63}", name in "[a-z0-9-]{1,63}", uid in "\\PC{0,40}") {
+            let service = key(&namespace, &name);
+            for made in [
+                network_group("kubernetes", &service, &uid),
+                target_group("c1", &service, &port(1, 65535, "TCP_UDP", "HTTPS", 300)),
+            ] {
+                prop_assert!(made.len() <= 32);
+                prop_assert!(made.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
+                prop_assert!(!made.ends_with('-'));
+            }
+        }
+    }
+}
