@@ -3,6 +3,16 @@
 
 mod annotations;
 mod client;
+mod cluster;
 mod config;
+#[cfg(test)]
+mod ec2_world;
+mod fargate;
+mod fleet;
+mod identity;
+mod instances;
 mod loadbalancer;
+mod metrics;
 mod ownership;
+mod topology;
+mod zones;

@@ -1,0 +1,36 @@
+//! The Kubernetes side, as far as the provider looks at it: what the core lends once it leads.
+
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use ccm_provider::{NodeReader, NodeRef, ProviderContext};
+
+/// Empty until the core has initialized the provider; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cluster(Arc<OnceLock<ProviderContext>>);
+
+impl Cluster {
+    /// What the core lends. The first time counts.
+    pub(crate) fn set(&self, context: ProviderContext) {
+        let _ = self.0.set(context);
+    }
+
+    pub(crate) fn context(&self) -> Option<&ProviderContext> {
+        self.0.get()
+    }
+
+    /// The nodes as watched; `None` before the core has lent anything.
+    pub(crate) fn nodes(&self) -> Option<&dyn NodeReader> {
+        self.context().map(|context| &*context.nodes)
+    }
+
+    /// All nodes, as far as they are known.
+    pub(crate) fn node_list(&self) -> Vec<NodeRef> {
+        self.nodes().map(NodeReader::list).unwrap_or_default()
+    }
+
+    /// The wall clock.
+    pub(crate) fn wall(&self) -> SystemTime {
+        self.context().map_or_else(SystemTime::now, |context| context.clock.wall())
+    }
+}

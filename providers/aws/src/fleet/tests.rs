@@ -1,0 +1,93 @@
+use super::*;
+use crate::ec2_world::{World, id};
+use ccm_provider::Node;
+
+fn node(name: &str, provider_id: &str) -> NodeRef {
+    Arc::new(Node { name: name.into(), provider_id: Some(provider_id.into()), ..Node::default() })
+}
+
+fn ids(numbers: impl IntoIterator<Item = usize>) -> BTreeSet<InstanceId> {
+    numbers.into_iter().map(|number| InstanceId::parse(&id(number)).unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_sync_within_a_minute_share_one_lookup_whatever_odd_nodes_there_are() {
+    let world = Arc::new(World::with(2));
+    let fleet = Fleet::new(world.clone());
+    let nodes = [
+        node("a", &format!("aws:///us-west-2a/{}", id(1))),
+        node("fargate", "aws:///us-west-2a/x/fargate-10.0.0.1"),
+        node("bad", "aws:///us-west-2a/vol-1"),
+        node("foreign", "azure:///x"),
+        node("gone", &format!("aws:///us-west-2a/{}", id(99))),
+        node("b", &format!("aws:///us-west-2a/{}", id(2))),
+    ];
+    for _ in 0..2 {
+        let members = fleet.of_nodes(&nodes, MAX_AGE).await.unwrap();
+        let names: Vec<&str> = members.iter().map(|(node, _)| node.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    // The second call leaves out the ID that the first one's error named.
+    assert_eq!(world.calls(), ["DescribeInstances 3 IDs", "DescribeInstances 2 IDs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_missing_is_asked_for() {
+    let world = Arc::new(World::with(600));
+    let fleet = Fleet::new(world.clone());
+    assert_eq!(fleet.get(&ids(1..=600), MAX_AGE, None).await.unwrap().len(), 600);
+    assert_eq!(world.calls().len(), 2);
+    assert!(fleet.get(&ids(1..=601), MAX_AGE, None).await.unwrap().len() == 600);
+    assert_eq!(world.calls(), ["DescribeInstances 1 IDs"]);
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    fleet.get(&ids([601]), MAX_AGE, None).await.unwrap();
+    assert!(world.calls().is_empty());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    fleet.get(&ids([601]), MAX_AGE, None).await.unwrap();
+    assert_eq!(world.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_at_the_same_time_share_a_call() {
+    let world = Arc::new(World::with(10));
+    let fleet = Fleet::new(world.clone());
+    let (one, two) = (ids(1..=8), ids(3..=10));
+    let (one, two) = tokio::join!(fleet.get(&one, MAX_AGE, None), fleet.get(&two, MAX_AGE, None));
+    assert_eq!((one.unwrap().len(), two.unwrap().len()), (8, 8));
+    assert_eq!(world.calls(), ["DescribeInstances 10 IDs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_write_only_what_was_read_later_counts() {
+    let world = Arc::new(World::with(1));
+    let fleet = Fleet::new(world.clone());
+    let wanted = ids([1]);
+    assert_eq!(fleet.get(&wanted, MAX_AGE, None).await.unwrap()[&*id(1)].source_dest_check, Some(true));
+    world.state().instances.get_mut(&id(1)).unwrap().interfaces[0].source_dest_check = Some(false);
+    let written = Some(Instant::now());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(fleet.get(&wanted, MAX_AGE, None).await.unwrap()[&*id(1)].source_dest_check, Some(true));
+    assert_eq!(fleet.get(&wanted, MAX_AGE, written).await.unwrap()[&*id(1)].source_dest_check, Some(false));
+    assert_eq!(world.calls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_an_error_and_no_miss() {
+    let world = Arc::new(World::with(1));
+    world.state().faults.insert("DescribeInstances", ["RequestLimitExceeded"].into());
+    let fleet = Fleet::new(world.clone());
+    assert!(fleet.get(&ids([1]), MAX_AGE, None).await.is_err());
+    assert_eq!(fleet.get(&ids([1]), MAX_AGE, None).await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_instances_are_told_from_stopped_ones() {
+    let world = Arc::new(World::with(4));
+    for (number, state) in [(1, "shutting-down"), (2, "terminated"), (3, "stopped")] {
+        world.state().instances.get_mut(&id(number)).unwrap().state = Some(state.into());
+    }
+    let members = Fleet::new(world).get(&ids(1..=4), MAX_AGE, None).await.unwrap();
+    let leaving: Vec<bool> = members.values().map(|member| member.is_leaving()).collect();
+    assert_eq!(leaving, [true, true, false, false]);
+}

@@ -1,0 +1,165 @@
+//! Which instance a node is: provider IDs and node names.
+//!
+//! Upstream: `pkg/providers/v1/{instances,instances_v2,variant}.go`. Everything here is a function of texts.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use ccm_provider::Node;
+
+#[cfg(test)]
+mod tests;
+
+/// The scheme of our provider IDs.
+pub(crate) const SCHEME: &str = "aws";
+/// What the ID of a Fargate node begins with.
+const FARGATE_PREFIX: &str = "fargate-";
+
+/// The ID of an EC2 instance, well formed: `i-` and 8 or 17 hexadecimal digits. What is no such ID is never sent: EC2
+/// refuses a whole call because of one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct InstanceId(Box<str>);
+
+impl InstanceId {
+    /// `i-0123456789abcdef0`; `None` when it is not well formed.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("i-")?;
+        let hexadecimal = digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+        (hexadecimal && matches!(digits.len(), 8 | 17)).then(|| Self(text.into()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for InstanceId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What runs a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Machine {
+    /// An EC2 instance.
+    Ec2(InstanceId),
+    /// A Fargate micro-VM, known by the private IPv4 address of its network interface.
+    Fargate(Ipv4Addr),
+}
+
+/// A provider ID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProviderId {
+    /// What it names.
+    pub(crate) machine: Machine,
+}
+
+/// Why a provider ID names none of our instances.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadProviderId {
+    /// Of another cloud: not ours to judge.
+    #[error("provider ID {0:?} belongs to another cloud")]
+    Foreign(String),
+    /// Ours by its form, but no instance can have this ID.
+    #[error(
+        "provider ID {0:?} names no EC2 instance and no Fargate node; expected aws:///<zone>/i-<8 or 17 hexadecimal digits> or aws:///<zone>/<id>/fargate-<IPv4 address>"
+    )]
+    Malformed(String),
+}
+
+impl ProviderId {
+    /// The written form.
+    pub(crate) fn format(zone: &str, instance: &str) -> String {
+        format!("{SCHEME}:///{zone}/{instance}")
+    }
+
+    /// Reads `aws:///<zone>/<id>`, `aws:////<id>`, a bare `<id>`, and the same with a host part, which does not matter.
+    ///
+    /// Upstream reads any text without `aws://` as an ID, `gce://p/z/i-1` included; here another scheme is another cloud.
+    pub(crate) fn parse(text: &str) -> Result<Self, BadProviderId> {
+        let malformed = || BadProviderId::Malformed(text.to_owned());
+        let path = match text.split_once("://") {
+            Some((SCHEME, rest)) => rest.split_once('/').ok_or_else(malformed)?.1,
+            Some(_) => return Err(BadProviderId::Foreign(text.to_owned())),
+            None => text,
+        };
+        let last = path.trim_matches('/').rsplit('/').next().unwrap_or_default();
+        let machine = match last.strip_prefix(FARGATE_PREFIX) {
+            Some(endpoint) => Machine::Fargate(fargate_address(endpoint).ok_or_else(malformed)?),
+            None => Machine::Ec2(InstanceId::parse(last).ok_or_else(malformed)?),
+        };
+        Ok(Self { machine })
+    }
+}
+
+/// The address in `10.0.0.1` or `ip-10-0-0-1.us-west-2.compute.internal`.
+fn fargate_address(endpoint: &str) -> Option<Ipv4Addr> {
+    match endpoint.strip_prefix("ip-") {
+        Some(_) => private_name_address(endpoint),
+        None => endpoint.parse().ok(),
+    }
+}
+
+/// The address in the first label of a private DNS name: `ip-10-0-0-1`.
+fn private_name_address(name: &str) -> Option<Ipv4Addr> {
+    name.split('.').next()?.strip_prefix("ip-")?.replace('-', ".").parse().ok()
+}
+
+/// Whether a node name is a private DNS name as EC2 gives them, whatever the DHCP options of the VPC say. Only then "no
+/// instance has this name" says something about the instance; a name of one's own says nothing.
+pub(crate) fn is_ec2_dns_name(name: &str) -> bool {
+    let Some((_, domain)) = name.split_once('.') else { return false };
+    private_name_address(name).is_some() && (domain == "ec2.internal" || domain.ends_with(".compute.internal"))
+}
+
+/// The instance that this program runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Own {
+    pub(crate) instance: InstanceId,
+    pub(crate) private_dns_name: String,
+}
+
+/// How the instance of a node is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// By its ID.
+    Machine(Machine),
+    /// By its private DNS name.
+    Name(String),
+    /// Not at all.
+    Never(BadProviderId),
+}
+
+/// How the instance of a node is found: by its provider ID, however odd; else by its name, which is our own private DNS
+/// name, or begins with an instance ID (resource-based naming, any domain), or is a private DNS name.
+///
+/// Upstream takes any name that begins with `i-` for an instance ID; here only what can be one.
+pub(crate) fn wanted(node: &Node, own: Option<&Own>) -> Wanted {
+    if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+        return match ProviderId::parse(id) {
+            Ok(id) => Wanted::Machine(id.machine),
+            Err(error) => Wanted::Never(error),
+        };
+    }
+    let name = node.name.as_str();
+    if let Some(own) = own.filter(|own| own.private_dns_name == name) {
+        return Wanted::Machine(Machine::Ec2(own.instance.clone()));
+    }
+    match name.split('.').next().and_then(InstanceId::parse) {
+        Some(id) => Wanted::Machine(Machine::Ec2(id)),
+        None => Wanted::Name(name.to_owned()),
+    }
+}

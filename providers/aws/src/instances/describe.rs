@@ -1,0 +1,144 @@
+//! The questions to EC2 about instances: by ID, by private DNS name, and all of the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_kit::{Blame, Bulk, Interrupted};
+
+use crate::client::ec2::Instance;
+use crate::client::error::ErrorKind;
+use crate::client::operation::{Operation, Service};
+use crate::client::{Answer, Api, ApiError, Query};
+use crate::identity::InstanceId;
+use crate::ownership::{LEGACY_KEY, Ownership};
+
+/// IDs in one call. More than upstream's 500 would work, but nobody has tried.
+pub(crate) const IDS_AT_ONCE: usize = 500;
+/// Values in one filter.
+pub(crate) const FILTER_VALUES: usize = 200;
+/// Codes of a call that names an instance which EC2 does not know.
+const NOT_FOUND: &[&str] = &["InvalidInstanceID.NotFound"];
+/// All states but `terminated`: a name may be that of a former instance with the same address.
+const LIVE_STATES: [&str; 5] = ["pending", "running", "shutting-down", "stopping", "stopped"];
+
+pub(crate) const DESCRIBE_INSTANCES: Operation = Operation::new(Service::Ec2, "DescribeInstances");
+
+/// What EC2 says about an ID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It exists, or did so a short while ago: see its state.
+    Instance(Arc<Instance>),
+    /// EC2 named the ID as one that does not exist.
+    Denied,
+}
+
+/// Instances by ID. What is neither an instance nor denied was just left out of an answer.
+///
+/// Asked by ID first, where one unknown ID makes EC2 refuse the whole call and name it: then the others are asked about
+/// again. Should that not be enough, by filter, where unknown IDs are just absent.
+#[derive(Debug, Clone)]
+pub(crate) struct Instances(pub(crate) Arc<dyn Api>);
+
+impl Instances {
+    /// At most [`IDS_AT_ONCE`] in one call, and one answer per call; the calls run side by side.
+    pub(crate) async fn by_ids(
+        &self,
+        ids: &BTreeSet<InstanceId>,
+    ) -> Vec<(Vec<InstanceId>, Answer<BTreeMap<InstanceId, Seen>>)> {
+        let ids: Vec<InstanceId> = ids.iter().cloned().collect();
+        let calls = ids.chunks(IDS_AT_ONCE).map(|some| async move { (some.to_vec(), self.call(&(), some).await) });
+        futures::future::join_all(calls).await
+    }
+
+    async fn asked(&self, query: &Query) -> Answer<BTreeMap<InstanceId, Seen>> {
+        let found = self.0.instances(query).await?;
+        let by_id = |instance: Instance| Some((InstanceId::parse(&instance.id)?, Seen::Instance(Arc::new(instance))));
+        Ok(found.into_iter().filter_map(by_id).collect())
+    }
+
+    /// Live instances of the cluster by their private DNS names; several of one name where EC2 has several.
+    pub(crate) async fn by_names(&self, names: &BTreeSet<String>, ownership: &Ownership) -> Answer<Vec<Arc<Instance>>> {
+        let names: Vec<&String> = names.iter().collect();
+        let calls = names.chunks(FILTER_VALUES).map(|some| async move {
+            let query = Query::by("private-dns-name", some.iter().copied()).and("instance-state-name", LIVE_STATES);
+            self.0.instances(&query).await
+        });
+        let answers = futures::future::try_join_all(calls).await?;
+        let members = answers.into_iter().flatten().filter(|instance| ownership.is_member(&instance.tags));
+        Ok(members.map(Arc::new).collect())
+    }
+
+    /// All instances with a mark of the cluster, 1,000 a page; all of the VPC where no mark is used.
+    pub(crate) async fn of_cluster(&self, ownership: &Ownership, vpc: &str) -> Answer<Vec<Arc<Instance>>> {
+        let Some(key) = ownership.cluster_key() else {
+            return Ok(self.0.instances(&Query::by("vpc-id", [vpc])).await?.into_iter().map(Arc::new).collect());
+        };
+        let marked = Query::by("tag-key", [key]);
+        let legacy = Query::by(&format!("tag:{LEGACY_KEY}"), [&ownership.cluster]);
+        let (marked, legacy) = futures::future::try_join(self.0.instances(&marked), async {
+            if ownership.legacy { self.0.instances(&legacy).await } else { Ok(Vec::new()) }
+        })
+        .await?;
+        let by_id: BTreeMap<String, Instance> =
+            marked.into_iter().chain(legacy).map(|instance| (instance.id.clone(), instance)).collect();
+        Ok(by_id.into_values().map(Arc::new).collect())
+    }
+}
+
+#[async_trait]
+impl Bulk for Instances {
+    type Group = ();
+    type Item = InstanceId;
+    type Answer = Seen;
+    type Error = ApiError;
+
+    async fn call(&self, (): &(), ids: &[InstanceId]) -> Answer<BTreeMap<InstanceId, Seen>> {
+        let error = match self.asked(&Query::ids(ids.iter().map(InstanceId::as_str))).await {
+            Ok(seen) => return Ok(seen),
+            Err(error) if error.is(NOT_FOUND) => error,
+            Err(error) => return Err(error),
+        };
+        let denied: BTreeSet<InstanceId> = named(&error).filter(|id| ids.contains(id)).collect();
+        let rest: Vec<&str> = ids.iter().filter(|id| !denied.contains(*id)).map(InstanceId::as_str).collect();
+        let mut seen = match rest.is_empty() {
+            true => BTreeMap::new(),
+            false if denied.is_empty() => self.filtered(&rest).await?,
+            false => match self.asked(&Query::ids(rest.iter().copied())).await {
+                Err(error) if error.is(NOT_FOUND) => self.filtered(&rest).await?,
+                answer => answer?,
+            },
+        };
+        seen.extend(denied.into_iter().map(|id| (id, Seen::Denied)));
+        Ok(seen)
+    }
+
+    fn blame(&self, _: &ApiError, _: &[InstanceId]) -> Blame<InstanceId> {
+        // What one ID can spoil is sorted out in the call.
+        Blame::Nobody
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        interrupted(how)
+    }
+}
+
+impl Instances {
+    async fn filtered(&self, ids: &[&str]) -> Answer<BTreeMap<InstanceId, Seen>> {
+        let calls = ids
+            .chunks(FILTER_VALUES)
+            .map(|some| async move { self.asked(&Query::by("instance-id", some.iter().copied())).await });
+        let answers = futures::future::try_join_all(calls).await?;
+        Ok(answers.into_iter().flatten().collect())
+    }
+}
+
+/// The error of a look-up that gave no answer.
+pub(crate) fn interrupted(how: Interrupted) -> ApiError {
+    ApiError::of_kind(DESCRIBE_INSTANCES, ErrorKind::NoAnswer, how.to_string())
+}
+
+/// The IDs in `The instance IDs 'i-…, i-…' do not exist`.
+fn named(error: &ApiError) -> impl Iterator<Item = InstanceId> {
+    error.message.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter_map(InstanceId::parse)
+}

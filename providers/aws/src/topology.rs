@@ -1,0 +1,165 @@
+//! Where an instance hangs in the network: the labels `topology.k8s.aws/network-node-layer-…`.
+//!
+//! Upstream: `pkg/providers/v1/topology.go`, which asks once per node. Here one call asks about up to 100 instances, and of a
+//! type that nobody knows yet about one instance only: when it has no topology, the type has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ccm_kit::Misses;
+use ccm_provider::ProviderError;
+use regex::Regex;
+use tokio::sync::Semaphore;
+
+use crate::client::{Answer, Api, ApiError};
+use crate::identity::InstanceId;
+
+#[cfg(test)]
+mod tests;
+
+/// Instances in one call.
+const AT_ONCE: usize = 100;
+/// How long "there is none" is remembered, for a region, a type, an instance.
+const MISS_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Types that must get an answer, where the configuration says nothing else.
+const REQUIRED_TYPES: &str = r"^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\.[0-9a-z]*)$";
+/// The region does not have it. With the last code, it does not know the operation at all.
+const UNSUPPORTED: &[&str] = &["UnsupportedOperation", "InvalidAction"];
+const UNAUTHORIZED: &[&str] = &["UnauthorizedOperation"];
+
+/// Answers by instance; one that is missing gets no labels.
+pub(crate) type Layers = BTreeMap<InstanceId, Result<Vec<String>, ProviderError>>;
+
+/// What is known of the topology of instances.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    api: Arc<dyn Api>,
+    required: Regex,
+    none_in_region: Misses<()>,
+    none_of_type: Misses<String>,
+    none_of_instance: Misses<InstanceId>,
+    // Types of which an instance had one.
+    having: Mutex<BTreeSet<String>>,
+    // One at a time: what the first learns about a type spares the others their call.
+    turn: Semaphore,
+}
+
+impl Topology {
+    /// `required` is the pattern of the configuration: types whose nodes must not go without an answer.
+    pub(crate) fn new(api: Arc<dyn Api>, required: Option<Regex>) -> Result<Self, regex::Error> {
+        let required = match required {
+            Some(required) => required,
+            None => Regex::new(REQUIRED_TYPES)?,
+        };
+        Ok(Self {
+            api,
+            required,
+            none_in_region: Misses::new(MISS_KEPT),
+            none_of_type: Misses::new(MISS_KEPT),
+            none_of_instance: Misses::new(MISS_KEPT),
+            having: Mutex::default(),
+            turn: Semaphore::new(1),
+        })
+    }
+
+    /// The layers of the instances, from the outermost. An error only for types that must get an answer.
+    pub(crate) async fn layers(&self, instances: &BTreeMap<InstanceId, String>) -> Layers {
+        let mut layers = Layers::new();
+        if self.worth_asking(instances).next().is_none() {
+            return layers;
+        }
+        let _turn = self.turn.acquire().await;
+        // The first round also asks about one instance of each type that is not known; the second about the others of it.
+        for _ in 0..2 {
+            let round = self.round(instances, &layers);
+            let mut chunks = round.chunks(AT_ONCE);
+            // The first alone: it may tell that there is nothing to be had.
+            let Some(first) = chunks.next() else { break };
+            let mut failed = self.ask(first, &mut layers).await;
+            for chunk in chunks {
+                failed |= !self.none_in_region.contains(&()) && self.ask(chunk, &mut layers).await;
+            }
+            if failed {
+                break;
+            }
+        }
+        layers
+    }
+
+    /// Those of which it is not known that they have none.
+    fn worth_asking<'a>(
+        &'a self,
+        instances: &'a BTreeMap<InstanceId, String>,
+    ) -> impl Iterator<Item = (&'a InstanceId, &'a String)> {
+        let region = !self.none_in_region.contains(&());
+        instances.iter().filter(move |(id, kind)| {
+            region
+                && !kind.is_empty()
+                && !self.none_of_type.contains(kind.as_str())
+                && !self.none_of_instance.contains(id.as_str())
+        })
+    }
+
+    /// Whom to ask about next: all of the types that must or do have a topology, one of each other type.
+    fn round(&self, instances: &BTreeMap<InstanceId, String>, done: &Layers) -> Vec<(InstanceId, String)> {
+        let having = self.having().clone();
+        let mut tried: BTreeSet<&str> = BTreeSet::new();
+        let asked = self
+            .worth_asking(instances)
+            .filter(|(id, _)| !done.contains_key(*id))
+            .filter(|(_, kind)| self.required.is_match(kind) || having.contains(*kind) || tried.insert(kind));
+        asked.map(|(id, kind)| (id.clone(), kind.clone())).collect()
+    }
+
+    /// One call. Whether it failed.
+    async fn ask(&self, instances: &[(InstanceId, String)], layers: &mut Layers) -> bool {
+        let ids: Vec<String> = instances.iter().map(|(id, _)| id.to_string()).collect();
+        let answer = self.without_support(self.api.instance_topology(&ids).await);
+        for (id, kind) in instances {
+            let layer = match &answer {
+                Ok(answer) => Ok(self.learn(id, kind, answer.get(id.as_str()).cloned().unwrap_or_default())),
+                Err(error) if self.required.is_match(kind) => Err(error.clone().into()),
+                Err(error) => {
+                    tracing::warn!(instance = %id, instance_type = kind, %error, "no topology labels");
+                    Ok(Vec::new())
+                }
+            };
+            layers.insert(id.clone(), layer);
+        }
+        answer.is_err()
+    }
+
+    /// A region without topology, or without permission to read it, answers as if no instance had one.
+    fn without_support(&self, answer: Answer<BTreeMap<String, Vec<String>>>) -> Answer<BTreeMap<String, Vec<String>>> {
+        let unauthorized = |error: &ApiError| error.is(UNAUTHORIZED);
+        match answer {
+            Err(error) if error.is(UNSUPPORTED) || unauthorized(&error) => {
+                if unauthorized(&error) {
+                    tracing::warn!(%error, "no topology labels for a day: the permission is missing");
+                }
+                self.none_in_region.add(());
+                Ok(BTreeMap::new())
+            }
+            answer => answer,
+        }
+    }
+
+    fn learn(&self, id: &InstanceId, kind: &str, layers: Vec<String>) -> Vec<String> {
+        if self.none_in_region.contains(&()) {
+            return layers;
+        }
+        if !layers.is_empty() {
+            self.having().insert(kind.to_owned());
+        } else if self.required.is_match(kind) || self.having().contains(kind) {
+            self.none_of_instance.add(id.clone());
+        } else {
+            self.none_of_type.add(kind.to_owned());
+        }
+        layers
+    }
+
+    fn having(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.having.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

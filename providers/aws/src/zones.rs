@@ -1,0 +1,81 @@
+//! Availability zones: their IDs and kinds.
+//!
+//! Upstream: `pkg/providers/v1/zones.go`. Zones do not change while a process lives, so they are read once, and again only
+//! when a zone is wanted that is not among them; a zone that is not there then either is not asked for again for a minute.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_kit::{Cached, Interrupted, Misses};
+use ccm_provider::ProviderError;
+use futures::FutureExt;
+
+use crate::client::ec2::AvailabilityZone;
+use crate::client::error::ErrorKind;
+use crate::client::operation::{Operation, Service};
+use crate::client::{Api, ApiError};
+
+/// How long a zone that EC2 does not know is not asked for again.
+const MISS_KEPT: Duration = Duration::from_secs(60);
+
+/// Zones by name.
+pub(crate) type ByName = BTreeMap<String, AvailabilityZone>;
+
+/// The zones of the region.
+#[derive(Debug)]
+pub(crate) struct Zones {
+    read: Cached<ByName, ApiError>,
+    unknown: Misses<String>,
+}
+
+impl Zones {
+    pub(crate) fn new(api: Arc<dyn Api>) -> Self {
+        let read = move || {
+            let api = api.clone();
+            async move {
+                let zones = api.availability_zones().await?;
+                Ok(zones.into_iter().map(|zone| (zone.name.clone(), zone)).collect())
+            }
+            .boxed()
+        };
+        Self { read: Cached::new(read, interrupted), unknown: Misses::new(MISS_KEPT) }
+    }
+
+    /// All zones, read again if one of the wanted is not among those known.
+    ///
+    /// # Errors
+    ///
+    /// EC2 could not be asked.
+    pub(crate) async fn knowing<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> Result<Arc<ByName>, ApiError> {
+        let wanted: Vec<&str> = wanted.into_iter().filter(|name| !name.is_empty()).collect();
+        if let Some(last) = self.read.last()
+            && wanted.iter().all(|name| last.value.contains_key(*name) || self.unknown.contains(*name))
+        {
+            return Ok(last.value);
+        }
+        let zones = self.read.get(Duration::ZERO, None).await?.value;
+        for name in wanted.into_iter().filter(|name| !zones.contains_key(*name)) {
+            self.unknown.add(name.to_owned());
+        }
+        Ok(zones)
+    }
+}
+
+/// The ID of a zone.
+///
+/// # Errors
+///
+/// EC2 has no zone of this name; an instance without zone has an empty one.
+pub(crate) fn zone_id<'a>(zones: &'a ByName, name: &str) -> Result<&'a str, ProviderError> {
+    zones.get(name).map(|zone| zone.id.as_str()).ok_or_else(|| {
+        ProviderError::unknown(format!(
+            "EC2 lists no availability zone {name:?} in this region: its zone ID is not known"
+        ))
+    })
+}
+
+fn interrupted(how: Interrupted) -> ApiError {
+    let operation = Operation::new(Service::Ec2, "DescribeAvailabilityZones");
+    ApiError::of_kind(operation, ErrorKind::NoAnswer, how.to_string())
+}
