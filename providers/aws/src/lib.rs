@@ -14,5 +14,8 @@ mod instances;
 mod loadbalancer;
 mod metrics;
 mod ownership;
+mod start;
 mod topology;
 mod zones;
+
+pub use metrics::metrics_reference;

@@ -1,13 +1,19 @@
 //! [`Api`](super::Api) over the SDK of AWS. Types of the SDK stay in here.
 
+pub(crate) mod connect;
 mod convert;
+mod credentials;
 mod ec2;
 mod elb;
 mod elbv2;
+mod endpoint;
 mod failure;
+mod http;
+mod intercept;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::Future;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -18,6 +24,7 @@ use super::error::ErrorKind;
 use super::operation::Operation;
 use super::pacing::Pacing;
 use super::{Answer, Api, ApiError, Id, Query, Tags, Write};
+use crate::metrics::Metrics;
 
 /// Longer lists are taken for endless. A page has up to 1,000 entries with EC2, 400 with Elastic Load Balancing.
 const MAX_PAGES: usize = 1_000;
@@ -40,11 +47,25 @@ pub(crate) struct SdkApi {
 impl SdkApi {
     /// Calls with these clients, at this pace.
     pub(crate) fn new(clients: Clients, pacing: Pacing) -> Self {
-        Self { clients, pacing }
+        Self { clients: clients.watched(pacing.metrics()), pacing }
+    }
+
+    /// One operation that has no pages.
+    async fn call<O, E, F, Fut>(&self, operation: Operation, send: F) -> Answer<O>
+    where
+        F: Fn() -> Fut + Send + Sync,
+        Fut: Future<Output = Result<O, SdkError<E, HttpResponse>>> + Send,
+        O: Send,
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let start = Instant::now();
+        let answer = self.attempts(operation, send).await;
+        self.pacing.metrics().operation(operation, answer.is_ok(), start.elapsed());
+        answer
     }
 
     /// One operation, in as many attempts as it takes.
-    async fn call<O, E, F, Fut>(&self, operation: Operation, send: F) -> Answer<O>
+    async fn attempts<O, E, F, Fut>(&self, operation: Operation, send: F) -> Answer<O>
     where
         F: Fn() -> Fut + Send + Sync,
         Fut: Future<Output = Result<O, SdkError<E, HttpResponse>>> + Send,
@@ -72,9 +93,28 @@ impl SdkApi {
         T: Send,
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
+        let start = Instant::now();
+        let all = self.all_pages(operation, send, take).await;
+        self.pacing.metrics().operation(operation, all.is_ok(), start.elapsed());
+        all
+    }
+
+    async fn all_pages<T, O, E, F, Fut>(
+        &self,
+        operation: Operation,
+        send: F,
+        take: impl Fn(O) -> (Vec<T>, Option<String>) + Send + Sync,
+    ) -> Answer<Vec<T>>
+    where
+        F: Fn(Option<String>) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<O, SdkError<E, HttpResponse>>> + Send,
+        O: Send,
+        T: Send,
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
         let (mut all, mut token, mut seen) = (Vec::new(), None::<String>, HashSet::new());
         for _ in 0..MAX_PAGES {
-            let page = self.call(operation, || send(token.clone())).await?;
+            let page = self.attempts(operation, || send(token.clone())).await?;
             let (mut entries, next) = take(page);
             all.append(&mut entries);
             let Some(next) = next.filter(|next| !next.is_empty()) else { return Ok(all) };
@@ -84,6 +124,21 @@ impl SdkApi {
             token = Some(next);
         }
         Err(incomplete(operation, &format!("more than {MAX_PAGES} pages")))
+    }
+}
+
+impl Clients {
+    /// Counts and checks what they answer.
+    fn watched(&self, metrics: &Metrics) -> Self {
+        let answers = || intercept::Answers::new(metrics.clone());
+        let ec2 = self.ec2.config().to_builder().interceptor(answers()).build();
+        let elb = self.elb.config().to_builder().interceptor(answers()).build();
+        let elbv2 = self.elbv2.config().to_builder().interceptor(answers()).build();
+        Self {
+            ec2: aws_sdk_ec2::Client::from_conf(ec2),
+            elb: aws_sdk_elasticloadbalancing::Client::from_conf(elb),
+            elbv2: aws_sdk_elasticloadbalancingv2::Client::from_conf(elbv2),
+        }
     }
 }
 
