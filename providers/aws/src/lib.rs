@@ -14,7 +14,6 @@ mod instances;
 mod loadbalancer;
 mod metrics;
 mod ownership;
-mod start;
 mod topology;
 mod zones;
 

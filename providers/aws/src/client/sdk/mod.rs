@@ -1,14 +1,10 @@
 //! [`Api`](super::Api) over the SDK of AWS. Types of the SDK stay in here.
 
-pub(crate) mod connect;
 mod convert;
-mod credentials;
 mod ec2;
 mod elb;
 mod elbv2;
-mod endpoint;
 mod failure;
-mod http;
 mod intercept;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
