@@ -5,6 +5,9 @@
 //! the difference as writes in an order of which any prefix is safe to die after; [`guard`] refuses what looks like a
 //! mistake; [`apply`] sends the writes.
 
+pub(crate) mod classic;
 pub(crate) mod desired;
+pub(crate) mod names;
 pub(crate) mod observe;
 pub(crate) mod plan;
+pub(crate) mod security_groups;

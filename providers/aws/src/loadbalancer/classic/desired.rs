@@ -1,0 +1,184 @@
+//! What a Service wants of a classic balancer. All that can be wrong is said here, before any call; upstream finds mistakes in
+//! the health check after it has made balancer and groups.
+
+use ccm_provider::{Finding, ProviderError, Service, ServicePort, Severity};
+
+use crate::annotations::{
+    ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL,
+    BackendProtocol, CROSS_ZONE, DRAINING, DRAINING_TIMEOUT, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT,
+    HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthPort, HealthProtocol, IDLE_TIMEOUT, Key, PROXY_PROTOCOL,
+    SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD, invalid,
+};
+use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener};
+use crate::config::HealthProbe;
+use crate::loadbalancer::desired::{Classic, Common};
+
+/// Seconds after which upstream lets silent connections be closed.
+const IDLE_TIMEOUT_DEFAULT: i32 = 60;
+
+/// The wish, and what is noticed beside the annotations.
+///
+/// # Errors
+///
+/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead. Nothing
+/// has been called.
+pub(crate) fn classic(
+    service: &Service,
+    common: Common,
+    probe: &HealthProbe,
+) -> Result<(Classic, Vec<Finding>), ProviderError> {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let (ports, findings) = usable_ports(service)?;
+    let mut listeners = ports.iter().map(|port| listener(port, annotations)).collect::<Result<Vec<_>, _>>()?;
+    let first = ports.first().map(|port| port.node_port).unwrap_or_default();
+    let classic = Classic {
+        proxy_protocol: annotations.get_or_default(&PROXY_PROTOCOL)?,
+        attributes: attributes(annotations)?,
+        health_check: health_check(service, annotations, probe, first)?,
+        ssl_policy: annotations.get(&SSL_POLICY)?,
+        // As upstream, also for ports that no listener serves.
+        open_ports: service.spec.ports.iter().map(|port| ("tcp".to_owned(), port.port)).collect(),
+        listeners: {
+            listeners.sort();
+            listeners
+        },
+        common,
+    };
+    Ok((classic, findings))
+}
+
+/// The ports that can be served, in the Service's order.
+fn usable_ports(service: &Service) -> Result<(Vec<&ServicePort>, Vec<Finding>), ProviderError> {
+    let (mut usable, mut findings) = (Vec::new(), Vec::new());
+    for port in &service.spec.ports {
+        if port.protocol != "TCP" {
+            let problem = format!(
+                "a classic load balancer takes TCP only (port {}); use TCP, or ask for a network load balancer",
+                port.port
+            );
+            return Err(about("spec.ports[].protocol", Some(&port.protocol), problem));
+        }
+        match port.node_port {
+            0 => findings.push(Finding {
+                severity: Severity::Warning,
+                key: "spec.ports[].nodePort".to_owned(),
+                value: None,
+                message: format!("port {} is not served: it has no node port; give it one", port.port),
+            }),
+            _ => usable.push(port),
+        }
+    }
+    if usable.is_empty() {
+        let problem = "no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
+                       spec.allocateLoadBalancerNodePorts to true or give each port a nodePort";
+        return Err(about("spec.ports", None, problem.to_owned()));
+    }
+    Ok((usable, findings))
+}
+
+fn about(key: &str, value: Option<&str>, message: String) -> ProviderError {
+    let (key, value) = (key.to_owned(), value.map(str::to_owned));
+    invalid(Finding { severity: Severity::Error, key, value, message })
+}
+
+fn listener(port: &ServicePort, annotations: Annotations<'_>) -> Result<Listener, ProviderError> {
+    let covered = annotations.get_or_default(&SSL_PORTS)?;
+    let certificate = annotations.get(&SSL_CERT)?.filter(|_| covered.cover(port.port, &port.name));
+    let backend = annotations.get(&BACKEND_PROTOCOL)?;
+    let (protocol, instance_protocol) = match (&certificate, &backend) {
+        (Some(_), None) => ("ssl", "tcp"),
+        (Some(_), Some(BackendProtocol::Http)) => ("https", "http"),
+        (Some(_), Some(BackendProtocol::Https)) => ("https", "https"),
+        (Some(_), Some(BackendProtocol::Tcp)) => ("ssl", "tcp"),
+        (Some(_), Some(BackendProtocol::Ssl)) => ("ssl", "ssl"),
+        (Some(certificate), Some(BackendProtocol::Other(_))) => {
+            let problem =
+                format!("not known together with the certificate {certificate}; write http, https, ssl or tcp");
+            return Err(annotations.refuse(BACKEND_PROTOCOL.row, problem));
+        }
+        (None, Some(BackendProtocol::Http)) => ("http", "http"),
+        (None, _) => ("tcp", "tcp"),
+    };
+    Ok(Listener {
+        port: port.port,
+        protocol: protocol.to_owned(),
+        instance_port: port.node_port,
+        instance_protocol: instance_protocol.to_owned(),
+        certificate,
+    })
+}
+
+/// Every field that upstream sends; what is not annotated has upstream's default, where it has one.
+fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError> {
+    let enabled = annotations.get_or_default(&ACCESS_LOG)?;
+    let bucket = annotations.get(&ACCESS_LOG_BUCKET)?;
+    if enabled && bucket.is_none() {
+        let problem = format!("AWS takes no logs without a bucket; set {} too", ACCESS_LOG_BUCKET.row.key);
+        return Err(annotations.refuse(ACCESS_LOG.row, problem));
+    }
+    Ok(Attributes {
+        access_log: Some(AccessLog {
+            enabled,
+            emit_interval: annotations.get(&ACCESS_LOG_INTERVAL)?,
+            bucket,
+            prefix: annotations.get(&ACCESS_LOG_PREFIX)?,
+        }),
+        connection_draining: Some(ConnectionDraining {
+            enabled: annotations.get_or_default(&DRAINING)?,
+            timeout: annotations.get(&DRAINING_TIMEOUT)?,
+        }),
+        idle_timeout: Some(annotations.get(&IDLE_TIMEOUT)?.unwrap_or(IDLE_TIMEOUT_DEFAULT)),
+        cross_zone: Some(annotations.get_or_default(&CROSS_ZONE)?),
+    })
+}
+
+/// How all nodes are asked for their health; `first` is the first node port.
+fn health_check(
+    service: &Service,
+    annotations: Annotations<'_>,
+    probe: &HealthProbe,
+    first: i32,
+) -> Result<HealthCheck, ProviderError> {
+    let annotated_port = annotations.get(&HEALTH_PORT)?;
+    let (protocol, port, path) = match (service.health_check_path_port(), probe) {
+        ((path, port), _) if port != 0 => match annotated_port {
+            Some(HealthPort::Traffic) => (HealthProtocol::Http, first, path.to_owned()),
+            _ => (HealthProtocol::Http, port, path.to_owned()),
+        },
+        (_, HealthProbe::Shared { port, path }) => (HealthProtocol::Http, i32::from(*port), path.clone()),
+        (_, HealthProbe::NodePort) => (backend_probe(annotations)?, first, "/".to_owned()),
+    };
+    let protocol = annotations.get(&HEALTH_PROTOCOL)?.unwrap_or(protocol);
+    let port = match annotated_port {
+        Some(HealthPort::Number(number)) => number,
+        Some(HealthPort::Traffic) | None => port,
+    };
+    let path = annotations.get(&HEALTH_PATH)?.unwrap_or(path);
+    let path = if protocol.has_path() { path } else { String::new() };
+    Ok(HealthCheck {
+        // In capitals, as AWS answers: else it would differ for ever.
+        target: format!("{}:{port}{path}", protocol.as_str()),
+        interval: at_least(5, annotations, &HEALTH_INTERVAL, 10)?,
+        timeout: at_least(2, annotations, &HEALTH_TIMEOUT, 5)?,
+        healthy_threshold: at_least(2, annotations, &HEALTHY_THRESHOLD, 2)?,
+        unhealthy_threshold: at_least(2, annotations, &UNHEALTHY_THRESHOLD, 6)?,
+    })
+}
+
+/// TLS where the pods speak it, in whatever case the word is written.
+fn backend_probe(annotations: Annotations<'_>) -> Result<HealthProtocol, ProviderError> {
+    let word = annotations.get(&BACKEND_PROTOCOL)?.map(|word| word.to_string().to_lowercase());
+    Ok(match word.as_deref() {
+        Some("https" | "ssl") => HealthProtocol::Ssl,
+        _ => HealthProtocol::Tcp,
+    })
+}
+
+fn at_least(least: i32, annotations: Annotations<'_>, key: &Key<i32>, default: i32) -> Result<i32, ProviderError> {
+    match annotations.get(key)? {
+        Some(number) if number < least => {
+            Err(annotations.refuse(key.row, format!("must be at least {least} on a classic load balancer")))
+        }
+        number => Ok(number.unwrap_or(default)),
+    }
+}

@@ -1,0 +1,50 @@
+//! The instances behind a balancer.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{Risk, Verb};
+
+use super::plan::Context;
+use super::step;
+use crate::client::elb::LoadBalancer;
+use crate::client::write::ElbWrite;
+use crate::loadbalancer::plan::Step;
+
+/// How many instances a step spells out.
+const SPELLED_OUT: usize = 8;
+
+/// The wanted ones that exist.
+fn wanted<'a>(context: &'a Context<'_>) -> BTreeSet<&'a String> {
+    let targets = context.classic.common.targets.keys();
+    targets.filter(|id| context.observed.instances.contains_key(*id)).collect()
+}
+
+/// Registers the instances that came; with `None` all, for a new balancer.
+pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Option<Step> {
+    let mut new = wanted(context);
+    new.retain(|id| balancer.is_none_or(|balancer| !balancer.instances.contains(*id)));
+    let instances: Vec<String> = new.into_iter().cloned().collect();
+    let told = Some(text(&instances)).filter(|_| !instances.is_empty())?;
+    let write = ElbWrite::RegisterInstancesWithLoadBalancer { balancer: context.name(), instances };
+    let step = step(Verb::Attach, "LoadBalancer", &context.wish.name, "these nodes shall get traffic", write);
+    Some(step.change("instances", None, Some(told)))
+}
+
+/// Deregisters the instances that went, after the new ones came.
+pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Option<Step> {
+    let wanted = wanted(context);
+    let instances: Vec<String> = balancer.instances.iter().filter(|id| !wanted.contains(id)).cloned().collect();
+    let told = Some(text(&instances)).filter(|_| !instances.is_empty())?;
+    let write = ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: context.name(), instances };
+    let reason = "these nodes shall get no traffic any more";
+    let step = step(Verb::Detach, "LoadBalancer", &context.wish.name, reason, write);
+    Some(step.change("instances", Some(told), None).risk(Risk::Brief))
+}
+
+fn text(instances: &[String]) -> String {
+    let shown = instances.iter().take(SPELLED_OUT).cloned().collect::<Vec<_>>().join(" ");
+    match instances.len().saturating_sub(SPELLED_OUT) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,190 @@
+//! Listeners, and the policies of listeners and backends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::{Risk, Verb};
+
+use super::plan::Context;
+use super::step;
+use crate::client::elb::{Listener, ListenerDescription, LoadBalancer, Policy};
+use crate::client::write::ElbWrite;
+use crate::loadbalancer::names;
+use crate::loadbalancer::observe;
+use crate::loadbalancer::plan::Step;
+
+/// Kinds of policies, as AWS spells them.
+const PROXY_PROTOCOL_TYPE: &str = "ProxyProtocolPolicyType";
+const SSL_NEGOTIATION_TYPE: &str = "SSLNegotiationPolicyType";
+
+/// For plans: `ssl 443 -> tcp 31443 (arn:…)`.
+pub(super) fn text(listener: &Listener) -> String {
+    let Listener { port, protocol, instance_port, instance_protocol, certificate } = listener;
+    let (protocol, instance_protocol) = (protocol.to_lowercase(), instance_protocol.to_lowercase());
+    let certificate = certificate.as_ref().map(|arn| format!(" ({arn})")).unwrap_or_default();
+    format!("{protocol} {port} to {instance_protocol} {instance_port}{certificate}")
+}
+
+/// AWS answers in capitals.
+fn same(a: &Listener, b: &Listener) -> bool {
+    let same_certificate = match (&a.certificate, &b.certificate) {
+        (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
+        (None, None) => true,
+        _ => false,
+    };
+    a.port == b.port
+        && a.instance_port == b.instance_port
+        && a.protocol.eq_ignore_ascii_case(&b.protocol)
+        && a.instance_protocol.eq_ignore_ascii_case(&b.instance_protocol)
+        && same_certificate
+}
+
+fn listeners(balancer: &LoadBalancer) -> impl Iterator<Item = (&Listener, &ListenerDescription)> {
+    balancer.listeners.iter().filter_map(|description| Some((description.listener.as_ref()?, description)))
+}
+
+/// Deletes the ports that are too many or different, then makes the missing ones: AWS changes no listener in place.
+pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> {
+    let wanted = &context.classic.listeners;
+    let found: Vec<&Listener> = listeners(balancer).map(|(listener, _)| listener).collect();
+    let mut old: Vec<&Listener> =
+        found.iter().filter(|listener| !wanted.iter().any(|wanted| same(wanted, listener))).copied().collect();
+    old.sort();
+    let mut new = wanted.clone();
+    new.retain(|listener| !found.iter().any(|found| same(found, listener)));
+
+    let mut steps = Vec::new();
+    if !old.is_empty() {
+        let ports = old.iter().map(|listener| listener.port).collect();
+        let write = ElbWrite::DeleteLoadBalancerListeners { balancer: context.name(), ports };
+        let delete = step(Verb::Delete, "Listener", &context.wish.name, "the Service wants no such listener", write)
+            .risk(Risk::Brief);
+        steps.push(old.iter().fold(delete, |step, listener| step.change("listener", Some(text(listener)), None)));
+    }
+    if !new.is_empty() {
+        let write = ElbWrite::CreateLoadBalancerListeners { balancer: context.name(), listeners: new.clone() };
+        let create = step(Verb::Create, "Listener", &context.wish.name, "the Service wants these listeners", write);
+        steps.push(new.iter().fold(create, |step, listener| step.change("listener", None, Some(text(listener)))));
+    }
+    steps
+}
+
+/// The policies of backends and listeners, after the listeners are right.
+pub(super) fn policies(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
+    let mut steps = proxy_protocol(context, existing);
+    steps.extend(ssl_policies(context, existing));
+    steps
+}
+
+/// Proxy protocol: one policy, which the backend port of each listener has or has not. Ports that no listener uses any more
+/// keep their policies until these are taken away. Other policies of a port stay.
+fn proxy_protocol(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
+    let nothing = BTreeMap::new();
+    let found = existing.map_or(&nothing, |existing| &existing.balancer.backend_policies);
+    let ports = context.classic.listeners.iter().map(|listener| listener.instance_port);
+    let wanted: BTreeSet<i32> = ports.filter(|_| context.classic.proxy_protocol).collect();
+    let has = |port: &i32| found.get(port).is_some_and(|policies| policies.contains(names::PROXY_PROTOCOL_POLICY));
+    let on: Vec<i32> = wanted.iter().filter(|port| !has(port)).copied().collect();
+    let off: Vec<i32> = found.keys().filter(|port| has(port) && !wanted.contains(port)).copied().collect();
+
+    let mut steps = Vec::new();
+    if !on.is_empty() {
+        let attributes = BTreeMap::from([("ProxyProtocol".to_owned(), "true".to_owned())]);
+        let policy = names::PROXY_PROTOCOL_POLICY;
+        steps.extend(policy_made(context, existing, policy, PROXY_PROTOCOL_TYPE, attributes));
+    }
+    for (port, is_on) in on.into_iter().map(|port| (port, true)).chain(off.into_iter().map(|port| (port, false))) {
+        let mut policies = found.get(&port).cloned().unwrap_or_default();
+        match is_on {
+            true => policies.insert(names::PROXY_PROTOCOL_POLICY.to_owned()),
+            false => policies.remove(names::PROXY_PROTOCOL_POLICY),
+        };
+        let policies = policies.into_iter().collect();
+        let (balancer, instance_port) = (context.name(), port);
+        let write = ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies };
+        let reason = if is_on { "the annotation asks for it" } else { "nothing asks for it any more" };
+        let step = step(Verb::Update, "LoadBalancer", &context.wish.name, reason, write).risk(Risk::Brief);
+        let field = format!("proxy protocol on node port {port}");
+        steps.push(step.change(field, Some((!is_on).to_string()), Some(is_on.to_string())));
+    }
+    steps
+}
+
+/// The annotated TLS policy on each TLS listener that lacks it. Without the annotation, listeners keep what they have.
+pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
+    let Some(reference) = &context.classic.ssl_policy else { return Vec::new() };
+    let name = names::ssl_policy(reference);
+    let nothing = BTreeSet::new();
+    let mut lacking = Vec::new();
+    for (listener, policies) in tls_listeners(context, existing, &nothing) {
+        if !policies.contains(&name) {
+            lacking.push((listener.port, policies));
+        }
+    }
+    let mut steps = Vec::new();
+    if !lacking.is_empty() {
+        let attributes = BTreeMap::from([("Reference-Security-Policy".to_owned(), reference.clone())]);
+        steps.extend(policy_made(context, existing, &name, SSL_NEGOTIATION_TYPE, attributes));
+    }
+    for (port, policies) in lacking {
+        // One policy of each kind: that of the former wish or of AWS goes, others stay.
+        let is_other = |policy: &&String| {
+            known(existing).iter().any(|known| known.name == **policy && known.kind != SSL_NEGOTIATION_TYPE)
+        };
+        let before = policies.iter().filter(|policy| !is_other(policy)).cloned().collect::<Vec<_>>().join(" ");
+        let policies = policies.iter().filter(is_other).cloned().chain([name.clone()]).collect();
+        let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer: context.name(), port, policies };
+        let step = step(
+            Verb::Update,
+            "Listener",
+            format!("{}:{port}", context.wish.name).as_str(),
+            "the annotation names it",
+            write,
+        );
+        steps.push(step.change("TLS policy", Some(before).filter(|text| !text.is_empty()), Some(name.clone())));
+    }
+    steps
+}
+
+/// The TLS listeners that the balancer has once its listeners are right, with the policies they have then. When only the hosts
+/// changed, those that it has now.
+fn tls_listeners<'a>(
+    context: &'a Context<'_>,
+    existing: Option<&'a observe::Classic>,
+    nothing: &'a BTreeSet<String>,
+) -> Vec<(&'a Listener, &'a BTreeSet<String>)> {
+    let found: Vec<_> = existing.iter().flat_map(|existing| listeners(&existing.balancer)).collect();
+    let mut all: Vec<_> = match context.classic.common.must_exist {
+        true => found.into_iter().map(|(listener, description)| (listener, &description.policies)).collect(),
+        false => {
+            let policies = |wanted: &Listener| {
+                found.iter().find(|(listener, _)| same(listener, wanted)).map(|(_, description)| &description.policies)
+            };
+            context.classic.listeners.iter().map(|wanted| (wanted, policies(wanted).unwrap_or(nothing))).collect()
+        }
+    };
+    all.retain(|(listener, _)| ["SSL", "HTTPS"].iter().any(|tls| listener.protocol.eq_ignore_ascii_case(tls)));
+    all.sort_by_key(|(listener, _)| listener.port);
+    all
+}
+
+fn known(existing: Option<&observe::Classic>) -> &[Policy] {
+    existing.map(|existing| &*existing.policies).unwrap_or_default()
+}
+
+/// Makes a policy that the balancer doesn't know yet.
+fn policy_made(
+    context: &Context<'_>,
+    existing: Option<&observe::Classic>,
+    policy: &str,
+    kind: &str,
+    attributes: BTreeMap<String, String>,
+) -> Option<Step> {
+    if known(existing).iter().any(|known| known.name == policy) {
+        return None;
+    }
+    let told: Vec<String> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let (balancer, kind) = (context.name(), kind.to_owned());
+    let write = ElbWrite::CreateLoadBalancerPolicy { balancer, policy: policy.to_owned(), kind, attributes };
+    let step = step(Verb::Create, "LoadBalancerPolicy", policy, "the annotation asks for it", write);
+    Some(step.change("attributes", None, Some(told.join(" "))))
+}

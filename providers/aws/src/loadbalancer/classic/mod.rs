@@ -1,0 +1,38 @@
+//! Classic balancers.
+//!
+//! One balancer per Service, with a listener per port and the instances of the nodes behind all of them. Upstream:
+//! `ensureLoadBalancer` and what it calls in `pkg/providers/v1/aws_loadbalancer.go`.
+
+mod delete;
+pub(crate) mod desired;
+mod groups;
+mod hosts;
+mod listeners;
+mod plan;
+mod settings;
+mod subnets;
+
+#[cfg(test)]
+mod tests;
+
+use ccm_provider::{LoadBalancerIngress, LoadBalancerStatus, Verb};
+
+pub(crate) use delete::delete;
+pub(crate) use plan::plan;
+
+use super::plan::Step;
+use crate::client::Write;
+use crate::client::elb::LoadBalancer;
+use crate::client::write::ElbWrite;
+
+/// What a Service's status shows of its balancer: nothing until there is a name.
+pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {
+    let hostname = Some(balancer.dns_name.clone()).filter(|name| !name.is_empty());
+    let ingress = hostname.map(|hostname| LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() });
+    LoadBalancerStatus { ingress: ingress.into_iter().collect() }
+}
+
+/// A step on the balancer of that name.
+fn step(verb: Verb, kind: &'static str, balancer: &str, reason: impl Into<String>, write: ElbWrite) -> Step {
+    Step::new(verb, kind, balancer, reason, Write::Elb(write))
+}

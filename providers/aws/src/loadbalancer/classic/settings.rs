@@ -1,0 +1,133 @@
+//! Tags, attributes and health check.
+
+use ccm_provider::{Change, Verb};
+
+use super::plan::Context;
+use super::step;
+use crate::client::Tags;
+use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck};
+use crate::client::write::ElbWrite;
+use crate::loadbalancer::observe;
+use crate::loadbalancer::plan::Step;
+
+/// Adds the tags of the annotation that the balancer lacks; none is ever removed.
+pub(super) fn tags(context: &Context<'_>, existing: &observe::Classic) -> Option<Step> {
+    // The cluster's and the Service's marks are not the user's to set: upstream filters them only on creation.
+    let mut tags: Tags = context.ground.ownership.user_tags(&context.classic.common.tags);
+    tags.retain(|key, value| existing.tags.get(key) != Some(value));
+    if tags.is_empty() {
+        return None;
+    }
+    let write = ElbWrite::AddTags { balancer: context.name(), tags: tags.clone() };
+    let step = step(Verb::Update, "LoadBalancer", &context.wish.name, "the annotation names these tags", write);
+    let told = |step: Step, (key, value): (String, String)| {
+        let before = existing.tags.get(&key).cloned();
+        step.change(format!("tag {key}"), before, Some(value))
+    };
+    Some(tags.into_iter().fold(step, told))
+}
+
+/// What a balancer has that was made through the API.
+fn defaults() -> Attributes {
+    Attributes {
+        access_log: Some(AccessLog::default()),
+        connection_draining: Some(ConnectionDraining::default()),
+        idle_timeout: Some(60),
+        cross_zone: Some(false),
+    }
+}
+
+/// Sends the attributes that differ; `None` is a new balancer. AWS reports more than is set here, and fills in what is left
+/// out: only what the wish names is compared, and what belongs to a feature only while that is on.
+pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> Option<Step> {
+    let defaults = defaults();
+    let found = found.unwrap_or(&defaults);
+    let wanted = &context.classic.attributes;
+    let log = changed(access_log, wanted.access_log.as_ref(), found.access_log.as_ref());
+    let draining = changed(draining, wanted.connection_draining.as_ref(), found.connection_draining.as_ref());
+    let idle = changed(
+        |wanted, found| vec![field("idle timeout", found.copied(), Some(*wanted))],
+        wanted.idle_timeout.as_ref(),
+        found.idle_timeout.as_ref(),
+    );
+    let cross = changed(
+        |wanted, found| vec![field("cross-zone", found.copied(), Some(*wanted))],
+        wanted.cross_zone.as_ref(),
+        found.cross_zone.as_ref(),
+    );
+
+    let mut changes = Vec::new();
+    let mut take = |part: Vec<Change>| {
+        let differs = !part.is_empty();
+        changes.extend(part);
+        differs
+    };
+    let write = ElbWrite::ModifyLoadBalancerAttributes {
+        balancer: context.name(),
+        access_log: wanted.access_log.clone().filter(|_| take(log)),
+        connection_draining: wanted.connection_draining.clone().filter(|_| take(draining)),
+        idle_timeout: wanted.idle_timeout.filter(|_| take(idle)),
+        cross_zone: wanted.cross_zone.filter(|_| take(cross)),
+    };
+    if changes.is_empty() {
+        return None;
+    }
+    let mut step =
+        step(Verb::Update, "LoadBalancer", &context.wish.name, "its attributes differ from the annotations", write);
+    step.told.changes = changes;
+    Some(step)
+}
+
+/// The fields of one attribute that differ.
+fn changed<T>(compare: impl Fn(&T, Option<&T>) -> Vec<Change>, wanted: Option<&T>, found: Option<&T>) -> Vec<Change> {
+    let mut changes = wanted.map(|wanted| compare(wanted, found)).unwrap_or_default();
+    changes.retain(|change| change.before != change.after);
+    changes
+}
+
+fn field<T: ToString>(name: &'static str, before: Option<T>, after: Option<T>) -> Change {
+    let text = |value: Option<T>| value.map(|value| value.to_string());
+    Change { field: name.into(), before: text(before), after: text(after) }
+}
+
+fn access_log(wanted: &AccessLog, found: Option<&AccessLog>) -> Vec<Change> {
+    let mut changes = vec![field("access log", found.map(|log| log.enabled), Some(wanted.enabled))];
+    if wanted.enabled {
+        let found = found.cloned().unwrap_or_default();
+        let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        changes.push(field("access log bucket", text(&found.bucket), text(&wanted.bucket)));
+        changes.push(field("access log prefix", text(&found.prefix), text(&wanted.prefix)));
+        if wanted.emit_interval.is_some() {
+            changes.push(field("access log interval", found.emit_interval, wanted.emit_interval));
+        }
+    }
+    changes
+}
+
+fn draining(wanted: &ConnectionDraining, found: Option<&ConnectionDraining>) -> Vec<Change> {
+    let mut changes = vec![field("connection draining", found.map(|draining| draining.enabled), Some(wanted.enabled))];
+    if wanted.enabled && wanted.timeout.is_some() {
+        changes.push(field("draining timeout", found.and_then(|draining| draining.timeout), wanted.timeout));
+    }
+    changes
+}
+
+/// Sets the health check where anything in it differs.
+pub(super) fn health_check(context: &Context<'_>, found: Option<&HealthCheck>) -> Option<Step> {
+    let wanted = &context.classic.health_check;
+    let is = |get: fn(&HealthCheck) -> String| (found.map(get), Some(get(wanted)));
+    let fields = [
+        ("target", is(|check| check.target.clone())),
+        ("interval", is(|check| check.interval.to_string())),
+        ("timeout", is(|check| check.timeout.to_string())),
+        ("healthy threshold", is(|check| check.healthy_threshold.to_string())),
+        ("unhealthy threshold", is(|check| check.unhealthy_threshold.to_string())),
+    ];
+    let differing: Vec<_> = fields.into_iter().filter(|(_, (before, after))| before != after).collect();
+    if differing.is_empty() {
+        return None;
+    }
+    let write = ElbWrite::ConfigureHealthCheck { balancer: context.name(), check: wanted.clone() };
+    let step = step(Verb::Update, "HealthCheck", &context.wish.name, "the Service wants the nodes asked so", write);
+    Some(differing.into_iter().fold(step, |step, (field, (before, after))| step.change(field, before, after)))
+}

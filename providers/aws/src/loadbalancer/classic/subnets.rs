@@ -1,0 +1,89 @@
+//! Where a balancer stands. AWS wants one subnet per zone and never none, so that a subnet that takes the place of another in
+//! its zone can only come after that one has left.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{Finding, Risk, Severity, Verb};
+
+use super::plan::Context;
+use super::step;
+use crate::annotations::SUBNETS;
+use crate::client::elb::LoadBalancer;
+use crate::client::write::ElbWrite;
+use crate::loadbalancer::plan::Step;
+
+type Ids<'a> = BTreeSet<&'a str>;
+
+/// The way from one set of subnets to another.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    pub(super) steps: Vec<Step>,
+    pub(super) findings: Vec<Finding>,
+}
+
+pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer, wanted: &[String]) -> Moves {
+    let current: Ids<'_> = balancer.subnets.iter().map(String::as_str).collect();
+    let wanted: Ids<'_> = wanted.iter().map(String::as_str).collect();
+    let mut moves = Moves::default();
+    if wanted.is_empty() {
+        return moves;
+    }
+    let zone = |id: &str| context.observed.subnets.get(id).map(|subnet| &*subnet.zone);
+    let taken =
+        |id: &str, by: &Ids<'_>| zone(id).is_some_and(|zone_of| by.iter().any(|other| zone(other) == Some(zone_of)));
+    let new: Ids<'_> = wanted.difference(&current).copied().collect();
+    let mut old: Ids<'_> = current.difference(&wanted).copied().collect();
+    let (late, early): (Ids<'_>, Ids<'_>) = new.into_iter().partition(|id| taken(id, &current));
+
+    let stays = !early.is_empty() || old.len() < current.len();
+    moves.steps.extend(attach(context, &early));
+    if stays {
+        moves.steps.extend(detach(context, &old));
+        moves.steps.extend(attach(context, &late));
+        return moves;
+    }
+    // Every zone changes its subnet: one of the old ones stays until the first of the new ones has come.
+    let Some(last) = old.pop_first() else { return moves };
+    let (very_late, late): (Ids<'_>, Ids<'_>) = late.into_iter().partition(|id| taken(id, &Ids::from([last])));
+    if late.is_empty() {
+        moves.findings.push(cannot(&wanted, last));
+    } else {
+        moves.steps.extend(detach(context, &old));
+        moves.steps.extend(attach(context, &late));
+        moves.steps.extend(detach(context, &Ids::from([last])));
+        moves.steps.extend(attach(context, &very_late));
+    }
+    moves
+}
+
+fn cannot(wanted: &Ids<'_>, last: &str) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        key: SUBNETS.row.key.to_owned(),
+        value: Some(wanted.iter().copied().collect::<Vec<_>>().join(",")),
+        message: format!(
+            "the balancer stays in {last}: it is in no other zone, and AWS neither takes a second subnet of a zone nor \
+             leaves a balancer without any; add a subnet of another zone first"
+        ),
+    }
+}
+
+fn owned(ids: &Ids<'_>) -> Vec<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
+}
+
+fn attach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
+    let subnets = owned(ids);
+    let told = Some(subnets.join(" ")).filter(|told| !told.is_empty())?;
+    let write = ElbWrite::AttachLoadBalancerToSubnets { balancer: context.name(), subnets };
+    let step = step(Verb::Attach, "LoadBalancer", &context.wish.name, "it shall stand there", write);
+    Some(step.change("subnets", None, Some(told)))
+}
+
+fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
+    let subnets = owned(ids);
+    let told = Some(subnets.join(" ")).filter(|told| !told.is_empty())?;
+    let write = ElbWrite::DetachLoadBalancerFromSubnets { balancer: context.name(), subnets };
+    let step = step(Verb::Detach, "LoadBalancer", &context.wish.name, "it shall not stand there any more", write);
+    Some(step.change("subnets", Some(told), None).risk(Risk::Brief))
+}

@@ -1,0 +1,301 @@
+//! The rules that let a balancer reach the nodes.
+//!
+//! A classic balancer comes from its main group, and one rule lets everything in from there. A network balancer keeps the
+//! clients' addresses, so its rules name networks; they are known by their descriptions, which are the same as upstream's.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{Finding, ProviderError, Severity};
+
+use super::delete::{may_be_changed, references};
+use super::own::transport;
+use super::permissions::{self, Rule};
+use crate::client::ec2::{Peer, SecurityGroup};
+use crate::client::{Id, Tags};
+use crate::loadbalancer::desired::{Common, Goal, Network, Wish};
+use crate::loadbalancer::observe::{Instance, Observed};
+use crate::loadbalancer::plan::{Ground, Step};
+
+/// Begins the description of a rule for clients; the name of the balancer follows after `=`.
+const CLIENT: &str = "kubernetes.io/rule/nlb/client";
+/// Begins the description of a rule for health checks; the name of the balancer follows after `=`.
+const HEALTH: &str = "kubernetes.io/rule/nlb/health";
+/// Description of the rules for "fragmentation needed", which all network balancers share.
+const MTU: &str = "kubernetes.io/rule/nlb/mtu";
+/// Rules that EC2 allows per group unless the user asked for more.
+const RULES_PER_GROUP: usize = 60;
+/// A health check's port that stands for the target's own.
+const TRAFFIC_PORT: &str = "traffic-port";
+
+/// The groups of the nodes that shall be reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NodeGroups {
+    pub(crate) ids: BTreeSet<String>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// The one group of each wanted node that gets the rules.
+///
+/// # Errors
+///
+/// A node of which it cannot be told which group that is.
+pub(crate) fn groups(common: &Common, observed: &Observed, ground: &Ground) -> Result<NodeGroups, ProviderError> {
+    let mut groups = NodeGroups::default();
+    for (id, node) in &common.targets {
+        let Some(instance) = observed.instances.get(id) else { continue };
+        match group_of(instance, observed, ground)? {
+            Some(group) => drop(groups.ids.insert(group.to_owned())),
+            None => groups.findings.push(Finding {
+                severity: Severity::Warning,
+                key: "node".to_owned(),
+                value: Some(node.name.clone()),
+                message: format!("instance {id} has no security group; no rule lets the balancer in"),
+            }),
+        }
+    }
+    Ok(groups)
+}
+
+/// The group of an instance that carries the cluster's tag; of several the one that the cluster owns; without any the only
+/// one that there is.
+fn group_of<'a>(
+    instance: &'a Instance,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<Option<&'a str>, ProviderError> {
+    let tags = |id: &str| observed.groups.get(id).map(|group| &group.tags);
+    let has = |id: &str, test: &dyn Fn(&Tags) -> bool| tags(id).is_some_and(test);
+    let all = instance.security_groups.iter().map(String::as_str);
+    let members: Vec<&str> = all.clone().filter(|id| has(id, &|tags| ground.ownership.is_member(tags))).collect();
+    let owned: Vec<&str> =
+        members.iter().copied().filter(|id| has(id, &|tags| ground.ownership.is_owned(tags))).collect();
+    let key = ground.ownership.cluster_key().unwrap_or_default();
+    match (&*owned, &*members, instance.security_groups.len()) {
+        ([only], ..) | (_, [only], _) => Ok(Some(only)),
+        (_, [], 0) => Ok(None),
+        (_, [], 1) => Ok(all.clone().next()),
+        (_, [], _) => Err(ProviderError::unknown(format!(
+            "instance {} has several security groups ({}) and none with the cluster's tag; tag the one that shall let \
+             balancers in with {key}=owned",
+            instance.id,
+            instance.security_groups.join(", ")
+        ))),
+        _ => Err(ProviderError::unknown(format!(
+            "instance {} has several security groups with the cluster's tag ({}); leave {key}=owned on only one of them",
+            instance.id,
+            members.join(", ")
+        ))),
+    }
+}
+
+/// The group that a classic balancer is known by at the nodes: by position in `security-groups`, then those that no
+/// annotation names, then by position in `extra-security-groups`; members of the cluster first among equals.
+pub(crate) fn main_group<'a>(ids: &'a [Id], wish: &Wish, observed: &Observed, ground: &Ground) -> Option<&'a Id> {
+    let position = |list: &[String], id: &Id| list.iter().position(|named| id.known() == Some(named));
+    ids.iter().min_by_key(|id| {
+        let instead = position(&wish.named_groups.instead, id);
+        let extra = position(&wish.named_groups.extra, id);
+        let place = match (instead, extra) {
+            (Some(place), _) => (0, place),
+            (None, None) => (1, 0),
+            (None, Some(place)) => (2, place),
+        };
+        let member = match id {
+            Id::Known(id) => observed.groups.get(id).is_some_and(|group| ground.ownership.is_member(&group.tags)),
+            Id::Made(_) => true,
+        };
+        (place, !member)
+    })
+}
+
+/// The rules for a classic balancer at the nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ClassicRules {
+    /// Lets it in; before it sends anything.
+    pub(crate) open: Vec<Step>,
+    /// Closes where it doesn't send anything any more.
+    pub(crate) close: Vec<Step>,
+}
+
+/// Lets everything in that comes from the main group. A group of the nodes that already refers to it in any way is left as it
+/// is: the user may have narrowed the rule.
+pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed, ground: &Ground) -> ClassicRules {
+    let mut rules = ClassicRules::default();
+    let known = main.known().unwrap_or_default();
+    let references = references(known, observed);
+    let refers_to_itself = observed
+        .groups
+        .get(known)
+        .is_some_and(|group| permissions::split(&group.ingress).iter().any(|rule| rule.is_from(known)));
+    for group in wanted.iter().filter(|group| may_be_changed(group, ground)) {
+        let there = references.contains_key(&**group) || (group == known && refers_to_itself);
+        if !there {
+            let rule = vec![Rule::all_from(main.clone())];
+            let reason = "the balancer sends to nodes of that group";
+            rules.open.extend(permissions::authorize(&group.clone().into(), rule, reason));
+        }
+    }
+    for (group, (holder, mut theirs)) in references {
+        theirs.retain(Rule::is_all_traffic);
+        let is_member = ground.ownership.is_member(&holder.tags);
+        if is_member && !wanted.contains(group) && may_be_changed(group, ground) {
+            let reason = "the balancer doesn't send to any node of that group";
+            rules.close.extend(permissions::revoke(&group.into(), theirs, reason));
+        }
+    }
+    rules
+}
+
+/// Brings the rules for a network balancer in line in every group of the cluster; `goal` is what it shall be with the subnets
+/// that it stands in, or `None` when it is gone. A rule that EC2 already has under another description is enough: several
+/// balancers may need the same one.
+///
+/// # Errors
+///
+/// A node whose group cannot be told; a subnet or group that was not read.
+pub(crate) fn network(
+    wish: &Wish,
+    goal: Option<(&Network, &BTreeSet<String>)>,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
+    if ground.node_groups_untouched {
+        return Ok(Default::default());
+    }
+    let (wanted, groups) = network_goal(wish, goal, observed, ground)?;
+    let mut steps = Vec::new();
+    for group in observed.groups.values().filter(|group| may_be_changed(&group.id, ground)) {
+        if groups.ids.contains(&group.id) {
+            steps.extend(Change::of(group, &wanted, wish, observed).steps(group));
+        } else if ground.ownership.is_member(&group.tags) {
+            let change = Change::of(group, &[], wish, observed);
+            if !change.close.is_empty() {
+                steps.extend(change.steps(group));
+            }
+        }
+    }
+    Ok((steps, groups.findings))
+}
+
+/// Whether [`network`] would take rules away, so that it must be known what other balancers probe.
+pub(crate) fn gives_up_rules(wish: &Wish, observed: &Observed, ground: &Ground) -> bool {
+    let subnets = observed.network.iter().flat_map(|network| &network.balancer.zones);
+    let subnets: BTreeSet<String> = subnets.map(|zone| zone.subnet.clone()).collect();
+    let goal = match &wish.goal {
+        Goal::Network(network) => Some((&**network, &subnets)),
+        Goal::Gone | Goal::Classic(_) => None,
+    };
+    let Ok((wanted, groups)) = network_goal(wish, goal, observed, ground) else { return false };
+    observed.groups.values().any(|group| {
+        let wanted = if groups.ids.contains(&group.id) { &*wanted } else { &[] };
+        Change::of(group, wanted, wish, observed).gives_up
+    })
+}
+
+/// The rules, and the groups that shall have them.
+fn network_goal(
+    wish: &Wish,
+    goal: Option<(&Network, &BTreeSet<String>)>,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<(Vec<Rule>, NodeGroups), ProviderError> {
+    let Some((network, subnets)) = goal else { return Ok(Default::default()) };
+    let groups = groups(&network.common, observed, ground)?;
+    if let Some(unread) = groups.ids.iter().find(|id| !observed.groups.contains_key(*id)) {
+        return Err(ProviderError::unknown(format!("the rules of security group {unread} of the nodes are not known")));
+    }
+    let mut cidrs = BTreeSet::new();
+    for subnet in subnets {
+        let Some(subnet) = observed.subnets.get(subnet) else {
+            return Err(ProviderError::unknown(format!("the network of subnet {subnet} of the balancer is not known")));
+        };
+        cidrs.insert(subnet.cidr.clone());
+    }
+    cidrs.remove("");
+    Ok((network_rules(&wish.name, network, &cidrs)?, groups))
+}
+
+fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) -> Result<Vec<Rule>, ProviderError> {
+    let mut clients = BTreeSet::new();
+    let mut probed = BTreeSet::new();
+    for port in &network.ports {
+        clients.extend(transport(&port.traffic_protocol).iter().map(|protocol| (*protocol, port.node_port)));
+        probed.insert(match &*port.health_check.port {
+            TRAFFIC_PORT => port.node_port,
+            number => number.parse().map_err(|_| ProviderError::bug(format!("{number:?} is no health-check port")))?,
+        });
+    }
+    let ranges: Vec<Peer> = network.common.source_ranges.iter().map(permissions::peer).collect();
+    // A client rule for the whole world lets the checks in, too.
+    let world = matches!(&*ranges, [Peer::Ipv4(cidr)] if cidr == "0.0.0.0/0");
+    let implied = world && clients == probed.iter().map(|port| ("tcp", *port)).collect();
+    let mut rules = Vec::new();
+    if !implied {
+        for port in &probed {
+            let peers = cidrs.iter().map(|cidr| Peer::Ipv4(cidr.clone()));
+            rules.extend(peers.map(|peer| Rule::port("tcp", *port, peer).described(&format!("{HEALTH}={balancer}"))));
+        }
+    }
+    for (protocol, port) in clients {
+        let peers = ranges.iter().cloned();
+        rules.extend(peers.map(|peer| Rule::port(protocol, port, peer).described(&format!("{CLIENT}={balancer}"))));
+    }
+    Ok(rules)
+}
+
+/// What changes in one group.
+#[derive(Debug, Default)]
+struct Change {
+    open: Vec<Rule>,
+    close: Vec<Rule>,
+    /// Closed under our name and opened under that of another balancer, which needs them.
+    passed_on: Vec<Rule>,
+    /// Whether any rule of this balancer goes, be it passed on or not.
+    gives_up: bool,
+    /// Rules before.
+    found: usize,
+}
+
+impl Change {
+    fn of(group: &SecurityGroup, wanted: &[Rule], wish: &Wish, observed: &Observed) -> Self {
+        let found = permissions::split(&group.ingress);
+        let ours = [format!("{CLIENT}={}", wish.name), format!("{HEALTH}={}", wish.name)];
+        let mut open = permissions::missing(wanted, &found);
+        let mut close = permissions::surplus(&found, wanted);
+        close.retain(|rule| ours.contains(&rule.description));
+        let passed_on: Vec<Rule> = close.iter().filter_map(|rule| pass_on(rule, observed)).collect();
+
+        let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open).chain(&passed_on);
+        let clients = stays.filter(|rule| rule.description.contains(CLIENT));
+        let networks = clients.map(|rule| &rule.peer).filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
+        let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer.clone()).described(MTU)).collect();
+        let gives_up = !close.is_empty();
+        open.extend(permissions::missing(&mtu, &found));
+        let mut stale = permissions::surplus(&found, &mtu);
+        stale.retain(|rule| rule.description == MTU);
+        close.extend(stale.into_iter().filter(|_| gives_up || !wanted.is_empty()));
+        Self { open, close, passed_on, gives_up, found: found.len() }
+    }
+
+    /// Opens before it closes, so that nobody is locked out in between, unless EC2 has no room for both.
+    fn steps(self, group: &SecurityGroup) -> Vec<Step> {
+        let id = Id::from(group.id.clone());
+        let room = self.found + self.open.len() <= RULES_PER_GROUP;
+        let open = permissions::authorize(&id, self.open, "the balancer's clients and health checks come this way");
+        let close = permissions::revoke(&id, self.close, "nothing of the balancer comes this way any more");
+        let passed_on =
+            permissions::authorize(&id, self.passed_on, "the health checks of another balancer come this way");
+        let steps = if room { [open, close, passed_on] } else { [close, passed_on, open] };
+        steps.into_iter().flatten().collect()
+    }
+}
+
+/// The rule under the name of another balancer whose health checks it lets in, if there is one. EC2 knows one description per
+/// rule, so the balancer that came first has its name on it.
+fn pass_on(rule: &Rule, observed: &Observed) -> Option<Rule> {
+    let Peer::Ipv4(cidr) = &rule.peer else { return None };
+    let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp")?;
+    let mut others = observed.other_balancers.iter();
+    let (name, _) = others.find(|(_, probes)| probes.ports.contains(&port) && probes.cidrs.contains(cidr))?;
+    Some(rule.clone().described(&format!("{HEALTH}={name}")))
+}

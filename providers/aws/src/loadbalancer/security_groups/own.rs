@@ -1,0 +1,179 @@
+//! The groups that a balancer has.
+
+use std::collections::BTreeMap;
+
+use ccm_provider::{ProviderError, Verb};
+
+use super::permissions::{self, Rule};
+use crate::client::ec2::{Permission, SecurityGroup};
+use crate::client::write::{Ec2Write, Object};
+use crate::client::{Id, Tags, Write};
+use crate::loadbalancer::desired::{Classic, Common, Network, Wish};
+use crate::loadbalancer::names;
+use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::plan::{Ground, Step};
+
+/// The groups that a balancer shall have, with the writes that this takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// In order.
+    pub(crate) ids: Vec<Id>,
+    /// What makes or marks them; before the balancer names them.
+    pub(crate) before: Vec<Step>,
+    /// What sets the rules of the managed one.
+    pub(crate) rules: Vec<Step>,
+}
+
+/// The groups of a classic balancer: those of the annotation, or the configured one, or a managed one; then the extra ones.
+///
+/// # Errors
+///
+/// The managed group carries the mark of another cluster.
+pub(crate) fn classic(
+    wish: &Wish,
+    classic: &Classic,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<Groups, ProviderError> {
+    let mut groups = match &ground.shared_group {
+        _ if !wish.named_groups.instead.is_empty() => named(&wish.named_groups.instead),
+        Some(shared) => named(std::slice::from_ref(shared)),
+        None => {
+            let name = names::classic_group(&wish.name);
+            let description = names::classic_group_description(&wish.name, &wish.service);
+            let mut rules = Vec::new();
+            for (protocol, port) in &classic.open_ports {
+                let ranges = classic.common.source_ranges.iter();
+                rules.extend(ranges.map(|range| Rule::port(protocol, *port, permissions::peer(range))));
+            }
+            managed(&name, &description, &classic.common, rules, observed, ground)?
+        }
+    };
+    for id in named(&wish.named_groups.extra).ids {
+        if !groups.ids.contains(&id) {
+            groups.ids.push(id);
+        }
+    }
+    Ok(groups)
+}
+
+/// The groups of a network balancer.
+///
+/// | Mode | Balancer | Groups |
+/// |---|---|---|
+/// | not managed | there | what it has |
+/// | not managed | not there | none |
+/// | managed | there, without groups | none: AWS cannot add any |
+/// | managed | not there, or has groups | those of the annotation, or a managed one |
+///
+/// # Errors
+///
+/// The managed group carries the mark of another cluster.
+pub(crate) fn network(
+    wish: &Wish,
+    network: &Network,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<Groups, ProviderError> {
+    let present = observed.network.as_ref().map(|network| &network.balancer.security_groups);
+    match present {
+        Some(present) if !ground.managed_network_groups || present.is_empty() => return Ok(named(present)),
+        None if !ground.managed_network_groups => return Ok(Groups::default()),
+        _ if !wish.named_groups.instead.is_empty() => return Ok(named(&wish.named_groups.instead)),
+        _ => {}
+    }
+    let name = names::network_group(&wish.cluster_name, &wish.service, &wish.uid);
+    let mut rules = Vec::new();
+    for port in &network.ports {
+        for protocol in transport(&port.protocol) {
+            let ranges = network.common.source_ranges.iter();
+            rules.extend(ranges.map(|range| Rule::port(protocol, port.port, permissions::peer(range))));
+        }
+    }
+    managed(&name, names::NETWORK_GROUP_DESCRIPTION, &network.common, rules, observed, ground)
+}
+
+/// What EC2 calls the protocols of a listener or target group. (Upstream asks EC2 for `tls`, which it doesn't know.)
+pub(crate) fn transport(protocol: &str) -> &'static [&'static str] {
+    match protocol {
+        "UDP" => &["udp"],
+        "TCP_UDP" => &["tcp", "udp"],
+        _ => &["tcp"],
+    }
+}
+
+fn named(ids: &[String]) -> Groups {
+    let mut groups = Groups::default();
+    for id in ids {
+        let id = Id::from(id.clone());
+        if !groups.ids.contains(&id) {
+            groups.ids.push(id);
+        }
+    }
+    groups
+}
+
+/// A group made for this balancer alone, by name; its rules are set exactly.
+fn managed(
+    name: &str,
+    description: &str,
+    common: &Common,
+    mut rules: Vec<Rule>,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<Groups, ProviderError> {
+    rules.extend(common.source_ranges.iter().map(|range| Rule::too_big(permissions::peer(range))));
+    let (id, before, found): (Id, Option<Step>, &[Permission]) = match by_name(name, &observed.groups, ground) {
+        Some(group) => (group.id.clone().into(), repair(group, ground)?, &group.ingress),
+        None => {
+            let tags = ground.ownership.tags(&common.tags, None);
+            let made = Id::Made(Object::SecurityGroup(name.to_owned()));
+            (made, Some(create(name, description, tags, ground)), &[])
+        }
+    };
+    let rules = permissions::set_exactly(&id, found, &rules, "clients of the Service come through it");
+    Ok(Groups { ids: vec![id], before: before.into_iter().collect(), rules })
+}
+
+/// Name and VPC are what EC2 knows a group by.
+pub(crate) fn by_name<'a>(
+    name: &str,
+    groups: &'a BTreeMap<String, SecurityGroup>,
+    ground: &Ground,
+) -> Option<&'a SecurityGroup> {
+    groups.values().find(|group| group.name == name && group.vpc == ground.vpc)
+}
+
+fn create(name: &str, description: &str, tags: Tags, ground: &Ground) -> Step {
+    let write = Ec2Write::CreateSecurityGroup {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        vpc: ground.vpc.clone(),
+        tags,
+    };
+    let reason = "the balancer needs a group of its own";
+    Step::new(Verb::Create, "SecurityGroup", name, reason, Write::Ec2(write)).change(
+        "vpc",
+        None,
+        Some(ground.vpc.clone()),
+    )
+}
+
+/// The cluster's tags, where a group of our name lacks them: made before tags could be part of a creation.
+fn repair(group: &SecurityGroup, ground: &Ground) -> Result<Option<Step>, ProviderError> {
+    let missing = ground
+        .ownership
+        .repair(&group.id, &group.tags)
+        .map_err(|foreign| ProviderError::unknown(foreign.to_string()))?;
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let write = Ec2Write::CreateTags { resources: vec![group.id.clone().into()], tags: missing.clone() };
+    let reason = "the group has our name, but lacks the cluster's tags";
+    let step = Step::new(Verb::Update, "SecurityGroup", &*group.id, reason, Write::Ec2(write));
+    let step = missing.into_iter().fold(step, |step, (key, value)| {
+        let before = group.tags.get(&key).cloned();
+        step.change(format!("tag {key}"), before, Some(value))
+    });
+    Ok(Some(step))
+}

@@ -1,0 +1,200 @@
+//! Permissions as single rules: what EC2 merges is split, compared, and joined again for the calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ccm_provider::Verb;
+use ipnet::IpNet;
+
+use crate::client::ec2::{Peer, Permission, Source};
+use crate::client::write::Ec2Write;
+use crate::client::{Id, Write};
+use crate::loadbalancer::plan::Step;
+
+/// All protocols, in a permission.
+const ALL: &str = "-1";
+
+/// A permission with one source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rule {
+    pub(crate) protocol: String,
+    pub(crate) from_port: Option<i32>,
+    pub(crate) to_port: Option<i32>,
+    pub(crate) peer: Peer,
+    pub(crate) description: String,
+}
+
+/// What EC2 lets exist once per group: a rule without its description. Upstream leaves IPv6 ranges and prefix lists out of the
+/// comparison, so that a rule with one of those looks like one without any source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tuple {
+    protocol: String,
+    ports: Option<(Option<i32>, Option<i32>)>,
+    peer: Peer,
+}
+
+impl Rule {
+    /// One port.
+    pub(crate) fn port(protocol: &str, port: i32, peer: Peer) -> Self {
+        Self {
+            protocol: protocol.to_owned(),
+            from_port: Some(port),
+            to_port: Some(port),
+            peer,
+            description: String::new(),
+        }
+    }
+
+    /// "Fragmentation needed", without which clients behind small links hang: ICMP type 3 code 4, for IPv6 type 2. As
+    /// upstream, type and code stand where other protocols have a range of ports.
+    pub(crate) fn too_big(peer: Peer) -> Self {
+        let (protocol, from, to) = match peer {
+            Peer::Ipv6(_) => ("icmpv6", 2, 0),
+            _ => ("icmp", 3, 4),
+        };
+        let protocol = protocol.to_owned();
+        Self { protocol, from_port: Some(from), to_port: Some(to), peer, description: String::new() }
+    }
+
+    /// Everything that comes from a group.
+    pub(crate) fn all_from(group: Id) -> Self {
+        let peer = Peer::Group { id: group, account: None };
+        Self { protocol: ALL.to_owned(), from_port: None, to_port: None, peer, description: String::new() }
+    }
+
+    /// With a description.
+    #[must_use]
+    pub(crate) fn described(mut self, description: &str) -> Self {
+        self.description = description.to_owned();
+        self
+    }
+
+    /// Whether it lets everything in.
+    pub(crate) fn is_all_traffic(&self) -> bool {
+        self.protocol == ALL
+    }
+
+    /// Whether its source is the group.
+    pub(crate) fn is_from(&self, group: &str) -> bool {
+        matches!(&self.peer, Peer::Group { id, .. } if id.known() == Some(group))
+    }
+
+    /// What makes it the same rule to EC2. Accounts don't count: ours never name one, EC2 always does.
+    pub(crate) fn tuple(&self) -> Tuple {
+        let peer = match &self.peer {
+            Peer::Ipv4(cidr) => Peer::Ipv4(network(cidr)),
+            Peer::Ipv6(cidr) => Peer::Ipv6(network(cidr)),
+            Peer::Group { id, .. } => Peer::Group { id: id.clone(), account: None },
+            Peer::PrefixList(id) => Peer::PrefixList(id.clone()),
+        };
+        let ports = if self.is_all_traffic() { None } else { Some((self.from_port, self.to_port)) };
+        Tuple { protocol: self.protocol.to_ascii_lowercase(), ports, peer }
+    }
+}
+
+/// One spelling per network; what cannot be read stays as it is.
+fn network(cidr: &str) -> String {
+    cidr.parse::<IpNet>().map_or_else(|_| cidr.to_owned(), |net| net.trunc().to_string())
+}
+
+/// A range as a source.
+pub(crate) fn peer(range: &IpNet) -> Peer {
+    match range {
+        IpNet::V4(net) => Peer::Ipv4(net.to_string()),
+        IpNet::V6(net) => Peer::Ipv6(net.to_string()),
+    }
+}
+
+/// The rules that permissions stand for, in their order.
+pub(crate) fn split(permissions: &[Permission]) -> Vec<Rule> {
+    let single = |permission: &Permission, source: &Source| Rule {
+        protocol: permission.protocol.clone(),
+        from_port: permission.from_port,
+        to_port: permission.to_port,
+        peer: source.from.clone(),
+        description: source.description.clone(),
+    };
+    permissions
+        .iter()
+        .flat_map(|permission| permission.sources.iter().map(|source| single(permission, source)))
+        .collect()
+}
+
+/// One permission per protocol and range of ports, sorted.
+pub(crate) fn join(rules: Vec<Rule>) -> Vec<Permission> {
+    let mut joined = BTreeMap::<_, BTreeSet<Source>>::new();
+    for Rule { protocol, from_port, to_port, peer, description } in rules {
+        joined.entry((protocol, from_port, to_port)).or_default().insert(Source { from: peer, description });
+    }
+    let permission = |((protocol, from_port, to_port), sources): ((String, _, _), BTreeSet<_>)| Permission {
+        protocol,
+        from_port,
+        to_port,
+        sources: sources.into_iter().collect(),
+    };
+    joined.into_iter().map(permission).collect()
+}
+
+/// The rules of `wanted` that `found` lacks, each tuple once; the first description wins.
+pub(crate) fn missing(wanted: &[Rule], found: &[Rule]) -> Vec<Rule> {
+    let mut seen: BTreeSet<Tuple> = found.iter().map(Rule::tuple).collect();
+    wanted.iter().filter(|rule| seen.insert(rule.tuple())).cloned().collect()
+}
+
+/// The rules of `found` that nothing in `wanted` asks for.
+pub(crate) fn surplus(found: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+    let wanted: BTreeSet<Tuple> = wanted.iter().map(Rule::tuple).collect();
+    found.iter().filter(|rule| !wanted.contains(&rule.tuple())).cloned().collect()
+}
+
+/// Makes the rules of a group exactly the wanted ones. What is missing is opened before what is too much is closed, so that
+/// no client is locked out in between.
+pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
+    let found = split(found);
+    let opened = authorize(group, missing(wanted, &found), reason);
+    let closed = revoke(group, surplus(&found, wanted), "the Service doesn't ask for it");
+    opened.into_iter().chain(closed).collect()
+}
+
+/// Adds rules, in one call; none for no rules.
+pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
+    change(group, rules, reason, |group, permissions| Ec2Write::AuthorizeSecurityGroupIngress { group, permissions })
+}
+
+/// Removes rules, in one call; none for no rules.
+pub(crate) fn revoke(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
+    change(group, rules, reason, |group, permissions| Ec2Write::RevokeSecurityGroupIngress { group, permissions })
+}
+
+fn change(group: &Id, rules: Vec<Rule>, reason: &str, write: impl Fn(Id, Vec<Permission>) -> Ec2Write) -> Option<Step> {
+    if rules.is_empty() {
+        return None;
+    }
+    let mut texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
+    texts.sort();
+    let write = write(group.clone(), join(rules));
+    let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
+    let step = Step::new(Verb::Update, "SecurityGroup", group.to_string(), reason, Write::Ec2(write));
+    Some(texts.into_iter().fold(step, |step, text| match opens {
+        true => step.change("ingress", None, Some(text)),
+        false => step.change("ingress", Some(text), None),
+    }))
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&*self.protocol, self.from_port, self.to_port) {
+            (ALL, ..) => f.write_str("all traffic")?,
+            (protocol, Some(from), Some(to)) if from == to => write!(f, "{protocol} {from}")?,
+            (protocol, Some(from), Some(to)) if protocol.starts_with("icmp") => {
+                write!(f, "{protocol} type {from} code {to}")?;
+            }
+            (protocol, Some(from), Some(to)) => write!(f, "{protocol} {from}-{to}")?,
+            (protocol, ..) => f.write_str(protocol)?,
+        }
+        match &self.peer {
+            Peer::Ipv4(text) | Peer::Ipv6(text) | Peer::PrefixList(text) => write!(f, " from {text}"),
+            Peer::Group { id, .. } => write!(f, " from {id}"),
+        }
+    }
+}
