@@ -67,6 +67,13 @@ fn composed(service: &ServiceKey, hash: &[u8]) -> String {
     name
 }
 
+/// Whether a target group may have been made for a port of the Service: the name tells no more than the first letters of
+/// namespace and name.
+pub(crate) fn may_be_target_group_of(name: &str, service: &ServiceKey) -> bool {
+    let hash = name.strip_prefix(&*composed(service, &[]));
+    hash.is_some_and(|hash| hash.len() == 10 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -111,6 +118,19 @@ mod tests {
         assert_eq!(base(&other, &port(9090, 8080, "TCP", "", 0)), "k8s-default-servicea-06876706cb");
         assert_eq!(base(&other, &port(80, 9090, "TCP", "", 0)), "k8s-default-servicea-119f844ec0");
         assert_eq!(base(&other, &port(80, 8080, "UDP", "", 0)), "k8s-default-servicea-3868761686");
+    }
+
+    #[test]
+    fn target_groups_of_a_service_are_told_by_their_names() {
+        let made = target_group("c1", &key("shop", "web"), &port(443, 31443, "TCP", "TCP", 30));
+        assert!(may_be_target_group_of(&made, &key("shop", "web")));
+        // Cut to the same eight characters: tags must tell.
+        assert!(may_be_target_group_of("k8s-shop-frontend-4775aae24f", &key("shop", "frontend-2")));
+        for other in
+            ["k8s-shop-web2-4775aae24f", "k8s-shop-web-4775aae24", "k8s-shop-web-", "web", "k8s-shop-web-4775aae24z"]
+        {
+            assert!(!may_be_target_group_of(other, &key("shop", "web")), "{other}");
+        }
     }
 
     #[test]
