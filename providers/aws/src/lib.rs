@@ -14,6 +14,9 @@ mod instances;
 mod loadbalancer;
 mod metrics;
 mod ownership;
+mod prefix_ipam;
+mod start;
+mod tagging;
 mod topology;
 mod zones;
 

@@ -1,0 +1,141 @@
+//! Pod ranges from the IPv6 prefixes that EC2 delegates to the primary interface of an instance.
+//!
+//! An extension: upstream has no such controller, and kops brings one of its own. Off unless `--controllers` names it. A
+//! node that has ranges is left alone; the API server refuses to change them anyway.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
+};
+
+use crate::client::ec2::Instance;
+use crate::client::{Api, Query};
+use crate::identity::{InstanceId, Machine, ProviderId};
+
+/// How `--controllers` lists it.
+pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
+    name: "aws-ipv6-prefix-ipam",
+    aliases: &[],
+    queue: "aws_ipv6_prefix_ipam",
+    on_by_default: false,
+    check: |_| Vec::new(),
+};
+
+/// When a node whose interface has no prefix is looked at again: somebody has to delegate one first.
+const NO_PREFIX: Duration = Duration::from_secs(60);
+
+/// The controller's work in the cloud.
+#[derive(Debug)]
+pub(crate) struct PrefixIpam {
+    api: Arc<dyn Api>,
+}
+
+fn instance_of(work: &NodeWork) -> Option<InstanceId> {
+    match ProviderId::parse(work.provider_id.as_deref()?).ok()?.machine {
+        Machine::Ec2(instance) => Some(instance),
+        Machine::Fargate(_) => None,
+    }
+}
+
+/// The first prefix of the primary interface.
+fn prefix(instance: &Instance) -> Option<&str> {
+    let primary = instance.interfaces.iter().find(|interface| interface.device_index == Some(0))?;
+    primary.ipv6_prefixes.first().map(String::as_str)
+}
+
+impl PrefixIpam {
+    pub(crate) fn new(api: Arc<dyn Api>) -> Self {
+        Self { api }
+    }
+
+    async fn prefixes(&self, work: &[NodeWork]) -> Result<BTreeMap<String, Option<String>>, ProviderError> {
+        let ids: BTreeSet<String> = work.iter().filter_map(|work| Some(instance_of(work)?.to_string())).collect();
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let instances = self.api.instances(&Query::by("instance-id", ids)).await?;
+        Ok(instances.into_iter().map(|instance| (instance.id.clone(), prefix(&instance).map(str::to_owned))).collect())
+    }
+}
+
+fn judge(work: &NodeWork, prefixes: &BTreeMap<String, Option<String>>) -> Result<NodeChanges, ProviderError> {
+    let Some(id) = instance_of(work) else { return Ok(NodeChanges::default()) };
+    match prefixes.get(id.as_str()) {
+        Some(Some(prefix)) => Ok(NodeChanges { pod_cidrs: vec![prefix.clone()], ..NodeChanges::default() }),
+        Some(None) => Err(ProviderError::retry(
+            format!("the primary network interface of {id} has no IPv6 prefix; assign one (ec2:AssignIpv6Addresses)"),
+            NO_PREFIX,
+        )),
+        None => Err(ProviderError::unknown(format!("EC2 does not show the instance {id} yet"))),
+    }
+}
+
+#[async_trait]
+impl NodeTask for PrefixIpam {
+    fn limits(&self) -> NodeTaskLimits {
+        NodeTaskLimits { batch: 1000, workers: 1, rate: None, tries: None }
+    }
+
+    fn is_due(&self, node: &Node) -> bool {
+        let id = node.provider_id.as_deref().and_then(|id| ProviderId::parse(id).ok());
+        node.pod_cidrs.is_empty() && !node.deleting && id.is_some_and(|id| matches!(id.machine, Machine::Ec2(_)))
+    }
+
+    async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>> {
+        match self.prefixes(work).await {
+            Ok(prefixes) => work.iter().map(|work| judge(work, &prefixes)).collect(),
+            Err(error) => work.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError> {
+        let prefixes = self.prefixes(std::slice::from_ref(work)).await?;
+        let changes = judge(work, &prefixes)?;
+        let plan = Plan::new(format!("node {} pod ranges", work.name));
+        let Some(prefix) = changes.pod_cidrs.first() else { return Ok(plan) };
+        Ok(plan.with(Step {
+            verb: Verb::Update,
+            kind: "Node".into(),
+            id: work.name.to_string(),
+            changes: vec![Change { field: "spec.podCIDRs".into(), before: None, after: Some(prefix.clone()) }],
+            reason: "EC2 delegated this prefix to the node's primary interface".into(),
+            risk: Risk::None,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ec2::InstanceInterface;
+
+    fn work(provider_id: &str) -> NodeWork {
+        NodeWork { name: "a".into(), provider_id: Some(provider_id.into()), node: None }
+    }
+
+    #[test]
+    fn the_first_prefix_of_the_primary_interface_becomes_the_pod_range() {
+        let interface = |device_index, prefix: &str| InstanceInterface {
+            device_index: Some(device_index),
+            ipv6_prefixes: vec![prefix.to_owned()],
+            ..InstanceInterface::default()
+        };
+        let interfaces = vec![interface(1, "2001:db8:1::/80"), interface(0, "2001:db8::/80")];
+        assert_eq!(prefix(&Instance { interfaces, ..Instance::default() }), Some("2001:db8::/80"));
+        assert_eq!(prefix(&Instance::default()), None);
+    }
+
+    #[test]
+    fn no_prefix_and_no_instance_are_different_answers() {
+        let prefixes = [("i-01234567".to_owned(), Some("2001:db8::/80".to_owned())), ("i-89abcdef".to_owned(), None)];
+        let judged = |id: &str| judge(&work(id), &prefixes.clone().into());
+        assert_eq!(judged("aws:///z/i-01234567").unwrap().pod_cidrs, ["2001:db8::/80"]);
+        assert_eq!(judged("aws:///z/i-89abcdef").unwrap_err().retry_after(), Some(NO_PREFIX));
+        assert_eq!(judged("aws:///z/i-0badc0de").unwrap_err().retry_after(), None);
+        assert!(judged("aws:///z/x/fargate-10.0.0.1").unwrap().is_empty());
+    }
+}

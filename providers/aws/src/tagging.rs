@@ -1,0 +1,247 @@
+//! The tagging controller: gives the instances of nodes the tags of `--tags`, and takes them away when the node is deleted.
+//!
+//! Off unless `--controllers` names `tagging`. A label on the node (the digest of the tags) says that they are set, so a
+//! restart tags nothing again. Many instances are tagged with one call, whatever `--tagging-controller-enable-batching`
+//! says.
+//!
+//! Source of the behaviour: `kubernetes/cloud-provider-aws` `pkg/controllers/tagging`. Changed tags are set on all instances;
+//! former ones stay, as upstream.
+
+mod flags;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
+};
+use md5::{Digest as _, Md5};
+
+pub(crate) use self::flags::{FLAGS, Settings};
+use crate::client::write::{Ec2Write, Write};
+use crate::client::{Answer, Api, ApiError, Id, Tags};
+use crate::cluster::Cluster;
+use crate::identity::{InstanceId, Machine, ProviderId};
+use crate::metrics::Metrics;
+
+/// How `--controllers` lists it.
+pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
+    name: "tagging",
+    aliases: &[],
+    queue: "tagging-controller",
+    on_by_default: false,
+    check: flags::check,
+};
+
+/// Says on a node which tags its instance has.
+pub(crate) const LABEL: &str = "k8s.io/cloud-provider-aws";
+/// EC2 shows new instances late: "not found" means nothing for a node younger than this.
+const GRACE: Duration = Duration::from_secs(300);
+/// Most instances in one call; EC2 takes 1,000.
+const BATCH: usize = 500;
+/// Further tries of what failed.
+const TRIES: u32 = 9;
+const NOT_FOUND: &str = "InvalidInstanceID.NotFound";
+/// IDs that EC2 has never given out: simulated nodes.
+const NO_ID: [&str; 2] = ["InvalidID", "InvalidInstanceID.Malformed"];
+
+/// The controller's work in the cloud.
+#[derive(Debug)]
+pub(crate) struct Tagging {
+    api: Arc<dyn Api>,
+    cluster: Cluster,
+    metrics: Metrics,
+    settings: Settings,
+    digest: String,
+}
+
+/// What became of the tags of one instance.
+#[derive(Debug, Clone)]
+enum Outcome {
+    Done,
+    /// EC2 does not know the instance.
+    NotFound(ApiError),
+    /// EC2 says that this is no instance ID.
+    NoId,
+    Failed(ApiError),
+}
+
+/// Hex MD5 of the sorted `key=value` pairs.
+fn digest(tags: &Tags) -> String {
+    let text = tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Tagging {
+    pub(crate) fn new(api: Arc<dyn Api>, cluster: Cluster, metrics: Metrics, settings: Settings) -> Self {
+        let digest = digest(&settings.tags);
+        Self { api, cluster, metrics, settings, digest }
+    }
+
+    fn write(&self, instances: &[String], delete: bool) -> Write {
+        let tags = self.settings.tags.clone();
+        Write::Ec2(match delete {
+            true => Ec2Write::DeleteTags { resources: instances.to_vec(), tags },
+            false => Ec2Write::CreateTags { resources: instances.iter().cloned().map(Id::Known).collect(), tags },
+        })
+    }
+
+    /// One call for all; the instances that EC2 names in a refusal are left out of the next, which is in vain at most once
+    /// per instance that EC2 does not take.
+    async fn send(&self, instances: Vec<String>, delete: bool) -> BTreeMap<String, Outcome> {
+        let mut outcomes = BTreeMap::new();
+        let mut parts = vec![instances];
+        while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            let answer: Answer<_> = self.api.write(&self.write(&part, delete)).await;
+            let error = match answer {
+                Ok(_) => {
+                    outcomes.extend(part.into_iter().map(|id| (id, Outcome::Done)));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let outcome = match () {
+                () if error.is(&[NOT_FOUND]) => Outcome::NotFound(error.clone()),
+                () if error.is(&NO_ID) => Outcome::NoId,
+                () => {
+                    outcomes.extend(part.into_iter().map(|id| (id, Outcome::Failed(error.clone()))));
+                    continue;
+                }
+            };
+            let (mut named, rest): (Vec<_>, Vec<_>) = part.into_iter().partition(|id| names(&error.message, id));
+            match (named.is_empty(), rest.len()) {
+                // Nothing is named: the halves tell which.
+                (true, 2..) => {
+                    let (left, right) = rest.split_at(rest.len() / 2);
+                    parts.extend([left.to_vec(), right.to_vec()]);
+                    continue;
+                }
+                (true, _) => named = rest,
+                (false, _) => parts.push(rest),
+            }
+            outcomes.extend(named.into_iter().map(|id| (id, outcome.clone())));
+        }
+        outcomes
+    }
+
+    fn is_young(&self, node: &Node) -> bool {
+        let now = self.cluster.wall();
+        let made = node.created.map(std::time::SystemTime::from);
+        made.is_some_and(|made| now.duration_since(made).unwrap_or_default() < GRACE)
+    }
+
+    fn judge(&self, work: &NodeWork, outcome: Option<&Outcome>) -> Result<NodeChanges, ProviderError> {
+        let tagged =
+            || NodeChanges { labels: [(LABEL.to_owned(), self.digest.clone())].into(), ..NodeChanges::default() };
+        match (outcome, &work.node) {
+            (None | Some(Outcome::NoId), _) | (Some(Outcome::Done | Outcome::NotFound(_)), None) => {
+                Ok(NodeChanges::default())
+            }
+            (Some(Outcome::Done), Some(_)) => Ok(tagged()),
+            (Some(Outcome::NotFound(error)), Some(node)) if self.is_young(node) => Err(error.clone().into()),
+            (Some(Outcome::NotFound(_)), Some(_)) => Ok(NodeChanges::default()),
+            (Some(Outcome::Failed(error)), _) => Err(error.clone().into()),
+        }
+    }
+}
+
+/// Whether EC2's text names the instance, and not merely a longer ID.
+fn names(text: &str, id: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == id)
+}
+
+/// The instance of a node; nodes of other clouds and Fargate nodes have none that could be tagged.
+fn instance_of_node(node: &Node) -> Option<InstanceId> {
+    instance_of_id(node.provider_id.as_deref()?)
+}
+
+fn instance_of(work: &NodeWork) -> Option<InstanceId> {
+    instance_of_id(work.provider_id.as_deref()?)
+}
+
+fn instance_of_id(provider_id: &str) -> Option<InstanceId> {
+    match ProviderId::parse(provider_id).ok()?.machine {
+        Machine::Ec2(instance) => Some(instance),
+        Machine::Fargate(_) => None,
+    }
+}
+
+#[async_trait]
+impl NodeTask for Tagging {
+    fn limits(&self) -> NodeTaskLimits {
+        let Settings { workers, rate, .. } = self.settings;
+        NodeTaskLimits { batch: BATCH, workers, rate, tries: Some(TRIES) }
+    }
+
+    fn is_due(&self, node: &Node) -> bool {
+        node.labels.get(LABEL) != Some(&*self.digest) && instance_of_node(node).is_some()
+    }
+
+    fn minds_deletion(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>> {
+        let instances = |deleted: bool| {
+            let mut ids: Vec<String> = work
+                .iter()
+                .filter(|work| work.node.is_none() == deleted)
+                .filter_map(|work| Some(instance_of(work)?.to_string()))
+                .collect();
+            ids.sort();
+            ids.dedup();
+            ids
+        };
+        // First what goes, so that a node that came back under its provider ID keeps its tags.
+        let untagged = self.send(instances(true), true).await;
+        let tagged = self.send(instances(false), false).await;
+        let outcome = |work: &NodeWork| {
+            let id = instance_of(work)?;
+            if work.node.is_some() { tagged.get(id.as_str()) } else { untagged.get(id.as_str()) }
+        };
+        work.iter().map(|work| self.judge(work, outcome(work))).collect()
+    }
+
+    async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError> {
+        let mut plan = Plan::new(format!("node {} tags", work.name));
+        let Some(instance) = instance_of(work) else { return Ok(plan) };
+        let deleted = work.node.is_none();
+        let change = |(key, value): (&String, &String)| {
+            let value = Some(value.clone());
+            let (before, after) = if deleted { (value, None) } else { (None, value) };
+            Change { field: format!("tag {key}").into(), before, after }
+        };
+        plan.steps.push(Step {
+            verb: if deleted { Verb::Delete } else { Verb::Update },
+            kind: "Tags".into(),
+            id: instance.to_string(),
+            changes: self.settings.tags.iter().map(change).collect(),
+            reason: (if deleted { "the node is gone" } else { "--tags asks for them" }).into(),
+            risk: Risk::None,
+        });
+        Ok(plan)
+    }
+
+    fn written(&self, node: &Node) {
+        let made = node.created.map(std::time::SystemTime::from);
+        if let (None, Some(made)) = (node.labels.get(LABEL), made) {
+            let delay = self.cluster.wall().duration_since(made).unwrap_or_default();
+            self.metrics.tagging_delay(delay);
+        }
+    }
+
+    fn failed(&self, work: &NodeWork, _error: &ProviderError, last: bool) {
+        let instance = instance_of(work).map(|id| id.to_string()).unwrap_or_default();
+        self.metrics.tagging_error("total_errors", &instance);
+        if last {
+            self.metrics.tagging_error("errors_after_retries_exhausted", &instance);
+        }
+    }
+}
