@@ -37,8 +37,13 @@ pub struct Options {
     pub signing_regions: Vec<String>,
     /// Further service names in signatures, and which service (`ec2`, `elasticloadbalancing`, `sts`) each stands for.
     pub signing_names: BTreeMap<String, String>,
+    /// Most objects in a page, by action, whatever the caller asks for.
+    pub pages: BTreeMap<String, usize>,
     /// How many calls the ledger keeps.
     pub ledger_entries: usize,
+    /// Each call and each answer is checked against the vendor's model, where the models are (see [`super::model`]). Off in
+    /// benchmarks: it costs more than the call.
+    pub validate: bool,
     /// Ports: 0 takes any free one.
     pub port: u16,
     /// Port of the admin API.
@@ -60,7 +65,9 @@ impl Default for Options {
             delays: Delays::default(),
             signing_regions: Vec::new(),
             signing_names: BTreeMap::new(),
+            pages: BTreeMap::new(),
             ledger_entries: 100_000,
+            validate: true,
             port: 0,
             admin_port: 0,
         }

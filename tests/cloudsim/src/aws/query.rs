@@ -130,6 +130,12 @@ impl Params {
         paths
     }
 
+    /// Marks everything as looked at: for answers that compare the parameters as a whole.
+    pub fn read_all(&self) {
+        self.read.store(true, Ordering::Relaxed);
+        self.children.values().for_each(Params::read_all);
+    }
+
     /// All parameters as `path=value` joined by `&`, secrets left out, at most about `limit` bytes.
     #[must_use]
     pub fn summary(&self, limit: usize) -> String {
@@ -159,7 +165,7 @@ impl Params {
 }
 
 /// Undoes percent-encoding and `+`.
-fn decode(text: &str) -> Result<String, ApiError> {
+pub(super) fn decode(text: &str) -> Result<String, ApiError> {
     let bad = || ApiError::new("MalformedQueryString", "The query string contains a syntax error.");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

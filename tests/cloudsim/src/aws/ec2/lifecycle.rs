@@ -1,0 +1,436 @@
+//! The life of instances: run, stop, start, terminate, and the attributes that routing needs.
+
+use super::instances::{check_ids, known, reservation};
+use super::model::{Attachment, Instance, InstanceState, Tags};
+use super::network::{NewInterface, create_interface, remove_interface};
+use super::{Due, made_before, remember, tags_for};
+use crate::aws::query::Params;
+use crate::aws::{ApiError, Call, World, Xml, world};
+use std::net::Ipv4Addr;
+
+/// What a new instance should be like.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Type.
+    pub instance_type: String,
+    /// Image.
+    pub image: String,
+    /// Key pair.
+    pub key_name: Option<String>,
+    /// Its interfaces by device index; the first has index 0.
+    pub interfaces: Vec<NewInterface>,
+    /// Named after its ID instead of its address.
+    pub resource_name: bool,
+    /// Hop limit of the metadata service.
+    pub metadata_hops: u8,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// The DNS name of a private address in a region.
+#[must_use]
+pub fn ip_name(region: &str, ip: Ipv4Addr) -> String {
+    let [a, b, c, d] = ip.octets();
+    format!("ip-{a}-{b}-{c}-{d}.{}", domain(region))
+}
+
+/// The DNS name of a public address in a region.
+#[must_use]
+pub fn public_name(region: &str, ip: Ipv4Addr) -> String {
+    let [a, b, c, d] = ip.octets();
+    let middle = if region == "us-east-1" { "compute-1".to_owned() } else { format!("{region}.compute") };
+    format!("ec2-{a}-{b}-{c}-{d}.{middle}.amazonaws.com")
+}
+
+fn domain(region: &str) -> String {
+    if region == "us-east-1" { "ec2.internal".to_owned() } else { format!("{region}.compute.internal") }
+}
+
+pub(super) fn run(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    if let Some(made) = made_before(world, call)? {
+        return Ok(launched(world, &made));
+    }
+    let launch = read_launch(world, call)?;
+    let count = |name: &str| -> Result<i64, ApiError> {
+        call.params.required(name)?;
+        Ok(call.params.int(name)?.unwrap_or_default())
+    };
+    let (least, most) = (count("MinCount")?, count("MaxCount")?);
+    if least < 1 || most < least {
+        return Err(ApiError::bad_value("maxCount", &most.to_string(), "It must be at least minCount, and that 1."));
+    }
+    let reservation = world.new_id("r-");
+    let mut made = Vec::new();
+    for index in 0..most {
+        match start_one(world, launch.clone(), &reservation, u32::try_from(index).unwrap_or(u32::MAX)) {
+            Ok(id) => made.push(id),
+            Err(_) if index >= least => break,
+            Err(error) => {
+                // All or nothing below the wanted least.
+                for id in made {
+                    discard(world, &id);
+                }
+                return Err(error);
+            }
+        }
+    }
+    remember(world, call, &made);
+    Ok(launched(world, &made))
+}
+
+fn launched(world: &World, ids: &[String]) -> Xml {
+    let found: Vec<_> = ids.iter().filter_map(|id| world.ec2.instances.get_key_value(id)).collect();
+    let mut xml = Xml::new();
+    let id = found.first().map(|(_, instance)| instance.reservation.as_str()).unwrap_or_default();
+    reservation(&mut xml, &world.ec2, id, &found);
+    xml.count(found.len());
+    xml
+}
+
+fn read_launch(world: &World, call: &Call) -> Result<Launch, ApiError> {
+    let params = &call.params;
+    let specs = params.items("NetworkInterface");
+    let mut interfaces = Vec::new();
+    if specs.is_empty() {
+        interfaces.push(read_interface(world, params, params)?);
+    } else {
+        if params.has("SubnetId") || params.has("SecurityGroupId") {
+            let text = "Network interfaces and an instance-level subnet ID may not be specified on the same request";
+            return Err(ApiError::new("InvalidParameterCombination", text));
+        }
+        let mut ordered = specs
+            .into_iter()
+            .map(|spec| Ok((spec.int("DeviceIndex")?.unwrap_or(0), spec)))
+            .collect::<Result<Vec<_>, ApiError>>()?;
+        ordered.sort_by_key(|(index, _)| *index);
+        for (_, spec) in ordered {
+            interfaces.push(read_interface(world, spec, params)?);
+        }
+    }
+    let hops = match params.sub("MetadataOptions") {
+        Some(options) => options.int("HttpPutResponseHopLimit")?,
+        None => None,
+    };
+    let hostname = params.sub("PrivateDnsNameOptions").and_then(|options| options.get("HostnameType"));
+    Ok(Launch {
+        instance_type: params.get("InstanceType").unwrap_or("m1.small").to_owned(),
+        image: params.required("ImageId")?.to_owned(),
+        key_name: params.get("KeyName").map(str::to_owned),
+        interfaces,
+        resource_name: hostname == Some("resource-name"),
+        metadata_hops: u8::try_from(hops.unwrap_or(2)).unwrap_or(2),
+        tags: tags_for(world, call, "instance")?,
+    })
+}
+
+/// An interface from its own specification, or from the instance-level parameters (then both arguments are the same).
+fn read_interface(world: &World, spec: &Params, whole: &Params) -> Result<NewInterface, ApiError> {
+    let zone = whole.sub("Placement").and_then(|placement| placement.get("AvailabilityZone"));
+    let mut default = world.ec2.subnets.iter().filter(|(_, subnet)| {
+        world.ec2.vpcs.get(&subnet.vpc).is_some_and(|vpc| vpc.default) && zone.is_none_or(|zone| subnet.zone == zone)
+    });
+    let subnet = match spec.get("SubnetId") {
+        Some(subnet) => subnet.to_owned(),
+        None => default
+            .next()
+            .map(|(id, _)| id.clone())
+            .ok_or_else(|| ApiError::new("MissingInput", "No subnets found for the default VPC; specify a subnet."))?,
+    };
+    let found = world.ec2.subnets.get(&subnet);
+    let mut groups: Vec<String> = spec.list("SecurityGroupId").into_iter().map(str::to_owned).collect();
+    if let (true, Some(found)) = (groups.is_empty(), found) {
+        groups = world
+            .ec2
+            .groups
+            .iter()
+            .filter(|(_, group)| group.vpc == found.vpc && group.name == "default")
+            .map(|(id, _)| id.clone())
+            .collect();
+    }
+    let number = |name: &str| -> Result<usize, ApiError> {
+        Ok(spec.int(name)?.and_then(|number| usize::try_from(number).ok()).unwrap_or(0))
+    };
+    let ip = |text: &str| text.parse().map_err(|_| ApiError::bad_value("privateIpAddress", text, "Not an address."));
+    Ok(NewInterface {
+        groups,
+        description: spec.get("Description").unwrap_or_default().to_owned(),
+        private_ip: spec.get("PrivateIpAddress").map(ip).transpose()?,
+        secondary_ips: number("SecondaryPrivateIpAddressCount")?,
+        ipv6: number("Ipv6AddressCount")?,
+        public: spec
+            .flag("AssociatePublicIpAddress")?
+            .unwrap_or_else(|| found.is_some_and(|subnet| subnet.map_public_ip)),
+        subnet,
+        ..NewInterface::default()
+    })
+}
+
+/// Makes one instance with its interfaces; it is pending.
+///
+/// # Errors
+/// Those of its interfaces; then nothing is left behind.
+pub fn start_one(world: &mut World, launch: Launch, reservation: &str, index: u32) -> Result<String, ApiError> {
+    let id = world.new_id("i-");
+    let mut interfaces: Vec<String> = Vec::new();
+    for (device, new) in (0..).zip(launch.interfaces) {
+        match create_interface(world, new) {
+            Ok(interface) => {
+                attach(world, &interface, &id, device, true);
+                interfaces.push(interface);
+            }
+            Err(error) => {
+                for interface in interfaces {
+                    remove_interface(world, &interface);
+                }
+                return Err(error);
+            }
+        }
+    }
+    let now = world.now();
+    let Some(primary) = interfaces.first().and_then(|id| world.ec2.interfaces.get(id)) else {
+        return Err(ApiError::missing("NetworkInterface"));
+    };
+    let region = &world.ec2.region;
+    let private_dns = match primary.private_ips.first() {
+        Some(ip) if !launch.resource_name => ip_name(region, *ip),
+        _ => format!("{id}.{}", domain(region)),
+    };
+    let instance = Instance {
+        reservation: reservation.to_owned(),
+        launch_index: index,
+        image: launch.image,
+        topology: topology(&launch.instance_type, &primary.zone, world.ec2.instances.len()),
+        instance_type: launch.instance_type,
+        state: InstanceState::Pending,
+        launched: now,
+        created: now,
+        vpc: primary.vpc.clone(),
+        subnet: primary.subnet.clone(),
+        zone: primary.zone.clone(),
+        public_dns: primary.public_ip.map(|ip| public_name(region, ip)).unwrap_or_default(),
+        private_dns,
+        interfaces,
+        key_name: launch.key_name,
+        metadata_hops: launch.metadata_hops,
+        tags: launch.tags,
+    };
+    world.ec2.index.by_dns.entry(instance.private_dns.clone()).or_default().insert(id.clone());
+    world.ec2.instances.insert(id.clone(), instance);
+    move_on(world, &id, InstanceState::Running);
+    Ok(id)
+}
+
+/// Attaches an interface to an instance.
+pub(super) fn attach(world: &mut World, interface: &str, instance: &str, device: u32, delete_on_termination: bool) {
+    let (id, since) = (world.new_id("eni-attach-"), world.now());
+    if let Some(found) = world.ec2.interfaces.get_mut(interface) {
+        found.attachment = Some(Attachment {
+            id,
+            instance: Some(instance.to_owned()),
+            device,
+            status: "attached".to_owned(),
+            since,
+            delete_on_termination,
+        });
+    }
+}
+
+/// Network nodes from the top, for the types that report them; 8 instances share the lowest.
+fn topology(instance_type: &str, zone: &str, count: usize) -> Vec<String> {
+    let letters: String = instance_type.chars().take_while(char::is_ascii_alphabetic).collect();
+    if !["hpc", "trn", "p"].contains(&letters.as_str()) {
+        return Vec::new();
+    }
+    let zone: String = zone.chars().rev().take(1).collect();
+    vec![
+        format!("nn-1{zone}{:015x}", 0),
+        format!("nn-2{zone}{:015x}", count / 64),
+        format!("nn-3{zone}{:015x}", count / 8),
+    ]
+}
+
+fn discard(world: &mut World, id: &str) {
+    let Some(instance) = world.ec2.instances.remove(id) else { return };
+    drop_name(world, id, &instance.private_dns);
+    for interface in instance.interfaces {
+        remove_interface(world, &interface);
+    }
+}
+
+fn drop_name(world: &mut World, id: &str, name: &str) {
+    if let Some(ids) = world.ec2.index.by_dns.get_mut(name) {
+        ids.remove(id);
+        if ids.is_empty() {
+            world.ec2.index.by_dns.remove(name);
+        }
+    }
+}
+
+/// Has an instance reach a state after the delay that belongs to it.
+fn move_on(world: &mut World, id: &str, to: InstanceState) {
+    let delays = &world.options.delays;
+    let delay = match to {
+        InstanceState::Running => delays.pending,
+        InstanceState::Stopped => delays.stopping,
+        _ => delays.shutting_down,
+    };
+    world.after(delay, world::Due::Ec2(Due::Instance { id: id.to_owned(), to }));
+}
+
+/// An instance reaches a state, if it is still on its way there.
+pub(super) fn reach(world: &mut World, id: &str, to: InstanceState) {
+    let Some(instance) = world.ec2.instances.get_mut(id) else { return };
+    match (instance.state, to) {
+        (InstanceState::Pending, InstanceState::Running) => instance.state = to,
+        (InstanceState::Stopping, InstanceState::Stopped) => {
+            instance.state = to;
+            instance.public_dns.clear();
+            let primary = instance.interfaces.first().and_then(|id| world.ec2.interfaces.get_mut(id));
+            if let Some(primary) = primary.filter(|primary| primary.allocation.is_none()) {
+                primary.public_ip = None;
+            }
+        }
+        (InstanceState::ShuttingDown, InstanceState::Terminated) => {
+            instance.state = to;
+            let name = std::mem::take(&mut instance.private_dns);
+            instance.public_dns.clear();
+            let interfaces = std::mem::take(&mut instance.interfaces);
+            drop_name(world, id, &name);
+            for interface in interfaces {
+                leave(world, &interface);
+            }
+            let gone = world.options.delays.gone;
+            world.after(gone, world::Due::Ec2(Due::Forget(id.to_owned())));
+        }
+        _ => {}
+    }
+}
+
+fn leave(world: &mut World, interface: &str) {
+    let Some(found) = world.ec2.interfaces.get_mut(interface) else { return };
+    if found.attachment.as_ref().is_some_and(|attachment| attachment.delete_on_termination) {
+        remove_interface(world, interface);
+    } else {
+        found.attachment = None;
+    }
+}
+
+/// A terminated instance goes out of sight.
+pub(super) fn forget(world: &mut World, id: &str) {
+    if world.ec2.instances.get(id).is_some_and(|instance| instance.state == InstanceState::Terminated) {
+        world.ec2.instances.remove(id);
+    }
+}
+
+pub(super) fn terminate(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    change(world, call, |state| match state {
+        InstanceState::Terminated | InstanceState::ShuttingDown => Some(None),
+        _ => Some(Some((InstanceState::ShuttingDown, InstanceState::Terminated))),
+    })
+}
+
+pub(super) fn stop(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    change(world, call, |state| match state {
+        InstanceState::Stopped | InstanceState::Stopping => Some(None),
+        InstanceState::Running => Some(Some((InstanceState::Stopping, InstanceState::Stopped))),
+        _ => None,
+    })
+}
+
+pub(super) fn start(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    change(world, call, |state| match state {
+        InstanceState::Running | InstanceState::Pending => Some(None),
+        InstanceState::Stopped => Some(Some((InstanceState::Pending, InstanceState::Running))),
+        _ => None,
+    })
+}
+
+/// Changes the state of instances. The rule says: refused (none), already so, or the next state and the one after it.
+fn change(
+    world: &mut World,
+    call: &Call,
+    rule: impl Fn(InstanceState) -> Option<Option<(InstanceState, InstanceState)>>,
+) -> Result<Xml, ApiError> {
+    let ids = call.params.list("InstanceId");
+    if ids.is_empty() {
+        return Err(ApiError::missing("InstanceId"));
+    }
+    check_ids(world, &ids)?;
+    let mut steps = Vec::new();
+    for id in ids {
+        let Some(instance) = known(world, id) else { continue };
+        let Some(step) = rule(instance.state) else {
+            let text = format!("The instance '{id}' is not in a state from which it can be changed so.");
+            return Err(ApiError::new("IncorrectInstanceState", text));
+        };
+        steps.push((id, instance.state, step));
+    }
+    for (id, _, step) in &steps {
+        let Some((now, then)) = step else { continue };
+        if let Some(instance) = world.ec2.instances.get_mut(*id) {
+            instance.state = *now;
+        }
+        if *now == InstanceState::Pending {
+            started_again(world, id);
+        }
+        move_on(world, id, *then);
+    }
+    let mut xml = Xml::new();
+    let state = |xml: &mut Xml, name: &str, state: InstanceState| {
+        xml.elem(name, |xml| {
+            xml.value("code", state.code());
+            xml.text("name", state.name());
+        });
+    };
+    xml.list("instancesSet", "item", &steps, |xml, (id, before, step)| {
+        xml.text("instanceId", id);
+        state(xml, "currentState", step.map_or(*before, |(now, _)| now));
+        state(xml, "previousState", *before);
+    });
+    Ok(xml)
+}
+
+fn started_again(world: &mut World, id: &str) {
+    let now = world.now();
+    if let Some(instance) = world.ec2.instances.get_mut(id) {
+        instance.launched = now;
+    }
+}
+
+pub(super) fn modify_attribute(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let id = call.params.required("InstanceId")?;
+    check_ids(world, &[id])?;
+    let Some(instance) = known(world, id) else { return Ok(Xml::done()) };
+    let groups: Vec<String> = call.params.list("GroupId").into_iter().map(str::to_owned).collect();
+    let check = match call.params.sub("SourceDestCheck") {
+        Some(value) => value.flag("Value")?,
+        None => None,
+    };
+    if check.is_none() && groups.is_empty() {
+        return Err(ApiError::new("InvalidParameterCombination", "No attributes specified."));
+    }
+    if instance.interfaces.len() > 1 {
+        return Err(several_interfaces(id));
+    }
+    let (vpc, interface) = (instance.vpc.clone(), instance.interfaces.first().cloned());
+    super::network::check_groups(world, &groups, &vpc)?;
+    let Some(interface) = interface.and_then(|id| world.ec2.interfaces.get_mut(&id)) else {
+        // unverified: what a terminated instance answers.
+        return Err(ApiError::new("IncorrectInstanceState", format!("The instance '{id}' is terminated.")));
+    };
+    if let Some(check) = check {
+        interface.source_dest_check = check;
+    }
+    if !groups.is_empty() {
+        interface.groups = groups;
+    }
+    Ok(Xml::done())
+}
+
+/// The error for instance-level operations that need exactly one interface.
+pub(super) fn several_interfaces(id: &str) -> ApiError {
+    let text = format!(
+        "There are multiple interfaces attached to instance '{id}'. Please specify an interface ID for the operation instead."
+    );
+    ApiError::new("InvalidInstanceID", text)
+}

@@ -1,0 +1,266 @@
+//! Addresses and interfaces, and the helpers with which load balancers take part in the network.
+
+use super::model::{Address, Attachment, Interface, Tags};
+use super::{Due, World};
+use crate::aws::{ApiError, world};
+use ipnet::{Ipv4Net, Ipv6Net};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// What a new interface should be like.
+#[derive(Debug, Clone, Default)]
+pub struct NewInterface {
+    /// Subnet.
+    pub subnet: String,
+    /// Security groups.
+    pub groups: Vec<String>,
+    /// Description.
+    pub description: String,
+    /// `interface` if empty.
+    pub kind: String,
+    /// The service that makes it, if it isn't a user.
+    pub requester: Option<String>,
+    /// Its primary address; a free one if none.
+    pub private_ip: Option<Ipv4Addr>,
+    /// Further private addresses.
+    pub secondary_ips: usize,
+    /// IPv6 addresses (the subnet needs a block).
+    pub ipv6: usize,
+    /// Elastic address to associate.
+    pub allocation: Option<String>,
+    /// Gets a public address.
+    pub public: bool,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// Makes an interface, unattached.
+///
+/// # Errors
+/// `InvalidSubnetID.NotFound`, `InvalidGroup.NotFound`, `SecurityGroupsPerInterfaceLimitExceeded`,
+/// `InsufficientFreeAddressesInSubnet`, `InvalidIPAddress.InUse`, `InvalidAllocationID.NotFound`, …
+pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
+    let subnet = world.ec2.subnets.get(&new.subnet).cloned().ok_or_else(|| {
+        ApiError::new("InvalidSubnetID.NotFound", format!("The subnet ID '{}' does not exist", new.subnet))
+    })?;
+    check_groups(world, &new.groups, &subnet.vpc)?;
+    let primary = match new.private_ip {
+        Some(ip) => claim(world, &new.subnet, ip)?,
+        None => free_ip(world, &new.subnet)?,
+    };
+    let id = world.new_id("eni-");
+    occupy(world, &id, primary);
+    let mut private_ips = vec![primary];
+    for _ in 0..new.secondary_ips {
+        let ip = free_ip(world, &new.subnet)?;
+        occupy(world, &id, ip);
+        private_ips.push(ip);
+    }
+    let ipv6 = ipv6_addresses(subnet.ipv6_cidr.as_deref(), primary, new.ipv6)?;
+    let public_ip = match &new.allocation {
+        Some(allocation) => Some(associate(world, allocation, &id)?),
+        None if new.public => Some(public_ip(world)),
+        None => None,
+    };
+    let mac: Vec<String> = primary.octets().iter().map(|byte| format!("{byte:02x}")).collect();
+    let interface = Interface {
+        subnet: new.subnet,
+        vpc: subnet.vpc,
+        zone: subnet.zone,
+        description: new.description,
+        kind: if new.kind.is_empty() { "interface".to_owned() } else { new.kind },
+        requester: new.requester,
+        mac: format!("02:00:{}", mac.join(":")),
+        private_ips,
+        public_ip,
+        allocation: new.allocation,
+        ipv6,
+        ipv6_prefixes: Vec::new(),
+        groups: new.groups,
+        source_dest_check: true,
+        attachment: None,
+        tags: new.tags,
+        created: world.now(),
+    };
+    world.ec2.interfaces.insert(id.clone(), interface);
+    Ok(id)
+}
+
+/// Makes the interface of a load balancer in a subnet. The description is what the real ones bear: `ELB <name>` for classic
+/// ones, `ELB net/<name>/<id>` for network ones.
+///
+/// # Errors
+/// Those of [`create_interface`].
+pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
+    let requester = Some("amazon-elb".to_owned());
+    let id = create_interface(world, NewInterface { requester, ..new })?;
+    let attachment = Attachment {
+        id: world.new_id("ela-attach-"),
+        instance: None,
+        device: 1,
+        status: "attached".to_owned(),
+        since: world.now(),
+        delete_on_termination: false,
+    };
+    if let Some(interface) = world.ec2.interfaces.get_mut(&id) {
+        interface.attachment = Some(attachment);
+    }
+    Ok(id)
+}
+
+/// Lets interfaces (of a deleted load balancer) disappear after a while; until then they use their groups and subnets.
+pub fn release_interfaces(world: &mut World, ids: impl IntoIterator<Item = String>, after: Duration) {
+    for id in ids {
+        world.after(after, world::Due::Ec2(Due::Release(id)));
+    }
+}
+
+/// Removes an interface at once.
+pub fn remove_interface(world: &mut World, id: &str) {
+    let Some(interface) = world.ec2.interfaces.remove(id) else { return };
+    for ip in interface.private_ips.iter().copied() {
+        if let Some(users) = world.ec2.index.by_ip.get_mut(&IpAddr::V4(ip)) {
+            users.remove(id);
+            if users.is_empty() {
+                world.ec2.index.by_ip.remove(&IpAddr::V4(ip));
+            }
+        }
+    }
+    if let Some(address) = interface.allocation.and_then(|id| world.ec2.addresses.get_mut(&id)) {
+        address.interface = None;
+    }
+}
+
+/// Checks that groups exist, are of this network, and are not too many.
+///
+/// # Errors
+/// `InvalidGroup.NotFound`, `InvalidParameter` (another network), `SecurityGroupsPerInterfaceLimitExceeded`.
+pub fn check_groups(world: &World, groups: &[String], vpc: &str) -> Result<(), ApiError> {
+    for id in groups {
+        let group = world
+            .ec2
+            .groups
+            .get(id)
+            .filter(|group| world.known("security-group", group.created))
+            .ok_or_else(|| super::security_groups::not_found(id))?;
+        if group.vpc != vpc {
+            let text = format!("Security group {id} and the subnet belong to different networks.");
+            return Err(ApiError::new("InvalidParameter", text));
+        }
+    }
+    if groups.len() > world.options.limits.groups_per_interface {
+        let text = "The maximum number of security groups per interface has been reached.";
+        return Err(ApiError::new("SecurityGroupsPerInterfaceLimitExceeded", text));
+    }
+    Ok(())
+}
+
+/// Gives an elastic address to an interface: the address.
+///
+/// # Errors
+/// `InvalidAllocationID.NotFound`, `Resource.AlreadyAssociated`.
+pub fn associate(world: &mut World, allocation: &str, interface: &str) -> Result<Ipv4Addr, ApiError> {
+    let address = world.ec2.addresses.get_mut(allocation).ok_or_else(|| unknown_allocation(allocation))?;
+    if address.interface.as_deref().is_some_and(|user| user != interface) {
+        let text = format!("resource {allocation} is already associated with associate-id");
+        return Err(ApiError::new("Resource.AlreadyAssociated", text));
+    }
+    address.interface = Some(interface.to_owned());
+    Ok(address.public_ip)
+}
+
+/// The error for an allocation ID that nobody knows.
+#[must_use]
+pub fn unknown_allocation(id: &str) -> ApiError {
+    ApiError::new("InvalidAllocationID.NotFound", format!("The allocation ID '{id}' does not exist"))
+}
+
+/// Makes an elastic address: its allocation ID.
+///
+/// # Errors
+/// `AddressLimitExceeded`.
+pub fn allocate_address(world: &mut World, tags: Tags) -> Result<String, ApiError> {
+    if world.ec2.addresses.len() >= world.options.limits.addresses {
+        let text = "The maximum number of addresses has been reached.";
+        return Err(ApiError::new("AddressLimitExceeded", text));
+    }
+    let id = world.new_id("eipalloc-");
+    let public_ip = public_ip(world);
+    world.ec2.addresses.insert(id.clone(), Address { public_ip, interface: None, tags });
+    Ok(id)
+}
+
+/// Marks an address as used by an interface.
+fn occupy(world: &mut World, interface: &str, ip: Ipv4Addr) {
+    world.ec2.index.by_ip.entry(IpAddr::V4(ip)).or_default().insert(interface.to_owned());
+}
+
+/// Whether an interface of this network has the address.
+fn taken(world: &World, vpc: &str, ip: Ipv4Addr) -> bool {
+    world.ec2.index.by_ip.get(&IpAddr::V4(ip)).is_some_and(|users| {
+        // One without its interface yet is being made right now.
+        users.iter().any(|id| world.ec2.interfaces.get(id).is_none_or(|interface| interface.vpc == vpc))
+    })
+}
+
+fn claim(world: &World, subnet: &str, ip: Ipv4Addr) -> Result<Ipv4Addr, ApiError> {
+    let Some(found) = world.ec2.subnets.get(subnet) else { return Err(ApiError::missing("SubnetId")) };
+    let block: Option<Ipv4Net> = found.cidr.parse().ok();
+    if !block.is_some_and(|block| block.contains(&ip)) {
+        let text = "Address does not fall within the subnet's address range";
+        return Err(ApiError::new("InvalidParameterValue", text));
+    }
+    if taken(world, &found.vpc, ip) {
+        return Err(ApiError::new("InvalidIPAddress.InUse", format!("Address {ip} is in use.")));
+    }
+    Ok(ip)
+}
+
+fn free_ip(world: &mut World, subnet: &str) -> Result<Ipv4Addr, ApiError> {
+    let full = || {
+        let text = "There are not enough free addresses in the subnet to satisfy the request.";
+        ApiError::new("InsufficientFreeAddressesInSubnet", text)
+    };
+    let Some(found) = world.ec2.subnets.get(subnet) else { return Err(ApiError::missing("SubnetId")) };
+    let block: Ipv4Net = found.cidr.parse().map_err(|_| full())?;
+    let (vpc, start) = (found.vpc.clone(), found.next_ip);
+    // The first four addresses and the last are AWS's own.
+    let size = u32::MAX >> block.prefix_len();
+    let usable = size.saturating_sub(4);
+    for step in 0..usable {
+        let offset = 4 + (start + step) % usable;
+        let ip = Ipv4Addr::from(u32::from(block.network()).wrapping_add(offset));
+        if !taken(world, &vpc, ip) {
+            if let Some(found) = world.ec2.subnets.get_mut(subnet) {
+                found.next_ip = (start + step + 1) % usable;
+            }
+            return Ok(ip);
+        }
+    }
+    Err(full())
+}
+
+fn ipv6_addresses(block: Option<&str>, primary: Ipv4Addr, count: usize) -> Result<Vec<Ipv6Addr>, ApiError> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let block: Option<Ipv6Net> = block.and_then(|block| block.parse().ok());
+    let Some(block) = block else {
+        let text = "The subnet has no IPv6 CIDR block.";
+        return Err(ApiError::new("InvalidParameterValue", text));
+    };
+    let low = u128::from(u32::from(primary));
+    let nth = |n: usize| u128::try_from(n).unwrap_or(0) << 32;
+    Ok((0..count).map(|n| Ipv6Addr::from(u128::from(block.network()) | nth(n) | low)).collect())
+}
+
+/// A public address that nothing has; 100.64.0.0/10 is nobody's in the public network, so no test can reach a stranger.
+fn public_ip(world: &mut World) -> Ipv4Addr {
+    use rand::Rng;
+    loop {
+        let ip = Ipv4Addr::from(u32::from(Ipv4Addr::new(100, 64, 0, 0)) | world.rng.random_range(1..0x3f_ffff_u32));
+        if !world.ec2.addresses.values().any(|address| address.public_ip == ip) {
+            return ip;
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Permissions of security groups: the wire merges rules of the same protocol and ports, the state keeps them apart.
+
+use super::model::{Peer, Rule, SecurityGroup};
+use super::security_groups::not_found;
+use crate::aws::query::Params;
+use crate::aws::{ApiError, World, Xml};
+use ipnet::{Ipv4Net, Ipv6Net};
+
+/// A rule as a caller names it: all but its ID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) protocol: String,
+    pub(super) from: Option<i64>,
+    pub(super) to: Option<i64>,
+    pub(super) peer: Peer,
+    pub(super) description: Option<String>,
+}
+
+impl Wanted {
+    /// Whether the rule is this one; descriptions don't count.
+    pub(super) fn is(&self, rule: &Rule) -> bool {
+        self.protocol == rule.protocol && self.from == rule.from && self.to == rule.to && self.peer == rule.peer
+    }
+
+    /// In the words of EC2's errors.
+    pub(super) fn words(&self) -> String {
+        let peer = match &self.peer {
+            Peer::V4(text) | Peer::V6(text) | Peer::Group(text) | Peer::Prefix(text) => text,
+        };
+        let protocol = if self.protocol == "-1" { "ALL".to_owned() } else { self.protocol.to_uppercase() };
+        match (self.from, self.to) {
+            (Some(from), Some(to)) => {
+                format!("\"peer: {peer}, {protocol}, from port: {from}, to port: {to}, ALLOW\"")
+            }
+            _ => format!("\"peer: {peer}, {protocol}, ALLOW\""),
+        }
+    }
+}
+
+/// The rules that a call names, split to one peer each.
+pub(super) fn read(world: &World, params: &Params, vpc: &str) -> Result<Vec<Wanted>, ApiError> {
+    let mut wanted = Vec::new();
+    for permission in params.items("IpPermissions") {
+        let (protocol, from, to) = range(permission)?;
+        let mut add = |peer: Peer, item: &Params| -> Result<(), ApiError> {
+            let description = item.get("Description").map(str::to_owned);
+            check_description(description.as_deref())?;
+            wanted.push(Wanted { protocol: protocol.clone(), from, to, peer, description });
+            Ok(())
+        };
+        for item in permission.items("IpRanges") {
+            add(v4(item.required("CidrIp")?)?, item)?;
+        }
+        for item in permission.items("Ipv6Ranges") {
+            add(v6(item.required("CidrIpv6")?)?, item)?;
+        }
+        for item in permission.items("PrefixListIds") {
+            add(Peer::Prefix(item.required("PrefixListId")?.to_owned()), item)?;
+        }
+        for item in permission.items("Groups") {
+            add(group(world, item, vpc)?, item)?;
+        }
+    }
+    if let Some(cidr) = params.get("CidrIp") {
+        let (protocol, from, to) = range(params)?;
+        wanted.push(Wanted { protocol, from, to, peer: v4(cidr)?, description: None });
+    }
+    if wanted.is_empty() {
+        return Err(ApiError::new("MissingParameter", "Source group missing and no CIDR or prefix list given."));
+    }
+    let repeated = wanted.iter().enumerate().any(|(n, rule)| {
+        let same = |other: &Wanted| {
+            (&other.protocol, other.from, other.to, &other.peer) == (&rule.protocol, rule.from, rule.to, &rule.peer)
+        };
+        wanted.iter().skip(n + 1).any(same)
+    });
+    if repeated {
+        return Err(ApiError::new("InvalidParameterValue", "The same permission must not appear multiple times"));
+    }
+    Ok(wanted)
+}
+
+type Range = (String, Option<i64>, Option<i64>);
+
+fn range(permission: &Params) -> Result<Range, ApiError> {
+    let text = permission.required("IpProtocol")?;
+    let (from, to) = (permission.int("FromPort")?, permission.int("ToPort")?);
+    let protocol = match text.to_ascii_lowercase().as_str() {
+        "tcp" | "6" => "tcp",
+        "udp" | "17" => "udp",
+        "icmp" | "1" => "icmp",
+        "icmpv6" | "58" => "icmpv6",
+        "-1" | "all" => return Ok(("-1".to_owned(), None, None)),
+        other if other.parse::<u8>().is_ok() => return Ok((other.to_owned(), None, None)),
+        _ => {
+            let text = format!("Invalid value '{text}' for IP protocol. Unknown protocol.");
+            return Err(ApiError::new("InvalidParameterValue", text));
+        }
+    };
+    let bad = |text: String| Err(ApiError::new("InvalidParameterValue", text));
+    let (Some(from), Some(to)) = (from, to) else {
+        return bad("Invalid value for portRange. Must specify both from and to ports with TCP/UDP.".to_owned());
+    };
+    let ports = matches!(protocol, "tcp" | "udp");
+    if ports && (from < 0 || to < from || to > 65_535) {
+        return bad(format!("Invalid {} port range: {from}-{to}", protocol.to_uppercase()));
+    }
+    if !ports && [from, to].iter().any(|number| !(-1..=255).contains(number)) {
+        return bad(format!("ICMP type ({from}) and code ({to}) must be from -1 to 255"));
+    }
+    Ok((protocol.to_owned(), Some(from), Some(to)))
+}
+
+fn malformed(text: &str) -> ApiError {
+    ApiError::new("InvalidParameterValue", format!("CIDR block {text} is malformed"))
+}
+
+/// unverified: that host bits are cleared here as they are for routes.
+fn v4(text: &str) -> Result<Peer, ApiError> {
+    let block: Ipv4Net = text.parse().map_err(|_| malformed(text))?;
+    Ok(Peer::V4(block.trunc().to_string()))
+}
+
+fn v6(text: &str) -> Result<Peer, ApiError> {
+    let block: Ipv6Net = text.parse().map_err(|_| malformed(text))?;
+    Ok(Peer::V6(block.trunc().to_string()))
+}
+
+fn group(world: &World, item: &Params, vpc: &str) -> Result<Peer, ApiError> {
+    // The account is known; a pair may name it.
+    let owner = item.get("UserId").filter(|user| *user != world.ec2.account);
+    if let Some(user) = owner {
+        return Err(ApiError::new("InvalidGroup.NotFound", format!("Groups of account {user} are not simulated.")));
+    }
+    let id = match (item.get("GroupId"), item.get("GroupName")) {
+        (Some(id), _) => id.to_owned(),
+        (None, Some(name)) => super::security_groups::by_name(world, vpc, name).ok_or_else(|| not_found(name))?,
+        (None, None) => return Err(ApiError::missing("GroupId")),
+    };
+    let found = world.ec2.groups.get(&id).filter(|group| world.known("security-group", group.created));
+    match found {
+        None => Err(not_found(&id)),
+        Some(group) if group.vpc != vpc => {
+            let text = "You have specified two resources that belong to different networks.";
+            Err(ApiError::new("InvalidGroup.NotFound", text))
+        }
+        Some(_) => Ok(Peer::Group(id)),
+    }
+}
+
+fn check_description(text: Option<&str>) -> Result<(), ApiError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || " ._-:/()#,@[]+=&;{}!$*".contains(c);
+    match text {
+        Some(text) if text.len() > 255 || !text.chars().all(allowed) => {
+            let text = format!(
+                "Invalid rule description ({text}). Valid descriptions are strings less than 256 characters \
+                 from the following set: a-zA-Z0-9. _-:/()#,@[]+=&;{{}}!$*"
+            );
+            Err(ApiError::new("InvalidParameterValue", text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the rules of one direction as merged permissions: one for each protocol and port range.
+pub(super) fn write(xml: &mut Xml, name: &str, account: &str, rules: &[Rule]) {
+    let mut ranges: Vec<(&str, Option<i64>, Option<i64>)> = Vec::new();
+    for rule in rules {
+        let range = (rule.protocol.as_str(), rule.from, rule.to);
+        if !ranges.contains(&range) {
+            ranges.push(range);
+        }
+    }
+    xml.list(name, "item", ranges, |xml, range| {
+        let (protocol, from, to) = range;
+        xml.text("ipProtocol", protocol);
+        if let (Some(from), Some(to)) = (from, to) {
+            xml.value("fromPort", from);
+            xml.value("toPort", to);
+        }
+        let rules: Vec<&Rule> =
+            rules.iter().filter(|rule| (rule.protocol.as_str(), rule.from, rule.to) == range).collect();
+        let pick = |pick: fn(&Peer) -> Option<&str>| {
+            let picked: Vec<(&str, Option<&str>)> =
+                rules.iter().filter_map(|rule| Some((pick(&rule.peer)?, rule.description.as_deref()))).collect();
+            picked
+        };
+        let groups = pick(|peer| if let Peer::Group(id) = peer { Some(id) } else { None });
+        xml.list("groups", "item", groups, |xml, (id, description)| {
+            xml.text("userId", account);
+            xml.text("groupId", id);
+            xml.opt("description", description);
+        });
+        let blocks = pick(|peer| if let Peer::V4(block) = peer { Some(block) } else { None });
+        described(xml, "ipRanges", "cidrIp", blocks);
+        let blocks = pick(|peer| if let Peer::V6(block) = peer { Some(block) } else { None });
+        described(xml, "ipv6Ranges", "cidrIpv6", blocks);
+        let lists = pick(|peer| if let Peer::Prefix(id) = peer { Some(id) } else { None });
+        described(xml, "prefixListIds", "prefixListId", lists);
+    });
+}
+
+fn described(xml: &mut Xml, list: &str, name: &str, values: Vec<(&str, Option<&str>)>) {
+    xml.list(list, "item", values, |xml, (value, description)| {
+        xml.text(name, value);
+        xml.opt("description", description);
+    });
+}
+
+/// Writes single rules, as authorizing and revoking answer them.
+pub(super) fn write_rules(xml: &mut Xml, name: &str, account: &str, group: &str, rules: &[Rule], revoked: bool) {
+    xml.list(name, "item", rules, |xml, rule| {
+        xml.text("securityGroupRuleId", &rule.id);
+        xml.text("groupId", group);
+        if !revoked {
+            xml.text("groupOwnerId", account);
+        }
+        xml.text("isEgress", "false");
+        xml.text("ipProtocol", &rule.protocol);
+        xml.value("fromPort", rule.from.unwrap_or(-1));
+        xml.value("toPort", rule.to.unwrap_or(-1));
+        match &rule.peer {
+            Peer::V4(block) => xml.text("cidrIpv4", block),
+            Peer::V6(block) => xml.text("cidrIpv6", block),
+            Peer::Prefix(list) => xml.text("prefixListId", list),
+            Peer::Group(id) if revoked => xml.text("referencedGroupId", id),
+            Peer::Group(id) => xml.elem("referencedGroupInfo", |xml| {
+                xml.text("groupId", id);
+                xml.text("userId", account);
+            }),
+        }
+        xml.opt("description", rule.description.as_deref());
+    });
+}
+
+/// How many rules count against the quota of IPv4 and of IPv6. References to groups and prefix lists count for both.
+/// unverified: how they count.
+pub(super) fn load(group: &SecurityGroup) -> (usize, usize) {
+    let v6 = group.ingress.iter().filter(|rule| matches!(rule.peer, Peer::V6(_))).count();
+    let v4 = group.ingress.iter().filter(|rule| matches!(rule.peer, Peer::V4(_))).count();
+    let other = group.ingress.len() - v4 - v6;
+    (v4 + other, v6 + other)
+}

@@ -1,0 +1,207 @@
+//! Seeding from Rust: a network, and instances by the thousand, without the API's steps between.
+
+use super::lifecycle::{Launch, start_one};
+use super::model::{Association, Gateway, InstanceState, Route, Subnet, Tags, Target};
+use super::network::NewInterface;
+use super::{routes, security_groups, subnets};
+use crate::aws::{ApiError, World};
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+/// A network as a cluster has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkSeed {
+    /// IPv4 block of the network.
+    pub cidr: String,
+    /// With IPv6 blocks.
+    pub ipv6: bool,
+    /// Zones, by the last letter of their names; one public and one private subnet in each.
+    pub zones: Vec<char>,
+    /// Cluster ID: subnets, node group and route table get its tag.
+    pub cluster: Option<String>,
+}
+
+impl Default for NetworkSeed {
+    fn default() -> Self {
+        NetworkSeed { cidr: "10.0.0.0/16".to_owned(), ipv6: false, zones: vec!['a', 'b', 'c'], cluster: None }
+    }
+}
+
+/// What a seeded network is made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Network {
+    /// The network.
+    pub vpc: String,
+    /// Public subnets in the order of the zones.
+    pub public: Vec<String>,
+    /// Private subnets in the order of the zones.
+    pub private: Vec<String>,
+    /// The main route table; it leads nowhere outside.
+    pub main_table: String,
+    /// The table of the public subnets; it leads to the internet gateway.
+    pub public_table: String,
+    /// The internet gateway.
+    pub gateway: String,
+    /// The network's default security group.
+    pub default_group: String,
+    /// A group for nodes.
+    pub node_group: String,
+}
+
+/// Instances to make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InstanceSeed {
+    /// How many.
+    pub count: usize,
+    /// Subnets, taken in turn.
+    pub subnets: Vec<String>,
+    /// Security groups.
+    pub groups: Vec<String>,
+    /// Type.
+    pub instance_type: String,
+    /// State.
+    pub state: InstanceState,
+    /// Tags.
+    pub tags: Tags,
+    /// IPv6 addresses of each.
+    pub ipv6: usize,
+    /// Named after their IDs.
+    pub resource_name: bool,
+}
+
+impl Default for InstanceSeed {
+    fn default() -> Self {
+        InstanceSeed {
+            count: 1,
+            subnets: Vec::new(),
+            groups: Vec::new(),
+            instance_type: "m5.large".to_owned(),
+            state: InstanceState::Running,
+            tags: Tags::new(),
+            ipv6: 0,
+            resource_name: false,
+        }
+    }
+}
+
+/// Makes a network: subnets, gateway, tables, groups.
+///
+/// # Errors
+/// The block is none, or too small for the subnets.
+pub fn network(world: &mut World, seed: &NetworkSeed) -> Result<Network, ApiError> {
+    let bad = |why: &str| ApiError::bad_value("cidr", &seed.cidr, why);
+    let block: Ipv4Net = seed.cidr.parse().map_err(|_| bad("Not an IPv4 block."))?;
+    let tag = |kind: &str| cluster_tags(seed.cluster.as_deref(), kind);
+    let vpc = subnets::insert_vpc(world, block, seed.ipv6, false, tag("shared"))?;
+    let gateway = world.new_id("igw-");
+    world.ec2.gateways.insert(gateway.clone(), Gateway { vpc: Some(vpc.clone()), tags: Tags::new() });
+    let main_table = world.ec2.route_tables.iter().find(|(_, table)| table.vpc == vpc).map(|(id, _)| id.clone());
+    let main_table = main_table.unwrap_or_default();
+    let public_table = routes::insert(world, &vpc, Tags::new())?;
+    let created = world.now();
+    if let Some(table) = world.ec2.route_tables.get_mut(&public_table) {
+        for destination in std::iter::once("0.0.0.0/0").chain(seed.ipv6.then_some("::/0")) {
+            let target = Target::Gateway(gateway.clone());
+            table.routes.push(Route { destination: destination.to_owned(), target, created });
+        }
+    }
+    if let Some(table) = world.ec2.route_tables.get_mut(&main_table) {
+        table.tags = tag("owned");
+    }
+    let mut made = Network {
+        default_group: security_groups::by_name(world, &vpc, "default").unwrap_or_default(),
+        node_group: security_groups::insert(world, &vpc, "nodes", "Nodes of the cluster", tag("owned")),
+        vpc,
+        main_table,
+        public_table,
+        gateway,
+        ..Network::default()
+    };
+    let prefix = block.prefix_len() + bits(seed.zones.len() * 2);
+    let mut blocks = block.subnets(prefix).map_err(|_| bad("Too small."))?;
+    for (number, zone) in (0..).zip(&seed.zones) {
+        for public in [true, false] {
+            let cidr = blocks.next().ok_or_else(|| bad("Too small."))?;
+            let id = subnet(world, &made.vpc, &cidr.to_string(), *zone, number * 2 + u8::from(public), tag("shared"))?;
+            if public {
+                let association = world.new_id("rtbassoc-");
+                if let Some(table) = world.ec2.route_tables.get_mut(&made.public_table) {
+                    table.associations.insert(association, Association::Subnet(id.clone()));
+                }
+                made.public.push(id);
+            } else {
+                made.private.push(id);
+            }
+        }
+    }
+    Ok(made)
+}
+
+fn cluster_tags(cluster: Option<&str>, value: &str) -> Tags {
+    cluster.map(|id| (format!("kubernetes.io/cluster/{id}"), value.to_owned())).into_iter().collect()
+}
+
+/// How many more bits of prefix so many parts need.
+fn bits(parts: usize) -> u8 {
+    (0..16).find(|bits| 1_usize << bits >= parts).unwrap_or(16)
+}
+
+/// Makes a subnet in the zone with this letter; an unknown zone is made too.
+fn subnet(
+    world: &mut World,
+    vpc: &str,
+    cidr: &str,
+    letter: char,
+    number: u8,
+    mut tags: Tags,
+) -> Result<String, ApiError> {
+    let zone = format!("{}{letter}", world.ec2.region);
+    if !world.ec2.zones.contains_key(&zone) {
+        return Err(ApiError::bad_value("zones", &letter.to_string(), "The region has no such zone."));
+    }
+    tags.insert("Name".to_owned(), format!("{zone}-{number}"));
+    let ipv6_cidr = world.ec2.vpcs.get(vpc).and_then(|vpc| vpc.ipv6_cidr.as_deref()).map(|block| {
+        // The network's /56 ends in 00: the subnet's number takes its place.
+        block.replace("00::/56", &format!("{number:02x}::/64"))
+    });
+    let id = world.new_id("subnet-");
+    let subnet =
+        Subnet { vpc: vpc.to_owned(), zone, cidr: cidr.to_owned(), ipv6_cidr, map_public_ip: false, tags, next_ip: 0 };
+    world.ec2.subnets.insert(id.clone(), subnet);
+    Ok(id)
+}
+
+/// Makes instances that are in their state already: their IDs, in the order of their making.
+///
+/// # Errors
+/// No subnets, unknown ones, or full ones; then some may have been made.
+pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, ApiError> {
+    let mut made = Vec::with_capacity(seed.count);
+    for number in 0..seed.count {
+        let subnet = seed.subnets.get(number % seed.subnets.len().max(1));
+        let interface = NewInterface {
+            subnet: subnet.ok_or_else(|| ApiError::missing("subnets"))?.clone(),
+            groups: seed.groups.clone(),
+            ipv6: seed.ipv6,
+            ..NewInterface::default()
+        };
+        let launch = Launch {
+            instance_type: seed.instance_type.clone(),
+            image: "ami-00000000000000001".to_owned(),
+            key_name: None,
+            interfaces: vec![interface],
+            resource_name: seed.resource_name,
+            metadata_hops: 2,
+            tags: seed.tags.clone(),
+        };
+        let reservation = world.new_id("r-");
+        let id = start_one(world, launch, &reservation, 0)?;
+        if let Some(instance) = world.ec2.instances.get_mut(&id) {
+            instance.state = seed.state;
+        }
+        made.push(id);
+    }
+    Ok(made)
+}

@@ -1,0 +1,145 @@
+//! Volumes and elastic addresses.
+
+use super::filters::{Filters, Page};
+use super::model::{Address, Volume};
+use super::{made_before, remember, tag_set, tags_for, time, unknown_ids, well_formed};
+use crate::aws::{ApiError, Call, World, Xml};
+
+pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
+    let filters = Filters::parse(world, call, &["availability-zone", "size", "status", "volume-id", "volume-type"])?;
+    let ids = call.params.list("VolumeId");
+    if let Some(bad) = ids.iter().find(|id| !well_formed(id, "vol-")) {
+        // unverified: whether AWS calls this a malformed ID or a bad parameter.
+        let text = format!("Value ({bad}) for parameter volumes is invalid. Expected: 'vol-...'.");
+        return Err(ApiError::new("InvalidParameterValue", text));
+    }
+    let known =
+        |id: &str, volume: &Volume| (ids.is_empty() || ids.contains(&id)) && world.known("volume", volume.created);
+    let volumes = &world.ec2.volumes;
+    let unknown: Vec<&str> =
+        ids.iter().copied().filter(|id| !volumes.get(*id).is_some_and(|volume| known(id, volume))).collect();
+    if !unknown.is_empty() {
+        return Err(unknown_ids("InvalidVolume.NotFound", "volume", &unknown));
+    }
+    let page = Page::parse(world, call, 5..=1000)?;
+    let passes = |id: &String, volume: &Volume| {
+        known(id, volume)
+            && filters.pass(&volume.tags, |name, is| match name {
+                "availability-zone" => is(&volume.zone),
+                "size" => is(&volume.size.to_string()),
+                "status" => is(&volume.state),
+                "volume-id" => is(id),
+                "volume-type" => is(&volume.kind),
+                _ => false,
+            })
+    };
+    let (found, token) = page.take(volumes.iter().filter(|(id, volume)| passes(id, volume)));
+    let mut xml = Xml::new();
+    xml.list("volumeSet", "item", &found, |xml, (id, volume)| item(xml, id, volume));
+    xml.opt("nextToken", token.as_deref());
+    xml.count(found.len());
+    Ok(xml)
+}
+
+fn item(xml: &mut Xml, id: &str, volume: &Volume) {
+    xml.text("volumeId", id);
+    xml.value("size", volume.size);
+    xml.raw("<snapshotId/>");
+    xml.text("availabilityZone", &volume.zone);
+    xml.text("status", &volume.state);
+    xml.text("createTime", &time(volume.created));
+    xml.raw("<attachmentSet/>");
+    xml.text("volumeType", &volume.kind);
+    xml.raw("<encrypted>false</encrypted>");
+    tag_set(xml, &volume.tags);
+}
+
+pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let id = match made_before(world, call)?.and_then(|made| made.first().cloned()) {
+        Some(id) => id,
+        None => {
+            let zone = call.params.required("AvailabilityZone")?;
+            if !world.ec2.zones.contains_key(zone) {
+                let text = format!("The zone '{zone}' does not exist.");
+                return Err(ApiError::new("InvalidZone.NotFound", text));
+            }
+            let size = call.params.int("Size")?.unwrap_or_default();
+            if !(1..=65_536).contains(&size) {
+                return Err(ApiError::bad_value("size", &size.to_string(), "It must be from 1 to 65536."));
+            }
+            let volume = Volume {
+                zone: zone.to_owned(),
+                size,
+                kind: call.params.get("VolumeType").unwrap_or("gp2").to_owned(),
+                state: "available".to_owned(),
+                tags: tags_for(world, call, "volume")?,
+                created: world.now(),
+            };
+            let id = world.new_id("vol-");
+            world.ec2.volumes.insert(id.clone(), volume);
+            remember(world, call, std::slice::from_ref(&id));
+            id
+        }
+    };
+    let mut xml = Xml::new();
+    if let Some(volume) = world.ec2.volumes.get(&id) {
+        item(&mut xml, &id, volume);
+    }
+    Ok(xml)
+}
+
+pub(super) fn allocate_address(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let _domain = call.params.get("Domain");
+    let tags = tags_for(world, call, "elastic-ip")?;
+    let id = super::network::allocate_address(world, tags)?;
+    let mut xml = Xml::new();
+    xml.text("domain", "vpc");
+    xml.text("allocationId", &id);
+    if let Some(address) = world.ec2.addresses.get(&id) {
+        xml.value("publicIp", address.public_ip);
+    }
+    xml.text("networkBorderGroup", &world.ec2.region);
+    Ok(xml)
+}
+
+pub(super) fn describe_addresses(world: &World, call: &Call) -> Result<Xml, ApiError> {
+    let filters = Filters::parse(world, call, &["allocation-id", "network-interface-id", "public-ip"])?;
+    let ids = call.params.list("AllocationId");
+    if let Some(unknown) = ids.iter().find(|id| !world.ec2.addresses.contains_key(**id)) {
+        return Err(super::network::unknown_allocation(unknown));
+    }
+    let passes = |id: &String, address: &Address| {
+        (ids.is_empty() || ids.contains(&id.as_str()))
+            && filters.pass(&address.tags, |name, is| match name {
+                "allocation-id" => is(id),
+                "network-interface-id" => address.interface.as_deref().is_some_and(is),
+                "public-ip" => is(&address.public_ip.to_string()),
+                _ => false,
+            })
+    };
+    let found: Vec<_> = world.ec2.addresses.iter().filter(|(id, address)| passes(id, address)).collect();
+    let mut xml = Xml::new();
+    xml.list("addressesSet", "item", &found, |xml, (id, address)| {
+        xml.value("publicIp", address.public_ip);
+        xml.text("allocationId", id);
+        xml.text("domain", "vpc");
+        xml.opt("networkInterfaceId", address.interface.as_deref());
+        tag_set(xml, &address.tags);
+    });
+    xml.count(found.len());
+    Ok(xml)
+}
+
+pub(super) fn release_address(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let id = call.params.required("AllocationId")?;
+    match world.ec2.addresses.get(id) {
+        None => Err(super::network::unknown_allocation(id)),
+        Some(address) if address.interface.is_some() => {
+            Err(ApiError::new("InvalidIPAddress.InUse", format!("Address '{}' is in use.", address.public_ip)))
+        }
+        Some(_) => {
+            world.ec2.addresses.remove(id);
+            Ok(Xml::done())
+        }
+    }
+}
