@@ -8,6 +8,7 @@
 pub(crate) mod classic;
 pub(crate) mod desired;
 pub(crate) mod names;
+pub(crate) mod network;
 pub(crate) mod observe;
 pub(crate) mod plan;
 pub(crate) mod security_groups;

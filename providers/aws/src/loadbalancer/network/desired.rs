@@ -1,0 +1,199 @@
+//! What a Service wants of a network balancer. All that can be wrong is said here, before any call.
+
+use ccm_provider::{Finding, ProviderError, Service, ServicePort, Severity};
+
+use super::super::desired::{Common, Network, Port};
+use crate::annotations::{
+    ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE,
+    EIP_ALLOCATIONS, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD,
+    HealthPort, HealthProtocol, PRIVATE_IPV4, SSL_CERT, SSL_POLICY, SSL_PORTS, TARGET_GROUP_ATTRIBUTES,
+    UNHEALTHY_THRESHOLD, invalid,
+};
+use crate::client::elbv2::{Attributes, HealthCheck};
+use crate::config::HealthProbe;
+
+/// Balancer attributes that are kept equal.
+pub(crate) const CROSS_ZONE_ENABLED: &str = "load_balancing.cross_zone.enabled";
+pub(crate) const LOGS_ENABLED: &str = "access_logs.s3.enabled";
+const LOGS_BUCKET: &str = "access_logs.s3.bucket";
+const LOGS_PREFIX: &str = "access_logs.s3.prefix";
+
+/// Where a health check asks the node port itself.
+const TRAFFIC_PORT: &str = "traffic-port";
+
+/// The wish, and what is noticed beside the annotations.
+///
+/// # Errors
+///
+/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead. Nothing has been called.
+pub(crate) fn network(
+    service: &Service,
+    common: Common,
+    probe: &HealthProbe,
+) -> Result<(Network, Vec<Finding>), ProviderError> {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let health_check = health_check(service, annotations, probe)?;
+    let mut findings = families(service);
+    let ports = ports(service, annotations, &health_check, &mut findings)?;
+    let network = Network {
+        common,
+        ports,
+        allocations: annotations.get_or_default(&EIP_ALLOCATIONS)?,
+        private_ipv4: annotations.get_or_default(&PRIVATE_IPV4)?,
+        attributes: attributes(annotations)?,
+        target_group_attributes: annotations.get(&TARGET_GROUP_ATTRIBUTES)?,
+    };
+    Ok((network, findings))
+}
+
+/// One per Service port with a node port, sorted.
+fn ports(
+    service: &Service,
+    annotations: Annotations<'_>,
+    health_check: &HealthCheck,
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Port>, ProviderError> {
+    let certificate = annotations.get(&SSL_CERT)?;
+    let covered = annotations.get_or_default(&SSL_PORTS)?;
+    let ssl_policy = annotations.get(&SSL_POLICY)?;
+    let tls_to_nodes = annotations.get(&BACKEND_PROTOCOL)? == Some(BackendProtocol::Ssl);
+    let mut ports = Vec::new();
+    for port in &service.spec.ports {
+        if !["TCP", "UDP"].contains(&&*port.protocol) {
+            return Err(about_port(port, "protocol", &port.protocol, "a network load balancer takes TCP and UDP only"));
+        }
+        if port.node_port == 0 {
+            findings.push(without_node_port(port));
+            continue;
+        }
+        let certificate =
+            certificate.clone().filter(|_| port.protocol == "TCP" && covered.cover(port.port, &port.name));
+        let tls = certificate.is_some();
+        let protocol = if tls { "TLS" } else { &*port.protocol };
+        let traffic_protocol = if tls && tls_to_nodes { "TLS" } else { &*port.protocol };
+        ports.push(Port {
+            port: port.port,
+            protocol: protocol.to_owned(),
+            node_port: port.node_port,
+            traffic_protocol: traffic_protocol.to_owned(),
+            certificate,
+            ssl_policy: ssl_policy.clone().filter(|_| tls),
+            health_check: health_check.clone(),
+        });
+    }
+    if ports.is_empty() {
+        return Err(invalid(Finding {
+            severity: Severity::Error,
+            key: "spec.ports".to_owned(),
+            value: None,
+            message: "no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
+                      spec.allocateLoadBalancerNodePorts to true or give each port a nodePort"
+                .to_owned(),
+        }));
+    }
+    ports.sort_by(|a, b| (a.port, &a.protocol).cmp(&(b.port, &b.protocol)));
+    Ok(ports)
+}
+
+fn without_node_port(port: &ServicePort) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        key: "spec.ports[].nodePort".to_owned(),
+        value: None,
+        message: format!("port {} is not served: it has no node port; give it one", port.port),
+    }
+}
+
+fn about_port(port: &ServicePort, field: &str, value: &str, problem: &str) -> ProviderError {
+    invalid(Finding {
+        severity: Severity::Error,
+        key: format!("spec.ports[].{field}"),
+        value: Some(value.to_owned()),
+        message: format!("{problem} (port {})", port.port),
+    })
+}
+
+/// Nodes are reached over IPv4 alone.
+fn families(service: &Service) -> Vec<Finding> {
+    let warn = |key: &str, value: &str, message: &str| Finding {
+        severity: Severity::Warning,
+        key: key.to_owned(),
+        value: Some(value.to_owned()),
+        message: message.to_owned(),
+    };
+    let mut findings = Vec::new();
+    let families = &service.spec.ip_families;
+    if !families.is_empty() && families.iter().all(|family| family == "IPv6") {
+        let message = "the balancer is IPv4 and reaches no node port of an IPv6 Service; add IPv4 to spec.ipFamilies";
+        findings.push(warn("spec.ipFamilies", &families.join(","), message));
+    }
+    if let Some(policy) = service.spec.ip_family_policy.as_deref().filter(|policy| *policy == "RequireDualStack") {
+        let message = "the balancer is IPv4 only; clients of the other family need a way of their own";
+        findings.push(warn("spec.ipFamilyPolicy", policy, message));
+    }
+    findings
+}
+
+/// How the nodes are asked for their health, the same for each port.
+///
+/// Upstream: `buildNLBHealthCheckConfiguration` in `pkg/providers/v1/aws.go`. With [`HealthProbe::Shared`] protocol, port and
+/// path of the annotations do nothing (kept: clusters rely on the probe being the same for all Services).
+fn health_check(
+    service: &Service,
+    annotations: Annotations<'_>,
+    probe: &HealthProbe,
+) -> Result<HealthCheck, ProviderError> {
+    let local = service.spec.external_traffic_policy == "Local";
+    // Without a port to ask, upstream would ask port 0.
+    let (local_path, local_port) = service.health_check_path_port();
+    let (protocol, path, port, interval, threshold) = if local && local_port != 0 {
+        (HealthProtocol::Http, local_path, local_port.to_string(), 10, 2)
+    } else {
+        (HealthProtocol::Tcp, "/", TRAFFIC_PORT.to_owned(), 30, 3)
+    };
+    let protocol = annotations.get(&HEALTH_PROTOCOL)?.unwrap_or(protocol);
+    if protocol == HealthProtocol::Ssl {
+        let problem = "a network load balancer asks with TCP, HTTP or HTTPS; write one of them";
+        return Err(annotations.refuse(HEALTH_PROTOCOL.row, problem));
+    }
+    let path = annotations.get(&HEALTH_PATH)?.unwrap_or_else(|| path.to_owned());
+    let port = match annotations.get(&HEALTH_PORT)? {
+        Some(HealthPort::Traffic) => TRAFFIC_PORT.to_owned(),
+        Some(HealthPort::Number(number)) => number.to_string(),
+        None => port,
+    };
+    let (protocol, port, path) = match probe {
+        HealthProbe::Shared { port, path } if !local => (HealthProtocol::Http, port.to_string(), path.clone()),
+        _ => (protocol, port, path),
+    };
+    Ok(HealthCheck {
+        protocol: protocol.as_str().to_owned(),
+        port,
+        path: protocol.has_path().then_some(path),
+        interval: annotations.get(&HEALTH_INTERVAL)?.unwrap_or(interval),
+        // Upstream reads this annotation and never sends it. The default stays AWS's, which differs by protocol.
+        timeout: annotations.get(&HEALTH_TIMEOUT)?,
+        healthy_threshold: annotations.get(&HEALTHY_THRESHOLD)?.unwrap_or(threshold),
+        unhealthy_threshold: annotations.get(&UNHEALTHY_THRESHOLD)?.unwrap_or(threshold),
+    })
+}
+
+/// The balancer's attributes. Bucket and prefix only while logs are wanted: AWS refuses an empty bucket, so they stay
+/// what they were when logs are off.
+fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError> {
+    let cross_zone = annotations.get_or_default(&CROSS_ZONE)?;
+    let logs = annotations.get_or_default(&ACCESS_LOG)?;
+    let mut attributes = Attributes::from([
+        (CROSS_ZONE_ENABLED.to_owned(), cross_zone.to_string()),
+        (LOGS_ENABLED.to_owned(), logs.to_string()),
+    ]);
+    if logs {
+        let Some(bucket) = annotations.get(&ACCESS_LOG_BUCKET)? else {
+            let problem = format!("AWS takes no logs without a bucket; set {} too", ACCESS_LOG_BUCKET.row.key);
+            return Err(annotations.refuse(ACCESS_LOG.row, problem));
+        };
+        attributes.insert(LOGS_BUCKET.to_owned(), bucket);
+        attributes.insert(LOGS_PREFIX.to_owned(), annotations.get_or_default(&ACCESS_LOG_PREFIX)?);
+    }
+    Ok(attributes)
+}

@@ -1,0 +1,225 @@
+//! The writes that make or change a network balancer.
+
+use ccm_provider::{ErrorClass, Finding, ProviderError, Risk, Severity, Verb};
+
+use super::super::desired::{Network, Wish};
+use super::super::observe::{self, Observed};
+use super::super::plan::{Ground, Planned, Step};
+use super::security::{self, Security};
+use super::{KIND, group, port, warn};
+use crate::annotations::{EIP_ALLOCATIONS, Key, PRIVATE_IPV4, invalid};
+use crate::client::elbv2::{Attributes, SubnetMapping};
+use crate::client::write::{ElbV2Write, Id, Object};
+use crate::client::{Tags, Write};
+use crate::ownership::is_of_service;
+
+/// What the parts of a plan are made from.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub(super) wish: &'a Wish,
+    pub(super) network: &'a Network,
+    pub(super) observed: &'a Observed,
+    pub(super) ground: &'a Ground,
+    /// Of all that is made.
+    pub(super) tags: Tags,
+}
+
+impl<'a> Context<'a> {
+    /// The balancer as it is, if it is.
+    pub(super) fn existing(&self) -> Option<&'a observe::Network> {
+        self.observed.network.as_ref()
+    }
+
+    /// The balancer, to be named in writes.
+    pub(super) fn balancer(&self) -> Id {
+        match self.existing() {
+            Some(existing) => Id::Known(existing.balancer.arn.clone()),
+            None => Id::Made(Object::Balancer(self.wish.name.clone())),
+        }
+    }
+
+    /// Where the balancer is or will be.
+    pub(super) fn vpc(&self) -> &'a str {
+        let existing = self.existing().map(|existing| &*existing.balancer.vpc);
+        existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.ground.vpc)
+    }
+}
+
+/// Whether an object was made for this Service of this cluster.
+pub(super) fn is_marked(wish: &Wish, ground: &Ground, tags: &Tags) -> bool {
+    ground.ownership.is_member(tags) && is_of_service(tags, &wish.service)
+}
+
+/// The writes from observed to wanted. `subnets` are the subnets of a new balancer, in order; they are asked for only where
+/// they matter.
+///
+/// The order keeps traffic flowing and lets any prefix be finished by a later plan: groups and rules are opened first, a
+/// target group is filled before a listener leads to it, the listener leaves the old group before that is deleted, and rules
+/// are closed last. Whatever is made carries its marks from the start, so that a later plan finds it again.
+///
+/// # Errors
+///
+/// The wish cannot be met: the balancer's name or a target group's belongs to somebody else, or addresses and subnets don't
+/// pair up. Nothing must be written then.
+pub(crate) fn plan(
+    wish: &Wish,
+    network: &Network,
+    observed: &Observed,
+    ground: &Ground,
+    subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
+) -> Result<Planned, ProviderError> {
+    let tags = ground.ownership.tags(&network.common.tags, Some(&wish.service));
+    let context = Context { wish, network, observed, ground, tags };
+    let mut planned = Planned::default();
+    match context.existing() {
+        Some(existing) => {
+            check_owner(&context, existing)?;
+            planned.findings = warn::fixed(&context, existing, subnets);
+        }
+        None if network.common.must_exist => return Err(missing(wish)),
+        None => {}
+    }
+    let standing = match context.existing() {
+        Some(existing) => existing.balancer.zones.iter().map(|zone| zone.subnet.clone()).collect(),
+        None => subnets()?,
+    };
+    let security = security::plan(&context, &standing)?;
+    let Security { wanted, open, close, findings } = security;
+    planned.findings.extend(findings);
+    planned.steps.extend(open);
+    match context.existing() {
+        Some(existing) => planned.steps.extend(set_groups(&context, existing, wanted)),
+        None => planned.steps.push(create(&context, &standing, wanted)?),
+    }
+    let ports = port::plan(&context)?;
+    planned.findings.extend(ports.findings);
+    planned.steps.extend(ports.steps);
+    planned.steps.extend(attributes(&context));
+    planned.steps.extend(close);
+    Ok(planned)
+}
+
+/// The name of a balancer says which Service it is for, but not of which cluster: the same Service lives twice where a cluster
+/// was restored beside the one that its backup was taken from.
+fn check_owner(context: &Context<'_>, existing: &observe::Network) -> Result<(), ProviderError> {
+    let name = &existing.balancer.name;
+    if existing.balancer.kind != KIND {
+        let kind = &existing.balancer.kind;
+        let message = format!("load balancer {name} is of type {kind}, not {KIND}; delete or rename it");
+        return Err(ProviderError::unknown(message));
+    }
+    if !context.ground.ownership.is_member(&existing.tags) {
+        let mark = context.ground.ownership.cluster_key().unwrap_or_default();
+        let message = format!(
+            "load balancer {name} is not marked as belonging to this cluster; if it does, tag it {mark} = owned, otherwise \
+             delete it or the Service"
+        );
+        return Err(ProviderError::unknown(message));
+    }
+    Ok(())
+}
+
+fn missing(wish: &Wish) -> ProviderError {
+    ProviderError::new(ErrorClass::NotFound, format!("load balancer {} not found", wish.name))
+}
+
+fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -> Result<Step, ProviderError> {
+    let Network { common, allocations, private_ipv4, .. } = context.network;
+    check_count(&EIP_ALLOCATIONS, allocations, subnets)?;
+    check_count(&PRIVATE_IPV4, private_ipv4, subnets)?;
+    let mapping = |(index, subnet): (usize, &String)| SubnetMapping {
+        subnet: subnet.clone(),
+        allocation: allocations.get(index).cloned(),
+        private_ipv4: private_ipv4.get(index).cloned(),
+    };
+    let mappings: Vec<SubnetMapping> = subnets.iter().enumerate().map(mapping).collect();
+    let told: Vec<String> = mappings.iter().map(mapping_text).collect();
+    let groups: Vec<String> = security_groups.iter().map(ToString::to_string).collect();
+    let write = ElbV2Write::CreateLoadBalancer {
+        name: context.wish.name.clone(),
+        mappings,
+        security_groups,
+        internal: common.internal,
+        ip_address_type: None,
+        tags: context.tags.clone(),
+    };
+    let step =
+        step(Verb::Create, "LoadBalancer", &context.wish.name, "the Service wants a network load balancer", write)
+            .change("scheme", None, Some(scheme(common.internal).to_owned()))
+            .change("subnets", None, Some(told.join(" ")));
+    Ok(if groups.is_empty() { step } else { step.change("security groups", None, Some(groups.join(" "))) })
+}
+
+fn mapping_text(mapping: &SubnetMapping) -> String {
+    let address = mapping.allocation.as_ref().or(mapping.private_ipv4.as_ref());
+    address.map_or_else(|| mapping.subnet.clone(), |address| format!("{} ({address})", mapping.subnet))
+}
+
+/// As AWS calls it.
+pub(super) fn scheme(internal: bool) -> &'static str {
+    if internal { "internal" } else { "internet-facing" }
+}
+
+fn check_count<T>(key: &Key<T>, given: &[String], subnets: &[String]) -> Result<(), ProviderError> {
+    if given.is_empty() || given.len() == subnets.len() {
+        return Ok(());
+    }
+    Err(invalid(Finding {
+        severity: Severity::Error,
+        key: key.row.key.to_owned(),
+        value: Some(given.join(",")),
+        message: format!(
+            "{} given for {} subnets ({}); write one per subnet, in the order of the subnets",
+            given.len(),
+            subnets.len(),
+            subnets.join(" ")
+        ),
+    }))
+}
+
+/// Replaces the balancer's security groups where others are wanted. AWS takes none away altogether, nor gives any to a
+/// balancer that was made without.
+fn set_groups(context: &Context<'_>, existing: &observe::Network, wanted: Vec<Id>) -> Option<Step> {
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut before = existing.balancer.security_groups.clone();
+    let mut after: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+    before.sort();
+    after.sort();
+    if before == after {
+        return None;
+    }
+    let write = ElbV2Write::SetSecurityGroups { balancer: existing.balancer.arn.clone(), security_groups: wanted };
+    Some(
+        step(Verb::Update, "LoadBalancer", &context.wish.name, "other security groups are wanted", write)
+            .change("security groups", Some(before.join(" ")), Some(after.join(" ")))
+            .risk(Risk::Brief),
+    )
+}
+
+/// Sends the balancer attributes that differ. A new balancer has AWS's defaults.
+fn attributes(context: &Context<'_>) -> Option<Step> {
+    let wanted = &context.network.attributes;
+    let found = context.existing().map(|existing| &existing.attributes);
+    let is = |key: &str| match found {
+        Some(found) => found.get(key).cloned().unwrap_or_default(),
+        None if key.ends_with(".enabled") => "false".to_owned(),
+        None => String::new(),
+    };
+    let changed: Attributes = wanted
+        .iter()
+        .filter(|(key, value)| is(key) != **value)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let (balancer, attributes) = (context.balancer(), changed.clone());
+    let write = ElbV2Write::ModifyLoadBalancerAttributes { balancer, attributes };
+    let step =
+        step(Verb::Update, "LoadBalancer", &context.wish.name, "its attributes differ from the annotations", write);
+    group::with_attributes(step, &changed, is)
+}
+
+/// A step on an object of the v2 API.
+pub(super) fn step(verb: Verb, kind: &'static str, id: &str, reason: impl Into<String>, write: ElbV2Write) -> Step {
+    Step::new(verb, kind, id, reason, Write::ElbV2(write))
+}

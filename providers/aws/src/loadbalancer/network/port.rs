@@ -1,0 +1,229 @@
+//! Listeners and target groups of all Service ports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
+
+use super::super::desired::Port;
+use super::super::observe::TargetGroup;
+use super::super::plan::{Planned, Step};
+use super::group::{self, Chosen};
+use super::plan::{Context, step};
+use crate::client::elbv2::Listener;
+use crate::client::write::{ElbV2Write, ListenerWish};
+
+/// A Service port with what was found for it.
+struct Matched<'a> {
+    port: &'a Port,
+    listener: Option<&'a Listener>,
+    chosen: Chosen<'a>,
+}
+
+/// The plan as it grows: which group each remaining listener leads to tells when a group can go.
+struct Growing<'c, 'a> {
+    context: &'c Context<'a>,
+    planned: Planned,
+    /// ARN of the group by ARN of the listener, for the listeners that were found and remain.
+    leads_to: BTreeMap<&'a str, Option<String>>,
+    /// ARNs of the groups that ports shall have.
+    needed: BTreeSet<String>,
+    /// ARNs of the groups that were dealt with.
+    deleted: BTreeSet<&'a str>,
+}
+
+/// The writes for all ports.
+///
+/// # Errors
+///
+/// As [`group::choose`].
+pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
+    let listeners = context.existing().map(|existing| &*existing.listeners).unwrap_or_default();
+    let mut matched = Vec::new();
+    for port in &context.network.ports {
+        let listener = find(listeners, port);
+        let current = listener.and_then(|listener| listener.target_group.as_deref());
+        matched.push(Matched { port, listener, chosen: group::choose(context, port, current)? });
+    }
+    let kept: BTreeSet<&str> = matched.iter().filter_map(|one| Some(&*one.listener?.arn)).collect();
+    let mut surplus: Vec<&Listener> = listeners.iter().filter(|listener| !kept.contains(&*listener.arn)).collect();
+    surplus.sort_by(|a, b| (a.port, &a.protocol, &a.arn).cmp(&(b.port, &b.protocol, &b.arn)));
+
+    let mut growing = Growing {
+        context,
+        planned: Planned::default(),
+        leads_to: listeners.iter().map(|listener| (&*listener.arn, listener.target_group.clone())).collect(),
+        needed: matched.iter().filter_map(|one| one.chosen.arn().map(str::to_owned)).collect(),
+        deleted: BTreeSet::new(),
+    };
+    for one in &matched {
+        growing.planned.steps.extend(group::prepare(context, one.port, &one.chosen));
+        match one.listener {
+            Some(listener) => growing.modify(one, listener),
+            None => {
+                // A port has one listener: one of another protocol must go first.
+                let (conflicting, others) = surplus.into_iter().partition(|listener| listener.port == one.port.port);
+                surplus = others;
+                for listener in conflicting {
+                    growing.delete(listener, "the port's protocol changed, which takes a new listener");
+                }
+                growing.create(one);
+            }
+        }
+        growing.sweep();
+    }
+    for listener in surplus {
+        growing.delete(listener, "the Service has no such port");
+        growing.sweep();
+    }
+    growing.loose();
+    Ok(growing.planned)
+}
+
+/// The listener of a port: the one with its protocol, or the other one of the pair whose protocol can be changed in place.
+fn find<'a>(listeners: &'a [Listener], port: &Port) -> Option<&'a Listener> {
+    let on_port = || listeners.iter().filter(|listener| listener.port == port.port);
+    let stream = |protocol: &str| ["TCP", "TLS"].contains(&protocol);
+    let alike = || on_port().find(|listener| stream(&listener.protocol) && stream(&port.protocol));
+    on_port().find(|listener| listener.protocol == port.protocol).or_else(alike)
+}
+
+impl<'a> Growing<'_, 'a> {
+    fn create(&mut self, one: &Matched<'_>) {
+        let write = ElbV2Write::CreateListener {
+            balancer: self.context.balancer(),
+            listener: wanted(one),
+            tags: self.context.tags.clone(),
+        };
+        let reason = format!("the Service has port {}", one.port.port);
+        let mut told = self.listener_step(Verb::Create, one.port.port, reason, write);
+        for (field, value) in settings(one) {
+            told = told.change(field, None, Some(value));
+        }
+        self.planned.steps.push(told);
+    }
+
+    fn modify(&mut self, one: &Matched<'_>, listener: &'a Listener) {
+        let changes = differences(self.context, one, listener);
+        let moved = changes.iter().any(|(field, ..)| *field == TARGET_GROUP);
+        if !changes.is_empty() {
+            let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), wish: wanted(one) };
+            let reason = if moved { "it shall lead to the right target group" } else { "its settings differ" };
+            let mut told = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
+            for (field, before, after) in changes {
+                told = told.change(field, before, after);
+            }
+            self.planned.steps.push(told);
+        }
+        if moved {
+            self.leads_to.insert(&listener.arn, one.chosen.arn().map(str::to_owned));
+        }
+    }
+
+    fn delete(&mut self, listener: &'a Listener, reason: &str) {
+        let write = ElbV2Write::DeleteListener { listener: listener.arn.clone() };
+        let told = self.listener_step(Verb::Delete, listener.port, reason, write).change(
+            "protocol",
+            Some(listener.protocol.clone()),
+            None,
+        );
+        self.planned.steps.push(told.risk(Risk::Disruptive));
+        self.leads_to.remove(&*listener.arn);
+    }
+
+    fn listener_step(&self, verb: Verb, port: i32, reason: impl Into<String>, write: ElbV2Write) -> Step {
+        step(verb, "Listener", &format!("{}:{port}", self.context.wish.name), reason, write)
+    }
+
+    /// Deletes the groups that the last listener just left.
+    fn sweep(&mut self) {
+        let used = self.context.existing().map(|existing| &*existing.target_groups).unwrap_or_default();
+        let left = used.iter().filter(|found| !self.is_led_to(found));
+        self.discard(left.collect(), "no listener leads to it any more");
+    }
+
+    /// Deletes what an earlier attempt, or a hand, left behind.
+    fn loose(&mut self) {
+        let loose = self.context.observed.loose_target_groups.iter();
+        self.discard(loose.collect(), "it was left behind: no listener leads to it and no port needs it");
+    }
+
+    fn is_led_to(&self, found: &TargetGroup) -> bool {
+        self.leads_to.values().flatten().any(|arn| *arn == found.group.arn)
+    }
+
+    fn discard(&mut self, groups: Vec<&'a TargetGroup>, reason: &str) {
+        for found in groups {
+            if self.needed.contains(&found.group.arn) || !self.deleted.insert(&found.group.arn) {
+                continue;
+            }
+            if group::is_disposable(self.context, found) {
+                self.planned.steps.push(group::delete(found, reason));
+            } else {
+                self.planned.findings.push(kept(found));
+            }
+        }
+    }
+}
+
+/// What the listener of a port shall be.
+fn wanted(one: &Matched<'_>) -> ListenerWish {
+    ListenerWish {
+        port: one.port.port,
+        protocol: one.port.protocol.clone(),
+        certificate: one.port.certificate.clone(),
+        ssl_policy: one.port.ssl_policy.clone(),
+        target_group: one.chosen.id(),
+    }
+}
+
+const TARGET_GROUP: &str = "target group";
+
+/// The same in words.
+fn settings(one: &Matched<'_>) -> Vec<(&'static str, String)> {
+    let certificate = one.port.certificate.clone().map(|arn| ("certificate", arn));
+    let policy = one.port.ssl_policy.clone().map(|policy| ("TLS policy", policy));
+    let mut settings = vec![("protocol", one.port.protocol.clone())];
+    settings.extend(certificate);
+    settings.extend(policy);
+    settings.push((TARGET_GROUP, one.chosen.name.clone()));
+    settings
+}
+
+/// What is wrong with a listener: field, before, after.
+fn differences(
+    context: &Context<'_>,
+    one: &Matched<'_>,
+    listener: &Listener,
+) -> Vec<(&'static str, Option<String>, Option<String>)> {
+    let port = one.port;
+    let mut changes = Vec::new();
+    if listener.protocol != port.protocol {
+        changes.push(("protocol", Some(listener.protocol.clone()), Some(port.protocol.clone())));
+    }
+    let certificate = listener.certificates.first().cloned();
+    if certificate != port.certificate {
+        changes.push(("certificate", certificate, port.certificate.clone()));
+    }
+    // With TLS, a policy that isn't asked for is AWS's default, or what somebody set by hand.
+    let tls = port.certificate.is_some();
+    if (!tls || port.ssl_policy.is_some()) && listener.ssl_policy != port.ssl_policy {
+        changes.push(("TLS policy", listener.ssl_policy.clone(), port.ssl_policy.clone()));
+    }
+    if listener.target_group.is_none() || listener.target_group.as_deref() != one.chosen.arn() {
+        let before = listener.target_group.as_deref().map(|arn| group::name(context, arn).to_owned());
+        changes.push((TARGET_GROUP, before, Some(one.chosen.name.clone())));
+    }
+    changes
+}
+
+fn kept(found: &TargetGroup) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        key: "target group".to_owned(),
+        value: Some(found.group.name.clone()),
+        message:
+            "no port needs it, but it is not marked as made for this Service, or another load balancer uses it; it is \
+                  left alone: delete it if it is not needed"
+                .to_owned(),
+    }
+}

@@ -1,0 +1,74 @@
+//! Wishes that a balancer took when it was made and that cannot be met on it any more. Upstream ignores them in silence.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{Finding, ProviderError, Severity};
+
+use super::super::desired::Subnets;
+use super::super::observe;
+use super::plan::{Context, scheme};
+use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, SECURITY_GROUPS, SUBNETS};
+
+/// What to do about it, for all of them.
+const WAY_OUT: &str = "to change it, delete the Service and create it again";
+
+/// Differences between the wish and a balancer in what is fixed when it is made.
+pub(super) fn fixed(
+    context: &Context<'_>,
+    existing: &observe::Network,
+    subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
+) -> Vec<Finding> {
+    let (network, balancer) = (context.network, &existing.balancer);
+    let mut findings = Vec::new();
+    let wanted = scheme(network.common.internal);
+    if balancer.scheme != wanted {
+        findings.push(finding(&INTERNAL, wanted, &balancer.scheme));
+    }
+    let allocations = sorted(balancer.zones.iter().flat_map(|zone| &zone.allocations));
+    if sorted(&network.allocations) != allocations {
+        findings.push(finding(&EIP_ALLOCATIONS, &network.allocations.join(","), &words(allocations)));
+    }
+    // AWS may report addresses that nobody asked for, so an absent annotation says nothing.
+    let addresses = sorted(balancer.zones.iter().flat_map(|zone| &zone.private_ipv4));
+    if !network.private_ipv4.is_empty() && sorted(&network.private_ipv4) != addresses {
+        findings.push(finding(&PRIVATE_IPV4, &network.private_ipv4.join(","), &words(addresses)));
+    }
+    let standing = sorted(balancer.zones.iter().map(|zone| &zone.subnet));
+    if let Subnets::Named(names) = &network.common.subnets
+        && !subnets().is_ok_and(|wanted| sorted(&wanted) == standing)
+    {
+        findings.push(finding(&SUBNETS, &names.join(","), &words(standing)));
+    }
+    let named = &context.wish.named_groups.instead;
+    if context.ground.managed_network_groups && !named.is_empty() && balancer.security_groups.is_empty() {
+        findings.push(finding(&SECURITY_GROUPS, &named.join(","), "made without security groups"));
+    }
+    let missing = context.ground.ownership.user_tags(&network.common.tags);
+    let missing: Vec<String> = missing
+        .into_iter()
+        .filter(|(key, value)| existing.tags.get(key) != Some(value))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if !missing.is_empty() {
+        findings.push(finding(&ADDITIONAL_TAGS, &missing.join(","), "made without these"));
+    }
+    findings
+}
+
+fn finding<T>(key: &Key<T>, wanted: &str, is: &str) -> Finding {
+    let is = if is.is_empty() { "none" } else { is };
+    Finding {
+        severity: Severity::Warning,
+        key: key.row.key.to_owned(),
+        value: Some(wanted.to_owned()),
+        message: format!("no effect on an existing network load balancer, which stays as it is ({is}); {WAY_OUT}"),
+    }
+}
+
+fn sorted<'a>(texts: impl IntoIterator<Item = &'a String>) -> BTreeSet<&'a str> {
+    texts.into_iter().map(String::as_str).collect()
+}
+
+fn words(texts: BTreeSet<&str>) -> String {
+    texts.into_iter().collect::<Vec<_>>().join(",")
+}
