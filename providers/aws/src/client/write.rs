@@ -269,7 +269,7 @@ pub(crate) enum ElbV2Write {
         ip_address_type: Option<String>,
         tags: Tags,
     },
-    /// Sends the health check's port, path and thresholds.
+    /// Sends the whole health check; path and timeout only where they are given.
     ModifyTargetGroup {
         target_group: String,
         health_check: HealthCheck,
