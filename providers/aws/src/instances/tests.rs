@@ -1,1 +1,446 @@
+use super::*;
+use crate::client::Tags;
+use crate::client::ec2::AvailabilityZone;
+use crate::ec2_world::{World, id, instance};
+use ccm_provider::node::Pairs;
+use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, NodeReader, ProviderContext};
+use std::collections::VecDeque;
 
+#[derive(Debug, Default)]
+struct Lent {
+    nodes: Vec<NodeRef>,
+}
+
+impl NodeReader for Lent {
+    fn get(&self, name: &str) -> Option<NodeRef> {
+        self.nodes.iter().find(|node| &*node.name == name).cloned()
+    }
+    fn list(&self) -> Vec<NodeRef> {
+        self.nodes.clone()
+    }
+}
+
+impl ccm_provider::ServiceReader for Lent {
+    fn get(&self, _: &ccm_provider::ServiceKey) -> Option<Arc<ccm_provider::Service>> {
+        None
+    }
+    fn list(&self) -> Vec<Arc<ccm_provider::Service>> {
+        Vec::new()
+    }
+}
+
+impl ccm_provider::EventSink for Lent {
+    fn event(&self, _: &ccm_provider::Subject, _: ccm_provider::EventType, _: &str, _: &str) {}
+}
+
+#[async_trait]
+impl ccm_provider::LeaderToken for Lent {
+    fn is_leading(&self) -> bool {
+        true
+    }
+    async fn lost(&self) {
+        std::future::pending().await
+    }
+}
+
+impl ccm_provider::Clock for Lent {
+    fn now(&self) -> std::time::Instant {
+        tokio::time::Instant::now().into_std()
+    }
+    fn wall(&self) -> SystemTime {
+        WALL
+    }
+}
+
+const WALL: SystemTime = SystemTime::UNIX_EPOCH;
+
+fn settings() -> Settings {
+    Settings {
+        region: "us-west-2".into(),
+        vpc: "vpc-1".into(),
+        families: vec![Family::Ipv4],
+        own: None,
+        ownership: Ownership { cluster: "c1".into(), legacy: false },
+        topology_types: None,
+        fargate_counts_as_stopped: true,
+    }
+}
+
+fn provider(world: &Arc<World>, nodes: &[NodeRef]) -> Ec2Instances {
+    with(world, nodes, settings())
+}
+
+fn with(world: &Arc<World>, nodes: &[NodeRef], settings: Settings) -> Ec2Instances {
+    let cluster = Cluster::default();
+    let lent = Arc::new(Lent { nodes: nodes.to_vec() });
+    cluster.set(ProviderContext::new("c".into(), lent.clone(), lent.clone(), lent.clone(), lent.clone(), lent));
+    let zones = Arc::new(Zones::new(world.clone()));
+    Ec2Instances::new(settings, world.clone(), zones, cluster).unwrap()
+}
+
+fn known(number: usize) -> NodeRef {
+    let provider_id = Some(format!("aws:///us-west-2a/{}", id(number)).into());
+    Arc::new(Node { name: format!("n{number}").into(), provider_id, ..Node::default() })
+}
+
+fn odd(provider_id: &str) -> NodeRef {
+    Arc::new(Node { name: "odd".into(), provider_id: Some(provider_id.into()), ..Node::default() })
+}
+
+/// A new node that has only the private DNS name of its instance.
+fn nameless(number: usize) -> NodeRef {
+    named(&instance(number).private_dns_name)
+}
+
+fn named(name: &str) -> NodeRef {
+    Arc::new(Node { name: name.into(), ..Node::default() })
+}
+
+fn with_provider_id(node: &NodeRef, id: &str) -> NodeRef {
+    Arc::new(Node { provider_id: Some(id.into()), ..(**node).clone() })
+}
+
+fn found(answer: &Lookup) -> &ccm_provider::Instance {
+    match answer {
+        Lookup::Found(instance) => instance,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn metadata(answer: &Lookup) -> &InstanceMetadata {
+    found(answer).metadata.as_ref().unwrap().as_ref().unwrap()
+}
+
+fn evidence(answer: &Lookup) -> &Evidence {
+    match answer {
+        Lookup::Gone(evidence) => evidence,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unknown(answer: &Lookup) -> String {
+    match answer {
+        Lookup::Unknown(error) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn describes(calls: &[String]) -> usize {
+    calls.iter().filter(|call| call.starts_with("DescribeInstances")).count()
+}
+
+/// Makes a few instances unlike the others.
+fn change(world: &World, number: usize, change: impl FnOnce(&mut Instance)) {
+    change(world.state().instances.get_mut(&id(number)).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_unknown_instance_costs_one_more_call_and_spoils_nobody() {
+    let world = Arc::new(World::with(2));
+    let provider = provider(&world, &[]);
+    let answers = provider.lookup(&[known(1), known(2), known(99)], Aspects::LIFECYCLE).await;
+    assert!(matches!(answers[..], [Lookup::Found(_), Lookup::Found(_), Lookup::Gone(_)]), "{answers:?}");
+    assert_eq!(world.calls(), ["DescribeInstances 3 IDs", "DescribeInstances 2 IDs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_names_nobody_is_sorted_out_by_filter() {
+    let world = Arc::new(World::with(450));
+    world.state().vague = true;
+    let nodes: Vec<NodeRef> = (1..=451).map(known).collect();
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Lookup::Found(_))).count(), 450);
+    assert_eq!(evidence(&answers[450]).kind, EvidenceKind::Unlisted);
+    assert_eq!(describes(&world.calls()), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_instance_is_absent_and_the_core_gets_the_grace_and_the_time_of_the_read() {
+    let world = Arc::new(World::with(1));
+    let answers = provider(&world, &[]).lookup(&[known(99)], Aspects::LIFECYCLE).await;
+    let five_minutes = Duration::from_secs(300);
+    assert_eq!(*evidence(&answers[0]), Evidence { kind: EvidenceKind::Absent, read_began: WALL, grace: five_minutes });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_a_good_answer_leaves_out_needs_a_second_answer() {
+    let world = Arc::new(World::with(10));
+    world.state().hidden.insert(id(3));
+    let nodes: Vec<NodeRef> = (1..=10).map(known).collect();
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
+    assert_eq!(evidence(&answers[2]).kind, EvidenceKind::Unlisted);
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Lookup::Found(_))).count(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_provider_id_is_gone_when_no_instance_has_its_name() {
+    let world = Arc::new(World::with(1));
+    let nodes = [nameless(1), named("ip-10-9-9-9.ec2.internal"), named("worker-1.corp.example")];
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
+    assert_eq!(metadata(&answers[0]).provider_id, format!("aws:///us-west-2a/{}", id(1)));
+    assert_eq!((&evidence(&answers[1]).kind, evidence(&answers[1]).grace), (&EvidenceKind::Unlisted, GRACE));
+    // Not a name that EC2 gives: its absence says nothing.
+    assert_eq!(unknown(&answers[2]), "instance not found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cloud_is_foreign_and_never_asked_about() {
+    let world = Arc::new(World::with(1));
+    let answers = provider(&world, &[]).lookup(&[odd("azure:///x/y"), odd("kwok://n")], Aspects::ALL).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Lookup::Foreign)));
+    assert!(world.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_no_instance_can_have_is_an_error_and_never_asked_about() {
+    let world = Arc::new(World::with(1));
+    let answers = provider(&world, &[]).lookup(&[odd("aws:///z/i-kwok"), known(1)], Aspects::LIFECYCLE).await;
+    assert!(unknown(&answers[0]).starts_with("provider ID \"aws:///z/i-kwok\" names no EC2 instance"));
+    found(&answers[1]);
+    assert_eq!(world.calls(), ["DescribeInstances 1 IDs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_are_judged_as_upstream_does_but_a_missing_one_is_no_evidence() {
+    let states = ["pending", "running", "stopping", "stopped", "shutting-down", "terminated"];
+    let world = Arc::new(World::with(7));
+    for (number, state) in (1..).zip(states) {
+        change(&world, number, |instance| instance.state = Some(state.into()));
+    }
+    change(&world, 7, |instance| instance.state = None);
+    let nodes: Vec<NodeRef> = (1..=7).map(known).collect();
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
+    let stopped: Vec<bool> = answers[..5].iter().map(|answer| *found(answer).shutdown.as_ref().unwrap()).collect();
+    assert_eq!(stopped, [false, false, false, true, false]);
+    assert_eq!(evidence(&answers[5]).kind, EvidenceKind::Terminated { state: "terminated".into() });
+    assert_eq!(unknown(&answers[6]), format!("EC2 gives no state of {}", id(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_cloud_is_no_evidence() {
+    let world = Arc::new(World::with(1));
+    for code in ["RequestLimitExceeded", "UnauthorizedOperation", "InternalError"] {
+        world.state().faults.insert("DescribeInstances", VecDeque::from([code, code]));
+        let nodes = [known(1), known(99), nameless(1)];
+        let answers = provider(&world, &nodes).lookup(&nodes, Aspects::LIFECYCLE).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Lookup::Unknown(_))), "{code}: {answers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_is_what_upstream_gives() {
+    let world = Arc::new(World::with(1));
+    change(&world, 1, |instance| instance.zone = "us-west-2a".into());
+    let node = with_provider_id(&named("x"), &format!("aws:////{}", id(1)));
+    let answers = provider(&world, &[]).lookup(&[node], Aspects::METADATA).await;
+    let metadata = metadata(&answers[0]);
+    assert_eq!(metadata.provider_id, format!("aws:////{}", id(1)), "an existing ID is echoed");
+    assert_eq!((&*metadata.instance_type, &*metadata.zone, &*metadata.region), ("m5.large", "us-west-2a", "us-west-2"));
+    assert_eq!(metadata.additional_labels, BTreeMap::from([(LABEL_ZONE_ID.to_owned(), "usw2-az1".to_owned())]));
+    let kinds: Vec<_> = metadata.node_addresses.iter().map(|address| address.kind.clone()).collect();
+    assert_eq!(kinds, [AddressType::InternalIp, AddressType::InternalDns, AddressType::Hostname]);
+    // The instance, the zones, and the topology of a type that is not known yet.
+    assert_eq!(world.calls().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_of_addresses_asks_for_no_labels() {
+    let world = Arc::new(World::with(1));
+    let answers = provider(&world, &[]).lookup(&[known(1)], Aspects::ADDRESSES).await;
+    assert!(metadata(&answers[0]).additional_labels.is_empty());
+    assert_eq!(world.calls(), ["DescribeInstances 1 IDs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_that_a_node_has_are_not_asked_for() {
+    let world = Arc::new(World::with(1));
+    let labels: Pairs = [(LABEL_ZONE_ID, "usw2-az1"), (LABEL_LAYER_1, "nn-1")].into_iter().collect();
+    let node = Arc::new(Node { labels, ..(*known(1)).clone() });
+    let answers = provider(&world, &[]).lookup(&[node], Aspects::METADATA).await;
+    assert!(metadata(&answers[0]).additional_labels.is_empty());
+    assert_eq!(world.calls(), ["DescribeInstances 1 IDs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_become_labels_in_their_order() {
+    let world = Arc::new(World::with(1));
+    change(&world, 1, |instance| instance.instance_type = "p5.48xlarge".into());
+    world.state().topology.insert(id(1), vec!["nn-a".into(), "nn-b".into(), "nn-c".into()]);
+    let answers = provider(&world, &[]).lookup(&[known(1)], Aspects::METADATA).await;
+    let labels = &metadata(&answers[0]).additional_labels;
+    let layers: Vec<_> =
+        (1..=3).map(|n| labels[&format!("topology.k8s.aws/network-node-layer-{n}")].as_str()).collect();
+    assert_eq!(layers, ["nn-a", "nn-b", "nn-c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_zone_fails_the_metadata_and_is_asked_for_once_a_minute() {
+    let world = Arc::new(World::with(1));
+    change(&world, 1, |instance| instance.zone = "us-west-2-new-1a".into());
+    let provider = provider(&world, &[]);
+    for _ in 0..100 {
+        let answers = provider.lookup(&[known(1)], Aspects::METADATA).await;
+        let error = found(&answers[0]).metadata.as_ref().unwrap_err().to_string();
+        assert!(error.contains("\"us-west-2-new-1a\""), "{error}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let zones = |calls: Vec<String>| calls.iter().filter(|call| *call == "DescribeAvailabilityZones").count();
+    assert_eq!(zones(world.calls()), 1);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let new = AvailabilityZone { name: "us-west-2-new-1a".into(), id: "usw2-new1".into(), kind: "local-zone".into() };
+    world.state().zones.push(new);
+    let answers = provider.lookup(&[known(1)], Aspects::METADATA).await;
+    assert_eq!(metadata(&answers[0]).additional_labels[LABEL_ZONE_ID], "usw2-new1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_is_found_among_live_members_only_and_must_be_unique() {
+    let world = Arc::new(World::with(4));
+    let name = instance(1).private_dns_name;
+    change(&world, 2, |instance| {
+        instance.private_dns_name.clone_from(&name);
+        instance.state = Some("terminated".into());
+    });
+    change(&world, 3, |instance| {
+        instance.private_dns_name.clone_from(&name);
+        instance.tags = Tags::from([("kubernetes.io/cluster/other".into(), "owned".into())]);
+    });
+    let provider = provider(&world, &[]);
+    let answers = provider.lookup(&[nameless(1)], Aspects::LIFECYCLE).await;
+    assert!(metadata(&answers[0]).provider_id.ends_with(&id(1)));
+    change(&world, 4, |instance| instance.private_dns_name.clone_from(&name));
+    let answers = provider.lookup(&[nameless(1)], Aspects::LIFECYCLE).await;
+    assert!(unknown(&answers[0]).contains(&format!("{}, {}", id(1), id(4))), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fargate_nodes_share_one_call_and_count_as_stopped_unless_told_otherwise() {
+    let world = Arc::new(World::with(0));
+    let interface = |ip: &str, zone: &str| NetworkInterface {
+        id: format!("eni-{ip}"),
+        zone: zone.into(),
+        vpc: "vpc-1".into(),
+        private_ip: Some(ip.into()),
+        private_dns_name: "ip.internal".into(),
+        ..NetworkInterface::default()
+    };
+    world.state().interfaces =
+        vec![interface("10.0.0.1", "us-west-2a"), interface("10.0.0.3", ""), interface("10.0.0.3", "")];
+    world.state().zones = World::with(0).state().zones.clone();
+    let node = |ip: &str| odd(&format!("aws:///us-west-2a/task/fargate-{ip}"));
+    let nodes = [node("ip-10-0-0-1.us-west-2.compute.internal"), node("10.0.0.2"), node("10.0.0.3")];
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::ALL).await;
+    assert!(found(&answers[0]).shutdown.clone().unwrap());
+    let data = metadata(&answers[0]);
+    assert_eq!((&*data.instance_type, &*data.zone), ("", "us-west-2a"));
+    assert_eq!(data.provider_id, nodes[0].provider_id_or_empty());
+    assert_eq!((&evidence(&answers[1]).kind, evidence(&answers[1]).grace), (&EvidenceKind::Unlisted, GRACE));
+    assert!(unknown(&answers[2]).contains("several attached network interfaces"));
+    assert_eq!(world.calls().iter().filter(|call| call.starts_with("DescribeNetworkInterfaces")).count(), 1);
+    let sane = with(&world, &[], Settings { fargate_counts_as_stopped: false, ..settings() });
+    assert!(!found(&sane.lookup(&nodes, Aspects::ALL).await[0]).shutdown.clone().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_costs_a_call_per_thousand_and_knows_every_node_by_its_own_spelling() {
+    let world = Arc::new(World::with(5000));
+    change(&world, 1, |instance| instance.tags.clear());
+    change(&world, 2, |instance| instance.state = Some("terminated".into()));
+    world.state().instances.remove(&id(3));
+    let mut nodes: Vec<NodeRef> = (1..=4990).map(known).collect();
+    nodes.push(with_provider_id(&named("short"), &id(4995)));
+    nodes.push(nameless(4996));
+    nodes.push(odd("aws:///z/i-kwok"));
+    let provider = provider(&world, &nodes);
+    let snapshot = provider.list().await.unwrap().unwrap();
+    let find = |node: &NodeRef| snapshot.find(&node.name, node.provider_id.as_deref());
+    assert!(matches!(find(&known(1)), Lookup::Found(_)), "without the mark of the cluster");
+    assert!(matches!(evidence(&find(&known(2))).kind, EvidenceKind::Terminated { .. }));
+    assert_eq!(evidence(&find(&known(3))).kind, EvidenceKind::Absent);
+    assert!(nodes[3..4992].iter().all(|node| matches!(find(node), Lookup::Found(_))));
+    assert!(unknown(&find(&odd("aws:///z/i-kwok"))).contains("names no EC2 instance"));
+    // Five pages; then the one without mark and the one that is gone, asked about once more without the latter.
+    let calls = world.calls();
+    assert_eq!((calls.len(), calls[5].as_str()), (7, "DescribeInstances 2 IDs"), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_refreshes_of_5000_nodes_costs_60_calls() {
+    let world = Arc::new(World::with(5000));
+    let nodes: Vec<NodeRef> = (1..=5000).map(known).collect();
+    let provider = provider(&world, &nodes);
+    for _ in 0..12 {
+        assert_eq!(provider.list().await.unwrap().unwrap().by_provider_id.len(), 5000);
+        tokio::time::sleep(Duration::from_secs(300)).await;
+    }
+    assert_eq!(world.calls().len(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_which_a_part_fails_is_no_list() {
+    let world = Arc::new(World::with(2000));
+    change(&world, 1, |instance| instance.tags.clear());
+    let nodes: Vec<NodeRef> = (1..=2000).map(known).collect();
+    let provider = provider(&world, &nodes);
+    world.state().faults.insert("DescribeInstances", VecDeque::from(["InternalError"]));
+    assert!(provider.list().await.unwrap().is_err());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(provider.list().await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_the_nodes_are_lent_there_is_no_list() {
+    let world: Arc<World> = Arc::new(World::with(1));
+    let zones = Arc::new(Zones::new(world.clone()));
+    let provider = Ec2Instances::new(settings(), world, zones, Cluster::default()).unwrap();
+    assert!(provider.list().await.is_none());
+}
+
+/// 5,000 nodes within ten seconds, as the core asks: windows of up to a second, a list while they are most of the cluster.
+async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
+    let world = Arc::new(World::with(5000));
+    let reader = Arc::new(Growing::default());
+    let cluster = Cluster::default();
+    let lent = Arc::new(Lent::default());
+    cluster.set(ProviderContext::new("c".into(), reader.clone(), lent.clone(), lent.clone(), lent.clone(), lent));
+    let zones = Arc::new(Zones::new(world.clone()));
+    let provider = Ec2Instances::new(settings(), world.clone(), zones, cluster).unwrap();
+    let (mut made, mut window) = (0, Duration::from_millis(25));
+    while made < 5000 {
+        tokio::time::sleep(window).await;
+        let joined = usize::try_from(window.as_millis()).unwrap() / 2;
+        let new: Vec<NodeRef> = (made + 1..=(made + joined).min(5000)).map(node).collect();
+        made += new.len();
+        reader.0.lock().unwrap().extend(new.iter().cloned());
+        if new.len() >= 100 && new.len() * 2 >= made {
+            let snapshot = provider.list().await.unwrap().unwrap();
+            let found = |node: &NodeRef| snapshot.find(&node.name, node.provider_id.as_deref());
+            assert!(new.iter().all(|node| matches!(found(node), Lookup::Found(_))));
+        } else {
+            let answers = provider.lookup(&new, Aspects::METADATA).await;
+            assert!(answers.iter().all(|answer| metadata(answer).additional_labels.contains_key(LABEL_ZONE_ID)));
+        }
+        window = (window * 2).min(Duration::from_secs(1));
+    }
+    world.calls()
+}
+
+#[derive(Debug, Default)]
+struct Growing(std::sync::Mutex<Vec<NodeRef>>);
+
+impl NodeReader for Growing {
+    fn get(&self, _: &str) -> Option<NodeRef> {
+        None
+    }
+    fn list(&self) -> Vec<NodeRef> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_5000_nodes_costs_at_most_30_calls_with_provider_ids_and_without() {
+    for node in [known as fn(usize) -> NodeRef, nameless] {
+        let calls = burst(node).await;
+        assert!(calls.len() <= 30, "{} calls: {calls:#?}", calls.len());
+    }
+}
