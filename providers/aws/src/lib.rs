@@ -14,6 +14,7 @@ mod instances;
 mod loadbalancer;
 mod metrics;
 mod ownership;
+mod permissions;
 mod prefix_ipam;
 mod start;
 mod tagging;
@@ -21,3 +22,4 @@ mod topology;
 mod zones;
 
 pub use metrics::metrics_reference;
+pub use permissions::iam_policies;

@@ -268,3 +268,6 @@ fn clean(message: &str) -> String {
     }
     clean
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,6 +59,29 @@ impl Operation {
     }
 }
 
+/// All reads of [`super::Api`].
+pub(crate) const READS: &[Operation] = &[
+    Operation::new(Service::Ec2, "DescribeInstances"),
+    Operation::new(Service::Ec2, "DescribeInstanceTopology"),
+    Operation::new(Service::Ec2, "DescribeNetworkInterfaces"),
+    Operation::new(Service::Ec2, "DescribeAvailabilityZones"),
+    Operation::new(Service::Ec2, "DescribeSubnets"),
+    Operation::new(Service::Ec2, "DescribeRouteTables"),
+    Operation::new(Service::Ec2, "DescribeSecurityGroups"),
+    Operation::new(Service::Ec2, "DescribeVolumes"),
+    Operation::new(Service::Elb, "DescribeLoadBalancers"),
+    Operation::new(Service::Elb, "DescribeLoadBalancerAttributes"),
+    Operation::new(Service::Elb, "DescribeLoadBalancerPolicies"),
+    Operation::new(Service::Elb, "DescribeTags"),
+    Operation::new(Service::ElbV2, "DescribeLoadBalancers"),
+    Operation::new(Service::ElbV2, "DescribeLoadBalancerAttributes"),
+    Operation::new(Service::ElbV2, "DescribeListeners"),
+    Operation::new(Service::ElbV2, "DescribeTargetGroups"),
+    Operation::new(Service::ElbV2, "DescribeTargetGroupAttributes"),
+    Operation::new(Service::ElbV2, "DescribeTargetHealth"),
+    Operation::new(Service::ElbV2, "DescribeTags"),
+];
+
 impl Write {
     /// The operation that it is.
     pub(crate) fn operation(&self) -> Operation {
@@ -95,3 +118,25 @@ names!(ElbWrite: CreateLoadBalancer DeleteLoadBalancer AddTags CreateLoadBalance
 names!(ElbV2Write: CreateLoadBalancer DeleteLoadBalancer ModifyLoadBalancerAttributes SetSecurityGroups SetSubnets
     SetIpAddressType CreateListener ModifyListener DeleteListener CreateTargetGroup ModifyTargetGroup DeleteTargetGroup
     ModifyTargetGroupAttributes RegisterTargets DeregisterTargets AddTags RemoveTags);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The documentation of each method of the trait begins with the permission that it needs.
+    #[test]
+    fn the_reads_are_those_of_the_trait() {
+        let source = include_str!("mod.rs");
+        let (_, of_trait) = source.split_once("pub(crate) trait Api").unwrap();
+        let (of_trait, _) = of_trait.split_once("async fn write").unwrap();
+        let documented: Vec<&str> =
+            of_trait.split('`').filter(|text| text.contains(":Describe") && !text.contains(' ')).collect();
+        assert_eq!(documented.len(), of_trait.matches("async fn ").count(), "{documented:?}");
+        let permissions: Vec<String> = READS.iter().copied().map(Operation::permission).collect();
+        assert_eq!(documented, permissions);
+        let distinct: BTreeSet<&Operation> = READS.iter().collect();
+        assert_eq!(distinct.len(), READS.len());
+    }
+}

@@ -1,0 +1,315 @@
+//! What this provider may need of IAM, as policy documents: one for each thing that it does, none wider than that.
+//!
+//! What exists already is written to only where it carries the cluster's tag, and what is made must carry it. Reads have no
+//! such limits in EC2 and Elastic Load Balancing. Which action knows which resource type and condition key: AWS's service
+//! authorization reference.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Stands for the cluster's ID; to be replaced before use.
+const CLUSTER: &str = "CLUSTER_ID";
+const OWNED: &[&str] = &["owned"];
+const ANY: &[&str] = &["*"];
+
+/// What is done with the actions of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Node,
+    LoadBalancer,
+    Route,
+    Tagging,
+    Volume,
+}
+
+/// What must hold for a call.
+#[derive(Debug, Clone, Copy)]
+enum When {
+    Always,
+    /// The object carries the cluster's tag, with one of the values; `*` is any.
+    Tagged(&'static [&'static str]),
+    /// What is made gets the cluster's tag as owned.
+    TaggedOnCreation,
+    /// A condition key has one of the values.
+    Key(&'static str, &'static [&'static str]),
+}
+
+/// A statement of a policy.
+#[derive(Debug, Clone, Copy)]
+struct Grant {
+    role: Role,
+    sid: &'static str,
+    /// `ec2:DescribeInstances`
+    actions: &'static [&'static str],
+    /// The end of an ARN after service, region and account; `*` is everything.
+    resources: &'static [&'static str],
+    when: When,
+}
+
+#[rustfmt::skip]
+const GRANTS: &[Grant] = &[
+    Grant { role: Role::Node, sid: "ReadNodes", resources: ANY, when: When::Always, actions: &[
+        "ec2:DescribeInstances", "ec2:DescribeInstanceTopology", "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeAvailabilityZones",
+    ] },
+
+    Grant { role: Role::LoadBalancer, sid: "ReadNetwork", resources: ANY, when: When::Always, actions: &[
+        "ec2:DescribeInstances", "ec2:DescribeAvailabilityZones", "ec2:DescribeSubnets", "ec2:DescribeRouteTables",
+        "ec2:DescribeSecurityGroups", "ec2:DescribeNetworkInterfaces",
+    ] },
+    Grant { role: Role::LoadBalancer, sid: "ReadBalancers", resources: ANY, when: When::Always, actions: &[
+        "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeLoadBalancerAttributes",
+        "elasticloadbalancing:DescribeLoadBalancerPolicies", "elasticloadbalancing:DescribeTags",
+        "elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeTargetGroups",
+        "elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetHealth",
+    ] },
+    Grant { role: Role::LoadBalancer, sid: "CreateSecurityGroups", resources: &["ec2:security-group/*"],
+        when: When::TaggedOnCreation, actions: &["ec2:CreateSecurityGroup"] },
+    Grant { role: Role::LoadBalancer, sid: "CreateSecurityGroupsInVpcs", resources: &["ec2:vpc/*"],
+        when: When::Always, actions: &["ec2:CreateSecurityGroup"] },
+    Grant { role: Role::LoadBalancer, sid: "TagNewSecurityGroups", resources: &["ec2:security-group/*"],
+        when: When::Key("ec2:CreateAction", &["CreateSecurityGroup"]), actions: &["ec2:CreateTags"] },
+    Grant { role: Role::LoadBalancer, sid: "ChangeSecurityGroups", resources: &["ec2:security-group/*"],
+        when: When::Tagged(ANY), actions: &[
+        "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", "ec2:CreateTags",
+    ] },
+    Grant { role: Role::LoadBalancer, sid: "DeleteSecurityGroups", resources: &["ec2:security-group/*"],
+        when: When::Tagged(OWNED), actions: &["ec2:DeleteSecurityGroup"] },
+    Grant { role: Role::LoadBalancer, sid: "CreateBalancers", when: When::TaggedOnCreation,
+        resources: &["elasticloadbalancing:loadbalancer/*", "elasticloadbalancing:targetgroup/*"], actions: &[
+        "elasticloadbalancing:CreateLoadBalancer", "elasticloadbalancing:CreateTargetGroup",
+    ] },
+    Grant { role: Role::LoadBalancer, sid: "TagNewBalancers", when: When::Key("elasticloadbalancing:CreateAction",
+        &["CreateLoadBalancer", "CreateTargetGroup", "CreateListener"]),
+        resources: &["elasticloadbalancing:loadbalancer/*", "elasticloadbalancing:targetgroup/*", "elasticloadbalancing:listener/*"],
+        actions: &["elasticloadbalancing:AddTags"] },
+    Grant { role: Role::LoadBalancer, sid: "ChangeTagsOfBalancers", when: When::Tagged(ANY),
+        resources: &["elasticloadbalancing:loadbalancer/*", "elasticloadbalancing:targetgroup/*", "elasticloadbalancing:listener/*"],
+        actions: &["elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"] },
+    Grant { role: Role::LoadBalancer, sid: "ChangeBalancers", resources: &["elasticloadbalancing:loadbalancer/*"],
+        when: When::Tagged(ANY), actions: &[
+        "elasticloadbalancing:DeleteLoadBalancer", "elasticloadbalancing:ModifyLoadBalancerAttributes",
+        "elasticloadbalancing:CreateLoadBalancerListeners", "elasticloadbalancing:DeleteLoadBalancerListeners",
+        "elasticloadbalancing:AttachLoadBalancerToSubnets", "elasticloadbalancing:DetachLoadBalancerFromSubnets",
+        "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer", "elasticloadbalancing:ConfigureHealthCheck",
+        "elasticloadbalancing:CreateLoadBalancerPolicy", "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer",
+        "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
+        "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
+        "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
+        "elasticloadbalancing:CreateListener", "elasticloadbalancing:SetSecurityGroups",
+        "elasticloadbalancing:SetSubnets", "elasticloadbalancing:SetIpAddressType",
+    ] },
+    // Listeners that older versions made have no tags. The names of all balancers begin with this letter.
+    Grant { role: Role::LoadBalancer, sid: "ChangeListeners", resources: &["elasticloadbalancing:listener/net/a*"],
+        when: When::Always, actions: &["elasticloadbalancing:ModifyListener", "elasticloadbalancing:DeleteListener"] },
+    Grant { role: Role::LoadBalancer, sid: "ChangeTargetGroups", resources: &["elasticloadbalancing:targetgroup/*"],
+        when: When::Tagged(ANY), actions: &[
+        "elasticloadbalancing:ModifyTargetGroup", "elasticloadbalancing:ModifyTargetGroupAttributes",
+        "elasticloadbalancing:DeleteTargetGroup", "elasticloadbalancing:RegisterTargets",
+        "elasticloadbalancing:DeregisterTargets",
+    ] },
+    // The first balancer of an account makes the role with which AWS itself then works.
+    Grant { role: Role::LoadBalancer, sid: "FirstBalancerOfAccount",
+        resources: &["iam:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing"],
+        when: When::Key("iam:AWSServiceName", &["elasticloadbalancing.amazonaws.com"]),
+        actions: &["iam:CreateServiceLinkedRole"] },
+
+    Grant { role: Role::Route, sid: "ReadRoutes", resources: ANY, when: When::Always, actions: &[
+        "ec2:DescribeInstances", "ec2:DescribeRouteTables",
+    ] },
+    Grant { role: Role::Route, sid: "ChangeRoutes", resources: &["ec2:route-table/*"], when: When::Tagged(ANY),
+        actions: &["ec2:CreateRoute", "ec2:ReplaceRoute", "ec2:DeleteRoute"] },
+    Grant { role: Role::Route, sid: "LetInstancesForward", resources: &["ec2:instance/*"], when: When::Tagged(ANY),
+        actions: &["ec2:ModifyInstanceAttribute"] },
+    // Interfaces seldom carry the cluster's tag.
+    Grant { role: Role::Route, sid: "LetInterfacesForward", resources: &["ec2:network-interface/*"], when: When::Always,
+        actions: &["ec2:ModifyNetworkInterfaceAttribute"] },
+
+    Grant { role: Role::Tagging, sid: "TagInstances", resources: &["ec2:instance/*"], when: When::Tagged(ANY),
+        actions: &["ec2:CreateTags", "ec2:DeleteTags"] },
+
+    Grant { role: Role::Volume, sid: "ReadVolumes", resources: ANY, when: When::Always, actions: &["ec2:DescribeVolumes"] },
+];
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Document {
+    version: &'static str,
+    statement: Vec<Statement>,
+}
+
+type Conditions = BTreeMap<&'static str, BTreeMap<String, Vec<String>>>;
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Statement {
+    sid: &'static str,
+    effect: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    principal: Option<BTreeMap<&'static str, &'static str>>,
+    action: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    resource: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    condition: Conditions,
+}
+
+/// The policy documents: file name and JSON. `CLUSTER_ID`, `ROLE_ARN`, `ACCOUNT_ID` and `BASE_ROLE` stand for what
+/// the reader must fill in.
+pub fn iam_policies() -> Vec<(&'static str, String)> {
+    let of = |role: Role| GRANTS.iter().filter(move |grant| grant.role == role).map(statement).collect();
+    vec![
+        ("node.json", document(of(Role::Node))),
+        ("load-balancer.json", document(of(Role::LoadBalancer))),
+        ("route.json", document(of(Role::Route))),
+        ("tagging.json", document(of(Role::Tagging))),
+        ("volume.json", document(of(Role::Volume))),
+        ("assume-role.json", document(vec![assume_role()])),
+        ("trust-of-assumed-role.json", document(vec![trust()])),
+    ]
+}
+
+fn document(statement: Vec<Statement>) -> String {
+    let document = Document { version: "2012-10-17", statement };
+    // Infallible: texts, lists and maps by text.
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn statement(grant: &Grant) -> Statement {
+    Statement {
+        sid: grant.sid,
+        effect: "Allow",
+        principal: None,
+        action: grant.actions.to_vec(),
+        resource: grant.resources.iter().map(|resource| arn(resource)).collect(),
+        condition: conditions(grant.when),
+    }
+}
+
+/// In any partition, region and account.
+fn arn(resource: &str) -> String {
+    match resource.split_once(':') {
+        Some(("iam", rest)) => format!("arn:*:iam::*:{rest}"),
+        Some((service, rest)) => format!("arn:*:{service}:*:*:{rest}"),
+        None => resource.to_owned(),
+    }
+}
+
+fn conditions(when: When) -> Conditions {
+    let one = |operator: &'static str, key: String, values: &[&str]| {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        BTreeMap::from([(operator, BTreeMap::from([(key, values)]))])
+    };
+    match when {
+        When::Always => BTreeMap::new(),
+        When::Tagged(values) => one("StringLike", format!("aws:ResourceTag/kubernetes.io/cluster/{CLUSTER}"), values),
+        When::TaggedOnCreation => one("StringEquals", format!("aws:RequestTag/kubernetes.io/cluster/{CLUSTER}"), OWNED),
+        When::Key(key, values) => one("StringEquals", key.to_owned(), values),
+    }
+}
+
+/// For the identity that the program starts with, when `RoleARN` is set.
+fn assume_role() -> Statement {
+    Statement {
+        sid: "AssumeRole",
+        effect: "Allow",
+        principal: None,
+        action: vec!["sts:AssumeRole"],
+        resource: vec!["ROLE_ARN".to_owned()],
+        condition: BTreeMap::new(),
+    }
+}
+
+/// Of the role that `RoleARN` names. The program always tells the account of the role as the source.
+fn trust() -> Statement {
+    Statement {
+        sid: "TrustBaseRole",
+        effect: "Allow",
+        principal: Some(BTreeMap::from([("AWS", "BASE_ROLE")])),
+        action: vec!["sts:AssumeRole"],
+        resource: Vec::new(),
+        condition: conditions(When::Key("aws:SourceAccount", &["ACCOUNT_ID"])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::client::operation::{Operation, READS, Service};
+    use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+
+    fn operations() -> BTreeSet<String> {
+        let writes =
+            [(Service::Ec2, Ec2Write::NAMES), (Service::Elb, ElbWrite::NAMES), (Service::ElbV2, ElbV2Write::NAMES)];
+        let writes = writes.iter().flat_map(|(service, names)| names.iter().map(|name| Operation::new(*service, name)));
+        READS.iter().copied().chain(writes).map(Operation::permission).collect()
+    }
+
+    #[test]
+    fn every_operation_is_granted_and_nothing_else() {
+        let granted: BTreeSet<String> =
+            GRANTS.iter().flat_map(|grant| grant.actions).map(|action| (*action).to_owned()).collect();
+        let mut wanted = operations();
+        wanted.insert("iam:CreateServiceLinkedRole".to_owned());
+        let missing: Vec<_> = wanted.difference(&granted).collect();
+        let unused: Vec<_> = granted.difference(&wanted).collect();
+        assert!(missing.is_empty() && unused.is_empty(), "missing {missing:?}, unused {unused:?}");
+    }
+
+    #[test]
+    fn what_changes_something_is_limited_to_resources() {
+        for grant in GRANTS {
+            let reads = grant.actions.iter().all(|action| action.contains(":Describe"));
+            assert_eq!(grant.resources == ANY, reads, "{}", grant.sid);
+            let services: BTreeSet<_> = grant.actions.iter().filter_map(|action| action.split(':').next()).collect();
+            for resource in grant.resources.iter().filter(|resource| **resource != "*") {
+                assert!(services.contains(resource.split(':').next().unwrap()), "{}: {resource}", grant.sid);
+            }
+        }
+    }
+
+    #[test]
+    fn what_exists_is_deleted_only_with_the_clusters_tag() {
+        for grant in GRANTS.iter().filter(|grant| grant.actions.iter().any(|action| action.contains(":Delete"))) {
+            let tagged = matches!(grant.when, When::Tagged(_));
+            assert!(tagged || grant.sid == "ChangeListeners", "{}", grant.sid);
+        }
+    }
+
+    #[test]
+    fn documents_are_json_with_distinct_names_within_iams_size() {
+        for (name, text) in iam_policies() {
+            let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(document["Version"], "2012-10-17", "{name}");
+            let statements = document["Statement"].as_array().unwrap();
+            let sids: BTreeSet<_> = statements.iter().map(|statement| statement["Sid"].as_str().unwrap()).collect();
+            assert!(!statements.is_empty() && sids.len() == statements.len(), "{name}");
+            assert!(sids.iter().all(|sid| sid.chars().all(char::is_alphanumeric)), "{name}");
+            // A managed policy may have 6,144 characters without blanks.
+            let size = text.chars().filter(|c| !c.is_whitespace()).count();
+            assert!(size <= 6_144, "{name}: {size}");
+        }
+    }
+
+    #[test]
+    fn a_new_group_must_carry_the_tag_and_may_be_tagged_only_when_it_is_made() {
+        let policies = iam_policies();
+        let (_, text) = policies.iter().find(|(name, _)| *name == "load-balancer.json").unwrap();
+        let document: serde_json::Value = serde_json::from_str(text).unwrap();
+        let statement = |sid: &str| {
+            document["Statement"].as_array().unwrap().iter().find(|statement| statement["Sid"] == sid).unwrap().clone()
+        };
+        let create = statement("CreateSecurityGroups");
+        assert_eq!(create["Resource"][0], "arn:*:ec2:*:*:security-group/*");
+        assert_eq!(create["Condition"]["StringEquals"]["aws:RequestTag/kubernetes.io/cluster/CLUSTER_ID"][0], "owned");
+        let tag = statement("TagNewSecurityGroups");
+        assert_eq!(tag["Condition"]["StringEquals"]["ec2:CreateAction"][0], "CreateSecurityGroup");
+        let first = statement("FirstBalancerOfAccount");
+        assert_eq!(first["Condition"]["StringEquals"]["iam:AWSServiceName"][0], "elasticloadbalancing.amazonaws.com");
+    }
+}
