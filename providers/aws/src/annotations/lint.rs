@@ -187,11 +187,10 @@ fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Fin
             message: "no effect: spec.loadBalancerSourceRanges wins; remove one of them".to_owned(),
         });
     }
-    if let Ok(Some(tags)) = annotations.get(&ADDITIONAL_TAGS) {
-        if let Some(key) = tags.keys().find(|key| around.ownership.is_reserved(key)) {
-            let message = format!("the tag {key:?} marks what belongs to a cluster and cannot be set; it is left out");
-            findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
-        }
+    let tags = annotations.get(&ADDITIONAL_TAGS).ok().flatten().unwrap_or_default();
+    if let Some(key) = tags.keys().find(|key| around.ownership.is_reserved(key)) {
+        let message = format!("the tag {key:?} marks what belongs to a cluster and cannot be set; it is left out");
+        findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
     }
     findings
 }

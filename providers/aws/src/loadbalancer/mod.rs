@@ -1,14 +1,223 @@
 //! Balancers for Services: observe, desired, plan, guard, apply.
 //!
-//! One Service is one group: nothing but the security groups of the nodes is shared. [`desired`] reads the Service and its
+//! One Service is one group: nothing but the security groups of the nodes is shared. [`wish`] reads the Service and its
 //! annotations without any call; [`observe`] reads what AWS has that carries our marks or that the wish names; [`plan`] is
 //! the difference as writes in an order of which any prefix is safe to die after; [`guard`] refuses what looks like a
 //! mistake; [`apply`] sends the writes.
 
+pub(crate) mod apply;
 pub(crate) mod classic;
 pub(crate) mod desired;
+pub(crate) mod guard;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod observe;
 pub(crate) mod plan;
+pub(crate) mod reads;
 pub(crate) mod security_groups;
+pub(crate) mod subnets;
+pub(crate) mod wish;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ccm_provider::{
+    EventType, Finding, LoadBalancerStatus, Planned, ProviderError, Service, ServiceKey, ServiceWork, Severity, Subject,
+};
+
+use crate::client::Api;
+use crate::cluster::Cluster;
+use crate::config::HealthProbe;
+use crate::fleet::Fleet;
+use crate::zones::Zones;
+use apply::Outputs;
+use desired::{Goal, Wish};
+use observe::Observed;
+use plan::{Ground, Step};
+use reads::Reads;
+
+/// Reason of the events that tell what was found in a Service's wishes.
+const REASON: &str = "AWSLoadBalancerWarning";
+
+/// The balancers of the cluster.
+#[derive(Debug)]
+pub(crate) struct Balancers {
+    ground: Ground,
+    probe: HealthProbe,
+    reads: Reads,
+    cluster: Cluster,
+}
+
+/// A wish and what was seen for it.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    wish: Wish,
+    observed: Observed,
+}
+
+impl Balancers {
+    /// Nothing is called yet.
+    pub(crate) fn new(
+        api: Arc<dyn Api>,
+        fleet: Fleet,
+        zones: Arc<Zones>,
+        cluster: Cluster,
+        ground: Ground,
+        probe: HealthProbe,
+    ) -> Self {
+        let reads = Reads::new(api, fleet, zones, &ground);
+        Self { ground, probe, reads, cluster }
+    }
+
+    fn plan_one(&self, seen: &Seen) -> Result<plan::Planned, ProviderError> {
+        let Seen { wish, observed } = seen;
+        let ground = &self.ground;
+        match &wish.goal {
+            Goal::Gone => {
+                let reason = "the Service wants no load balancer any more";
+                let mut planned = classic::delete(wish, observed, ground, reason);
+                let network = network::delete(wish, observed, ground, reason)?;
+                planned.steps.extend(network.steps);
+                planned.findings.extend(network.findings);
+                Ok(planned)
+            }
+            Goal::Classic(classic) => {
+                let standing = observed.classic.as_ref().map(|classic| &classic.balancer);
+                let current = standing.map(|balancer| balancer.subnets.clone()).unwrap_or_default();
+                // The scheme never changes, so subnets are chosen for the one that it has.
+                let internal = standing.map_or(classic.common.internal, |balancer| balancer.scheme == INTERNAL);
+                let choice = &classic.common.subnets;
+                let subnets = || subnets::wanted(choice, internal, &current, observed, ground);
+                classic::plan(wish, classic, observed, ground, &subnets)
+            }
+            Goal::Network(network) => {
+                let common = &network.common;
+                let subnets = || subnets::wanted(&common.subnets, common.internal, &BTreeSet::new(), observed, ground);
+                network::plan(wish, network, observed, ground, &subnets)
+            }
+        }
+    }
+
+    fn warn(&self, service: &Service, finding: &Finding) {
+        if finding.severity < Severity::Warning {
+            return;
+        }
+        if let Some(context) = self.cluster.context() {
+            let subject = Subject::service(service);
+            context.events.event(&subject, EventType::Warning, REASON, &finding.to_string());
+        }
+    }
+
+    fn is_leading(&self) -> bool {
+        self.cluster.context().is_none_or(|context| context.leader.is_leading())
+    }
+}
+
+/// The scheme of internal balancers.
+const INTERNAL: &str = "internal";
+
+/// A balancer of the kind that isn't wanted, with our name.
+fn of_other_kind(wish: &Wish, observed: &Observed) -> Option<Finding> {
+    let other = match &wish.goal {
+        Goal::Gone => None,
+        Goal::Classic(_) => observed.network.as_ref().map(|network| &network.balancer.dns_name),
+        Goal::Network(_) => observed.classic.as_ref().map(|classic| &classic.balancer.dns_name),
+    }?;
+    Some(Finding {
+        severity: Severity::Warning,
+        key: "load balancer".to_owned(),
+        value: Some(other.clone()),
+        message: format!(
+            "a load balancer {} of the other kind is there too, and stays until the Service is deleted; delete the Service \
+             and create it anew to be rid of it sooner",
+            wish.name
+        ),
+    })
+}
+
+impl Planned for Balancers {
+    type Desired = Vec<Wish>;
+    type Observed = Vec<Seen>;
+    type Step = Step;
+    type Outputs = Outputs;
+
+    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wish>, Vec<Result<(), ProviderError>>) {
+        let mut wishes = Vec::new();
+        let mut verdicts = Vec::new();
+        for item in work {
+            let wish = wish::wish(cluster, item, &self.ground, &self.probe);
+            if let (Err(ProviderError::ImplementedElsewhere), Some(finding)) = (&wish, wish::left_behind(&item.service))
+            {
+                self.warn(&item.service, &finding);
+            }
+            verdicts.push(wish.map(|wish| wishes.extend(wish)));
+        }
+        (wishes, verdicts)
+    }
+
+    async fn observe(&self, _: &str, _: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
+        let mut all = Vec::new();
+        for wish in wishes {
+            let observed = observe::gather(wish, &self.reads, &self.ground).await?;
+            all.push(Seen { wish: wish.clone(), observed });
+        }
+        Ok(all)
+    }
+
+    fn plan(&self, observed: &Vec<Seen>, _: &Vec<Wish>) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
+        let (mut steps, mut findings) = (Vec::new(), Vec::new());
+        for seen in observed {
+            let planned = self.plan_one(seen)?;
+            steps.extend(planned.steps);
+            findings.extend(seen.wish.findings.iter().cloned());
+            findings.extend(of_other_kind(&seen.wish, &seen.observed));
+            findings.extend(planned.findings);
+        }
+        Ok((steps, findings))
+    }
+
+    fn guard(&self, observed: &Vec<Seen>, steps: &[Step]) -> Result<(), ProviderError> {
+        observed.iter().try_for_each(|seen| guard::guard(&seen.wish, &seen.observed, &self.ground, steps))
+    }
+
+    async fn apply(&self, step: &Step, outputs: &mut Outputs) -> Result<(), ProviderError> {
+        if !self.is_leading() {
+            return Err(ProviderError::unknown("this process leads no more: nothing is written"));
+        }
+        tracing::info!(step = %step.told, "writing");
+        apply::apply(step, outputs, &self.reads).await
+    }
+
+    fn finish(&self, outputs: Outputs) -> Result<(), ProviderError> {
+        outputs.finish()
+    }
+
+    fn tell(&self, work: &[ServiceWork], findings: &[Finding]) {
+        for item in work {
+            for finding in findings {
+                self.warn(&item.service, finding);
+            }
+        }
+    }
+
+    fn describe(&self, step: &Step) -> ccm_provider::Step {
+        step.told.clone()
+    }
+
+    fn status(&self, observed: &Vec<Seen>, service: &Service) -> Option<LoadBalancerStatus> {
+        let key: ServiceKey = service.key();
+        let seen = observed.iter().find(|seen| seen.wish.service == key)?;
+        let network = seen.observed.network.as_ref().map(|network| &network.balancer);
+        let network = network.filter(|balancer| balancer.kind == network::KIND).map(network::status);
+        let classic = seen.observed.classic.as_ref().map(|classic| classic::status(&classic.balancer));
+        match seen.wish.goal {
+            Goal::Classic(_) => classic,
+            Goal::Network(_) => network,
+            // Without a balancer there may be parts of one, for which it is worth asking for the deletion.
+            Goal::Gone => classic.or(network).or_else(|| {
+                let parts = self.plan_one(seen).is_ok_and(|planned| !planned.steps.is_empty());
+                parts.then(LoadBalancerStatus::default)
+            }),
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! What AWS has of a Service's balancer: all that carries our marks, and what the wish refers to. Complete, or an error.
 
+mod gather;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
@@ -7,6 +9,8 @@ use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
+
+pub(crate) use gather::gather;
 
 /// The observation for one wish.
 #[derive(Debug, Clone)]

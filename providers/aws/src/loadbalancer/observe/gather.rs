@@ -1,0 +1,393 @@
+//! How an observation is read.
+//!
+//! What is needed is read side by side where it can be. Both kinds of balancers are looked for when the Service shall have
+//! none, and when it shall have one that is not there yet: a name that the other kind has may be a leftover of ours.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use futures::future::{join_all, try_join_all};
+
+use super::{Classic, Instance, Network, Observed, Probes, TargetGroup};
+use crate::client::ec2::{SecurityGroup, Subnet};
+use crate::client::elbv2::{self, Which};
+use crate::client::{Answer, Query, elb};
+use crate::fleet;
+use crate::identity::InstanceId;
+use crate::loadbalancer::desired::{Common, Goal, Subnets, Wish};
+use crate::loadbalancer::names;
+use crate::loadbalancer::network::KIND;
+use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::reads::{Reads, SHORT};
+use crate::loadbalancer::security_groups::nodes;
+use crate::loadbalancer::subnets::is_id;
+
+/// How long ago leftovers may have been looked for while nothing is missing.
+const LEFTOVERS: Duration = Duration::from_secs(3600);
+/// The block of a subnet never changes; a subnet that is missing is asked for again.
+const STANDING: Duration = Duration::from_secs(3600);
+/// A target group of which AWS says that it is gone.
+const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
+/// Codes of subnets and groups that are not there.
+const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
+
+/// Reads all that a plan for the wish must know.
+///
+/// # Errors
+///
+/// One of the reads failed: nothing is known then.
+pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answer<Observed> {
+    let mut observed = Observed {
+        began: SystemTime::now(),
+        classic: None,
+        network: None,
+        loose_target_groups: Vec::new(),
+        groups: BTreeMap::new(),
+        subnets: BTreeMap::new(),
+        route_tables: Vec::new(),
+        zones: BTreeMap::new(),
+        instances: BTreeMap::new(),
+        other_balancers: BTreeMap::new(),
+    };
+    let (classic, network) = balancers(wish, reads).await?;
+    let (classic, network, instances) = futures::try_join!(
+        async { maybe(classic, |balancer| read_classic(wish, balancer, reads)).await },
+        async { maybe(network, |balancer| read_network(wish, balancer, reads)).await },
+        instances(wish, reads),
+    )?;
+    observed.classic = classic;
+    observed.network = network;
+    observed.instances = instances;
+    let (loose, groups, ()) = futures::try_join!(
+        loose(wish, observed.network.as_ref(), reads, ground),
+        groups(wish, &observed, reads, ground),
+        async { Ok(()) },
+    )?;
+    observed.loose_target_groups = loose;
+    observed.groups = groups;
+    subnets(wish, &mut observed, reads, ground).await?;
+    if nodes::gives_up_rules(wish, &observed, ground) {
+        observed.other_balancers = others(wish, &observed, reads, ground).await?;
+    }
+    Ok(observed)
+}
+
+async fn maybe<T, U, F: Future<Output = Answer<U>>>(from: Option<T>, read: impl FnOnce(T) -> F) -> Answer<Option<U>> {
+    match from {
+        Some(value) => read(value).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The balancers of the Service's name, of either kind.
+async fn balancers(wish: &Wish, reads: &Reads) -> Answer<(Option<elb::LoadBalancer>, Option<elbv2::LoadBalancer>)> {
+    let name = &wish.name;
+    match &wish.goal {
+        Goal::Gone => futures::try_join!(reads.classic(name), reads.network(name)),
+        Goal::Classic(_) => {
+            let classic = reads.classic(name).await?;
+            let network = if classic.is_none() { reads.network(name).await? } else { None };
+            Ok((classic, network))
+        }
+        Goal::Network(_) => {
+            let network = reads.network(name).await?;
+            let classic = if network.is_none() { reads.classic(name).await? } else { None };
+            Ok((classic, network))
+        }
+    }
+}
+
+async fn read_classic(wish: &Wish, balancer: elb::LoadBalancer, reads: &Reads) -> Answer<Classic> {
+    let wants_policies = match &wish.goal {
+        Goal::Classic(classic) => classic.proxy_protocol || classic.ssl_policy.is_some(),
+        Goal::Gone | Goal::Network(_) => false,
+    };
+    let has_policies = balancer.listeners.iter().any(|listener| !listener.policies.is_empty())
+        || balancer.backend_policies.values().any(|policies| !policies.is_empty());
+    let wants = matches!(wish.goal, Goal::Classic(_));
+    let name = balancer.name.clone();
+    let (attributes, policies, tags) = futures::try_join!(
+        async { if wants { reads.api.classic_attributes(&name).await } else { Ok(elb::Attributes::default()) } },
+        async {
+            if wants && (wants_policies || has_policies) {
+                reads.api.classic_policies(&name).await
+            } else {
+                Ok(Vec::new())
+            }
+        },
+        reads.classic_tags(&name),
+    )?;
+    Ok(Classic { balancer, attributes, policies, tags })
+}
+
+async fn read_network(wish: &Wish, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<Network> {
+    let arn = balancer.arn.clone();
+    if balancer.kind != KIND {
+        // Somebody else's. Its parts are no business of ours.
+        let tags = reads.network_tags([arn.clone()]).await?.remove(&arn).unwrap_or_default();
+        return Ok(Network {
+            balancer,
+            attributes: BTreeMap::new(),
+            listeners: Vec::new(),
+            target_groups: Vec::new(),
+            tags,
+        });
+    }
+    let wants = matches!(wish.goal, Goal::Network(_));
+    let (attributes, listeners, groups) = futures::try_join!(
+        async { if wants { reads.api.balancer_attributes(&arn).await } else { Ok(BTreeMap::new()) } },
+        async { if wants { reads.api.listeners(&arn).await } else { Ok(Vec::new()) } },
+        async { reads.api.target_groups(&Which::OfBalancer(arn.clone())).await },
+    )?;
+    let mut tags = reads.network_tags(groups.iter().map(|group| group.arn.clone()).chain([arn.clone()])).await?;
+    let own = tags.remove(&arn).unwrap_or_default();
+    let target_groups = target_groups(wish, groups, &tags, reads).await?;
+    Ok(Network { balancer, attributes, listeners, target_groups, tags: own })
+}
+
+/// Completes target groups. One that went meanwhile is left out.
+async fn target_groups(
+    wish: &Wish,
+    groups: Vec<elbv2::TargetGroup>,
+    tags: &BTreeMap<String, crate::client::Tags>,
+    reads: &Reads,
+) -> Answer<Vec<TargetGroup>> {
+    let (wants, wants_attributes) = match &wish.goal {
+        Goal::Network(network) => (true, network.target_group_attributes.is_some()),
+        Goal::Gone | Goal::Classic(_) => (false, false),
+    };
+    let read = groups.into_iter().map(|group| async move {
+        let (targets, attributes) = futures::try_join!(
+            async { if wants { reads.api.target_health(&group.arn).await } else { Ok(Vec::new()) } },
+            async {
+                if wants_attributes { reads.api.target_group_attributes(&group.arn).await.map(Some) } else { Ok(None) }
+            },
+        )?;
+        let tags = tags.get(&group.arn).cloned().unwrap_or_default();
+        Ok(TargetGroup { group, attributes, targets, tags })
+    });
+    let mut found = Vec::new();
+    for answer in join_all(read).await {
+        match answer {
+            Ok(group) => found.push(group),
+            Err(error) if crate::client::ApiError::is(&error, TARGET_GROUP_GONE) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Target groups with a name that only this Service gives, or one whose name is cut to the same, and without a balancer, or
+/// with this one and none of its listeners: what an interrupted plan left behind. AWS finds target groups neither by tags nor
+/// by a part of the name, so all of them are listed: now when something is missing, else rarely.
+async fn loose(wish: &Wish, network: Option<&Network>, reads: &Reads, ground: &Ground) -> Answer<Vec<TargetGroup>> {
+    let attached: BTreeSet<&str> =
+        network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
+    let max_age = match &wish.goal {
+        Goal::Classic(_) => return Ok(Vec::new()),
+        Goal::Gone => Duration::ZERO,
+        Goal::Network(goal) => {
+            let name = |port| names::target_group(&ground.ownership.cluster, &wish.service, port);
+            let all_there = goal.ports.iter().all(|port| attached.contains(&*name(port)));
+            if all_there { LEFTOVERS } else { Duration::ZERO }
+        }
+    };
+    let arn = network.map(|network| &*network.balancer.arn);
+    let all = reads.target_groups(max_age).await?;
+    let candidates: Vec<elbv2::TargetGroup> = all
+        .iter()
+        .filter(|group| names::may_be_target_group_of(&group.name, &wish.service))
+        .filter(|group| !attached.contains(&*group.name))
+        .filter(|group| group.balancers.iter().all(|balancer| Some(&**balancer) == arn))
+        .cloned()
+        .collect();
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone())).await?;
+    // Without tags it went since it was listed.
+    let there = candidates.into_iter().filter(|group| tags.contains_key(&group.arn)).collect();
+    target_groups(wish, there, &tags, reads).await
+}
+
+/// The wanted instances. Those that will never run again are left out: AWS would refuse them.
+async fn instances(wish: &Wish, reads: &Reads) -> Answer<BTreeMap<String, Instance>> {
+    let Some(common) = common(wish) else { return Ok(BTreeMap::new()) };
+    let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
+    let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
+    let staying = members.into_iter().filter(|(_, member)| !member.is_leaving());
+    let instance = |(id, member): (InstanceId, std::sync::Arc<fleet::Member>)| {
+        let instance = Instance {
+            id: id.to_string(),
+            state: member.state.clone(),
+            zone: member.zone.clone(),
+            vpc: member.vpc.clone(),
+            security_groups: member.security_groups.clone(),
+        };
+        (id.to_string(), instance)
+    };
+    Ok(staying.map(instance).collect())
+}
+
+fn common(wish: &Wish) -> Option<&Common> {
+    match &wish.goal {
+        Goal::Gone => None,
+        Goal::Classic(classic) => Some(&classic.common),
+        Goal::Network(network) => Some(&network.common),
+    }
+}
+
+/// The cluster's groups, and those that must be known beside them.
+async fn groups(
+    wish: &Wish,
+    observed: &Observed,
+    reads: &Reads,
+    ground: &Ground,
+) -> Answer<BTreeMap<String, SecurityGroup>> {
+    let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups().await?.iter().cloned());
+    let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
+    let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
+    let attached: BTreeSet<&String> = classic.chain(network).collect();
+    let named = wish.named_groups.instead.iter().chain(&wish.named_groups.extra);
+    let of_nodes = observed.instances.values().flat_map(|instance| &instance.security_groups);
+    let wanted: BTreeSet<&String> =
+        attached.iter().copied().chain(named).chain(of_nodes).chain(&ground.shared_group).collect();
+    let missing: Vec<&String> = wanted.into_iter().filter(|id| !groups.contains_key(*id)).collect();
+    // As a filter: IDs that are not there are just absent, and the plan names them.
+    groups.extend(by_filter("group-id", missing.into_iter().cloned(), reads).await?);
+
+    let managed = managed_names(wish, ground);
+    let nameless = managed.iter().filter(|name| !groups.values().any(|group| group.name == **name));
+    // A group that was made without tags, or lost them, is found by its name; where the balancer stands it has its groups.
+    if observed.classic.is_none() && observed.network.is_none() {
+        let query = Query::by("vpc-id", [ground.vpc.clone()]).and("group-name", nameless.cloned());
+        if query.filters.iter().all(|filter| !filter.values.is_empty()) {
+            groups.extend(by_id(reads.api.security_groups(&query).await?));
+        }
+    }
+    // What refers to a group must be known before the group can go; the cluster's own groups are there already.
+    let mut going: BTreeSet<String> =
+        groups.values().filter(|group| managed.contains(&group.name)).map(|group| group.id.clone()).collect();
+    going.extend(attached.into_iter().cloned());
+    if matches!(wish.goal, Goal::Gone) || may_leave(wish, observed, &groups, &managed) {
+        groups.extend(by_filter("ip-permission.group-id", going, reads).await?);
+    }
+    Ok(groups)
+}
+
+/// Whether the balancer has a group that the wish doesn't name and that is not its managed one, or the other way round.
+fn may_leave(
+    wish: &Wish,
+    observed: &Observed,
+    groups: &BTreeMap<String, SecurityGroup>,
+    managed: &BTreeSet<String>,
+) -> bool {
+    let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
+    let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
+    let named = |id: &String| wish.named_groups.instead.contains(id) || wish.named_groups.extra.contains(id);
+    let is_managed = |id: &String| groups.get(id).is_some_and(|group| managed.contains(&group.name));
+    let replaced = !wish.named_groups.instead.is_empty();
+    classic.chain(network).any(|id| !named(id) && (replaced || !is_managed(id)))
+}
+
+/// The names of groups that are made for the Service.
+fn managed_names(wish: &Wish, ground: &Ground) -> BTreeSet<String> {
+    let classic = names::classic_group(&wish.name);
+    let network = names::network_group(&wish.cluster_name, &wish.service, &wish.uid);
+    match &wish.goal {
+        Goal::Gone => [classic, network].into(),
+        Goal::Classic(_) => [classic].into(),
+        Goal::Network(_) if ground.managed_network_groups => [network].into(),
+        Goal::Network(_) => BTreeSet::new(),
+    }
+}
+
+async fn by_filter(
+    name: &str,
+    ids: impl IntoIterator<Item = String>,
+    reads: &Reads,
+) -> Answer<BTreeMap<String, SecurityGroup>> {
+    let ids: Vec<String> = ids.into_iter().collect();
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    Ok(by_id(reads.api.security_groups(&Query::by(name, ids)).await?))
+}
+
+fn by_id(groups: impl IntoIterator<Item = SecurityGroup>) -> BTreeMap<String, SecurityGroup> {
+    groups.into_iter().map(|group| (group.id.clone(), group)).collect()
+}
+
+/// The subnets that the wish or a balancer of the Service needs, with their routes and zones where one has to be chosen.
+async fn subnets(wish: &Wish, observed: &mut Observed, reads: &Reads, ground: &Ground) -> Answer<()> {
+    let Some(common) = common(wish) else { return Ok(()) };
+    let standing: BTreeSet<String> = observed
+        .network
+        .iter()
+        .flat_map(|network| &network.balancer.zones)
+        .map(|zone| zone.subnet.clone())
+        .chain(observed.classic.iter().flat_map(|classic| classic.balancer.subnets.iter().cloned()))
+        .collect();
+    // A network balancer keeps the subnets that it was made with.
+    let chosen = observed.network.is_none() || matches!(wish.goal, Goal::Classic(_));
+    let max_age = if chosen { SHORT } else { STANDING };
+    let all = reads.subnets(max_age).await?;
+    observed.subnets = all.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
+    let named: Vec<String> = match &common.subnets {
+        Subnets::Named(items) => items.iter().filter(|item| is_id(item)).cloned().collect(),
+        Subnets::Discover => [ground.self_subnet.clone()].into_iter().filter(|id| chosen && !id.is_empty()).collect(),
+    };
+    let missing = named.into_iter().chain(standing).filter(|id| !observed.subnets.contains_key(id));
+    let missing: BTreeSet<String> = missing.collect();
+    let more = try_join_all(missing.into_iter().map(|id| one_subnet(id, reads))).await?;
+    observed.subnets.extend(more.into_iter().flatten().map(|subnet| (subnet.id.clone(), subnet)));
+    if chosen && common.subnets == Subnets::Discover {
+        if !common.internal {
+            observed.route_tables = reads.route_tables().await?.to_vec();
+        }
+        let zones = observed.subnets.values().map(|subnet| &*subnet.zone);
+        observed.zones = (*reads.zones.knowing(zones).await?).clone();
+    }
+    Ok(())
+}
+
+/// A subnet outside of the VPC, or one made since it was listed; `None` when it isn't there.
+async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
+    match reads.api.subnets(&Query::ids([id])).await {
+        Ok(found) => Ok(found.into_iter().next()),
+        Err(error) if error.is(UNKNOWN_ID) || error.is(&["InvalidSubnetId.Malformed"]) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the other network balancers of the VPC probe, and from where.
+async fn others(wish: &Wish, observed: &Observed, reads: &Reads, ground: &Ground) -> Answer<BTreeMap<String, Probes>> {
+    let (balancers, groups, subnets) =
+        futures::try_join!(reads.balancers(), reads.target_groups(Duration::from_secs(1)), reads.subnets(STANDING))?;
+    let mut blocks: BTreeMap<&str, &str> = subnets.iter().map(|subnet| (&*subnet.id, &*subnet.cidr)).collect();
+    blocks.extend(observed.subnets.values().map(|subnet| (&*subnet.id, &*subnet.cidr)));
+    let others = balancers
+        .iter()
+        .filter(|balancer| balancer.kind == KIND && balancer.vpc == ground.vpc && balancer.name != wish.name);
+    let mut probes: BTreeMap<String, Probes> = BTreeMap::new();
+    let mut ports: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
+    for group in groups.iter() {
+        for arn in &group.balancers {
+            // `traffic-port` is no number.
+            let port = group.health_check.port.parse().unwrap_or(group.port);
+            ports.entry(arn).or_default().insert(port);
+        }
+    }
+    for balancer in others {
+        let mut cidrs = BTreeSet::new();
+        for zone in &balancer.zones {
+            match blocks.get(&*zone.subnet) {
+                Some(cidr) => drop(cidrs.insert((*cidr).to_owned())),
+                None => cidrs.extend(one_subnet(zone.subnet.clone(), reads).await?.map(|subnet| subnet.cidr)),
+            }
+        }
+        let ports = ports.get(&*balancer.arn).cloned().unwrap_or_default();
+        probes.insert(balancer.name.clone(), Probes { ports, cidrs });
+    }
+    Ok(probes)
+}

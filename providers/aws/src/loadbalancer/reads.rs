@@ -1,0 +1,277 @@
+//! The reads that Services share.
+//!
+//! Balancers and tags are asked for in batches, so that many Services syncing at once cost one call for twenty of them. What
+//! all Services look at (subnets, route tables, the cluster's security groups, target groups, instances) is read once and
+//! remembered for a short time, and never longer than until a write of our own that could have changed it.
+
+mod bulk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ccm_kit::{Batcher, Cached, Interrupted, Limits};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::plan::Ground;
+use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
+use crate::client::error::ErrorKind;
+use crate::client::operation::{Operation, Service};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
+use crate::fleet::Fleet;
+use crate::ownership::LEGACY_KEY;
+use crate::zones::Zones;
+
+/// How old what others may change is at most: subnets, route tables, security groups.
+pub(crate) const SHORT: Duration = Duration::from_secs(60);
+/// How old tags may be: who owns an object does not change in its life, and reserved keys are ours alone to write.
+const TAGS_KEPT: Duration = Duration::from_secs(600);
+/// Names or ARNs in one call of Elastic Load Balancing.
+const AT_ONCE: usize = 20;
+
+/// The shared reads.
+pub(crate) struct Reads {
+    pub(crate) api: Arc<dyn Api>,
+    pub(crate) fleet: Fleet,
+    pub(crate) zones: Arc<Zones>,
+    classic: Batcher<bulk::Classic>,
+    network: Batcher<bulk::Network>,
+    classic_tags: Batcher<bulk::ClassicTags>,
+    network_tags: Batcher<bulk::NetworkTags>,
+    subnets: Cached<Vec<Subnet>, ApiError>,
+    route_tables: Cached<Vec<RouteTable>, ApiError>,
+    groups: Cached<Vec<SecurityGroup>, ApiError>,
+    target_groups: Cached<Vec<elbv2::TargetGroup>, ApiError>,
+    balancers: Cached<Vec<elbv2::LoadBalancer>, ApiError>,
+    remembered: Mutex<Remembered>,
+}
+
+/// Tags by name or ARN, and when something was last written.
+#[derive(Debug, Default)]
+struct Remembered {
+    tags: BTreeMap<String, (Instant, Tags)>,
+    groups: Option<Instant>,
+    target_groups: Option<Instant>,
+    balancers: Option<Instant>,
+}
+
+impl std::fmt::Debug for Reads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reads").finish_non_exhaustive()
+    }
+}
+
+impl Reads {
+    /// Nothing is read yet.
+    pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, ground: &Ground) -> Self {
+        // A short wait: a single Service should not notice it, and twenty at once are asked about without any.
+        let limits = Limits {
+            window_min: Duration::from_millis(10),
+            window_max: Duration::from_millis(200),
+            ..Limits::of(AT_ONCE)
+        };
+        let vpc = ground.vpc.clone();
+        let of_vpc = move || if vpc.is_empty() { Query::all() } else { Query::by("vpc-id", [vpc.clone()]) };
+        let (subnets, tables, groups) = (of_vpc.clone(), of_vpc.clone(), of_vpc);
+        let (key, legacy) =
+            (ground.ownership.cluster_key(), ground.ownership.legacy.then(|| ground.ownership.cluster.clone()));
+        Self {
+            classic: Batcher::new(bulk::Classic(api.clone()), limits),
+            network: Batcher::new(bulk::Network(api.clone()), limits),
+            classic_tags: Batcher::new(bulk::ClassicTags(api.clone()), limits),
+            network_tags: Batcher::new(bulk::NetworkTags(api.clone()), limits),
+            subnets: cached(&api, move |api| {
+                let query = subnets();
+                async move { api.subnets(&query).await }.boxed()
+            }),
+            route_tables: cached(&api, move |api| {
+                let query = tables();
+                async move { api.route_tables(&query).await }.boxed()
+            }),
+            groups: cached(&api, move |api| {
+                let (query, key, legacy) = (groups(), key.clone(), legacy.clone());
+                async move { cluster_groups(&*api, query, key, legacy).await }.boxed()
+            }),
+            target_groups: cached(&api, |api| async move { api.target_groups(&elbv2::Which::All).await }.boxed()),
+            balancers: cached(&api, |api| async move { api.balancers(&elbv2::Which::All).await }.boxed()),
+            remembered: Mutex::default(),
+            api,
+            fleet,
+            zones,
+        }
+    }
+
+    /// A classic balancer by name, read now.
+    pub(crate) async fn classic(&self, name: &str) -> Answer<Option<elb::LoadBalancer>> {
+        self.classic.ask_one(&(), name.to_owned()).await
+    }
+
+    /// A balancer of the v2 API by name, of whatever kind, read now.
+    pub(crate) async fn network(&self, name: &str) -> Answer<Option<elbv2::LoadBalancer>> {
+        self.network.ask_one(&(), name.to_owned()).await
+    }
+
+    /// The tags of a classic balancer.
+    pub(crate) async fn classic_tags(&self, name: &str) -> Answer<Tags> {
+        if let Some(tags) = self.remembered_tags(name) {
+            return Ok(tags);
+        }
+        let asked = Instant::now();
+        let tags = self.classic_tags.ask_one(&(), name.to_owned()).await?;
+        Ok(self.remember_tags(name, asked, tags))
+    }
+
+    /// The tags of v2 objects by ARN; an object that is gone has none.
+    pub(crate) async fn network_tags(&self, arns: impl IntoIterator<Item = String>) -> Answer<BTreeMap<String, Tags>> {
+        let mut found = BTreeMap::new();
+        let mut missing = BTreeSet::new();
+        for arn in arns {
+            match self.remembered_tags(&arn) {
+                Some(tags) => drop(found.insert(arn, tags)),
+                None => drop(missing.insert(arn)),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let asked = Instant::now();
+        for (arn, answer) in self.network_tags.ask(&(), missing).await {
+            let tags = self.remember_tags(&arn, asked, answer?);
+            found.insert(arn, tags);
+        }
+        Ok(found)
+    }
+
+    /// The subnets of the VPC.
+    pub(crate) async fn subnets(&self, max_age: Duration) -> Answer<Arc<Vec<Subnet>>> {
+        Ok(self.subnets.get(max_age, None).await?.value)
+    }
+
+    /// The route tables of the VPC.
+    pub(crate) async fn route_tables(&self) -> Answer<Arc<Vec<RouteTable>>> {
+        Ok(self.route_tables.get(SHORT, None).await?.value)
+    }
+
+    /// The security groups of the VPC that carry the cluster's mark.
+    pub(crate) async fn groups(&self) -> Answer<Arc<Vec<SecurityGroup>>> {
+        let not_before = self.remembered().groups;
+        Ok(self.groups.get(SHORT, not_before).await?.value)
+    }
+
+    /// All target groups of the account.
+    pub(crate) async fn target_groups(&self, max_age: Duration) -> Answer<Arc<Vec<elbv2::TargetGroup>>> {
+        let not_before = self.remembered().target_groups;
+        Ok(self.target_groups.get(max_age, not_before).await?.value)
+    }
+
+    /// All v2 balancers of the account, read now or a moment ago.
+    pub(crate) async fn balancers(&self) -> Answer<Arc<Vec<elbv2::LoadBalancer>>> {
+        let not_before = self.remembered().balancers;
+        Ok(self.balancers.get(Duration::from_secs(1), not_before).await?.value)
+    }
+
+    /// To be called after each write, whatever came of it: what it may have changed is read again before it is used again.
+    pub(crate) fn wrote(&self, write: &Write) {
+        let now = Instant::now();
+        let mut remembered = self.remembered();
+        match write {
+            Write::Ec2(
+                Ec2Write::CreateSecurityGroup { .. }
+                | Ec2Write::DeleteSecurityGroup { .. }
+                | Ec2Write::AuthorizeSecurityGroupIngress { .. }
+                | Ec2Write::RevokeSecurityGroupIngress { .. }
+                | Ec2Write::CreateTags { .. }
+                | Ec2Write::DeleteTags { .. },
+            ) => remembered.groups = Some(now),
+            Write::Ec2(_) => {}
+            Write::Elb(write) => remembered.forget_classic(write),
+            Write::ElbV2(write) => remembered.forget_network(write, now),
+        }
+    }
+
+    fn remembered_tags(&self, of: &str) -> Option<Tags> {
+        let remembered = self.remembered();
+        let (_, tags) = remembered.tags.get(of).filter(|(asked, _)| asked.elapsed() < TAGS_KEPT)?;
+        Some(tags.clone())
+    }
+
+    /// What is not there has no tags, which is not worth remembering.
+    fn remember_tags(&self, of: &str, asked: Instant, tags: Option<Tags>) -> Tags {
+        let Some(tags) = tags else { return Tags::new() };
+        let mut remembered = self.remembered();
+        remembered.tags.retain(|_, (asked, _)| asked.elapsed() < TAGS_KEPT);
+        remembered.tags.insert(of.to_owned(), (asked, tags.clone()));
+        tags
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Remembered {
+    fn forget_classic(&mut self, write: &ElbWrite) {
+        if let ElbWrite::AddTags { balancer, .. }
+        | ElbWrite::CreateLoadBalancer { balancer, .. }
+        | ElbWrite::DeleteLoadBalancer { balancer } = write
+        {
+            self.tags.remove(balancer);
+        }
+    }
+
+    fn forget_network(&mut self, write: &ElbV2Write, now: Instant) {
+        match write {
+            ElbV2Write::CreateLoadBalancer { .. } | ElbV2Write::DeleteLoadBalancer { .. } => {
+                // A balancer takes its listeners along, which changes what the target groups say of it.
+                self.balancers = Some(now);
+                self.target_groups = Some(now);
+            }
+            ElbV2Write::CreateTargetGroup { .. }
+            | ElbV2Write::DeleteTargetGroup { .. }
+            | ElbV2Write::ModifyTargetGroup { .. }
+            | ElbV2Write::CreateListener { .. }
+            | ElbV2Write::ModifyListener { .. }
+            | ElbV2Write::DeleteListener { .. } => self.target_groups = Some(now),
+            ElbV2Write::AddTags { resources, .. } | ElbV2Write::RemoveTags { resources, .. } => {
+                for arn in resources {
+                    self.tags.remove(arn);
+                }
+            }
+            ElbV2Write::SetSecurityGroups { .. } | ElbV2Write::SetSubnets { .. } => self.balancers = Some(now),
+            _ => {}
+        }
+    }
+}
+
+/// The groups with the cluster's mark of today, and those with the mark of before where that is in use.
+async fn cluster_groups(
+    api: &dyn Api,
+    query: Query,
+    key: Option<String>,
+    legacy: Option<String>,
+) -> Answer<Vec<SecurityGroup>> {
+    let Some(key) = key else { return api.security_groups(&query).await };
+    let mut groups = api.security_groups(&query.clone().and("tag-key", [key])).await?;
+    if let Some(cluster) = legacy {
+        let known: BTreeSet<String> = groups.iter().map(|group| group.id.clone()).collect();
+        let more = api.security_groups(&query.and(&format!("tag:{LEGACY_KEY}"), [cluster])).await?;
+        groups.extend(more.into_iter().filter(|group| !known.contains(&group.id)));
+    }
+    Ok(groups)
+}
+
+fn cached<T: Send + Sync + 'static>(
+    api: &Arc<dyn Api>,
+    read: impl Fn(Arc<dyn Api>) -> BoxFuture<'static, Answer<T>> + Send + Sync + 'static,
+) -> Cached<T, ApiError> {
+    let api = api.clone();
+    Cached::new(move || read(api.clone()), |how| interrupted(Service::Ec2, "Describe", how))
+}
+
+/// The error of a shared read that gave no answer.
+pub(super) fn interrupted(service: Service, name: &'static str, how: Interrupted) -> ApiError {
+    ApiError::of_kind(Operation::new(service, name), ErrorKind::NoAnswer, how.to_string())
+}

@@ -1,0 +1,175 @@
+//! Which subnets a balancer stands in. Pure.
+//!
+//! Upstream: `findSubnets`, `findELBSubnets`, `resolveSubnetNameOrIDs` and `isSubnetPublic` in `pkg/providers/v1/aws.go`.
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::ProviderError;
+
+use super::desired::Subnets;
+use super::observe::Observed;
+use super::plan::Ground;
+use crate::annotations::SUBNETS;
+use crate::client::ec2::{RouteTable, Subnet};
+use crate::ownership::is_untagged;
+
+/// Marks subnets for balancers that face the internet. Only presence matters.
+const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
+/// Marks subnets for internal balancers.
+const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
+/// The tag that gives a subnet its name.
+const NAME: &str = "Name";
+/// What the ID of a subnet begins with.
+const ID_PREFIX: &str = "subnet-";
+/// What the ID of an internet gateway begins with.
+const INTERNET_GATEWAY: &str = "igw";
+/// Kind of the zones that a balancer is put into without being asked to.
+const ORDINARY_ZONE: &str = "availability-zone";
+
+/// IDs of the subnets, in order. `current` are those that the balancer stands in now: in each zone the present subnet is kept
+/// while it qualifies, since a second subnet in the same zone and the last one's leaving are both refused by AWS.
+///
+/// # Errors
+///
+/// No subnet qualifies, or those that are named are not to be found.
+pub(crate) fn wanted(
+    subnets: &Subnets,
+    internal: bool,
+    current: &BTreeSet<String>,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<Vec<String>, ProviderError> {
+    match subnets {
+        Subnets::Named(items) => named(items, observed, ground),
+        Subnets::Discover => discovered(internal, current, observed, ground),
+    }
+}
+
+/// Whether an item of the annotation is an ID; else it is a name.
+pub(crate) fn is_id(item: &str) -> bool {
+    item.starts_with(ID_PREFIX)
+}
+
+/// In the order of the annotation, because addresses pair with subnets by position. Upstream answers in the order of EC2.
+fn named(items: &[String], observed: &Observed, ground: &Ground) -> Result<Vec<String>, ProviderError> {
+    let is_meant = |item: &str, subnet: &Subnet| match is_id(item) {
+        true => subnet.id == item,
+        false => subnet.vpc == ground.vpc && subnet.tags.get(NAME).is_some_and(|name| name == item),
+    };
+    let mut left: Vec<&Subnet> = observed.subnets.values().collect();
+    left.retain(|subnet| items.iter().any(|item| is_meant(item, subnet)));
+    let found = left.len();
+    let mut ids = Vec::new();
+    let mut missing = Vec::new();
+    for item in items {
+        match left.iter().position(|subnet| is_meant(item, subnet)) {
+            Some(place) => ids.push(left.remove(place).id.clone()),
+            None => missing.push(item.as_str()),
+        }
+    }
+    if found == items.len() {
+        // As many as items, but not one for each: a name that several subnets have stands for another that none has.
+        ids.extend(left.into_iter().map(|subnet| subnet.id.clone()));
+        return Ok(ids);
+    }
+    let why = match (&*missing, &*left) {
+        ([], more) => {
+            let more: Vec<&str> = more.iter().map(|subnet| &*subnet.id).collect();
+            format!("{} too; write IDs where several subnets have one name", more.join(", "))
+        }
+        (missing, _) => format!("{} in VPC {} is none of them; correct the annotation", missing.join(", "), ground.vpc),
+    };
+    let (key, value) = (SUBNETS.row.key, items.join(","));
+    let count = items.len();
+    Err(ProviderError::unknown(format!("{key} {value:?}: expected to find {count}, but found {found} subnets: {why}")))
+}
+
+fn discovered(
+    internal: bool,
+    current: &BTreeSet<String>,
+    observed: &Observed,
+    ground: &Ground,
+) -> Result<Vec<String>, ProviderError> {
+    let mut candidates: Vec<&Subnet> = observed
+        .subnets
+        .values()
+        .filter(|subnet| subnet.vpc == ground.vpc)
+        .filter(|subnet| ground.ownership.is_member(&subnet.tags) || is_untagged(&subnet.tags))
+        .collect();
+    if candidates.is_empty() {
+        let last_resort = observed.subnets.get(&ground.self_subnet);
+        tracing::warn!(vpc = ground.vpc, subnet = ground.self_subnet, "no subnet is marked for this cluster");
+        candidates.extend(last_resort);
+    }
+    if !internal {
+        let mut public = Vec::new();
+        for subnet in candidates {
+            if is_public(&subnet.id, &observed.route_tables)? {
+                public.push(subnet);
+            }
+        }
+        candidates = public;
+    }
+    let mut by_zone: BTreeMap<&str, &Subnet> = BTreeMap::new();
+    for subnet in candidates {
+        let known = observed.zones.get(&subnet.zone);
+        let here = current.contains(&subnet.id);
+        if known.is_some_and(|zone| zone.kind != ORDINARY_ZONE) && !here {
+            continue;
+        }
+        by_zone
+            .entry(&subnet.zone)
+            .and_modify(|best| {
+                if rank(subnet, internal, current, ground) < rank(best, internal, current, ground) {
+                    *best = subnet;
+                }
+            })
+            .or_insert(subnet);
+    }
+    if by_zone.is_empty() {
+        return Err(none(internal, ground));
+    }
+    Ok(by_zone.into_values().map(|subnet| subnet.id.clone()).collect())
+}
+
+/// Smaller is better: the present one, then that with the role tag, then that with the cluster's tag, then the smallest ID.
+fn rank<'a>(
+    subnet: &'a Subnet,
+    internal: bool,
+    current: &BTreeSet<String>,
+    ground: &Ground,
+) -> (Reverse<bool>, Reverse<bool>, Reverse<bool>, &'a str) {
+    let role = if internal { ROLE_INTERNAL } else { ROLE_PUBLIC };
+    (
+        Reverse(current.contains(&subnet.id)),
+        Reverse(subnet.tags.contains_key(role)),
+        Reverse(ground.ownership.is_member(&subnet.tags)),
+        &subnet.id,
+    )
+}
+
+/// Whether the route table of a subnet, its own or else the main one, leads to an internet gateway.
+fn is_public(subnet: &str, tables: &[RouteTable]) -> Result<bool, ProviderError> {
+    let own = tables.iter().find(|table| table.subnets.iter().any(|associated| associated == subnet));
+    let table = own.or_else(|| tables.iter().find(|table| table.main)).ok_or_else(|| {
+        ProviderError::unknown(format!(
+            "could not locate routing table for subnet {subnet}: it has none of its own and the VPC has no main one; \
+             associate one with it"
+        ))
+    })?;
+    Ok(table.routes.iter().any(|route| route.gateway.starts_with(INTERNET_GATEWAY)))
+}
+
+fn none(internal: bool, ground: &Ground) -> ProviderError {
+    let kind = if internal { "" } else { " public" };
+    let mark = ground.ownership.cluster_key().unwrap_or_default();
+    ProviderError::unknown(format!(
+        "could not find any suitable subnets for creating the ELB: VPC {} has no{kind} subnet in an availability zone that is \
+         tagged {mark} or not tagged for any cluster; tag one, or name subnets in {}",
+        ground.vpc, SUBNETS.row.key
+    ))
+}

@@ -1,0 +1,179 @@
+//! From a Service to its [`Wish`]: the checks of upstream's `EnsureLoadBalancer` in their order, then what both kinds of
+//! balancers have, then what one kind has.
+
+mod check;
+mod hostname;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
+
+use super::desired::{Common, Goal, NamedGroups, Subnets, TargetNode, Wish};
+use super::plan::Ground;
+use crate::annotations::{
+    ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, SECURITY_GROUPS, SUBNETS, Surroundings,
+    TARGET_NODE_LABELS, TYPE, lint,
+};
+use crate::config::HealthProbe;
+use crate::identity::{BadProviderId, Machine, ProviderId};
+
+/// Who makes the balancer of a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Maker {
+    Us(Kind),
+    /// The aws-load-balancer-controller: `external`, `nlb-ip`.
+    Elsewhere,
+}
+
+impl Maker {
+    /// Exactly these words, as upstream: anything else is a classic balancer.
+    fn of(annotations: Annotations<'_>) -> Self {
+        match annotations.text(TYPE.row) {
+            Some("nlb") => Self::Us(Kind::Network),
+            Some("external" | "nlb-ip") => Self::Elsewhere,
+            _ => Self::Us(Kind::Classic),
+        }
+    }
+}
+
+/// The wish of one item of work. `None` when nothing needs to be known or done: the balancer of the Service is somebody
+/// else's, and none of ours is left.
+///
+/// # Errors
+///
+/// The first of the checks of upstream's `EnsureLoadBalancer` that fails, in its order, before anything is called.
+pub(crate) fn wish(
+    cluster_name: &str,
+    item: &ServiceWork,
+    ground: &Ground,
+    probe: &HealthProbe,
+) -> Result<Option<Wish>, ProviderError> {
+    let service = &*item.service;
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let named = |key| annotations.get(key).ok().flatten().unwrap_or_default();
+    let mut wish = Wish {
+        service: service.key(),
+        uid: service.metadata.uid.clone(),
+        cluster_name: cluster_name.into(),
+        name: service.default_load_balancer_name(),
+        goal: Goal::Gone,
+        named_groups: NamedGroups { instead: named(&SECURITY_GROUPS), extra: named(&EXTRA_SECURITY_GROUPS) },
+        findings: Vec::new(),
+    };
+    let maker = Maker::of(annotations);
+    if item.action == ServiceAction::Delete {
+        // What the annotation says now is no reason to leave behind what it said before.
+        let ours = maker != Maker::Elsewhere || hostname::shows(service, &wish.name);
+        return Ok(ours.then_some(wish));
+    }
+    let Maker::Us(kind) = maker else { return Err(ProviderError::ImplementedElsewhere) };
+    check::before_ports(service, annotations, kind)?;
+    let (targets, noticed) = targets(item, annotations)?;
+    let common = Common {
+        must_exist: item.action == ServiceAction::UpdateHosts,
+        internal: annotations.get_or_default(&INTERNAL)?,
+        source_ranges: check::source_ranges(service)?,
+        subnets: annotations.get(&SUBNETS)?.map_or(Subnets::Discover, Subnets::Named),
+        tags: ground.ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
+        targets,
+    };
+    let around = Surroundings {
+        service,
+        kind,
+        managed_network_groups: ground.managed_network_groups,
+        shared_probe: matches!(probe, HealthProbe::Shared { .. }),
+        ownership: &ground.ownership,
+    };
+    wish.findings = lint(&around);
+    let (goal, findings) = of_kind(service, common, kind, probe)?;
+    check::after_ports(service)?;
+    wish.goal = goal;
+    wish.findings.extend(findings);
+    wish.findings.extend(noticed);
+    Ok(Some(wish))
+}
+
+fn of_kind(
+    service: &Service,
+    common: Common,
+    kind: Kind,
+    probe: &HealthProbe,
+) -> Result<(Goal, Vec<Finding>), ProviderError> {
+    match kind {
+        Kind::Classic => {
+            let (classic, findings) = super::classic::desired::classic(service, common, probe)?;
+            Ok((Goal::Classic(Box::new(classic)), findings))
+        }
+        Kind::Network => {
+            let (network, findings) = super::network::desired::network(service, common, probe)?;
+            Ok((Goal::Network(Box::new(network)), findings))
+        }
+    }
+}
+
+/// Whether a balancer of ours is left behind by a Service that is now somebody else's: what to tell the user.
+pub(crate) fn left_behind(service: &Service) -> Option<Finding> {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let name = service.default_load_balancer_name();
+    let behind = Maker::of(annotations) == Maker::Elsewhere && hostname::shows(service, &name);
+    behind.then(|| {
+        let problem = format!(
+            "the load balancer {name} of before stays until the Service is deleted; delete the Service and create it \
+             anew to be rid of it"
+        );
+        annotations.warn(TYPE.row, problem)
+    })
+}
+
+/// The nodes that shall get traffic, by instance, and what was noticed of those that cannot.
+fn targets(
+    item: &ServiceWork,
+    annotations: Annotations<'_>,
+) -> Result<(BTreeMap<String, TargetNode>, Vec<Finding>), ProviderError> {
+    let labels = annotations.get_or_default(&TARGET_NODE_LABELS)?;
+    let mut targets = BTreeMap::new();
+    let (mut unusable, mut skipped) = (Vec::new(), Vec::new());
+    for node in &*item.nodes {
+        // A label without value asks for any value.
+        let wanted = labels
+            .iter()
+            .all(|(key, value)| node.labels.get(key).is_some_and(|found| value.is_empty() || found == value.as_str()));
+        if !wanted {
+            continue;
+        }
+        match node.provider_id.as_deref().map(ProviderId::parse) {
+            Some(Ok(ProviderId { machine: Machine::Ec2(id) })) => {
+                targets.insert(id.to_string(), TargetNode { name: node.name.to_string() });
+            }
+            Some(Err(BadProviderId::Malformed(_))) => unusable.push(&*node.name),
+            // Fargate has no instance to register; a node of another cloud or one without ID is not ours to judge.
+            Some(Ok(_) | Err(BadProviderId::Foreign(_))) | None => skipped.push(&*node.name),
+        }
+    }
+    let told = [
+        (Severity::Warning, unusable, "their spec.providerID names no instance; correct it"),
+        (Severity::Info, skipped, "they are no EC2 instances of this cloud"),
+    ];
+    let findings = told.into_iter().filter(|(_, nodes, _)| !nodes.is_empty()).map(|(severity, nodes, why)| Finding {
+        severity,
+        key: "nodes".to_owned(),
+        value: None,
+        message: format!("no traffic for {}: {why}", some(&nodes)),
+    });
+    let findings = findings.collect();
+    Ok((targets, findings))
+}
+
+/// The first few names, and how many more.
+pub(crate) fn some(names: &[&str]) -> String {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    let shown = names.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(5) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

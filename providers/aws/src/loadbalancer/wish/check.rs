@@ -1,0 +1,118 @@
+//! What is refused before anything is called, in the order of upstream's `EnsureLoadBalancer`.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::source_ranges::{SourceRanges, SourceRangesError};
+use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
+use ccm_provider::{Finding, ProviderError, Service, Severity};
+use ipnet::IpNet;
+
+use super::hostname;
+use crate::annotations::{
+    Annotations, EXTRA_SECURITY_GROUPS, Kind, SECURITY_GROUPS, TARGET_GROUP_ATTRIBUTES, TYPE, hides_client_ip, invalid,
+};
+
+/// All checks up to that of the single ports.
+pub(super) fn before_ports(service: &Service, annotations: Annotations<'_>, kind: Kind) -> Result<(), ProviderError> {
+    kind_is_kept(service, annotations, kind)?;
+    if kind == Kind::Network && annotations.has(&EXTRA_SECURITY_GROUPS) {
+        let instead = SECURITY_GROUPS.row.key;
+        let problem = format!("not possible on a network load balancer; remove it, or name all groups in {instead}");
+        return Err(annotations.refuse(EXTRA_SECURITY_GROUPS.row, problem));
+    }
+    target_group_attributes(service, annotations, kind)?;
+    let spec = &service.spec;
+    if !matches!(&*spec.session_affinity, "" | "None") {
+        let problem = "unsupported load balancer affinity; write None";
+        return Err(about("spec.sessionAffinity", Some(&spec.session_affinity), problem));
+    }
+    if spec.ports.is_empty() {
+        return Err(about("spec.ports", None, "requested load balancer with no ports; add one"));
+    }
+    let protocols: BTreeSet<&str> = spec.ports.iter().map(|port| &*port.protocol).collect();
+    if protocols.len() > 1 {
+        let protocols = protocols.into_iter().collect::<Vec<_>>().join(", ");
+        let problem = "mixed protocol is not supported for LoadBalancer; make a Service for each protocol";
+        return Err(about("spec.ports[].protocol", Some(&protocols), problem));
+    }
+    source_ranges(service).map(drop)
+}
+
+/// The checks after those of the ports.
+pub(super) fn after_ports(service: &Service) -> Result<(), ProviderError> {
+    match &*service.spec.load_balancer_ip {
+        "" => Ok(()),
+        address => {
+            let problem = "LoadBalancerIP cannot be specified for AWS ELB; remove it (network load balancers take \
+                           addresses by annotation)";
+            Err(about("spec.loadBalancerIP", Some(address), problem))
+        }
+    }
+}
+
+/// A balancer cannot become one of the other kind: the old one would be lost with all that clients know of it. A hostname that
+/// is absent or has no known form doesn't block.
+fn kind_is_kept(service: &Service, annotations: Annotations<'_>, kind: Kind) -> Result<(), ProviderError> {
+    let Some(hostname) = hostname::of(service) else { return Ok(()) };
+    match hostname::kind(hostname) {
+        Some(found) if found != kind => {
+            let problem = format!(
+                "cannot update the load balancer type after creation: the Service has a {} ({hostname}) and asks for a \
+                 {}; set the annotation back, or delete the Service and create it anew",
+                found.as_str(),
+                kind.as_str(),
+            );
+            Err(annotations.refuse(TYPE.row, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn target_group_attributes(service: &Service, annotations: Annotations<'_>, kind: Kind) -> Result<(), ProviderError> {
+    if !annotations.has(&TARGET_GROUP_ATTRIBUTES) {
+        return Ok(());
+    }
+    if kind == Kind::Classic {
+        let problem = "target group attributes annotation is only supported for NLB; remove it";
+        return Err(annotations.refuse(TARGET_GROUP_ATTRIBUTES.row, problem));
+    }
+    let attributes = annotations.get_or_default(&TARGET_GROUP_ATTRIBUTES)?;
+    if hides_client_ip(&attributes) && service.spec.ports.iter().any(|port| port.protocol == "UDP") {
+        let problem = "client IP preservation can't be disabled for UDP ports; write preserve_client_ip.enabled=true or \
+                       remove the UDP ports";
+        return Err(annotations.refuse(TARGET_GROUP_ATTRIBUTES.row, problem));
+    }
+    Ok(())
+}
+
+/// Who may connect, sorted, each once. The rules made here are IPv4 rules, in which AWS refuses IPv6 ranges after other
+/// things were made already.
+pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderError> {
+    let key = match &service.spec.load_balancer_source_ranges {
+        Some(ranges) if !ranges.is_empty() => "spec.loadBalancerSourceRanges",
+        _ => ANNOTATION_SOURCE_RANGES,
+    };
+    let ranges = SourceRanges::of(service).map_err(|error| {
+        let bad = match &error {
+            SourceRangesError::Spec { bad, .. } | SourceRangesError::Annotation { bad, .. } => bad,
+        };
+        let problem = format!("not a CIDR, in: {error}");
+        about(key, Some(bad), &problem)
+    })?;
+    match ranges.iter().find(|range| matches!(range, IpNet::V6(_))) {
+        None => Ok(ranges.iter().copied().collect()),
+        Some(range) => {
+            let problem = "IPv6 ranges cannot be served: the load balancers made here are IPv4; remove it";
+            Err(about(key, Some(&range.to_string()), problem))
+        }
+    }
+}
+
+fn about(key: &str, value: Option<&str>, problem: &str) -> ProviderError {
+    invalid(Finding {
+        severity: Severity::Error,
+        key: key.to_owned(),
+        value: value.map(str::to_owned),
+        message: problem.to_owned(),
+    })
+}
