@@ -5,6 +5,9 @@
 
 mod targets;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use ccm_provider::{ErrorClass, ProviderError};
