@@ -56,6 +56,8 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let signals = tokio::spawn(signals::watch(stop.clone()));
+    let counted = provider.clone();
+    metrics.append(move || counted.metrics());
     let mut manager = Manager::new(options, provider, client, metrics);
     manager.serve(ports);
     let ended = manager.run(stop).await;

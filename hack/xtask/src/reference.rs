@@ -8,6 +8,7 @@ use crate::metadata::{Metadata, output};
 const FLAGS: &str = "ccm/README.md";
 /// Generated as a whole.
 const METRICS: &str = "ccm/METRICS.md";
+const AWS_METRICS: &str = "providers/aws/METRICS.md";
 
 /// Writes them; with `--check` fails when a page is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
@@ -19,7 +20,17 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     let flags = example("reference")?;
     page(FLAGS, check, |old| replace(old, "flags", &flags))?;
     let metrics = example("metrics")?;
-    page(METRICS, check, |_| Ok(metrics.clone()))
+    page(METRICS, check, |_| Ok(metrics.clone()))?;
+    let aws = output(&[
+        "run",
+        "--quiet",
+        "--package",
+        "ccm-provider-aws",
+        "--no-default-features",
+        "--example",
+        "aws-metrics",
+    ])?;
+    page(AWS_METRICS, check, |_| Ok(aws.clone()))
 }
 
 fn example(name: &str) -> anyhow::Result<String> {

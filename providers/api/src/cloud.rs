@@ -71,6 +71,12 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
+    /// Metrics of the provider in the text format of Prometheus: whole families, under names that the program does not use.
+    /// Asked at each scrape; must be quick.
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
     /// Kept for parity; no controller calls it.
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {
         None

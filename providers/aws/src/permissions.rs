@@ -155,18 +155,18 @@ struct Statement {
     condition: Conditions,
 }
 
-/// The policy documents: file name and JSON. `CLUSTER_ID`, `ROLE_ARN`, `ACCOUNT_ID` and `BASE_ROLE` stand for what
+/// The policy documents: path in the folder of the manifests, and JSON. `CLUSTER_ID`, `ROLE_ARN`, `ACCOUNT_ID` and `BASE_ROLE` stand for what
 /// the reader must fill in.
 pub fn iam_policies() -> Vec<(&'static str, String)> {
     let of = |role: Role| GRANTS.iter().filter(move |grant| grant.role == role).map(statement).collect();
     vec![
-        ("node.json", document(of(Role::Node))),
-        ("load-balancer.json", document(of(Role::LoadBalancer))),
-        ("route.json", document(of(Role::Route))),
-        ("tagging.json", document(of(Role::Tagging))),
-        ("volume.json", document(of(Role::Volume))),
-        ("assume-role.json", document(vec![assume_role()])),
-        ("trust-of-assumed-role.json", document(vec![trust()])),
+        ("aws/iam/node.json", document(of(Role::Node))),
+        ("aws/iam/load-balancer.json", document(of(Role::LoadBalancer))),
+        ("aws/iam/route.json", document(of(Role::Route))),
+        ("aws/iam/tagging.json", document(of(Role::Tagging))),
+        ("aws/iam/volume.json", document(of(Role::Volume))),
+        ("aws/iam/assume-role.json", document(vec![assume_role()])),
+        ("aws/iam/trust-of-assumed-role.json", document(vec![trust()])),
     ]
 }
 
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_new_group_must_carry_the_tag_and_may_be_tagged_only_when_it_is_made() {
         let policies = iam_policies();
-        let (_, text) = policies.iter().find(|(name, _)| *name == "load-balancer.json").unwrap();
+        let (_, text) = policies.iter().find(|(name, _)| *name == "aws/iam/load-balancer.json").unwrap();
         let document: serde_json::Value = serde_json::from_str(text).unwrap();
         let statement = |sid: &str| {
             document["Statement"].as_array().unwrap().iter().find(|statement| statement["Sid"] == sid).unwrap().clone()

@@ -24,7 +24,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
     let alerts = read("components/metrics/prometheus-rule.yaml")?;
     let (_, alerts) = alerts.split_once("\nspec:\n").context("components/metrics/prometheus-rule.yaml has no spec")?;
     let alerts = alerts.lines().map(|line| line.strip_prefix("  ").unwrap_or(line).to_owned() + "\n").collect();
-    Ok(vec![
+    let mut files = vec![
         ("base/rbac.yaml", kustomize_base(&single)),
         ("components/service-account-credentials/rbac.yaml", roles(&base)),
         ("components/controller-roles/rbac.yaml", controller_roles(&controllers)),
@@ -32,7 +32,9 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/templates/_permissions.tpl", chart(&single, &base, &controllers)),
         ("charts/ccm/files/alerts.yaml", alerts),
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
-    ])
+    ];
+    files.extend(ccm_provider_aws::iam_policies());
+    Ok(files)
 }
 
 /// Writes the files that differ, or with `check` fails when one does. Answers what was written.

@@ -53,6 +53,8 @@ pub struct BuildInfo<'a> {
 
 /// Runs at each scrape, before the metrics are read.
 type AtScrape = Box<dyn Fn() + Send>;
+/// Asked at each scrape for families of its own, as text.
+type Appended = Box<dyn Fn() -> String + Send>;
 
 /// All metrics of a process. Cheap to clone.
 #[derive(Clone)]
@@ -62,6 +64,7 @@ struct Inner {
     registry: Registry,
     queues: Mutex<Vec<(String, Weak<dyn QueueTimes>)>>,
     at_scrape: Mutex<Vec<AtScrape>>,
+    appended: Mutex<Vec<Appended>>,
     plans: Recent,
     failures: Recent,
     observed: Mutex<BTreeMap<&'static str, Instant>>,
@@ -149,6 +152,7 @@ impl Metrics {
         Self(Arc::new(Inner {
             queues: Mutex::default(),
             at_scrape: Mutex::default(),
+            appended: Mutex::default(),
             plans: Recent::default(),
             failures: Recent::default(),
             observed: Mutex::default(),
@@ -219,6 +223,11 @@ impl Metrics {
         lock(&self.0.at_scrape).push(Box::new(refresh));
     }
 
+    /// Shows families that somebody else counts, a provider for example, in the text format of Prometheus.
+    pub fn append(&self, families: impl Fn() -> String + Send + 'static) {
+        lock(&self.0.appended).push(Box::new(families));
+    }
+
     /// Everything in the text format of Prometheus.
     pub fn text(&self) -> String {
         let inner = &self.0;
@@ -239,6 +248,9 @@ impl Metrics {
         }
         let mut text = text::encode(&inner.registry.gather());
         process::append(&mut text);
+        for families in &*lock(&inner.appended) {
+            text.push_str(&families());
+        }
         text
     }
 

@@ -57,6 +57,18 @@ fn labels_and_help_are_escaped() {
 }
 
 #[test]
+fn what_others_count_is_asked_for_at_each_scrape() {
+    let metrics = Metrics::new();
+    let scrapes = std::sync::atomic::AtomicU64::new(0);
+    metrics.append(move || {
+        let nth = scrapes.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        format!("# HELP mine_total x\n# TYPE mine_total counter\nmine_total {nth}\n")
+    });
+    assert_eq!(metrics.sample("mine_total"), Some(1.0));
+    assert_eq!(metrics.sample("mine_total"), Some(2.0));
+}
+
+#[test]
 fn samples_are_found_and_absent_ones_are_not() {
     let metrics = Metrics::new();
     metrics.leader("cloud-controller-manager", true);
