@@ -61,22 +61,17 @@ fn apply(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step
     first.into_iter().chain(cuts).chain([last]).collect()
 }
 
-/// Takes the way to the nodes from groups of the user's that leave the balancer. Which one was the main group is not told
-/// anywhere; but where a managed or configured group is there, it was that, and rules for the others are not ours.
+/// Takes the way to the nodes from groups of the user's that leave the balancer. Which of them was the main group is told
+/// nowhere, so each loses the rule that the main group has; as upstream, which takes all rules that name them.
 fn cuts(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
     let Context { wish, observed, ground, .. } = context;
+    // Those of ours are deleted with all that refers to them, and found by name even when the balancer has let go.
     let name = names::classic_group(&wish.name);
     let is_managed = |id: &str| observed.groups.get(id).is_some_and(|group| group.name == name);
-    let is_main = |id: &str| is_managed(id) || ground.shared_group.as_deref() == Some(id);
-    let main = balancer.security_groups.iter().find(|id| is_main(id));
-    let goes = |id: &&String| !ids.iter().any(|wanted| wanted.known() == Some(id));
-    let candidates = balancer.security_groups.iter().filter(|id| main.is_none_or(|main| main == *id));
-    candidates
-        .filter(goes)
-        // Those of ours are deleted with all that refers to them, and found by name even when the balancer has let go.
-        .filter(|id| !is_managed(id))
-        .flat_map(|id| delete::cut_group_that_stays(id, observed, ground))
-        .collect()
+    let stays = |id: &str| ids.iter().any(|wanted| wanted.known() == Some(id));
+    let attached: BTreeSet<&String> = balancer.security_groups.iter().collect();
+    let leaving = attached.into_iter().filter(|id| !stays(id) && !is_managed(id));
+    leaving.flat_map(|id| delete::cut_group_that_stays(id, observed, ground)).collect()
 }
 
 fn set(context: &Context<'_>, balancer: &LoadBalancer, ids: Vec<Id>) -> Step {

@@ -13,4 +13,4 @@ pub(crate) mod own;
 pub(crate) mod permissions;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::loadbalancer) mod tests;

@@ -1,0 +1,124 @@
+use super::model::{all_from, ground, group, member, put, rules, run_ec2, texts, v4, wish, with, world};
+use crate::annotations::Kind;
+use crate::client::Tags;
+use crate::client::ec2::SecurityGroup;
+use crate::loadbalancer::desired::Goal;
+use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::security_groups::delete::{self, Removal};
+use crate::loadbalancer::security_groups::permissions::Rule;
+
+fn managed(tags: Tags) -> SecurityGroup {
+    SecurityGroup {
+        description: "Security group for Kubernetes ELB a0f1e2d3caaaabbbbcccc0123456789a (shop/web)".to_owned(),
+        ..group("sg-lb", "k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a", tags)
+    }
+}
+
+fn removal(world: &Observed) -> Removal {
+    delete::unneeded(Kind::Classic, &wish(Goal::Gone), &["sg-lb".to_owned()], &[], world, &ground())
+}
+
+fn ssh_from(group: &str) -> Rule {
+    Rule { peer: all_from(group).peer, ..Rule::port("tcp", 22, v4("")) }
+}
+
+#[test]
+fn references_go_before_the_group_also_in_groups_without_tags() {
+    let mut world = world();
+    put(&mut world, managed(member("owned")));
+    for (id, tags) in [("sg-nodes", member("owned")), ("sg-plain", Tags::new())] {
+        put(&mut world, with(group(id, id, tags), vec![all_from("sg-lb"), all_from("sg-other")]));
+    }
+    let Removal { cut, delete, findings } = removal(&world);
+    assert_eq!((cut.len(), delete.len(), findings), (2, 1, vec![]));
+    run_ec2(&mut world, &cut);
+    run_ec2(&mut world, &delete);
+    assert!(!world.groups.contains_key("sg-lb"));
+    for holder in ["sg-nodes", "sg-plain"] {
+        assert_eq!(rules(&world, holder), ["all traffic from sg-other"]);
+    }
+    assert_eq!(removal(&world), Removal::default());
+}
+
+#[test]
+fn other_references_go_from_member_groups_and_elsewhere_their_group_is_named() {
+    let mut world = world();
+    put(&mut world, managed(member("owned")));
+    put(&mut world, with(group("sg-nodes", "nodes", member("shared")), vec![ssh_from("sg-lb"), all_from("sg-lb")]));
+    put(&mut world, with(group("sg-plain", "plain", Tags::new()), vec![ssh_from("sg-lb")]));
+    let Removal { cut, delete, findings } = removal(&world);
+    assert_eq!(
+        delete.len(),
+        1,
+        "EC2 refuses it as long as the rule is there, which keeps the Service from going unseen"
+    );
+    run_ec2(&mut world, &cut);
+    assert!(rules(&world, "sg-nodes").is_empty());
+    assert_eq!(rules(&world, "sg-plain"), ["tcp 22 from sg-lb"]);
+    assert_eq!(
+        findings[0].to_string(),
+        "security group \"sg-plain\": its rule \"tcp 22 from sg-lb\" keeps sg-lb \
+         (k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a) from being deleted; the rule is not ours, remove it"
+    );
+}
+
+#[test]
+fn with_ingress_disabled_nothing_is_cut_and_the_holders_are_named() {
+    let mut world = world();
+    put(&mut world, managed(member("owned")));
+    put(&mut world, with(group("sg-nodes", "nodes", member("owned")), vec![all_from("sg-lb")]));
+    let ground = Ground { node_groups_untouched: true, ..ground() };
+    let removal = delete::unneeded(Kind::Classic, &wish(Goal::Gone), &[], &[], &world, &ground);
+    assert_eq!((removal.cut.len(), removal.delete.len(), removal.findings.len()), (0, 1, 1));
+}
+
+#[test]
+fn only_groups_with_our_tag_name_and_description_are_deleted() {
+    let cases = [
+        ("as made", managed(member("owned")), true),
+        ("shared with the cluster", managed(member("shared")), false),
+        ("without tag", managed(Tags::new()), false),
+        ("another name", SecurityGroup { name: "k8s-elb-other".to_owned(), ..managed(member("owned")) }, false),
+        ("another description", SecurityGroup { description: "mine".to_owned(), ..managed(member("owned")) }, false),
+        ("another VPC", SecurityGroup { vpc: "vpc-2".to_owned(), ..managed(member("owned")) }, false),
+    ];
+    for (case, group, goes) in cases {
+        let mut world = world();
+        put(&mut world, group);
+        let deleted = texts(&removal(&world).delete);
+        assert_eq!(deleted.len(), usize::from(goes), "{case}: {deleted:?}");
+    }
+}
+
+#[test]
+fn named_configured_and_kept_groups_are_not_deleted() {
+    let mut world = world();
+    put(&mut world, managed(member("owned")));
+    let mut wish = wish(Goal::Gone);
+    let nothing = Removal::default();
+    let of = |wish: &_, keep: &[_], ground: &Ground| delete::unneeded(Kind::Classic, wish, &[], keep, &world, ground);
+    assert_eq!(of(&wish, &["sg-lb".into()], &ground()), nothing);
+    assert_eq!(of(&wish, &[], &Ground { shared_group: Some("sg-lb".to_owned()), ..ground() }), nothing);
+    wish.named_groups.extra = vec!["sg-lb".to_owned()];
+    assert_eq!(of(&wish, &[], &ground()), nothing);
+    let untagged = Ground { ownership: crate::ownership::Ownership::untagged(), ..ground() };
+    assert_eq!(of(&super::model::wish(Goal::Gone), &[], &untagged), nothing, "never without a cluster ID");
+}
+
+#[test]
+fn the_network_group_is_known_by_name_and_the_former_name_while_attached() {
+    let described = |name: &str| SecurityGroup {
+        description: "[k8s] Managed SecurityGroup for LoadBalancer".to_owned(),
+        ..group("sg-nlb", name, member("owned"))
+    };
+    let of = |name: &str, attached: &[String]| {
+        let mut world = world();
+        put(&mut world, described(name));
+        delete::unneeded(Kind::Network, &wish(Goal::Gone), attached, &[], &world, &ground()).delete.len()
+    };
+    assert_eq!(of("k8s-shop-web-6110eb0328", &[]), 1);
+    assert_eq!(of("k8s-shop-web-0000000000", &["sg-nlb".to_owned()]), 1, "--cluster-name has changed");
+    assert_eq!(of("k8s-shop-web-0000000000", &[]), 0);
+    assert_eq!(of("k8s-shop-api-6110eb0328", &["sg-nlb".to_owned()]), 0);
+}
