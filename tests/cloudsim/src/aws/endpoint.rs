@@ -41,6 +41,28 @@ impl Inside {
         }
     }
 
+    /// An empty account that behaves the same; faults, ledger and violations are forgotten.
+    pub(super) fn reset(&mut self) {
+        let (clock, options) = (self.world.clock.clone(), self.world.options.clone());
+        self.world = World::new(options.clone());
+        self.world.clock = clock;
+        self.faults = Faults::new(options.seed);
+        self.ledger.clear();
+        self.throttle = Throttle::new(&options.throttle);
+        self.past.clear();
+    }
+
+    /// Changes how it behaves from now on. The account, the region, the clock's mode and the ports stay what they were.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Options)) {
+        let mut options = self.world.options.as_ref().clone();
+        let buckets = options.throttle.clone();
+        change(&mut options);
+        if options.throttle != buckets {
+            self.throttle = Throttle::new(&options.throttle);
+        }
+        self.world.options = Arc::new(options);
+    }
+
     /// Carries out a call, a read perhaps on an older world.
     fn carry_out(&mut self, call: &Call) -> Result<super::Xml, ApiError> {
         self.world.settle();

@@ -1,11 +1,13 @@
 //! A simulated AWS: EC2, classic ELB, ELBv2 and STS on one endpoint, instance metadata on ports of its own.
 
+mod admin;
 pub mod call;
 pub mod ec2;
 pub mod elb;
 pub mod elbv2;
 mod endpoint;
 pub mod error;
+pub mod imds;
 pub mod options;
 pub mod query;
 mod running;
@@ -115,3 +117,6 @@ fn frame(service: Service, action: &str, request_id: &str, inside: &Xml) -> Stri
     xml.close(&response);
     xml.into_string()
 }
+
+#[cfg(test)]
+mod http_tests;

@@ -1,13 +1,16 @@
 //! A running simulated AWS.
 
+use super::admin::Admin;
 use super::endpoint::{Endpoint, Inside};
+use super::imds::{Imds, ImdsOptions, Metadata};
 use super::world::Dump;
 use super::{Options, World};
 use crate::core::clock::Clock;
 use crate::core::faults::{Faults, Rule};
 use crate::core::ledger::Ledger;
 use crate::core::lock;
-use crate::core::server::{Runtime, Server};
+use crate::core::server::{Runtime, Server, Spawner};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +20,9 @@ pub struct Aws {
     endpoint: Arc<Endpoint>,
     clock: Clock,
     server: Server,
+    admin: Server,
     // Last: the servers stop before their thread.
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Aws {
@@ -28,18 +32,50 @@ impl Aws {
     /// A port is taken, or no thread can be made.
     pub fn start(options: Options) -> io::Result<Self> {
         let runtime = Runtime::start("cloudsim-aws")?;
-        let port = options.port;
+        let (port, admin_port) = (options.port, options.admin_port);
         let inside = Inside::new(Arc::new(options));
         let clock = inside.world.clock.clone();
         let endpoint = Arc::new(Endpoint { inside: Mutex::new(inside) });
-        let server = runtime.serve(port, endpoint.clone())?;
-        Ok(Aws { endpoint, clock, server, _runtime: runtime })
+        let spawner = runtime.spawner();
+        let server = spawner.serve(port, endpoint.clone())?;
+        let admin = Admin {
+            endpoint: endpoint.clone(),
+            url: server.url(),
+            spawner: spawner.clone(),
+            imds: Mutex::new(BTreeMap::new()),
+        };
+        let admin = spawner.serve(admin_port, Arc::new(admin))?;
+        Ok(Aws { endpoint, clock, server, admin, runtime })
     }
 
     /// URL of the endpoint of all services.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
+    }
+
+    /// URL of the admin API (see the module `admin`).
+    #[must_use]
+    pub fn admin_url(&self) -> String {
+        self.admin.url()
+    }
+
+    /// Starts the metadata service of an instance.
+    ///
+    /// # Errors
+    /// There is no such instance, or the port is taken.
+    pub fn imds(&self, instance: &str, options: ImdsOptions) -> io::Result<Imds> {
+        start_imds(&self.runtime.spawner(), &self.endpoint, instance, options)
+    }
+
+    /// An empty account that behaves the same; faults, ledger and violations are forgotten.
+    pub fn reset(&self) {
+        lock(&self.endpoint.inside).reset();
+    }
+
+    /// Changes how it behaves from now on: latency, throttles, lags, quotas, delays, page sizes.
+    pub fn change(&self, change: impl FnOnce(&mut Options)) {
+        lock(&self.endpoint.inside).change(change);
     }
 
     /// The virtual clock.
@@ -93,4 +129,25 @@ impl Aws {
         self.world(|world| world.load(dump));
         Ok(())
     }
+}
+
+/// Starts the metadata service of an instance.
+pub(super) fn start_imds(
+    spawner: &Spawner,
+    endpoint: &Arc<Endpoint>,
+    instance: &str,
+    options: ImdsOptions,
+) -> io::Result<Imds> {
+    if !lock(&endpoint.inside).world.ec2.instances.contains_key(instance) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no instance {instance}")));
+    }
+    let port = options.port;
+    let metadata = Metadata {
+        endpoint: endpoint.clone(),
+        instance: instance.to_owned(),
+        options,
+        tokens: Mutex::new(BTreeMap::new()),
+        credentials: Mutex::new(None),
+    };
+    Ok(Imds { server: spawner.serve(port, Arc::new(metadata))? })
 }

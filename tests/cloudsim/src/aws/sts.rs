@@ -87,7 +87,8 @@ fn assume(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     if !(role_arn.starts_with("arn:") && role_arn.contains(":iam::") && role_arn.contains(":role/")) {
         return Err(ApiError::new("ValidationError", format!("{role_arn} is invalid")));
     }
-    let expires = later(world.now(), Duration::from_secs(u64::try_from(seconds).unwrap_or(3600)));
+    let life = Duration::from_secs(u64::try_from(seconds).unwrap_or(3600));
+    let expires = later(world.now(), life);
     let key = format!("ASIA{}", world.hex(16).to_uppercase());
     let (secret, token) = (world.hex(40), world.hex(64));
     let mut xml = Xml::new();
@@ -95,7 +96,8 @@ fn assume(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         xml.text("AccessKeyId", &key);
         xml.text("SecretAccessKey", &secret);
         xml.text("SessionToken", &token);
-        xml.value("Expiration", expires);
+        // The caller's clock is the machine's, whatever ours shows.
+        xml.value("Expiration", later(Timestamp::now(), life).strftime("%Y-%m-%dT%H:%M:%SZ"));
     });
     xml.elem("AssumedRoleUser", |xml| {
         xml.text("AssumedRoleId", &format!("AROASIM:{name}"));

@@ -48,6 +48,10 @@ pub struct Runtime {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Starts servers on a [`Runtime`]'s thread.
+#[derive(Debug, Clone)]
+pub struct Spawner(Handle);
+
 /// A listening server; dropping it closes the socket and every connection.
 #[derive(Debug)]
 pub struct Server {
@@ -72,6 +76,14 @@ impl Runtime {
         Ok(Runtime { handle, stop: Some(stop), thread: Some(thread) })
     }
 
+    /// Starts servers on this thread.
+    #[must_use]
+    pub fn spawner(&self) -> Spawner {
+        Spawner(self.handle.clone())
+    }
+}
+
+impl Spawner {
     /// Serves on 127.0.0.1 at this port (0: any free one).
     ///
     /// # Errors
@@ -80,7 +92,7 @@ impl Runtime {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let task = self.handle.spawn(async move {
+        let task = self.0.spawn(async move {
             let Ok(listener) = TcpListener::from_std(listener) else { return };
             accept(listener, handler).await;
         });

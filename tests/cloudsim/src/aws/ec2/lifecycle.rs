@@ -165,11 +165,18 @@ fn read_interface(world: &World, spec: &Params, whole: &Params) -> Result<NewInt
     })
 }
 
-/// Makes one instance with its interfaces; it is pending.
+/// Makes one instance and starts it.
+fn start_one(world: &mut World, launch: Launch, reservation: &str, index: u32) -> Result<String, ApiError> {
+    let id = place(world, launch, reservation, index)?;
+    go_on(world, &id);
+    Ok(id)
+}
+
+/// Makes one instance with its interfaces; it is pending, and stays so without [`go_on`].
 ///
 /// # Errors
 /// Those of its interfaces; then nothing is left behind.
-pub fn start_one(world: &mut World, launch: Launch, reservation: &str, index: u32) -> Result<String, ApiError> {
+pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index: u32) -> Result<String, ApiError> {
     let id = world.new_id("i-");
     let mut interfaces: Vec<String> = Vec::new();
     for (device, new) in (0..).zip(launch.interfaces) {
@@ -216,8 +223,17 @@ pub fn start_one(world: &mut World, launch: Launch, reservation: &str, index: u3
     };
     world.ec2.index.by_dns.entry(instance.private_dns.clone()).or_default().insert(id.clone());
     world.ec2.instances.insert(id.clone(), instance);
-    move_on(world, &id, InstanceState::Running);
     Ok(id)
+}
+
+/// Has an instance that is between two states reach the second one in time.
+pub(super) fn go_on(world: &mut World, id: &str) {
+    match world.ec2.instances.get(id).map(|instance| instance.state) {
+        Some(InstanceState::Pending) => move_on(world, id, InstanceState::Running),
+        Some(InstanceState::Stopping) => move_on(world, id, InstanceState::Stopped),
+        Some(InstanceState::ShuttingDown) => move_on(world, id, InstanceState::Terminated),
+        _ => {}
+    }
 }
 
 /// Attaches an interface to an instance.

@@ -1,11 +1,12 @@
 //! Seeding from Rust: a network, and instances by the thousand, without the API's steps between.
 
-use super::lifecycle::{Launch, start_one};
+use super::lifecycle::{Launch, go_on, place};
 use super::model::{Association, Gateway, InstanceState, Route, Subnet, Tags, Target};
 use super::network::NewInterface;
 use super::{routes, security_groups, subnets};
 use crate::aws::{ApiError, World};
 use ipnet::Ipv4Net;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A network as a cluster has it.
@@ -178,6 +179,8 @@ fn subnet(
 /// # Errors
 /// No subnets, unknown ones, or full ones; then some may have been made.
 pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, ApiError> {
+    // Seeded instances have been there for a while: no lag hides them.
+    let created = world.now().checked_sub(SignedDuration::from_hours(1)).unwrap_or(Timestamp::UNIX_EPOCH);
     let mut made = Vec::with_capacity(seed.count);
     for number in 0..seed.count {
         let subnet = seed.subnets.get(number % seed.subnets.len().max(1));
@@ -197,10 +200,13 @@ pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, 
             tags: seed.tags.clone(),
         };
         let reservation = world.new_id("r-");
-        let id = start_one(world, launch, &reservation, 0)?;
+        let id = place(world, launch, &reservation, 0)?;
         if let Some(instance) = world.ec2.instances.get_mut(&id) {
             instance.state = seed.state;
+            instance.created = created;
+            instance.launched = created;
         }
+        go_on(world, &id);
         made.push(id);
     }
     Ok(made)

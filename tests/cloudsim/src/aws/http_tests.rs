@@ -1,0 +1,415 @@
+//! The running services, spoken to in plain HTTP over a socket.
+
+use super::ec2::seed::{InstanceSeed, NetworkSeed, instances, network};
+use super::imds::ImdsOptions;
+use super::{Aws, Options};
+use crate::core::clock::Mode;
+use crate::core::faults::{Fault, Rule};
+use crate::core::throttle::BucketSpec;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    headers: BTreeMap<String, String>,
+    body: String,
+}
+
+/// One request on a connection of its own; an error if the connection breaks before the end of the body.
+fn send(url: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Response> {
+    send_within(Duration::from_secs(30), url, method, path, headers, body)
+}
+
+fn send_within(
+    patience: Duration,
+    url: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> io::Result<Response> {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(patience))?;
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    text += &format!("content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(text.as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap().parse().unwrap();
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    if headers.get("content-length").is_some_and(|length| length.parse::<usize>().unwrap() != body.len()) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Response { status, headers, body: body.to_owned() })
+}
+
+fn signed(key: &str, service: &str, region: &str) -> String {
+    let zeros = "0".repeat(64);
+    format!(
+        "AWS4-HMAC-SHA256 Credential={key}/20261121/{region}/{service}/aws4_request, \
+         SignedHeaders=content-type;host;x-amz-date, Signature={zeros}"
+    )
+}
+
+fn call_as(aws: &Aws, key: &str, service: &str, version: &str, form: &str) -> io::Result<Response> {
+    call_within(Duration::from_secs(30), aws, key, service, version, form)
+}
+
+fn call_within(
+    patience: Duration,
+    aws: &Aws,
+    key: &str,
+    service: &str,
+    version: &str,
+    form: &str,
+) -> io::Result<Response> {
+    let authorization = signed(key, service, "us-west-2");
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("x-amz-date", "20261121T120000Z"),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("user-agent", "test/1"),
+    ];
+    send_within(patience, &aws.url(), "POST", "/", &headers, &format!("Version={version}&Action={form}"))
+}
+
+fn ec2(aws: &Aws, form: &str) -> io::Result<Response> {
+    call_as(aws, "AKIATEST", "ec2", "2016-11-15", form)
+}
+
+fn start(options: Options) -> Aws {
+    let start = Timestamp::from_second(1_800_000_000).unwrap();
+    Aws::start(Options { clock: Mode::Stepped { start }, ..options }).unwrap()
+}
+
+fn vpc(aws: &Aws) -> String {
+    aws.world(|world| network(world, &NetworkSeed::default()).unwrap().vpc)
+}
+
+fn group_form(vpc: &str, name: &str) -> String {
+    format!("CreateSecurityGroup&GroupName={name}&GroupDescription=d&VpcId={vpc}")
+}
+
+fn groups(aws: &Aws) -> usize {
+    aws.world(|world| world.ec2.groups.len())
+}
+
+#[test]
+fn the_scope_of_the_signature_chooses_the_service_and_must_fit() {
+    let aws = start(Options::default());
+    let unsigned = send(&aws.url(), "POST", "/", &[], "Version=2016-11-15&Action=DescribeVpcs").unwrap();
+    assert_eq!(unsigned.status, 401);
+    assert!(unsigned.body.contains("<Response><Errors><Error><Code>AuthFailure</Code>"), "{}", unsigned.body);
+    let unsigned = send(&aws.url(), "POST", "/", &[], "Version=2012-06-01&Action=X").unwrap();
+    assert_eq!(unsigned.status, 403);
+    assert!(unsigned.body.contains("<Type>Sender</Type><Code>MissingAuthenticationToken</Code>"), "{}", unsigned.body);
+    let good = ec2(&aws, "DescribeVpcs").unwrap();
+    assert_eq!(good.status, 200);
+    assert!(good.body.contains("<DescribeVpcsResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">"));
+    let wrong = call_as(&aws, "AKIATEST", "elasticloadbalancing", "2016-11-15", "DescribeVpcs").unwrap();
+    assert!(wrong.body.contains("NoSuchVersion"), "{}", wrong.body);
+    let who = call_as(&aws, "AKIATEST", "sts", "2011-06-15", "GetCallerIdentity").unwrap();
+    assert!(who.body.contains("<GetCallerIdentityResult><Arn>arn:aws:iam::123456789012:user/"), "{}", who.body);
+    let authorization = signed("AKIATEST", "ec2", "eu-west-1");
+    let headers = [("authorization", authorization.as_str()), ("x-amz-date", "20261121T120000Z")];
+    let abroad = send(&aws.url(), "POST", "/", &headers, "Version=2016-11-15&Action=DescribeVpcs").unwrap();
+    assert_eq!((abroad.status, abroad.body.contains("AuthFailure")), (401, true));
+    let unknown = ec2(&aws, "MakeCoffee").unwrap();
+    assert!(unknown.body.contains("<Code>InvalidAction</Code>"), "{}", unknown.body);
+}
+
+#[test]
+fn a_reset_comes_before_or_after_the_effect() {
+    let aws = start(Options::default());
+    let vpc = vpc(&aws);
+    let before = groups(&aws);
+    aws.fault(Rule::every(Fault::ResetBefore).on("ec2", "CreateSecurityGroup").window(0, 1));
+    aws.fault(Rule::every(Fault::ResetAfter).on("ec2", "CreateSecurityGroup").window(0, 1));
+    let error = ec2(&aws, &group_form(&vpc, "a")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(groups(&aws), before);
+    let error = ec2(&aws, &group_form(&vpc, "a")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(groups(&aws), before + 1, "done but not acknowledged");
+    assert!(ec2(&aws, &group_form(&vpc, "a")).unwrap().body.contains("InvalidGroup.Duplicate"));
+    let seen: Vec<_> = aws.ledger(|ledger| {
+        ledger.mutating(0).map(|entry| (entry.applied, entry.status, entry.fault.clone(), entry.code.clone())).collect()
+    });
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        seen,
+        [
+            (false, 0, some("reset before"), None),
+            (true, 0, some("reset after"), None),
+            (false, 400, None, some("InvalidGroup.Duplicate")),
+        ]
+    );
+}
+
+#[test]
+fn broken_answers_are_broken_in_the_ways_that_were_asked_for() {
+    let aws = start(Options::default());
+    vpc(&aws);
+    let with = |fault: Fault| {
+        aws.faults(|faults| faults.clear());
+        aws.fault(Rule::every(fault).on("ec2", "Describe*").window(0, 1));
+        ec2(&aws, "DescribeSecurityGroups")
+    };
+    assert!(with(Fault::Truncate).is_err());
+    let html = with(Fault::Html { status: 502 }).unwrap();
+    assert!(html.status == 502 && html.headers["content-type"].starts_with("text/html"), "{html:?}");
+    let unknown = with(Fault::UnknownElements).unwrap();
+    assert_eq!((unknown.status, unknown.body.matches("<fromTheFuture").count()), (200, 2));
+    assert!(unknown.body.contains("<securityGroupInfo>"));
+    let expired = with(Fault::ExpiredCredentials).unwrap();
+    assert!(expired.body.contains("<Code>RequestExpired</Code>"), "{}", expired.body);
+    let skewed = with(Fault::ClockSkew { seconds: 3600 * 24 * 40 }).unwrap();
+    let now = Timestamp::now().strftime("%d %b").to_string();
+    assert!(skewed.headers["date"].ends_with("GMT") && !skewed.headers["date"].contains(&now), "{skewed:?}");
+    let busy = with(Fault::Status { status: 503, body: "busy".to_owned() }).unwrap();
+    assert_eq!((busy.status, busy.body.as_str()), (503, "busy"));
+    let code = with(Fault::Code { status: 500, code: "InternalError".to_owned(), message: String::new() }).unwrap();
+    assert!(code.status == 500 && code.body.contains("<Code>InternalError</Code>"));
+    assert_eq!(ec2(&aws, "DescribeSecurityGroups").unwrap().status, 200, "the window is over");
+}
+
+#[test]
+fn a_call_that_hangs_after_its_effect_has_had_it() {
+    let aws = start(Options::default());
+    let (vpc, before) = (vpc(&aws), groups(&aws));
+    aws.fault(Rule::every(Fault::HangAfter).on("ec2", "CreateSecurityGroup"));
+    let form = group_form(&vpc, "a");
+    let error = call_within(Duration::from_millis(500), &aws, "AKIATEST", "ec2", "2016-11-15", &form).unwrap_err();
+    assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
+    assert_eq!(groups(&aws), before + 1);
+}
+
+#[test]
+fn writes_fail_from_the_nth_on_and_reads_go_on() {
+    let aws = start(Options::default());
+    let (vpc, before) = (vpc(&aws), groups(&aws));
+    aws.fault(Rule::writes_from(3, Fault::ResetBefore));
+    let made: Vec<bool> = (0..5).map(|n| ec2(&aws, &group_form(&vpc, &format!("g{n}"))).is_ok()).collect();
+    assert_eq!(made, [true, true, false, false, false]);
+    assert_eq!(groups(&aws), before + 2);
+    assert_eq!(ec2(&aws, "DescribeVpcs").unwrap().status, 200);
+}
+
+#[test]
+fn throttles_answer_with_the_services_own_codes_and_refill_on_the_clock() {
+    let bucket = |service: &str| BucketSpec {
+        service: Some(service.to_owned()),
+        actions: Vec::new(),
+        mutating: Some(false),
+        burst: 2.0,
+        rate: 1.0,
+    };
+    let aws = start(Options { throttle: vec![bucket("ec2"), bucket("elb")], ..Options::default() });
+    let describe = || ec2(&aws, "DescribeVpcs").unwrap();
+    let elb = || call_as(&aws, "AKIATEST", "elasticloadbalancing", "2012-06-01", "DescribeLoadBalancers").unwrap();
+    assert_eq!([describe().status, describe().status], [200, 200]);
+    let held = describe();
+    assert_eq!((held.status, held.body.contains("<Code>RequestLimitExceeded</Code>")), (503, true));
+    let _ = (elb(), elb());
+    let held = elb();
+    assert_eq!((held.status, held.body.contains("<Code>Throttling</Code>")), (400, true));
+    aws.clock().step(Duration::from_secs(1));
+    assert_eq!(describe().status, 200);
+    assert_eq!(describe().status, 503);
+    aws.change(|options| options.throttle.clear());
+    assert_eq!(describe().status, 200);
+}
+
+#[test]
+fn latency_is_spent_and_the_clock_stands_still() {
+    let aws = start(Options::default());
+    let begun = aws.clock().now();
+    aws.change(|options| {
+        options.latency.read = Duration::from_millis(40);
+        options.latency.actions.insert("DescribeSubnets".to_owned(), 120);
+    });
+    let took = |form: &str| {
+        let start = Instant::now();
+        assert_eq!(ec2(&aws, form).unwrap().status, 200);
+        start.elapsed()
+    };
+    assert!(took("DescribeVpcs") >= Duration::from_millis(40));
+    assert!(took("DescribeSubnets") >= Duration::from_millis(120));
+    assert_eq!(aws.clock().now(), begun);
+}
+
+#[test]
+fn stale_reads_show_the_world_as_it_was() {
+    let aws = start(Options { stale_reads: Duration::from_secs(3), ..Options::default() });
+    let vpc = vpc(&aws);
+    let described = |name: &str| ec2(&aws, "DescribeSecurityGroups").unwrap().body.contains(&format!(">{name}<"));
+    let made = ec2(&aws, &group_form(&vpc, "a")).unwrap().body;
+    let id = made.split("<groupId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    assert!(!described("a"));
+    aws.clock().step(Duration::from_secs(3));
+    assert!(described("a"));
+    assert_eq!(ec2(&aws, &format!("DeleteSecurityGroup&GroupId={id}")).unwrap().status, 200);
+    assert!(described("a"), "still seen after its deletion");
+    aws.clock().step(Duration::from_secs(3));
+    assert!(!described("a"));
+}
+
+#[test]
+fn the_ledger_tells_what_was_called_and_what_it_cost() {
+    let aws = start(Options::default());
+    let vpc = vpc(&aws);
+    ec2(&aws, "DescribeSecurityGroups").unwrap();
+    let mark = aws.mark();
+    ec2(&aws, &group_form(&vpc, "a")).unwrap();
+    let page = ec2(&aws, "DescribeSecurityGroups&MaxResults=5&Unheard=1").unwrap();
+    let entries: Vec<_> = aws.ledger(|ledger| ledger.since(mark).cloned().collect());
+    assert_eq!(entries.len(), 2);
+    assert_eq!(
+        (entries[0].action.as_str(), entries[0].mutating, entries[0].applied),
+        ("CreateSecurityGroup", true, true)
+    );
+    assert!(entries[0].params.contains(&format!("VpcId={vpc}")), "{}", entries[0].params);
+    assert_eq!((entries[1].items, entries[1].status, entries[1].user_agent.as_str()), (3, 200, "test/1"));
+    assert_eq!(entries[1].bytes_out, u64::try_from(page.body.len()).unwrap());
+    assert_eq!(entries[1].unread, ["Unheard"]);
+    assert_eq!(aws.ledger(|ledger| ledger.counts(0)["ec2:DescribeSecurityGroups"]), 2);
+}
+
+#[test]
+fn credentials_of_a_role_end_on_the_clock() {
+    let aws = start(Options::default());
+    let form = "AssumeRole&RoleArn=arn:aws:iam::123456789012:role/ccm&RoleSessionName=s&DurationSeconds=900";
+    let made = call_as(&aws, "AKIATEST", "sts", "2011-06-15", form).unwrap().body;
+    let key = made.split("<AccessKeyId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let describe = || call_as(&aws, &key, "ec2", "2016-11-15", "DescribeVpcs").unwrap();
+    assert_eq!(describe().status, 200);
+    assert_eq!(aws.ledger(|ledger| ledger.since(1).next().unwrap().access_key.clone()), key);
+    aws.clock().step(Duration::from_secs(901));
+    let expired = describe();
+    assert_eq!((expired.status, expired.body.contains("RequestExpired")), (400, true));
+}
+
+#[test]
+fn instance_metadata_is_that_of_the_instance() {
+    let aws = start(Options::default());
+    let (id, dns) = aws.world(|world| {
+        let net = network(world, &NetworkSeed::default()).unwrap();
+        let seed = InstanceSeed { subnets: net.private, groups: vec![net.node_group], ..InstanceSeed::default() };
+        let id = instances(world, &seed).unwrap().remove(0);
+        let dns = world.ec2.instances[&id].private_dns.clone();
+        (id, dns)
+    });
+    let imds = aws.imds(&id, ImdsOptions::default()).unwrap();
+    let token_for = |seconds: &str| {
+        let ttl = ("x-aws-ec2-metadata-token-ttl-seconds", seconds);
+        send(&imds.url(), "PUT", "/latest/api/token", &[ttl], "").unwrap()
+    };
+    assert_eq!(token_for("0").status, 400);
+    let token = token_for("60").body;
+    let get = |path: &str| send(&imds.url(), "GET", path, &[("x-aws-ec2-metadata-token", &token)], "").unwrap();
+    assert_eq!(send(&imds.url(), "GET", "/latest/meta-data/instance-id", &[], "").unwrap().status, 401);
+    assert_eq!(get("/latest/meta-data/instance-id").body, id);
+    assert_eq!(get("/latest/meta-data/local-hostname").body, dns);
+    assert_eq!(get("/latest/meta-data/placement/").body, "availability-zone\navailability-zone-id\nregion");
+    let mac = get("/latest/meta-data/mac").body;
+    assert_eq!(get("/latest/meta-data/network/interfaces/macs/").body, format!("{mac}/"));
+    assert!(get(&format!("/latest/meta-data/network/interfaces/macs/{mac}/vpc-id")).body.starts_with("vpc-"));
+    let identity: serde_json::Value =
+        serde_json::from_str(&get("/latest/dynamic/instance-identity/document").body).unwrap();
+    assert_eq!((identity["instanceId"].as_str(), identity["region"].as_str()), (Some(id.as_str()), Some("us-west-2")));
+    assert_eq!(get("/latest/meta-data/nothing").status, 404);
+    assert_eq!(get("/latest/meta-data/iam/security-credentials/").body, "node");
+    let credentials = get("/latest/meta-data/iam/security-credentials/node").body;
+    assert_eq!(get("/latest/meta-data/iam/security-credentials/node").body, credentials, "the same until they end");
+    let credentials: serde_json::Value = serde_json::from_str(&credentials).unwrap();
+    let key = credentials["AccessKeyId"].as_str().unwrap();
+    assert_eq!(call_as(&aws, key, "ec2", "2016-11-15", "DescribeVpcs").unwrap().status, 200);
+    aws.clock().step(Duration::from_secs(61));
+    assert_eq!(get("/latest/meta-data/instance-id").status, 401, "the token has ended");
+    let far = aws.imds(&id, ImdsOptions { disabled: true, ..ImdsOptions::default() }).unwrap();
+    assert_eq!(send(&far.url(), "PUT", "/latest/api/token", &[], "").unwrap().status, 403);
+    assert!(aws.imds("i-00000000000000001", ImdsOptions::default()).is_err());
+}
+
+#[test]
+fn the_admin_api_seeds_steps_breaks_and_tells() {
+    let aws = start(Options::default());
+    let admin = |method: &str, path: &str, body: &str| {
+        let reply = send(&aws.admin_url(), method, path, &[], body).unwrap();
+        assert_eq!(reply.status, 200, "{method} {path}: {}", reply.body);
+        serde_json::from_str::<serde_json::Value>(&reply.body).unwrap()
+    };
+    assert_eq!(admin("GET", "/", "")["endpoint"], aws.url());
+    let made = admin("POST", "/seed", r#"{"network":{"cluster":"c1"},"instances":{"count":3,"state":"pending"}}"#);
+    assert_eq!(made["instances"].as_array().unwrap().len(), 3);
+    assert!(ec2(&aws, "DescribeInstances").unwrap().body.contains("<name>pending</name>"));
+    admin("POST", "/clock", r#"{"step_ms":10000}"#);
+    assert!(!ec2(&aws, "DescribeInstances").unwrap().body.contains("<name>pending</name>"));
+    admin("POST", "/faults", r#"{"action":"DescribeInstances","times":1,"fault":"throttle"}"#);
+    assert_eq!(ec2(&aws, "DescribeInstances").unwrap().status, 503);
+    assert_eq!(admin("GET", "/faults", "")[0]["struck"], 1);
+    assert_eq!(admin("GET", "/ledger/counts?since=0", "")["ec2:DescribeInstances"], 3);
+    assert_eq!(admin("GET", "/ledger/counts?since=2", "")["ec2:DescribeInstances"], 1);
+    assert_eq!(admin("POST", "/options", r#"{"limits":{"tags":1}}"#)["limits"]["tags"], 1);
+    let imds = admin("POST", "/imds", &format!(r#"{{"instance":{},"hops":2}}"#, made["instances"][0]));
+    let ttl = ("x-aws-ec2-metadata-token-ttl-seconds", "60");
+    let token = send(imds["url"].as_str().unwrap(), "PUT", "/latest/api/token", &[ttl], "").unwrap();
+    assert_eq!(token.status, 200);
+    let dump = admin("GET", "/dump", "");
+    admin("POST", "/reset", "");
+    assert_eq!(aws.world(|world| world.ec2.instances.len()), 0);
+    admin("POST", "/load", &dump.to_string());
+    assert_eq!(admin("GET", "/dump", "")["ec2"], dump["ec2"]);
+    let bad = send(&aws.admin_url(), "POST", "/seed", &[], r#"{"netwerk":{}}"#).unwrap();
+    assert!(bad.status == 400 && bad.body.contains("netwerk"), "{}", bad.body);
+    assert_eq!(send(&aws.admin_url(), "GET", "/nothing", &[], "").unwrap().status, 404);
+}
+
+#[test]
+fn dropping_it_closes_the_port() {
+    let aws = start(Options::default());
+    let (url, admin) = (aws.url(), aws.admin_url());
+    assert!(send(&url, "POST", "/", &[], "").is_ok());
+    drop(aws);
+    assert!(send(&url, "POST", "/", &[], "").is_err());
+    assert!(send(&admin, "GET", "/", &[], "").is_err());
+}
+
+#[test]
+fn thousands_of_instances_are_seeded_and_paged() {
+    let aws = start(Options { validate: false, ..Options::default() });
+    let begun = Instant::now();
+    aws.world(|world| {
+        let net = network(world, &NetworkSeed::default()).unwrap();
+        let seed = InstanceSeed { count: 5000, subnets: net.private, ..InstanceSeed::default() };
+        instances(world, &seed).unwrap();
+    });
+    println!("5000 instances seeded in {:?}", begun.elapsed());
+    let (mut token, mut pages, mut seen) = (String::new(), 0, 0);
+    loop {
+        let begun = Instant::now();
+        let body = ec2(&aws, &format!("DescribeInstances&MaxResults=1000{token}")).unwrap().body;
+        println!("page {pages}: {} bytes in {:?}", body.len(), begun.elapsed());
+        pages += 1;
+        seen += body.matches("<instanceId>").count();
+        match body.split("<nextToken>").nth(1) {
+            Some(rest) => token = format!("&NextToken={}", rest.split('<').next().unwrap()),
+            None => break,
+        }
+    }
+    assert_eq!((pages, seen), (5, 5000));
+}

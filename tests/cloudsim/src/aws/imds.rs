@@ -1,0 +1,308 @@
+//! The instance metadata service (version 2) of one instance of the EC2 state.
+
+use super::World;
+use super::ec2::{Instance, InstanceState, Interface, Subnet};
+use super::endpoint::Endpoint;
+use super::sts::Session;
+use crate::core::clock::later;
+use crate::core::lock;
+use crate::core::server::{Answer, Handler, Request, Server};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Response, StatusCode};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How the service behaves towards its callers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImdsOptions {
+    /// Port; 0 takes any free one.
+    pub port: u16,
+    /// How many hops away the caller is: 1 on the host, 2 in a container. Beyond the instance's limit the answer to a token
+    /// request never arrives.
+    pub hops: u8,
+    /// Role whose credentials it gives out; none: the instance has no profile.
+    pub role: Option<String>,
+    /// Switched off for the instance: everything is 403.
+    pub disabled: bool,
+    /// Serves requests without a token too (version 1).
+    pub tokens_optional: bool,
+}
+
+impl Default for ImdsOptions {
+    fn default() -> Self {
+        ImdsOptions { port: 0, hops: 1, role: Some("node".to_owned()), disabled: false, tokens_optional: false }
+    }
+}
+
+/// A running metadata service; dropping it ends it.
+#[derive(Debug)]
+pub struct Imds {
+    pub(super) server: Server,
+}
+
+impl Imds {
+    /// `http://127.0.0.1:<port>`, for `AWS_EC2_METADATA_SERVICE_ENDPOINT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+}
+
+/// The service behind the port.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) instance: String,
+    pub(super) options: ImdsOptions,
+    /// Tokens and when they end.
+    pub(super) tokens: Mutex<BTreeMap<String, Timestamp>>,
+    /// The credentials given out last: access key ID and document.
+    pub(super) credentials: Mutex<Option<(String, String)>>,
+}
+
+/// Longest life of a token, seconds.
+const LONGEST: u64 = 21_600;
+/// Life of the role's credentials.
+const CREDENTIALS: Duration = Duration::from_secs(6 * 3600);
+/// They are replaced this long before their end.
+const EARLY: Duration = Duration::from_secs(300);
+
+impl Handler for Metadata {
+    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer> {
+        Box::pin(async move {
+            let token_request = request.method() == Method::PUT && request.uri().path() == "/latest/api/token";
+            if token_request && self.out_of_reach() {
+                // Its packets die on the way; the caller waits in vain.
+                return futures::future::pending().await;
+            }
+            Answer::Reply(if token_request { self.token(&request) } else { self.read(&request) })
+        })
+    }
+}
+
+impl Metadata {
+    fn out_of_reach(&self) -> bool {
+        let inside = lock(&self.endpoint.inside);
+        let limit = inside.world.ec2.instances.get(&self.instance).map_or(0, |instance| instance.metadata_hops);
+        self.options.hops > limit
+    }
+
+    fn token(&self, request: &Request) -> Response<Bytes> {
+        if self.options.disabled || request.headers().contains_key("x-forwarded-for") {
+            return plain(StatusCode::FORBIDDEN, "");
+        }
+        let seconds = header(request, "x-aws-ec2-metadata-token-ttl-seconds").and_then(|text| text.parse::<u64>().ok());
+        let Some(seconds) = seconds.filter(|seconds| (1..=LONGEST).contains(seconds)) else {
+            return plain(StatusCode::BAD_REQUEST, "");
+        };
+        let mut inside = lock(&self.endpoint.inside);
+        let token = inside.world.hex(56);
+        let ends = later(inside.world.now(), Duration::from_secs(seconds));
+        drop(inside);
+        lock(&self.tokens).insert(token.clone(), ends);
+        let mut response = plain(StatusCode::OK, &token);
+        response.headers_mut().insert("x-aws-ec2-metadata-token-ttl-seconds", seconds.into());
+        response
+    }
+
+    fn read(&self, request: &Request) -> Response<Bytes> {
+        if self.options.disabled {
+            return plain(StatusCode::FORBIDDEN, "");
+        }
+        if request.method() != Method::GET {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "");
+        }
+        let mut inside = lock(&self.endpoint.inside);
+        inside.world.settle();
+        let now = inside.world.now();
+        let admitted = match header(request, "x-aws-ec2-metadata-token") {
+            None => self.options.tokens_optional,
+            Some(token) => lock(&self.tokens).get(token).is_some_and(|ends| *ends > now),
+        };
+        if !admitted {
+            return plain(StatusCode::UNAUTHORIZED, "");
+        }
+        let path = request.uri().path().trim_matches('/');
+        let document = path.strip_prefix("latest").unwrap_or(path).trim_matches('/').to_owned();
+        if let (Some(role), true) = (&self.options.role, document.starts_with("meta-data/iam/security-credentials/")) {
+            return if document.rsplit('/').next() == Some(role) {
+                plain(StatusCode::OK, &self.credentials(&mut inside.world, role))
+            } else {
+                plain(StatusCode::NOT_FOUND, "")
+            };
+        }
+        match lookup(&tree(&inside.world, &self.instance, self.options.role.as_deref()), &document) {
+            Some(text) => plain(StatusCode::OK, &text),
+            None => plain(StatusCode::NOT_FOUND, ""),
+        }
+    }
+
+    /// The role's credentials: the same until shortly before their end.
+    fn credentials(&self, world: &mut World, role: &str) -> String {
+        let now = world.now();
+        let mut held = lock(&self.credentials);
+        if let Some((key, document)) = held.as_ref()
+            && world.sts.sessions.get(key).is_some_and(|session| session.expires > later(now, EARLY))
+        {
+            return document.clone();
+        }
+        let key = format!("ASIA{}", world.hex(16).to_uppercase());
+        let (secret, token) = (world.hex(40), world.hex(64));
+        let session = Session {
+            role_arn: format!("arn:aws:iam::{}:role/{role}", world.options.account),
+            name: self.instance.clone(),
+            external_id: None,
+            expires: later(now, CREDENTIALS),
+            headers: BTreeMap::new(),
+        };
+        world.sts.sessions.insert(key.clone(), session);
+        let document = serde_json::json!({
+            "Code": "Success",
+            "LastUpdated": second(Timestamp::now()),
+            "Type": "AWS-HMAC",
+            "AccessKeyId": key,
+            "SecretAccessKey": secret,
+            "Token": token,
+            // The caller's clock is the machine's, whatever ours shows.
+            "Expiration": second(later(Timestamp::now(), CREDENTIALS)),
+        });
+        let document = format!("{document:#}");
+        *held = Some((key, document.clone()));
+        document
+    }
+}
+
+/// A leaf's text, or the listing of a folder.
+fn lookup(tree: &BTreeMap<String, String>, path: &str) -> Option<String> {
+    if let Some(text) = tree.get(path) {
+        return Some(text.clone());
+    }
+    let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+    let mut names: Vec<String> = tree
+        .keys()
+        .filter_map(|key| key.strip_prefix(&prefix))
+        .map(|rest| rest.split_once('/').map_or_else(|| rest.to_owned(), |(folder, _)| format!("{folder}/")))
+        .collect();
+    names.dedup();
+    if names.is_empty() { None } else { Some(names.join("\n")) }
+}
+
+/// All documents of an instance by their paths; none for one that is gone.
+fn tree(world: &World, id: &str, role: Option<&str>) -> BTreeMap<String, String> {
+    let mut leaves = BTreeMap::new();
+    let ec2 = &world.ec2;
+    let found = ec2.instances.get(id).filter(|instance| instance.state != InstanceState::Terminated);
+    let Some(instance) = found else { return leaves };
+    let mut put = |path: &str, value: &dyn Display| leaves.insert(format!("meta-data/{path}"), value.to_string());
+    put("ami-id", &instance.image);
+    put("ami-launch-index", &instance.launch_index);
+    put("hostname", &instance.private_dns);
+    put("instance-id", &id);
+    put("instance-type", &instance.instance_type);
+    put("local-hostname", &instance.private_dns);
+    put("placement/availability-zone", &instance.zone);
+    put("placement/region", &ec2.region);
+    put("reservation-id", &instance.reservation);
+    put("services/domain", &"amazonaws.com");
+    put("services/partition", &"aws");
+    if let Some(zone) = ec2.zones.get(&instance.zone) {
+        put("placement/availability-zone-id", &zone.id);
+    }
+    if let Some((_, primary)) = ec2.primary_interface(instance) {
+        put("mac", &primary.mac);
+        if let Some(ip) = primary.private_ips.first() {
+            put("local-ipv4", ip);
+        }
+        if let Some(ip) = primary.public_ip {
+            put("public-ipv4", &ip);
+            put("public-hostname", &instance.public_dns);
+        }
+    }
+    for interface in &instance.interfaces {
+        if let Some(found) = ec2.interfaces.get(interface) {
+            interface_leaves(world, interface, found, &mut put);
+        }
+    }
+    if let Some(role) = role {
+        // Its credentials are made when they are read.
+        put(&format!("iam/security-credentials/{role}"), &"");
+        let arn = format!("arn:aws:iam::{}:instance-profile/{role}", world.options.account);
+        let info = serde_json::json!({ "Code": "Success", "InstanceProfileArn": arn, "InstanceProfileId": "AIPASIM" });
+        put("iam/info", &info);
+    }
+    leaves.insert("dynamic/instance-identity/document".to_owned(), identity(world, id, instance));
+    leaves
+}
+
+fn interface_leaves(
+    world: &World,
+    id: &str,
+    interface: &Interface,
+    put: &mut impl FnMut(&str, &dyn Display) -> Option<String>,
+) {
+    let mut put = |name: &str, value: &dyn Display| {
+        put(&format!("network/interfaces/macs/{}/{name}", interface.mac), value);
+    };
+    let lines = |values: &[String]| values.join("\n");
+    put("mac", &interface.mac);
+    put("interface-id", &id);
+    put("owner-id", &world.options.account);
+    put("subnet-id", &interface.subnet);
+    put("vpc-id", &interface.vpc);
+    put("security-group-ids", &lines(&interface.groups));
+    put("device-number", &interface.attachment.as_ref().map_or(0, |attachment| attachment.device));
+    let texts = |ips: &[std::net::Ipv4Addr]| ips.iter().map(ToString::to_string).collect::<Vec<_>>();
+    put("local-ipv4s", &lines(&texts(&interface.private_ips)));
+    if let Some(ip) = interface.public_ip {
+        put("public-ipv4s", &ip);
+    }
+    if !interface.ipv6.is_empty() {
+        put("ipv6s", &lines(&interface.ipv6.iter().map(ToString::to_string).collect::<Vec<_>>()));
+    }
+    let subnet: Option<&Subnet> = world.ec2.subnets.get(&interface.subnet);
+    if let Some(subnet) = subnet {
+        put("subnet-ipv4-cidr-block", &subnet.cidr);
+    }
+    if let Some(vpc) = world.ec2.vpcs.get(&interface.vpc) {
+        put("vpc-ipv4-cidr-block", &vpc.cidr);
+    }
+}
+
+fn identity(world: &World, id: &str, instance: &Instance) -> String {
+    let ip = world.ec2.primary_interface(instance).and_then(|(_, primary)| primary.private_ips.first());
+    let document = serde_json::json!({
+        "accountId": world.options.account,
+        "architecture": "x86_64",
+        "availabilityZone": instance.zone,
+        "imageId": instance.image,
+        "instanceId": id,
+        "instanceType": instance.instance_type,
+        "pendingTime": second(instance.launched),
+        "privateIp": ip.map(ToString::to_string),
+        "region": world.ec2.region,
+        "version": "2017-09-30",
+    });
+    format!("{document:#}")
+}
+
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    request.headers().get(name)?.to_str().ok()
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::copy_from_slice(text.as_bytes()));
+    *response.status_mut() = status;
+    let kind = http::HeaderValue::from_static("text/plain");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
+}
