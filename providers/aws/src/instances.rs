@@ -32,7 +32,7 @@ pub(crate) mod describe;
 mod judge;
 mod list;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use describe::Instances;
 use judge::{LABEL_LAYER_1, LABEL_ZONE_ID};

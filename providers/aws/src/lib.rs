@@ -16,9 +16,11 @@ mod metrics;
 mod ownership;
 mod permissions;
 mod prefix_ipam;
+mod routes;
 mod start;
 mod tagging;
 mod topology;
+mod volumes;
 mod zones;
 
 pub use metrics::metrics_reference;

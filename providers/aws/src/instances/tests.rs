@@ -6,19 +6,8 @@ use ccm_provider::node::Pairs;
 use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, NodeReader, ProviderContext};
 use std::collections::VecDeque;
 
-#[derive(Debug, Default)]
-struct Lent {
-    nodes: Vec<NodeRef>,
-}
-
-impl NodeReader for Lent {
-    fn get(&self, name: &str) -> Option<NodeRef> {
-        self.nodes.iter().find(|node| &*node.name == name).cloned()
-    }
-    fn list(&self) -> Vec<NodeRef> {
-        self.nodes.clone()
-    }
-}
+#[derive(Debug)]
+struct Lent;
 
 impl ccm_provider::ServiceReader for Lent {
     fn get(&self, _: &ccm_provider::ServiceKey) -> Option<Arc<ccm_provider::Service>> {
@@ -72,8 +61,7 @@ fn provider(world: &Arc<World>, nodes: &[NodeRef]) -> Ec2Instances {
 
 fn with(world: &Arc<World>, nodes: &[NodeRef], settings: Settings) -> Ec2Instances {
     let cluster = Cluster::default();
-    let lent = Arc::new(Lent { nodes: nodes.to_vec() });
-    cluster.set(ProviderContext::new("c".into(), lent.clone(), lent.clone(), lent.clone(), lent.clone(), lent));
+    let _ = lend(&cluster, nodes.to_vec());
     let zones = Arc::new(Zones::new(world.clone()));
     Ec2Instances::new(settings, world.clone(), zones, cluster).unwrap()
 }
@@ -399,10 +387,8 @@ async fn before_the_nodes_are_lent_there_is_no_list() {
 /// 5,000 nodes within ten seconds, as the core asks: windows of up to a second, a list while they are most of the cluster.
 async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     let world = Arc::new(World::with(5000));
-    let reader = Arc::new(Growing::default());
     let cluster = Cluster::default();
-    let lent = Arc::new(Lent::default());
-    cluster.set(ProviderContext::new("c".into(), reader.clone(), lent.clone(), lent.clone(), lent.clone(), lent));
+    let reader = lend(&cluster, Vec::new());
     let zones = Arc::new(Zones::new(world.clone()));
     let provider = Ec2Instances::new(settings(), world.clone(), zones, cluster).unwrap();
     let (mut made, mut window) = (0, Duration::from_millis(25));
@@ -425,16 +411,30 @@ async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     world.calls()
 }
 
+/// Nodes that come and go.
 #[derive(Debug, Default)]
-struct Growing(std::sync::Mutex<Vec<NodeRef>>);
+pub(crate) struct Shared(std::sync::Mutex<Vec<NodeRef>>);
 
-impl NodeReader for Growing {
-    fn get(&self, _: &str) -> Option<NodeRef> {
-        None
+impl Shared {
+    pub(crate) fn set(&self, nodes: Vec<NodeRef>) {
+        *self.0.lock().unwrap() = nodes;
+    }
+}
+
+impl NodeReader for Shared {
+    fn get(&self, name: &str) -> Option<NodeRef> {
+        self.list().into_iter().find(|node| &*node.name == name)
     }
     fn list(&self) -> Vec<NodeRef> {
         self.0.lock().unwrap().clone()
     }
+}
+
+/// Lends these nodes, and nothing else that does anything.
+pub(crate) fn lend(cluster: &Cluster, nodes: Vec<NodeRef>) -> Arc<Shared> {
+    let (reader, lent) = (Arc::new(Shared(nodes.into())), Arc::new(Lent));
+    cluster.set(ProviderContext::new("c".into(), reader.clone(), lent.clone(), lent.clone(), lent.clone(), lent));
+    reader
 }
 
 #[tokio::test(start_paused = true)]

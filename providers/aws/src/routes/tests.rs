@@ -1,0 +1,273 @@
+use super::*;
+use crate::client::Tags;
+use crate::client::ec2::{self, InstanceInterface};
+use crate::ec2_world::{World, id};
+use crate::instances::tests::{Shared, lend};
+use ccm_provider::{Node, NodeRef};
+use std::fmt::Write as _;
+
+fn node(name: &str, number: usize) -> NodeRef {
+    let provider_id = Some(format!("aws:///us-west-2a/{}", id(number)).into());
+    Arc::new(Node { name: name.into(), provider_id, ..Node::default() })
+}
+
+fn to_instance(destination: &str, number: usize) -> ec2::Route {
+    let interface = Some(format!("eni-{number:017x}"));
+    ec2::Route { destination: destination.into(), instance: Some(id(number)), interface, ..ec2::Route::default() }
+}
+
+fn to_gateway(destination: &str, gateway: &str) -> ec2::Route {
+    ec2::Route { destination: destination.into(), gateway: gateway.into(), ..ec2::Route::default() }
+}
+
+fn blackhole(destination: &str, number: usize) -> ec2::Route {
+    ec2::Route { blackhole: true, ..to_instance(destination, number) }
+}
+
+fn table(id: &str, routes: Vec<ec2::Route>) -> RouteTable {
+    let tags = Tags::from([("kubernetes.io/cluster/c1".into(), "shared".into())]);
+    RouteTable { id: id.into(), vpc: "vpc-1".into(), routes, tags, ..RouteTable::default() }
+}
+
+fn new(name: &str, destination: &str) -> NewRoute {
+    NewRoute { name_hint: "uid".into(), route: listed(Some(name), destination) }
+}
+
+fn listed(name: Option<&str>, destination: &str) -> Route {
+    Route { target_node: name.map(Into::into), destination_cidr: destination.into(), ..Route::default() }
+}
+
+/// Five instances, of which the nodes have the first; the table has these routes.
+fn bed(nodes: Vec<NodeRef>, routes: Vec<ec2::Route>) -> (Arc<World>, VpcRoutes, Arc<Shared>) {
+    let world = Arc::new(World::with(5));
+    world.state().tables =
+        vec![table("rtb-1", routes), RouteTable { id: "rtb-2".into(), vpc: "vpc-1".into(), ..RouteTable::default() }];
+    let cluster = Cluster::default();
+    let nodes = lend(&cluster, nodes);
+    (world.clone(), VpcRoutes::new(settings(None), world.clone(), Fleet::new(world), cluster), nodes)
+}
+
+fn settings(table: Option<&str>) -> Settings {
+    let ownership = Ownership { cluster: "c1".into(), legacy: false };
+    Settings { vpc: "vpc-1".into(), table: table.map(Into::into), ownership }
+}
+
+fn text(routes: &[Route]) -> Vec<String> {
+    let text = |route: &Route| {
+        let target = route.target_node.as_deref().unwrap_or(if route.blackhole { "nowhere" } else { "?" });
+        format!("{} {} -> {target}", route.name, route.destination_cidr)
+    };
+    routes.iter().map(text).collect()
+}
+
+/// The plans of creations and deletions as text.
+async fn golden(bed: &VpcRoutes, create: &[NewRoute], delete: &[Route]) -> String {
+    let mut observed = bed.observe("kubernetes", Duration::ZERO).await.unwrap();
+    bed.observe_instances(&mut observed, create).await.unwrap();
+    let plans = plan::create_all(&observed, create);
+    let created = create.iter().map(|new| format!("create {}", new.route.destination_cidr)).zip(plans);
+    let deleted =
+        delete.iter().map(|route| (format!("delete {}", route.destination_cidr), plan::delete(&observed, route)));
+    let mut text = String::new();
+    for (subject, plan) in created.chain(deleted) {
+        writeln!(text, "{subject}").unwrap();
+        match plan {
+            Ok(steps) if steps.is_empty() => writeln!(text, "  nothing to do").unwrap(),
+            Ok(steps) => {
+                plan::guard(&observed, &steps).unwrap();
+                steps.iter().for_each(|step| writeln!(text, "  {step}").unwrap());
+            }
+            Err(error) => writeln!(text, "  error: {error}").unwrap(),
+        }
+    }
+    text
+}
+
+fn change(world: &World, number: usize, change: impl FnOnce(&mut ec2::Instance)) {
+    change(world.state().instances.get_mut(&id(number)).unwrap());
+}
+
+fn second_interface(instance: &mut ec2::Instance) {
+    let second = InstanceInterface { id: "eni-second".into(), device_index: Some(1), ..instance.interfaces[0].clone() };
+    instance.interfaces.insert(0, second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_one_call_and_holds_own_routes_and_blackholes_whatever_else_is_in_the_table() {
+    let (world, routes, _) = bed(
+        vec![node("a", 1), node("b", 2)],
+        vec![
+            to_gateway("0.0.0.0/0", "igw-1"),
+            to_gateway("10.0.0.0/16", "local"),
+            to_instance("10.1.1.0/24", 1),
+            to_instance("fd00:1::/80", 2),
+            to_instance("192.168.0.0/16", 5),
+            blackhole("10.1.9.0/24", 99),
+            ec2::Route { blackhole: true, ..to_gateway("10.1.8.0/24", "pcx-1") },
+            ec2::Route { interface: Some("eni-nat".into()), ..to_gateway("10.7.0.0/16", "") },
+            to_gateway("", "vpce-1"),
+        ],
+    );
+    assert_eq!(
+        text(&routes.list("kubernetes").await.unwrap()),
+        [
+            "kubernetes-10.1.1.0/24 10.1.1.0/24 -> a",
+            "kubernetes-10.1.9.0/24 10.1.9.0/24 -> nowhere",
+            "kubernetes-fd00:1::/80 fd00:1::/80 -> b"
+        ]
+    );
+    assert_eq!(world.calls(), ["DescribeRouteTables vpc-id=1 tag-key=1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_deleted_while_its_instance_lives_fails_no_list_and_its_route_can_go() {
+    let routes = vec![to_instance("10.1.1.0/24", 1), to_instance("10.1.2.0/24", 2)];
+    let (world, routes, nodes) = bed(vec![node("a", 1), node("b", 2)], routes);
+    assert_eq!(routes.list("k").await.unwrap().len(), 2);
+    nodes.set(vec![node("a", 1)]);
+    let listed = routes.list("k").await.unwrap();
+    assert_eq!(text(&listed), ["k-10.1.1.0/24 10.1.1.0/24 -> a", "k-10.1.2.0/24 10.1.2.0/24 -> b"]);
+    world.calls();
+    routes.delete("k", &listed[1..]).await[0].as_ref().unwrap();
+    assert_eq!(world.calls().len(), 1, "the table that was just listed is planned with");
+    // A process that never saw the node knows nothing of it.
+    let (_, fresh, _) = bed(vec![node("a", 1)], vec![to_instance("10.1.2.0/24", 2)]);
+    assert!(fresh.list("k").await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn plans_of_new_routes() {
+    let nodes = vec![node("a", 1), node("b", 2), node("multi", 3), node("off", 4), node("gone", 99)];
+    let (world, routes, _) = bed(
+        nodes,
+        vec![
+            to_gateway("10.0.0.0/8", "local"),
+            blackhole("10.1.2.0/24", 99),
+            to_instance("10.1.4.0/24", 4),
+            to_instance("10.1.5.0/24", 1),
+            to_gateway("10.1.6.0/24", "tgw-1"),
+            to_instance("10.1.7.0/24", 5),
+        ],
+    );
+    change(&world, 3, second_interface);
+    change(&world, 4, |instance| instance.interfaces[0].source_dest_check = Some(false));
+    let wishes = [
+        new("a", "10.1.1.0/24"),
+        new("b", "10.1.2.0/24"),
+        new("multi", "10.1.3.0/24"),
+        new("multi", "fd00:3::/80"),
+        new("off", "10.1.4.0/24"),
+        new("off", "10.1.5.0/24"),
+        new("off", "10.1.6.0/24"),
+        new("off", "10.1.7.0/24"),
+        new("gone", "10.1.8.0/24"),
+        new("nobody", "10.1.9.0/24"),
+    ];
+    let plans = golden(&routes, &wishes, &[]).await;
+    assert_eq!(plans, include_str!("golden_create.txt"), "\n{plans}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn plans_of_routes_that_go() {
+    let (_, routes, _) = bed(
+        vec![node("a", 1), node("b", 2)],
+        vec![
+            to_gateway("0.0.0.0/0", "igw-1"),
+            to_instance("10.1.1.0/24", 1),
+            to_instance("10.1.2.0/24", 2),
+            blackhole("10.1.3.0/24", 99),
+            to_instance("192.168.0.0/16", 5),
+        ],
+    );
+    let gone = [
+        listed(Some("a"), "10.1.1.0/24"),
+        listed(Some("a"), "10.1.2.0/24"),
+        listed(None, "10.1.3.0/24"),
+        listed(None, "10.1.4.0/24"),
+        listed(None, "192.168.0.0/16"),
+        listed(None, "0.0.0.0/0"),
+    ];
+    let plans = golden(&routes, &[], &gone).await;
+    assert_eq!(plans, include_str!("golden_delete.txt"), "\n{plans}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_in_the_way_is_replaced_only_when_it_leads_to_no_live_node_of_ours() {
+    let (world, routes, _) =
+        bed(vec![node("a", 1)], vec![to_instance("10.1.1.0/24", 5), to_instance("10.1.2.0/24", 4)]);
+    change(&world, 4, |instance| instance.tags.clear());
+    let wishes = [new("a", "10.1.1.0/24"), new("a", "10.1.2.0/24")];
+    let answers = routes.create("k", &wishes).await;
+    answers[0].as_ref().unwrap();
+    let error = answers[1].as_ref().unwrap_err().to_string();
+    assert!(error.contains("which is no instance of this cluster; remove that route"), "{error}");
+    let calls = world.calls();
+    assert!(calls.iter().any(|call| call.starts_with("ReplaceRoute")), "{calls:#?}");
+    assert!(!calls.iter().any(|call| call.contains("10.1.2.0/24")), "{calls:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_routes_of_a_reconcile_share_the_table_and_one_lookup() {
+    let (world, routes, _) = bed((1..=5).map(|number| node(&format!("n{number}"), number)).collect(), Vec::new());
+    let wishes: Vec<NewRoute> =
+        (1..=5).map(|number| new(&format!("n{number}"), &format!("10.1.{number}.0/24"))).collect();
+    assert!(routes.list("k").await.unwrap().is_empty());
+    assert!(routes.create("k", &wishes).await.iter().all(Result::is_ok));
+    let calls = world.calls();
+    let reads: Vec<&String> = calls.iter().filter(|call| call.starts_with("Describe")).collect();
+    assert_eq!(reads, ["DescribeRouteTables vpc-id=1 tag-key=1", "DescribeInstances 5 IDs"]);
+    assert_eq!(calls.len() - reads.len(), 10, "a check and a route each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_is_there_writes_nothing_and_one_that_is_gone_is_deleted() {
+    let (world, routes, _) = bed(vec![node("a", 1)], vec![to_instance("10.1.1.0/24", 1)]);
+    change(&world, 1, |instance| instance.interfaces[0].source_dest_check = Some(false));
+    routes.create("k", &[new("a", "10.1.1.0/24")]).await[0].as_ref().unwrap();
+    assert!(world.calls().iter().all(|call| call.starts_with("Describe")));
+    world.state().faults.insert("DeleteRoute", ["InvalidRoute.NotFound"].into());
+    routes.delete("k", &[listed(Some("a"), "10.1.1.0/24")]).await[0].as_ref().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_somebody_made_in_between_is_looked_at_again() {
+    let (world, routes, _) = bed(vec![node("a", 1)], Vec::new());
+    world.state().faults.insert("CreateRoute", ["RouteAlreadyExists"].into());
+    let answers = routes.create("k", &[new("a", "10.1.1.0/24")]).await;
+    assert_eq!(answers[0].as_ref().unwrap_err().class(), ErrorClass::Conflict);
+    world.state().tables[0].routes.push(to_instance("10.1.1.0/24", 1));
+    world.calls();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    routes.create("k", &[new("a", "10.1.1.0/24")]).await[0].as_ref().unwrap();
+    assert!(
+        world.calls().iter().any(|call| call.starts_with("DescribeRouteTables")),
+        "after a write the table is read again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn exactly_one_table_must_be_meant() {
+    let (world, routes, _) = bed(Vec::new(), Vec::new());
+    world.state().tables.push(table("rtb-3", Vec::new()));
+    let error = routes.list("kubernetes").await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("found multiple matching AWS route tables for AWS cluster: kubernetes: rtb-1, rtb-3;"),
+        "{error}"
+    );
+    let cluster = Cluster::default();
+    let _nodes = lend(&cluster, Vec::new());
+    let fleet = Fleet::new(world.clone());
+    let by_id = VpcRoutes::new(settings(Some("rtb-2")), world.clone(), fleet.clone(), cluster.clone());
+    assert!(by_id.list("k").await.unwrap().is_empty());
+    let lost = VpcRoutes::new(settings(Some("rtb-9")), world.clone(), fleet, cluster);
+    let error = lost.list("k").await.unwrap_err().to_string();
+    assert_eq!(error, "unable to find route table for AWS cluster: k; rtb-9 (RouteTableID) does not exist");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_mark_counts_where_there_is_no_new_one() {
+    let (world, routes, _) = bed(Vec::new(), Vec::new());
+    world.state().tables[0].tags = Tags::from([("KubernetesCluster".into(), "c1".into())]);
+    assert!(routes.list("k").await.unwrap().is_empty());
+    assert_eq!(world.calls().len(), 2);
+}
