@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use ccm_provider::{ErrorClass, ProviderError};
 
 use super::desired::{Goal, Wish};
-use super::names;
 use super::observe::{Observed, TargetGroup};
 use super::plan::{Ground, Step};
+use super::security_groups::delete::is_ours;
+use crate::annotations::Kind;
 use crate::client::Write;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
 use crate::ownership::is_of_service;
@@ -147,15 +148,15 @@ impl Look<'_> {
                 let Some(group) = self.observed.groups.get(id) else {
                     return Some("it was not looked at; this is a slip of ours, please report it".to_owned());
                 };
-                let ours = [
-                    names::classic_group(&self.wish.name),
-                    names::network_group(&self.wish.cluster_name, &self.wish.service, &self.wish.uid),
-                ];
+                let network = self.observed.network.as_ref();
+                let attached = network.map(|network| &*network.balancer.security_groups).unwrap_or_default();
+                let kinds = [Kind::Classic, Kind::Network];
+                let ours = kinds.iter().any(|kind| is_ours(*kind, self.wish, attached, group, self.ground));
                 let named = &self.wish.named_groups;
                 if shared(id) || named.instead.contains(id) || named.extra.contains(id) {
                     return Some("annotations or the cloud config name it, so it is not ours to delete".to_owned());
                 }
-                if !ours.contains(&group.name) || !self.ground.ownership.is_owned(&group.tags) {
+                if !ours {
                     return Some("it was not made for this Service by this cluster; remove it by hand".to_owned());
                 }
                 None
