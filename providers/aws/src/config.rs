@@ -13,7 +13,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use overrides::{Service, ServiceOverride};
+pub(crate) use overrides::{Endpoint, ServiceOverride};
 
 /// The port that kube-proxy answers health checks on.
 const KUBE_PROXY_HEALTH_PORT: u16 = 10256;
@@ -176,9 +176,9 @@ impl Config {
     }
 
     /// The override for a service in a region. Of several, that in the words of today's SDK wins, as upstream sees no other.
-    pub(crate) fn override_for(&self, service: Service, region: &str) -> Option<&ServiceOverride> {
-        let matching = || self.overrides.iter().filter(|entry| entry.is_for(service, region));
-        matching().find(|entry| entry.service == service.id()).or_else(|| matching().next())
+    pub(crate) fn override_for(&self, endpoint: Endpoint, region: &str) -> Option<&ServiceOverride> {
+        let matching = || self.overrides.iter().filter(|entry| entry.is_for(endpoint, region));
+        matching().find(|entry| entry.service == endpoint.id()).or_else(|| matching().next())
     }
 }
 

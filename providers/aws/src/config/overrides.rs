@@ -4,41 +4,38 @@ use ccm_provider::{Finding, Severity};
 use http::Uri;
 
 use super::table::Override;
+use crate::client::operation::Service;
 
-/// A service that is called.
+/// What an override can be about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Service {
-    Ec2,
-    /// Classic load balancers.
-    Elb,
-    /// Network load balancers.
-    ElbV2,
-    Sts,
+pub(crate) enum Endpoint {
+    Of(Service),
     /// The instance metadata service.
-    Imds,
+    Metadata,
 }
 
-impl Service {
-    pub(super) const ALL: [Self; 5] = [Self::Ec2, Self::Elb, Self::ElbV2, Self::Sts, Self::Imds];
+impl Endpoint {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Of(Service::Ec2),
+        Self::Of(Service::Elb),
+        Self::Of(Service::ElbV2),
+        Self::Of(Service::Sts),
+        Self::Metadata,
+    ];
 
-    /// As the SDKs of today call it; also the label of metrics.
+    /// As the SDKs of today call it.
     pub(crate) fn id(self) -> &'static str {
         match self {
-            Self::Ec2 => "EC2",
-            Self::Elb => "Elastic Load Balancing",
-            Self::ElbV2 => "Elastic Load Balancing v2",
-            Self::Sts => "STS",
-            Self::Imds => "ec2imds",
+            Self::Of(service) => service.id(),
+            Self::Metadata => "ec2imds",
         }
     }
 
     /// As the SDK of the in-tree provider called it.
     fn old_id(self) -> &'static str {
         match self {
-            Self::Ec2 => "ec2",
-            Self::Elb | Self::ElbV2 => "elasticloadbalancing",
-            Self::Sts => "sts",
-            Self::Imds => "ec2metadata",
+            Self::Of(service) => service.iam(),
+            Self::Metadata => "ec2metadata",
         }
     }
 
@@ -69,8 +66,8 @@ pub(crate) struct ServiceOverride {
 
 impl ServiceOverride {
     /// Whether it is about a service in a region. There is one metadata service, whatever the region.
-    pub(crate) fn is_for(&self, service: Service, region: &str) -> bool {
-        service.is_called(&self.service) && (service == Service::Imds || self.region == region)
+    pub(crate) fn is_for(&self, endpoint: Endpoint, region: &str) -> bool {
+        endpoint.is_called(&self.service) && (endpoint == Endpoint::Metadata || self.region == region)
     }
 }
 
@@ -145,19 +142,20 @@ impl ServiceOverride {
     }
 
     fn check_service(&self, others: &[Self], findings: &mut Vec<Finding>) {
-        let known: Vec<Service> = Service::ALL.into_iter().filter(|service| service.is_called(&self.service)).collect();
+        let known: Vec<Endpoint> =
+            Endpoint::ALL.into_iter().filter(|endpoint| endpoint.is_called(&self.service)).collect();
         let is_never_called = NEVER_CALLED.iter().any(|word| word.eq_ignore_ascii_case(&self.service));
         if is_never_called {
             self.note(findings, Severity::Info, "Service", &self.service, "no effect: this service is not called");
         } else if known.is_empty() && !self.service.is_empty() {
-            let words = Service::ALL.map(Service::id);
+            let words = Endpoint::ALL.map(Endpoint::id);
             let hint = ccm_kit::document::did_you_mean(&self.service, &words).unwrap_or_default();
             let text = format!("no effect: unknown service; want one of {}{hint}", words.join(", "));
             self.note(findings, Severity::Warning, "Service", &self.service, &text);
         }
         // A file may carry both vocabularies, so that either program can read it.
         let twin = others.iter().find(|other| {
-            other.service != self.service && known.iter().any(|service| other.is_for(*service, &self.region))
+            other.service != self.service && known.iter().any(|endpoint| other.is_for(*endpoint, &self.region))
         });
         if let Some(twin) = twin {
             let text = format!(

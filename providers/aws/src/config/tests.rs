@@ -3,6 +3,7 @@ use ccm_provider::ErrorClass;
 use proptest::prelude::*;
 
 use super::*;
+use crate::client::operation::Service;
 
 fn lines(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| format!("{:?} {}", finding.severity, line(finding))).collect()
@@ -180,26 +181,26 @@ fn override_of(service: &str, region: &str, url: &str) -> String {
 /// Pitfall 2, the part that needs no wire: which override counts for which service.
 #[test]
 fn both_vocabularies_name_a_service() {
-    let chosen = |word: &str, service: Service, region: &str| {
+    let chosen = |word: &str, service: Endpoint, region: &str| {
         let text = format!("[ServiceOverride \"1\"]\n{}", override_of(word, "us-west-2", "http://127.0.0.1:1/x"));
         good(&text).0.override_for(service, region).is_some()
     };
-    let cases: &[(&str, &[Service])] = &[
-        ("ec2", &[Service::Ec2]),
-        ("EC2", &[Service::Ec2]),
-        ("Elastic Load Balancing", &[Service::Elb]),
-        ("elastic load balancing V2", &[Service::ElbV2]),
-        ("elasticloadbalancing", &[Service::Elb, Service::ElbV2]),
-        ("STS", &[Service::Sts]),
-        ("sts", &[Service::Sts]),
-        ("ec2imds", &[Service::Imds]),
+    let cases: &[(&str, &[Endpoint])] = &[
+        ("ec2", &[Endpoint::Of(Service::Ec2)]),
+        ("EC2", &[Endpoint::Of(Service::Ec2)]),
+        ("Elastic Load Balancing", &[Endpoint::Of(Service::Elb)]),
+        ("elastic load balancing V2", &[Endpoint::Of(Service::ElbV2)]),
+        ("elasticloadbalancing", &[Endpoint::Of(Service::Elb), Endpoint::Of(Service::ElbV2)]),
+        ("STS", &[Endpoint::Of(Service::Sts)]),
+        ("sts", &[Endpoint::Of(Service::Sts)]),
+        ("ec2imds", &[Endpoint::Metadata]),
         ("KMS", &[]),
         ("s3", &[]),
     ];
     for (word, services) in cases {
-        for service in Service::ALL {
+        for service in Endpoint::ALL {
             assert_eq!(chosen(word, service, "us-west-2"), services.contains(&service), "{word} {service:?}");
-            let elsewhere = service == Service::Imds && services.contains(&service);
+            let elsewhere = service == Endpoint::Metadata && services.contains(&service);
             assert_eq!(chosen(word, service, "eu-west-1"), elsewhere, "{word} {service:?}");
         }
     }
@@ -215,7 +216,10 @@ fn the_spelling_of_todays_sdk_wins() {
             override_of(second, "r", &format!("http://{second}"))
         );
         let (config, findings) = good(&text);
-        assert_eq!(config.override_for(Service::Ec2, "r").map(|entry| entry.url.as_str()), Some("http://EC2"));
+        assert_eq!(
+            config.override_for(Endpoint::Of(Service::Ec2), "r").map(|entry| entry.url.as_str()),
+            Some("http://EC2")
+        );
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings.iter().all(|text| text.starts_with("Info ")), "{findings:?}");
     }
@@ -263,7 +267,9 @@ fn urls_must_be_usable() {
     let (config, findings) =
         good(&format!("[ServiceOverride \"1\"]\n{}", override_of("EC2", " r", "\" http://[::1]:8/p/ \"")));
     assert_eq!(findings, Vec::<String>::new());
-    let found = config.override_for(Service::Ec2, "r").map(|entry| (entry.url.as_str(), entry.signing_name.as_deref()));
+    let found = config
+        .override_for(Endpoint::Of(Service::Ec2), "r")
+        .map(|entry| (entry.url.as_str(), entry.signing_name.as_deref()));
     assert_eq!(found, Some(("http://[::1]:8/p/", None)));
 }
 
@@ -305,7 +311,7 @@ proptest! {
         let lines: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         if let Ok((config, _)) = Config::parse(Some(&format!("[{section}]\n{}\n", lines.join("\n")))) {
             let _ = (config.region(), config.role(), config.is_off_instance());
-            let _ = config.override_for(Service::Ec2, "r");
+            let _ = config.override_for(Endpoint::Of(Service::Ec2), "r");
             prop_assert!(!config.families.as_slice().is_empty());
         }
     }

@@ -55,8 +55,9 @@ fn the_cluster_comes_from_the_tags_of_self() {
 
 #[test]
 fn membership_ownership_and_no_mark_at_all() {
-    // tags, member, owned, untagged
-    let cases: &[(&[(&str, &str)], bool, bool, bool)] = &[
+    /// Tags; member, owned, untagged.
+    type Case = (&'static [(&'static str, &'static str)], bool, bool, bool);
+    let cases: &[Case] = &[
         (&[], false, false, true),
         (&[("kubernetes.io/cluster/c1", "owned")], true, true, false),
         (&[("kubernetes.io/cluster/c1", "shared")], true, false, false),

@@ -27,7 +27,7 @@ where
     };
     let html = response.is_some_and(is_html);
     if failure.request_id.is_none() {
-        failure.request_id = error.meta().extra("aws_request_id").map(str::to_owned);
+        failure.request_id = response.and_then(request_id);
     }
     if let (SdkError::ServiceError(answer), false) = (&error, html) {
         failure.code = answer.err().code().unwrap_or_default().to_owned();
@@ -63,7 +63,7 @@ fn refused(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// What went wrong, outermost first, each cause once.
-fn chain<E: Error + 'static>(error: &SdkError<E, HttpResponse>, status: Option<u16>) -> String {
+pub(super) fn chain(error: &(dyn Error + 'static), status: Option<u16>) -> String {
     let mut texts: Vec<String> = status.map(|status| format!("HTTP {status}")).into_iter().collect();
     // The SDK's own words for the phase say nothing to an operator.
     for cause in causes(error) {
@@ -86,6 +86,14 @@ fn is_html(response: &HttpResponse) -> bool {
 fn html_text(status: Option<u16>) -> String {
     let status = status.map(|status| format!(" with HTTP {status}")).unwrap_or_default();
     format!("a web page{status} instead of an answer: a proxy or portal stands between this host and AWS")
+}
+
+/// Refusals of the query protocols name it in their text too.
+fn request_id(response: &HttpResponse) -> Option<String> {
+    let text = std::str::from_utf8(response.body().bytes()?).ok()?;
+    let (_, rest) = text.split_once("<RequestID>").or_else(|| text.split_once("<RequestId>"))?;
+    let (id, _) = rest.split_once('<')?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty() && id.len() <= 64)
 }
 
 /// Seconds only: AWS sends no dates.

@@ -1,0 +1,231 @@
+//! Making the SDK's clients.
+//!
+//! Upstream: `pkg/providers/v1/aws_sdk.go`. The environment and the profile decide what the cloud config doesn't: credentials,
+//! endpoints (`AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_EC2`, …), FIPS and dual-stack endpoints.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::identity::IdentityCache;
+use aws_config::provider_config::ProviderConfig;
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig, imds};
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_runtime_api::client::interceptors::Intercept;
+use aws_smithy_runtime_api::client::interceptors::context::BeforeTransmitInterceptorContextMut;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::config_bag::ConfigBag;
+use ccm_provider::ProviderError;
+use http::HeaderValue;
+
+use super::credentials::{AssumedRole, Explained, metadata_failure};
+use super::endpoint::Overridden;
+use super::intercept::Answers;
+use super::{Clients, SdkApi};
+use crate::client::Api;
+use crate::client::operation::Service;
+use crate::client::pacing::Pacing;
+use crate::config::{Config, Endpoint, Role};
+use crate::start::{Connector, Identity, Metadata};
+
+/// What the SDK does by default is bound to a date; a newer SDK then changes nothing unasked.
+fn behavior() -> BehaviorVersion {
+    BehaviorVersion::v2026_01_12()
+}
+
+/// One attempt. A slow answer beyond this would teach the SDK a wrong time, and every later signature would be refused
+/// (upstream: PR #1374).
+const ATTEMPT: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(3);
+/// All attempts at getting credentials, across the sources of the chain.
+const CREDENTIALS: Duration = Duration::from_secs(30);
+/// Credentials are renewed when they have less than this left.
+const RENEWAL: Duration = Duration::from_secs(60);
+
+/// The SDK, before anything is known about region or role.
+#[derive(Debug)]
+pub(crate) struct Sdk {
+    http: SharedHttpClient,
+    pacing: Pacing,
+    is_metadata_off: bool,
+}
+
+impl Sdk {
+    /// From the environment of the process.
+    pub(crate) fn from_environment(pacing: Pacing) -> Result<Self, ProviderError> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let is_metadata_off =
+            variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        Ok(Self { http: super::http::client(&variable)?, pacing, is_metadata_off })
+    }
+
+    fn metadata_client(&self, config: &Config) -> Result<imds::Client, ProviderError> {
+        let provider = ProviderConfig::without_region().with_http_client(self.http.clone());
+        let builder = imds::Client::builder().configure(&provider);
+        let builder = match config.override_for(Endpoint::Metadata, "") {
+            None => builder,
+            Some(entry) => builder.endpoint(&entry.url).map_err(|error| {
+                ProviderError::unknown(format!(
+                    "error creating AWS metadata client: [ServiceOverride {:?}] URL = {:?}: {error}",
+                    entry.name, entry.url
+                ))
+            })?,
+        };
+        Ok(builder.build())
+    }
+
+    /// Everything but credentials.
+    async fn base(&self, region: &str) -> SdkConfig {
+        let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ATTEMPT).build();
+        aws_config::defaults(behavior())
+            .region(Region::new(region.to_owned()))
+            .http_client(self.http.clone())
+            .timeout_config(timeouts)
+            .identity_cache(identity_cache())
+            .no_credentials()
+            .load()
+            .await
+    }
+
+    /// With the credentials of the chain.
+    async fn with_chain(&self, base: SdkConfig, metadata: imds::Client) -> SdkConfig {
+        let provider = ProviderConfig::without_region()
+            .with_region(base.region().cloned())
+            .with_http_client(self.http.clone())
+            .with_use_fips(base.use_fips())
+            .with_use_dual_stack(base.use_dual_stack())
+            .with_behavior_version(Some(behavior()));
+        let mut chain = DefaultCredentialsChain::builder().configure(provider).imds_client(metadata.clone());
+        chain.set_region(base.region().cloned());
+        let explained = Explained { chain: chain.build().await, metadata, is_metadata_off: self.is_metadata_off };
+        base.into_builder().credentials_provider(SharedCredentialsProvider::new(explained)).build()
+    }
+}
+
+fn identity_cache() -> aws_smithy_runtime_api::client::identity::SharedIdentityCache {
+    IdentityCache::lazy().load_timeout(CREDENTIALS).buffer_time(RENEWAL).build()
+}
+
+#[async_trait]
+impl Connector for Sdk {
+    fn metadata(&self, config: &Config) -> Result<Arc<dyn Metadata>, ProviderError> {
+        let client = self.metadata_client(config)?;
+        Ok(Arc::new(Imds { client, is_off: self.is_metadata_off }))
+    }
+
+    async fn api(self: Box<Self>, config: &Config, region: &str) -> Result<Arc<dyn Api>, ProviderError> {
+        let base = self.base(region).await;
+        let mut shared = self.with_chain(base, self.metadata_client(config)?).await;
+        if let Some(role) = config.role()? {
+            tracing::info!(role = role.arn, "Using AWS assumed role");
+            let answers = Answers::new(self.pacing.metrics().clone());
+            let assumed = assumed_role(config, role, &shared, region, answers)?;
+            shared = shared
+                .into_builder()
+                .credentials_provider(SharedCredentialsProvider::new(assumed))
+                .identity_cache(identity_cache())
+                .build();
+        }
+        Ok(Arc::new(SdkApi::new(clients(config, &shared, region), self.pacing)))
+    }
+}
+
+/// The retries of the SDK stay on here and in the chain: nobody else repeats what these ask.
+fn assumed_role(
+    config: &Config,
+    role: Role,
+    shared: &SdkConfig,
+    region: &str,
+    answers: Answers,
+) -> Result<AssumedRole, ProviderError> {
+    let header = |source: &String| {
+        HeaderValue::from_str(source).map_err(|_| {
+            ProviderError::unknown(format!(
+                "unable to create sts v2 client: [Global] SourceARN = {source:?}: not an ARN: it cannot be sent as a header"
+            ))
+        })
+    };
+    let source = config.source.as_ref().map(header).transpose()?;
+    let mut builder = aws_sdk_sts::config::Builder::from(shared).interceptor(UserAgent).interceptor(answers);
+    if let Some(entry) = config.override_for(Endpoint::Of(Service::Sts), region) {
+        builder = builder.endpoint_resolver(Overridden::new(Service::Sts, entry));
+    }
+    Ok(AssumedRole { sts: aws_sdk_sts::Client::from_conf(builder.build()), role, source })
+}
+
+/// The clients of the services. The SDK makes one attempt: retries are [`Pacing`]'s.
+fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
+    macro_rules! client {
+        ($sdk:ident, $service:expr) => {{
+            let mut builder =
+                $sdk::config::Builder::from(shared).retry_config(RetryConfig::disabled()).interceptor(UserAgent);
+            if let Some(entry) = config.override_for(Endpoint::Of($service), region) {
+                builder = builder.endpoint_resolver(Overridden::new($service, entry));
+            }
+            $sdk::Client::from_conf(builder.build())
+        }};
+    }
+    Clients {
+        ec2: client!(aws_sdk_ec2, Service::Ec2),
+        elb: client!(aws_sdk_elasticloadbalancing, Service::Elb),
+        elbv2: client!(aws_sdk_elasticloadbalancingv2, Service::ElbV2),
+    }
+}
+
+/// Adds this program to the user agent. Administrators search their trails for `kubernetes/`.
+#[derive(Debug)]
+struct UserAgent;
+
+impl Intercept for UserAgent {
+    fn name(&self) -> &'static str {
+        "UserAgent"
+    }
+
+    // The header is not part of the signature, so it may still change here.
+    fn modify_before_transmit(
+        &self,
+        context: &mut BeforeTransmitInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let headers = context.request_mut().headers_mut();
+        let version = env!("CARGO_PKG_VERSION");
+        let agent = format!("{} kubernetes/ccm-v{version}", headers.get("user-agent").unwrap_or_default());
+        headers.try_insert("user-agent", agent.trim().to_owned())?;
+        Ok(())
+    }
+}
+
+/// The metadata service of the instance. Always IMDSv2.
+#[derive(Debug)]
+struct Imds {
+    client: imds::Client,
+    is_off: bool,
+}
+
+impl Imds {
+    async fn get(&self, path: &str) -> Result<String, String> {
+        if self.is_off {
+            return Err("it is switched off by the environment variable AWS_EC2_METADATA_DISABLED".to_owned());
+        }
+        let answer = self.client.get(path).await.map_err(|error| metadata_failure(&error))?;
+        Ok(answer.as_ref().trim().to_owned())
+    }
+}
+
+#[async_trait]
+impl Metadata for Imds {
+    async fn identity(&self) -> Result<Identity, String> {
+        let document = self.get("/latest/dynamic/instance-identity/document").await?;
+        serde_json::from_str(&document).map_err(|error| format!("unreadable instance identity document: {error}"))
+    }
+
+    async fn instance_id(&self) -> Result<String, String> {
+        self.get("/latest/meta-data/instance-id").await
+    }
+}

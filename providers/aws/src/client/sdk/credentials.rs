@@ -1,0 +1,202 @@
+//! Whose requests these are: the SDK's chain, or a role assumed with it; and why there are no credentials, in words.
+
+use std::time::{Duration, SystemTime};
+
+use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::imds;
+use aws_config::imds::client::error::ImdsError;
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, future};
+use aws_sdk_sts::error::{ProvideErrorMetadata, SdkError};
+use http::HeaderValue;
+
+use super::failure::chain;
+use crate::config::Role;
+
+/// How long an assumed role lasts; the default of the SDKs.
+const SESSION: Duration = Duration::from_secs(15 * 60);
+
+/// Variables that name a source of credentials, for the text that says none was found.
+const SOURCES: [&str; 6] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+];
+
+/// The SDK's chain (environment, profile, web identity, container, metadata service) that says why it has nothing. By
+/// itself it only says that no provider had any: the reason is lost in logs at the level of debugging.
+#[derive(Debug)]
+pub(super) struct Explained {
+    pub(super) chain: DefaultCredentialsChain,
+    pub(super) metadata: imds::Client,
+    pub(super) is_metadata_off: bool,
+}
+
+impl ProvideCredentials for Explained {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(async {
+            match self.chain.provide_credentials().await {
+                Err(CredentialsError::CredentialsNotLoaded(_)) => Err(self.nothing_found().await),
+                Err(error) => Err(CredentialsError::provider_error(format!("{}{}", chain(&error, None), hint(&error)))),
+                found => found,
+            }
+        })
+    }
+
+    fn fallback_on_interrupt(&self) -> Option<Credentials> {
+        self.chain.fallback_on_interrupt()
+    }
+}
+
+impl Explained {
+    async fn nothing_found(&self) -> CredentialsError {
+        let set: Vec<&str> = SOURCES.into_iter().filter(|name| std::env::var_os(name).is_some()).collect();
+        let environment = match set.as_slice() {
+            [] => "the environment names no source of credentials".to_owned(),
+            set => format!("the environment sets {}, which is not enough", set.join(", ")),
+        };
+        let metadata = if self.is_metadata_off {
+            "the instance metadata service is switched off by AWS_EC2_METADATA_DISABLED".to_owned()
+        } else {
+            match self.metadata.get("/latest/meta-data/iam/security-credentials/").await {
+                Ok(_) => "the instance metadata service names a role but gave no credentials of it".to_owned(),
+                Err(error) if status(&error) == Some(404) => {
+                    "the instance has no role; attach an instance profile".to_owned()
+                }
+                Err(error) => metadata_failure(&error),
+            }
+        };
+        CredentialsError::provider_error(format!("no AWS credentials: {environment}, and {metadata}"))
+    }
+}
+
+/// What to do about an error of the chain, where the SDK doesn't say it.
+fn hint(error: &CredentialsError) -> &'static str {
+    let text = chain(error, None);
+    let has = |word: &str| text.contains(word);
+    if has("ExpiredToken") {
+        "; the token has expired: check that the kubelet renews the projected token, and the clock of this host"
+    } else if has("InvalidIdentityToken") || has("No OpenIDConnect provider") {
+        "; the OIDC provider of the cluster must be known to IAM, with the audience of the token"
+    } else if has("AssumeRoleWithWebIdentity") && has("AccessDenied") {
+        "; the trust policy of the role in AWS_ROLE_ARN must allow sts:AssumeRoleWithWebIdentity to this service account"
+    } else if has("No such file") {
+        "; the file that the environment or the profile names is not there: is the volume mounted?"
+    } else {
+        ""
+    }
+}
+
+/// Why the metadata service said nothing, in words.
+pub(super) fn metadata_failure(error: &ImdsError) -> String {
+    match (error, status(error)) {
+        (_, Some(403)) => "the instance metadata service refuses (HTTP 403): it is switched off for this instance; \
+                           switch it on (aws ec2 modify-instance-metadata-options --http-endpoint enabled), or set Region, VPC, \
+                           RoleARN and KubernetesClusterID in the cloud config"
+            .to_owned(),
+        (_, Some(status)) => format!("the instance metadata service answered HTTP {status}"),
+        (ImdsError::FailedToLoadToken(_) | ImdsError::IoError(_), None) => format!(
+            "the instance metadata service did not answer ({}): either this is no EC2 instance, or the answer may not pass one more \
+             hop into a pod: run with hostNetwork, or raise the limit (aws ec2 modify-instance-metadata-options \
+             --http-put-response-hop-limit 2)",
+            chain(error, None)
+        ),
+        (_, None) => chain(error, None),
+    }
+}
+
+fn status(error: &ImdsError) -> Option<u16> {
+    match error {
+        ImdsError::ErrorResponse(answer) => Some(answer.response().status().as_u16()),
+        ImdsError::FailedToLoadToken(_) => {
+            let sources = std::iter::successors(std::error::Error::source(error), |error| error.source());
+            sources.into_iter().any(|source| source.to_string().contains("forbidden")).then_some(403)
+        }
+        _ => None,
+    }
+}
+
+/// A role, assumed with other credentials. The stock provider of the SDK has no place for more headers.
+///
+/// Upstream: `pkg/services/aws_sts.go`. The two headers guard against a confused deputy: a trust policy may have conditions
+/// on them (`aws:SourceAccount`, `aws:SourceArn`). They are set before signing and so are part of the signature.
+#[derive(Debug)]
+pub(super) struct AssumedRole {
+    pub(super) sts: aws_sdk_sts::Client,
+    pub(super) role: Role,
+    pub(super) source: Option<HeaderValue>,
+}
+
+impl ProvideCredentials for AssumedRole {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(self.assume())
+    }
+}
+
+impl AssumedRole {
+    async fn assume(&self) -> Result<Credentials, CredentialsError> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let request = self
+            .sts
+            .assume_role()
+            .role_arn(&self.role.arn)
+            .role_session_name(format!("ccm-{}", now.as_millis()))
+            .duration_seconds(i32::try_from(SESSION.as_secs()).unwrap_or(900));
+        let (account, source) = (self.role.account.clone(), self.source.clone());
+        let sent = request.customize().mutate_request(move |request| {
+            let headers = request.headers_mut();
+            headers.insert("x-amz-source-account", account.clone());
+            if let Some(source) = source.as_ref().and_then(|source| source.to_str().ok()) {
+                headers.insert("x-amz-source-arn", source.to_owned());
+            }
+        });
+        let answer = sent.send().await.map_err(|error| self.refused(&error))?;
+        let made = answer.credentials.ok_or_else(|| self.unusable("without credentials"))?;
+        let expiry = SystemTime::try_from(made.expiration).map_err(|_| self.unusable("with an unreadable expiry"))?;
+        Ok(Credentials::builder()
+            .access_key_id(made.access_key_id)
+            .secret_access_key(made.secret_access_key)
+            .session_token(made.session_token)
+            .expiry(expiry)
+            .provider_name("AssumeRole")
+            .build())
+    }
+
+    fn unusable(&self, what: &str) -> CredentialsError {
+        CredentialsError::provider_error(format!("role {} ([Global] RoleARN): STS answered {what}", self.role.arn))
+    }
+
+    fn refused<E>(&self, error: &SdkError<E>) -> CredentialsError
+    where
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let way_out = match error.meta().code().unwrap_or_default() {
+            "AccessDenied" => {
+                "; the trust policy of the role must allow these credentials sts:AssumeRole (with matching aws:SourceAccount and \
+                 aws:SourceArn, if it has such conditions), and their own policy must allow it too"
+            }
+            "RegionDisabledException" => "; STS is not active for the account in this region",
+            "ExpiredToken" | "ExpiredTokenException" => "; the credentials that should assume it have expired",
+            "SignatureDoesNotMatch" => "; check the secret key and the clock of this host",
+            _ => "",
+        };
+        let text = match (error.meta().code(), error.meta().message()) {
+            (Some(code), message) => format!("{code}: {}", message.unwrap_or_default()),
+            (None, _) => chain(error, None),
+        };
+        CredentialsError::provider_error(format!(
+            "cannot assume role {} ([Global] RoleARN): {text}{way_out}",
+            self.role.arn
+        ))
+    }
+}
