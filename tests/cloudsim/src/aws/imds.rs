@@ -5,6 +5,8 @@ use super::ec2::{Instance, InstanceState, Interface, Subnet};
 use super::endpoint::Endpoint;
 use super::sts::Session;
 use crate::core::clock::later;
+use crate::core::faults::{Fault, Seen};
+use crate::core::ledger::Entry;
 use crate::core::lock;
 use crate::core::server::{Answer, Handler, Request, Server};
 use bytes::Bytes;
@@ -76,17 +78,52 @@ const EARLY: Duration = Duration::from_secs(300);
 impl Handler for Metadata {
     fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer> {
         Box::pin(async move {
-            let token_request = request.method() == Method::PUT && request.uri().path() == "/latest/api/token";
-            if token_request && self.out_of_reach() {
-                // Its packets die on the way; the caller waits in vain.
-                return futures::future::pending().await;
+            match self.judge(&request) {
+                Some(answer) => answer,
+                None => futures::future::pending().await,
             }
-            Answer::Reply(if token_request { self.token(&request) } else { self.read(&request) })
         })
     }
 }
 
 impl Metadata {
+    /// Answers a request and books it, with the path as its action; none: no answer ever comes. Of the faults those apply
+    /// that break the exchange itself.
+    fn judge(&self, request: &Request) -> Option<Answer> {
+        let path = request.uri().path();
+        let token_request = request.method() == Method::PUT && path == "/latest/api/token";
+        let seen = Seen { service: "imds", action: path, mutating: false, params: "" };
+        let fault = lock(&self.endpoint.inside).faults.strike(seen);
+        let answer = match &fault {
+            Some(Fault::ResetBefore | Fault::ResetAfter) => Some(Answer::Reset),
+            Some(Fault::HangBefore | Fault::HangAfter) => None,
+            Some(Fault::Status { status, body }) => {
+                let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                Some(Answer::Reply(plain(status, body)))
+            }
+            // Its packets die on the way; the caller waits in vain.
+            _ if token_request && self.out_of_reach() => None,
+            _ => Some(Answer::Reply(if token_request { self.token(request) } else { self.read(request) })),
+        };
+        let (status, bytes) = match &answer {
+            Some(Answer::Reply(response)) => (response.status().as_u16(), response.body().len()),
+            _ => (0, 0),
+        };
+        let mut inside = lock(&self.endpoint.inside);
+        let at = inside.world.now();
+        inside.ledger.record(Entry {
+            at,
+            service: "imds".to_owned(),
+            action: path.to_owned(),
+            user_agent: header(request, "user-agent").unwrap_or_default().to_owned(),
+            bytes_out: u64::try_from(bytes).unwrap_or(u64::MAX),
+            status,
+            fault: fault.as_ref().map(Fault::name),
+            ..Entry::default()
+        });
+        answer
+    }
+
     fn out_of_reach(&self) -> bool {
         let inside = lock(&self.endpoint.inside);
         let limit = inside.world.ec2.instances.get(&self.instance).map_or(0, |instance| instance.metadata_hops);

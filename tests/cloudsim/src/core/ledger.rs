@@ -11,7 +11,7 @@ pub struct Entry {
     pub seq: u64,
     /// Virtual time of its arrival.
     pub at: Timestamp,
-    /// `ec2`, `elb`, `elbv2`, `sts`.
+    /// `ec2`, `elb`, `elbv2`, `sts`; `imds` for instance metadata, whose action is the path.
     pub service: String,
     /// Operation name.
     pub action: String,
