@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 import threading
+import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 os.environ.setdefault("MOTO_PORT", "0")
@@ -20,21 +21,25 @@ from werkzeug.serving import make_server
 import patches
 
 
-class QuietHandler(MotoRequestHandler):
-    def log_request(self, *_args):
-        pass
-
-
 def end_with_stdin():
     sys.stdin.buffer.read()
     os._exit(0)
 
 
+class QuietHandler(MotoRequestHandler):
+    def log_request(self, *_args):
+        pass
+
+
 def main():
+    # About codes that botocore's models don't declare.
+    warnings.simplefilter("ignore")
     patches.apply()
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     app = DomainDispatcherApplication(create_backend_app)
     server = make_server("127.0.0.1", port, app, threaded=True, request_handler=QuietHandler)
+    # What moto can't do ends in an answer of status 500; its stack trace would only be noise between the tests' lines.
+    server.log = lambda *_args, **_kwargs: None
     host, port = server.server_address[:2]
     assert host == "127.0.0.1", host
     # moto asks itself for some answers at this port.

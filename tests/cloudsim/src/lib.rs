@@ -6,3 +6,4 @@
 
 pub mod aws;
 pub mod core;
+pub mod moto;

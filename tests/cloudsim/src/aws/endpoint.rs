@@ -1,5 +1,6 @@
 //! The HTTP endpoint of all services: admits, delays, fails and books calls around the handlers.
 
+use super::model::Models;
 use super::options::Options;
 use super::sts;
 use super::{ApiError, Call, Service, World, frame, handle};
@@ -26,6 +27,9 @@ pub(super) struct Inside {
     pub(super) faults: Faults,
     pub(super) ledger: Ledger,
     pub(super) throttle: Throttle,
+    /// What didn't follow the vendor's models, one line each.
+    pub(super) violations: Vec<String>,
+    models: Option<Arc<Models>>,
     /// The world before each recent write, oldest first; kept only for stale reads.
     past: VecDeque<(Timestamp, World)>,
 }
@@ -37,6 +41,8 @@ impl Inside {
             ledger: Ledger::new(options.ledger_entries),
             throttle: Throttle::new(&options.throttle),
             past: VecDeque::new(),
+            violations: Vec::new(),
+            models: options.validate.then(Models::if_present).flatten(),
             world: World::new(options),
         }
     }
@@ -156,6 +162,9 @@ impl Endpoint {
                 return Err(Box::new(Answer::Reply(answer)));
             }
         };
+        if let Some(models) = &inside.models {
+            inside.violations.extend(models.check_form(call.service.name(), form));
+        }
         service_fields(&mut entry, &call);
         let refusal = sts::expired(&inside.world, &call).or_else(|| {
             let admitted = inside.throttle.admit(call.service.name(), &call.action, entry.mutating, now);
@@ -175,6 +184,8 @@ impl Endpoint {
         let Admitted { call, mut entry, fault, refusal: refused, .. } = *admitted;
         let mut inside = lock(&self.inside);
         let id = inside.world.uuid();
+        // Injected codes are the test's, and may be none that the operation declares.
+        let injected_error = refused.is_some() || fault.as_ref().is_some_and(|fault| !fault.applies_effect());
         let outcome = match (refused, &fault) {
             (Some(error), _) => Err(error),
             (None, Some(fault)) if !fault.applies_effect() => match injected(fault, call.service) {
@@ -207,6 +218,7 @@ impl Endpoint {
             Ok(xml) => {
                 entry.items = xml.items();
                 let mut body = frame(call.service, &call.action, &id, &xml);
+                self.check_answer(&call, 200, &body);
                 if fault == Some(Fault::UnknownElements) {
                     body = with_unknown_elements(&body);
                 }
@@ -214,6 +226,9 @@ impl Endpoint {
             }
             Err(error) => {
                 entry.code = Some(error.code_for(call.service).to_owned());
+                if !injected_error {
+                    self.check_answer(&call, error.status, &error.render(call.service, &id));
+                }
                 refusal(&error, call.service, &id, skew)
             }
         };
@@ -238,6 +253,14 @@ impl Endpoint {
                 Answer::Reply(response)
             }
         }
+    }
+
+    /// Holds an answer of ours against the vendor's model.
+    fn check_answer(&self, call: &Call, status: u16, body: &str) {
+        // A copy of the handle, so that other calls need not wait for the check.
+        let Some(models) = lock(&self.inside).models.clone() else { return };
+        let found = models.check_response(call.service.name(), &call.action, status, body);
+        lock(&self.inside).violations.extend(found);
     }
 
     fn book(&self, mut entry: Entry, bytes_out: Option<usize>) {

@@ -1,12 +1,17 @@
 //! A simulated AWS: EC2, classic ELB, ELBv2 and STS on one endpoint, instance metadata on ports of its own.
 
 mod admin;
+mod balancing;
 pub mod call;
 pub mod ec2;
 pub mod elb;
 pub mod elbv2;
 mod endpoint;
 pub mod error;
+mod lbnet;
+#[cfg(test)]
+mod lbnet_scene;
+pub mod model;
 pub mod imds;
 pub mod options;
 pub mod query;

@@ -106,6 +106,19 @@ impl Aws {
         look(&mut lock(&self.endpoint.inside).ledger)
     }
 
+    /// What so far did not follow the vendor's models, in requests and in answers, one line each; tests assert that there is
+    /// nothing. Always empty where the models are not installed (see [`super::model`]).
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        lock(&self.endpoint.inside).violations.clone()
+    }
+
+    /// The same, and forgets them: for tests that send what is wrong on purpose.
+    #[must_use]
+    pub fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.endpoint.inside).violations)
+    }
+
     /// A mark in the ledger: the number of the last call so far.
     #[must_use]
     pub fn mark(&self) -> u64 {

@@ -60,9 +60,12 @@ impl Element {
     /// `*` means the first of any name.
     #[must_use]
     pub fn at(&self, path: &str) -> Option<&Self> {
-        path.split('/').try_fold(self, |element, name| {
-            if name == "*" { element.children.first() } else { element.child(name) }
-        })
+        path.split('/').try_fold(
+            self,
+            |element, name| {
+                if name == "*" { element.children.first() } else { element.child(name) }
+            },
+        )
     }
 }
 

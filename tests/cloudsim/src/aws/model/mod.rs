@@ -18,6 +18,9 @@ use serde::Deserialize;
 
 pub use document::Element;
 
+use super::ApiError;
+use super::query::decode;
+
 /// Where else the models are: the folder with `ec2.json`, `elb.json`, `elbv2.json` and `sts.json`.
 pub const FOLDER_ENV: &str = "CCM_AWS_MODELS";
 
@@ -141,6 +144,12 @@ impl Models {
             .map_err(io::Error::other)
     }
 
+    /// The models, if this machine has them and they can be read; without a word otherwise.
+    #[must_use]
+    pub fn if_present() -> Option<Arc<Self>> {
+        folder().and_then(|_| Self::shared().ok().flatten())
+    }
+
     /// Reads the four files of a folder.
     ///
     /// # Errors
@@ -164,6 +173,19 @@ impl Models {
             return vec![format!("no model of a service {service:?}")];
         };
         request::check(service, model, parameters)
+    }
+
+    /// [`Models::check_request`] of a form as it was sent.
+    #[must_use]
+    pub fn check_form(&self, service: &str, form: &str) -> Vec<String> {
+        let pairs = form.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decode(key)?, decode(value)?))
+        });
+        match pairs.collect::<Result<Vec<_>, ApiError>>() {
+            Ok(parameters) => self.check_request(service, &parameters),
+            Err(error) => vec![format!("{service}: {}", error.message)],
+        }
     }
 
     /// What is wrong with an answer of the double, one line each; empty when nothing is.

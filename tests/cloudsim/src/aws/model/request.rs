@@ -26,7 +26,8 @@ pub(super) fn check(service: &str, model: &Service, parameters: &[(String, Strin
             "Action" => action = Some(value.as_str()),
             "Version" => version = Some(value.as_str()),
             _ => {
-                let node = key.split('.').fold(&mut root, |node, name| node.children.entry(name.to_owned()).or_default());
+                let node =
+                    key.split('.').fold(&mut root, |node, name| node.children.entry(name.to_owned()).or_default());
                 if node.value.replace(value.clone()).is_some() {
                     twice.push(format!("{service}: the parameter {key} is given twice"));
                 }
@@ -66,7 +67,8 @@ impl Check<'_> {
             }
         }
         for required in &shape.required {
-            let name = shape.members.get(required).map_or_else(|| required.clone(), |member| self.name_of(required, member));
+            let name =
+                shape.members.get(required).map_or_else(|| required.clone(), |member| self.name_of(required, member));
             if !node.children.contains_key(&name) {
                 self.say(&join(path, &name), "is required and absent");
             }
@@ -134,7 +136,11 @@ impl Check<'_> {
         if !self.model.is_ec2() {
             return member.location_name.as_deref().unwrap_or(name).to_owned();
         }
-        member.query_name.clone().or_else(|| member.location_name.as_deref().map(capitalized)).unwrap_or_else(|| name.to_owned())
+        member
+            .query_name
+            .clone()
+            .or_else(|| member.location_name.as_deref().map(capitalized))
+            .unwrap_or_else(|| name.to_owned())
     }
 }
 

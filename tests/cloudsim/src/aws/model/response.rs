@@ -115,7 +115,8 @@ impl Check<'_> {
             "list" => {
                 let Some(member) = shape.member.as_deref() else { return };
                 let name = member.location_name.as_deref().unwrap_or("member");
-                if let Some(wrong) = shape.check_count(element.children.len()).filter(|_| !element.children.is_empty()) {
+                if let Some(wrong) = shape.check_count(element.children.len()).filter(|_| !element.children.is_empty())
+                {
                     self.say(path, &wrong);
                 }
                 let Some(shape) = self.model.shape(member) else { return };

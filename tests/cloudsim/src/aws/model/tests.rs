@@ -63,13 +63,24 @@ fn a_good_request_has_no_violations() {
 fn each_kind_of_mistake_in_a_request_is_named() {
     request("ec2", "2016-11-15", &[("Action", "DescribeInstancez")], &["no operation DescribeInstancez"]);
     request("ec2", "2014-01-01", &[("Action", "DescribeVpcs")], &["not \"2016-11-15\""]);
-    request("ec2", "2016-11-15", &[("Action", "DescribeVpcs"), ("Filters.1.Name", "a")], &["Filters is unknown; known here"]);
+    request(
+        "ec2",
+        "2016-11-15",
+        &[("Action", "DescribeVpcs"), ("Filters.1.Name", "a")],
+        &["Filters is unknown; known here"],
+    );
     request("ec2", "2016-11-15", &[("Action", "DescribeVpcs"), ("VpcId.2", "a")], &["entries [2], not 1 to 1"]);
     request("elbv2", "2015-12-01", &[("Action", "DeleteListener")], &["ListenerArn is required and absent"]);
     request(
         "elbv2",
         "2015-12-01",
-        &[("Action", "CreateTargetGroup"), ("Name", "a"), ("Port", "0"), ("Protocol", "tcp"), ("HealthyThresholdCount", "x")],
+        &[
+            ("Action", "CreateTargetGroup"),
+            ("Name", "a"),
+            ("Port", "0"),
+            ("Protocol", "tcp"),
+            ("HealthyThresholdCount", "x"),
+        ],
         &["\"x\" is no integer", "\"0\" is outside of", "\"tcp\" is none of"],
     );
     request(
@@ -81,7 +92,12 @@ fn each_kind_of_mistake_in_a_request_is_named() {
     request(
         "elb",
         "2012-06-01",
-        &[("Action", "AddTags"), ("LoadBalancerNames.member.1", "a"), ("Tags.member.1.Key", "a!"), ("Tags.member.1.Value", "")],
+        &[
+            ("Action", "AddTags"),
+            ("LoadBalancerNames.member.1", "a"),
+            ("Tags.member.1.Key", "a!"),
+            ("Tags.member.1.Value", ""),
+        ],
         &["\"a!\" does not match"],
     );
 }
@@ -103,7 +119,9 @@ fn answers_are_checked_too() {
         "elb",
         "CreateLoadBalancer",
         200,
-        &format!("<CreateLoadBalancerResponse><CreateLoadBalancerResult><DNSName>a</DNSName></CreateLoadBalancerResult>{id}</CreateLoadBalancerResponse>"),
+        &format!(
+            "<CreateLoadBalancerResponse><CreateLoadBalancerResult><DNSName>a</DNSName></CreateLoadBalancerResult>{id}</CreateLoadBalancerResponse>"
+        ),
         &[],
     );
     answer(
@@ -120,7 +138,13 @@ fn answers_are_checked_too() {
         "<DescribeVpcsResponse><requestId>1</requestId><vpcSet><item><isDefault>yes</isDefault></item><vpc/></vpcSet></DescribeVpcsResponse>",
         &["\"yes\" is no boolean", "is <vpc>, not <item>"],
     );
-    answer("ec2", "DescribeVpcs", 400, "<Response><Errors><Error><Code>X</Code><Message/></Error></Errors></Response>", &[]);
+    answer(
+        "ec2",
+        "DescribeVpcs",
+        400,
+        "<Response><Errors><Error><Code>X</Code><Message/></Error></Errors></Response>",
+        &[],
+    );
     answer(
         "elbv2",
         "DeleteListener",
@@ -133,7 +157,8 @@ fn answers_are_checked_too() {
 
 #[test]
 fn documents_are_read_with_entities_and_prefixes() {
-    let document = Element::parse("<?xml version=\"1.0\"?>\n<a:r x=\"1\"> <b>1 &lt; 2 &amp;&#x41;</b><c/></a:r>").unwrap();
+    let document =
+        Element::parse("<?xml version=\"1.0\"?>\n<a:r x=\"1\"> <b>1 &lt; 2 &amp;&#x41;</b><c/></a:r>").unwrap();
     assert_eq!(document.name, "r");
     assert_eq!(document.at("b").unwrap().text, "1 < 2 &A");
     assert_eq!(document.at("c").unwrap().text, "");

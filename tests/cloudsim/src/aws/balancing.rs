@@ -1,0 +1,163 @@
+//! What both kinds of load balancers share: names, tags, pages, subnets, groups and interfaces.
+
+use super::{ApiError, Call, World, Xml, lbnet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Security groups of a balancer: AWS's fixed limit for both kinds.
+const GROUPS: usize = 5;
+
+/// A text that AWS checks by itself, in its words.
+pub(super) fn invalid(message: impl Into<String>) -> ApiError {
+    ApiError::new("ValidationError", message)
+}
+
+/// The request contradicts the state of things.
+pub(super) fn contradiction(message: impl Into<String>) -> ApiError {
+    ApiError::new("InvalidConfigurationRequest", message)
+}
+
+/// Rules for the names of balancers and target groups: at most 32 letters, digits and hyphens, no hyphen at the ends.
+pub(super) fn check_name(what: &str, name: &str) -> Result<(), ApiError> {
+    if name.chars().count() > 32 {
+        return Err(invalid(format!("{what} name '{name}' cannot be longer than '32' characters")));
+    }
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+        let text = "can only contain characters that are alphanumeric characters or hyphens(-)";
+        return Err(invalid(format!("{what} name '{name}' {text}")));
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        return Err(invalid(format!("{what} name '{name}' cannot begin or end with '-'")));
+    }
+    Ok(())
+}
+
+/// The tags of a request, with AWS's rules: no key twice, none that begins with `aws:`.
+pub(super) fn tags(call: &Call) -> Result<BTreeMap<String, String>, ApiError> {
+    let items = call.params.items("Tags");
+    let tags = call.params.tags("Tags")?;
+    if tags.len() < items.len() {
+        return Err(ApiError::new("DuplicateTagKeys", "Tag keys must be unique"));
+    }
+    match tags.keys().find(|key| key.starts_with("aws:")) {
+        // unverified: the code for reserved keys.
+        Some(key) => Err(invalid(format!("The tag key '{key}' is reserved"))),
+        None => Ok(tags),
+    }
+}
+
+/// Adds tags up to the quota.
+pub(super) fn add_tags(
+    world: &World,
+    to: &mut BTreeMap<String, String>,
+    new: BTreeMap<String, String>,
+) -> Result<(), ApiError> {
+    let mut all = to.clone();
+    all.extend(new);
+    if all.len() > world.options.limits.tags {
+        return Err(ApiError::new("TooManyTags", "The maximum number of tags on the resource has been exceeded"));
+    }
+    *to = all;
+    Ok(())
+}
+
+/// The tags as both services list them.
+pub(super) fn write_tags(xml: &mut Xml, tags: &BTreeMap<String, String>) {
+    xml.list("Tags", "member", tags, |xml, (key, value)| {
+        xml.text("Key", key);
+        xml.text("Value", value);
+    });
+}
+
+/// Cuts a page out of sorted keys, by `PageSize` and `Marker` of the request: the keys of the page, and the next marker.
+pub(super) fn page(world: &World, call: &Call, keys: Vec<String>) -> Result<(Vec<String>, Option<String>), ApiError> {
+    let size = call.params.int("PageSize")?.unwrap_or(400);
+    let size = usize::try_from(size).ok().filter(|size| (1..=400).contains(size)).ok_or_else(|| {
+        invalid(format!("Value '{size}' at 'pageSize' failed to satisfy constraint: it must be between 1 and 400"))
+    })?;
+    let size = world.options.pages.get(&call.action).map_or(size, |most| size.min(*most));
+    let after = match call.params.get("Marker") {
+        None => None,
+        Some(marker) => Some(marker.strip_prefix("after:").ok_or_else(|| invalid("The marker is not valid"))?),
+    };
+    let mut rest = keys.into_iter().filter(|key| after.is_none_or(|after| key.as_str() > after));
+    let page: Vec<String> = rest.by_ref().take(size).collect();
+    let next = rest.next().and(page.last().map(|last| format!("after:{last}")));
+    Ok((page, next))
+}
+
+/// Checks the subnets that a balancer is to be in: they exist, in one VPC, at most one per zone.
+pub(super) fn check_subnets(world: &World, ids: &[String]) -> Result<Vec<lbnet::Subnet>, ApiError> {
+    let mut subnets: Vec<lbnet::Subnet> = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(subnet) = lbnet::subnet(world, id) else {
+            return Err(ApiError::new("SubnetNotFound", format!("The subnet ID '{id}' does not exist")));
+        };
+        if let Some(other) = subnets.iter().find(|other| other.vpc != subnet.vpc) {
+            return Err(contradiction(format!("Subnets '{}' and '{id}' are not in the same VPC", other.id)));
+        }
+        if subnets.iter().any(|other| other.zone == subnet.zone) {
+            let text = "cannot be attached to multiple subnets in the same Availability Zone";
+            return Err(contradiction(format!("A load balancer {text}: '{id}' in {}", subnet.zone)));
+        }
+        subnets.push(subnet);
+    }
+    Ok(subnets)
+}
+
+/// Checks security groups: they exist, in this VPC, not too many.
+pub(super) fn check_groups(world: &World, vpc: &str, ids: &[String]) -> Result<(), ApiError> {
+    for id in ids {
+        if lbnet::group(world, id).is_none_or(|group| group.vpc != vpc) {
+            let text = format!("Security group '{id}' does not exist in VPC '{vpc}'");
+            return Err(ApiError::new("InvalidSecurityGroup", text));
+        }
+    }
+    if ids.len() > GROUPS {
+        return Err(contradiction(format!("A load balancer can have at most {GROUPS} security groups")));
+    }
+    Ok(())
+}
+
+/// A public balancer needs a way out.
+pub(super) fn check_gateway(world: &World, vpc: &str, internal: bool) -> Result<(), ApiError> {
+    if internal || lbnet::has_gateway(world, vpc) {
+        return Ok(());
+    }
+    Err(ApiError::new("InvalidSubnet", format!("VPC {vpc} has no internet gateway")))
+}
+
+/// `internal` or not, from the request's `Scheme`.
+pub(super) fn is_internal(call: &Call) -> Result<bool, ApiError> {
+    match call.params.get("Scheme") {
+        None | Some("internet-facing") => Ok(false),
+        Some("internal") => Ok(true),
+        Some(other) => Err(ApiError::new("InvalidScheme", format!("The scheme '{other}' is not valid"))),
+    }
+}
+
+/// Texts of a list in the request, each once.
+pub(super) fn unique(call: &Call, name: &str) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    call.params.list(name).into_iter().filter(|text| seen.insert(*text)).map(str::to_owned).collect()
+}
+
+/// `amazonaws.com`, or what the partition of the region has instead.
+pub(super) fn dns_suffix(region: &str) -> &'static str {
+    if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
+}
+
+/// The partition in ARNs.
+pub(super) fn partition(region: &str) -> &'static str {
+    if region.starts_with("cn-") {
+        "aws-cn"
+    } else if region.starts_with("us-gov-") {
+        "aws-us-gov"
+    } else {
+        "aws"
+    }
+}
+
+/// A time as these services write it, in milliseconds.
+pub(super) fn time(at: jiff::Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at).to_string()
+}

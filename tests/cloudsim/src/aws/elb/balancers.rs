@@ -1,0 +1,207 @@
+//! Balancers: making, listing, deleting, and the subnets and security groups they have.
+
+use super::{Attributes, Balancer, HealthCheck, find, listeners, named, named_mut, not_found};
+use crate::aws::balancing::{self, contradiction, invalid};
+use crate::aws::{ApiError, Call, World, Xml, lbnet};
+use std::collections::BTreeMap;
+
+pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let name = call.params.required("LoadBalancerName")?;
+    balancing::check_name("LoadBalancer", name)?;
+    let internal = balancing::is_internal(call)?;
+    let listeners = listeners::read(world, call)?;
+    let tags = balancing::tags(call)?;
+    if !call.params.list("AvailabilityZones").is_empty() {
+        // Only default subnets can be meant; no account of today has to have them.
+        return Err(contradiction("This account has no default subnets; name subnets instead of zones"));
+    }
+    let subnets = balancing::check_subnets(world, &balancing::unique(call, "Subnets"))?;
+    let Some(vpc) = subnets.first().map(|subnet| subnet.vpc.clone()) else {
+        return Err(invalid("Either AvailabilityZones or SubnetIds must be specified"));
+    };
+    let mut groups = balancing::unique(call, "SecurityGroups");
+    if groups.is_empty() {
+        groups.extend(lbnet::default_group(world, &vpc));
+    }
+    balancing::check_groups(world, &vpc, &groups)?;
+    balancing::check_gateway(world, &vpc, internal)?;
+    // unverified: a repeat with the very same settings is refused as well.
+    if world.elb.balancers.contains_key(name) {
+        let text = format!("The specified load balancer name already exists for this account: {name}");
+        return Err(ApiError::new("DuplicateLoadBalancerName", text));
+    }
+    if world.elb.balancers.len() >= world.options.limits.classic_balancers {
+        return Err(ApiError::new(
+            "TooManyLoadBalancers",
+            "The quota for the number of load balancers has been reached",
+        ));
+    }
+    let mut own_tags = BTreeMap::new();
+    balancing::add_tags(world, &mut own_tags, tags)?;
+    let first_port = listeners.values().next().map_or(80, |listener| listener.instance_port);
+    let mut balancer = Balancer {
+        name: name.to_owned(),
+        dns_name: dns_name(world, name, internal),
+        internal,
+        vpc,
+        subnets: BTreeMap::new(),
+        groups,
+        listeners: BTreeMap::new(),
+        backends: BTreeMap::new(),
+        policies: BTreeMap::new(),
+        instances: Vec::new(),
+        health_check: HealthCheck {
+            target: format!("TCP:{first_port}"),
+            interval: 30,
+            timeout: 5,
+            unhealthy: 2,
+            healthy: 10,
+        },
+        attributes: Attributes::default(),
+        tags: own_tags,
+        created: world.now(),
+    };
+    for (port, listener) in listeners {
+        balancer.add_listener(port, listener);
+    }
+    balancer.plug(world, subnets.into_iter().map(|subnet| subnet.id))?;
+    let mut xml = Xml::new();
+    xml.text("DNSName", &balancer.dns_name);
+    world.elb.balancers.insert(name.to_owned(), balancer);
+    Ok(xml)
+}
+
+impl Balancer {
+    fn plug(&mut self, world: &mut World, subnets: impl Iterator<Item = String>) -> Result<(), ApiError> {
+        let plugs = subnets.map(|subnet| lbnet::Plug {
+            subnet,
+            description: format!("ELB {}", self.name),
+            groups: self.groups.clone(),
+            public: !self.internal,
+            ..lbnet::Plug::default()
+        });
+        self.subnets.extend(lbnet::plug(world, plugs.collect())?);
+        Ok(())
+    }
+}
+
+/// `name-1234567890.region.elb.amazonaws.com`, with `internal-` in front of internal ones.
+fn dns_name(world: &mut World, name: &str, internal: bool) -> String {
+    let number = u32::from_str_radix(&world.hex(8), 16).unwrap_or_default();
+    let prefix = if internal { "internal-" } else { "" };
+    let region = world.options.region.clone();
+    format!("{prefix}{name}-{number}.{region}.elb.{}", balancing::dns_suffix(&region))
+}
+
+/// The hosted zone of balancers in a region. <https://docs.aws.amazon.com/general/latest/gr/elb.html>
+fn hosted_zone(region: &str) -> &'static str {
+    match region {
+        "us-east-1" => "Z35SXDOTRQ7X7K",
+        "us-east-2" => "Z3AADJGX6KTTL2",
+        "us-west-1" => "Z368ELLRRE2KJ0",
+        "eu-west-1" => "Z32O12XQLNTSW2",
+        "eu-central-1" => "Z215JYRZR1TBD5",
+        // us-west-2; nothing depends on which one another region has.
+        _ => "Z1H1FL5HABSF5",
+    }
+}
+
+pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let mut names = balancing::unique(call, "LoadBalancerNames");
+    if let Some(missing) = names.iter().find(|name| find(world, name).is_none()) {
+        return Err(not_found(missing));
+    }
+    if names.is_empty() {
+        names = world.elb.balancers.keys().filter(|name| find(world, name).is_some()).cloned().collect();
+    }
+    names.sort_unstable();
+    let (names, next) = balancing::page(world, call, names)?;
+    let mut xml = Xml::new();
+    xml.count(names.len());
+    let balancers = names.iter().filter_map(|name| find(world, name));
+    xml.list("LoadBalancerDescriptions", "member", balancers, |xml, balancer| write(xml, world, balancer));
+    xml.opt("NextMarker", next.as_deref());
+    Ok(xml)
+}
+
+fn write(xml: &mut Xml, world: &World, balancer: &Balancer) {
+    xml.text("LoadBalancerName", &balancer.name);
+    xml.text("DNSName", &balancer.dns_name);
+    if !balancer.internal {
+        // unverified: internal balancers have none.
+        xml.text("CanonicalHostedZoneName", &balancer.dns_name);
+    }
+    xml.text("CanonicalHostedZoneNameID", hosted_zone(&world.options.region));
+    balancer.write_listeners(xml);
+    balancer.write_policies(xml);
+    let zones = balancer.subnets.keys().filter_map(|id| lbnet::subnet(world, id)).map(|subnet| subnet.zone);
+    xml.texts("AvailabilityZones", "member", zones);
+    xml.texts("Subnets", "member", balancer.subnets.keys());
+    xml.text("VPCId", &balancer.vpc);
+    xml.list("Instances", "member", balancer.alive(world), |xml, id| xml.text("InstanceId", id));
+    xml.elem("HealthCheck", |xml| balancer.health_check.write(xml));
+    xml.elem("SourceSecurityGroup", |xml| {
+        xml.text("OwnerAlias", &world.options.account);
+        let name = balancer.groups.first().and_then(|id| lbnet::group(world, id)).map(|group| group.name);
+        xml.text("GroupName", name.as_deref().unwrap_or("default"));
+    });
+    xml.texts("SecurityGroups", "member", &balancer.groups);
+    xml.text("CreatedTime", &balancing::time(balancer.created));
+    xml.text("Scheme", if balancer.internal { "internal" } else { "internet-facing" });
+}
+
+/// Deleting what isn't there succeeds.
+pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let name = call.params.required("LoadBalancerName")?;
+    if let Some(balancer) = world.elb.balancers.remove(name) {
+        lbnet::unplug(world, balancer.subnets.into_values());
+    }
+    Ok(Xml::new())
+}
+
+pub(super) fn attach(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let mut balancer = named(world, call)?.clone();
+    let new: Vec<String> =
+        balancing::unique(call, "Subnets").into_iter().filter(|id| !balancer.subnets.contains_key(id)).collect();
+    let all: Vec<String> = balancer.subnets.keys().chain(&new).cloned().collect();
+    balancing::check_subnets(world, &all)?;
+    balancer.plug(world, new.into_iter())?;
+    Ok(store(world, balancer))
+}
+
+/// unverified: a subnet that it isn't in makes no difference.
+pub(super) fn detach(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let mut balancer = named(world, call)?.clone();
+    let gone: Vec<String> =
+        balancing::unique(call, "Subnets").iter().filter_map(|subnet| balancer.subnets.remove(subnet)).collect();
+    if balancer.subnets.is_empty() {
+        return Err(contradiction("A load balancer must be attached to at least one subnet"));
+    }
+    lbnet::unplug(world, gone);
+    Ok(store(world, balancer))
+}
+
+fn store(world: &mut World, balancer: Balancer) -> Xml {
+    let mut xml = Xml::new();
+    xml.texts("Subnets", "member", balancer.subnets.keys());
+    world.elb.balancers.insert(balancer.name.clone(), balancer);
+    xml
+}
+
+pub(super) fn apply_groups(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let groups = balancing::unique(call, "SecurityGroups");
+    let vpc = named(world, call)?.vpc.clone();
+    if groups.is_empty() {
+        return Err(contradiction("At least one security group must be specified"));
+    }
+    balancing::check_groups(world, &vpc, &groups)?;
+    let balancer = named_mut(world, call)?;
+    balancer.groups.clone_from(&groups);
+    let interfaces: Vec<String> = balancer.subnets.values().cloned().collect();
+    for interface in interfaces {
+        lbnet::regroup(world, &interface, &groups);
+    }
+    let mut xml = Xml::new();
+    xml.texts("SecurityGroups", "member", &groups);
+    Ok(xml)
+}

@@ -1,0 +1,157 @@
+//! Instances of classic load balancers and their health.
+
+use super::{Balancer, HealthCheck, named, named_mut};
+use crate::aws::balancing::{contradiction, invalid};
+use crate::aws::query::Params;
+use crate::aws::{ApiError, Call, World, Xml, lbnet};
+
+impl HealthCheck {
+    pub(super) fn write(&self, xml: &mut Xml) {
+        xml.text("Target", &self.target);
+        xml.value("Interval", self.interval);
+        xml.value("Timeout", self.timeout);
+        xml.value("UnhealthyThreshold", self.unhealthy);
+        xml.value("HealthyThreshold", self.healthy);
+    }
+
+    fn read(params: &Params) -> Result<Self, ApiError> {
+        let check = HealthCheck {
+            target: target(params.required("Target")?)?,
+            interval: within(params, "Interval", 5, 300)?,
+            timeout: within(params, "Timeout", 2, 60)?,
+            unhealthy: within(params, "UnhealthyThreshold", 2, 10)?,
+            healthy: within(params, "HealthyThreshold", 2, 10)?,
+        };
+        if check.timeout >= check.interval {
+            return Err(invalid("HealthCheck Timeout must be less than HealthCheck Interval"));
+        }
+        Ok(check)
+    }
+}
+
+fn within(params: &Params, name: &str, min: u16, max: u16) -> Result<u16, ApiError> {
+    let text = params.required(name)?;
+    text.parse()
+        .ok()
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| invalid(format!("HealthCheck {name} '{text}' must be a whole number between {min} and {max}")))
+}
+
+/// `PROTOCOL:PORT[/PATH]`, the protocol in upper case; a path with HTTP and HTTPS only, and always there.
+fn target(text: &str) -> Result<String, ApiError> {
+    let bad = || invalid(format!("HealthCheck Target '{text}' must begin with one of HTTP, TCP, HTTPS, SSL"));
+    let (protocol, rest) = text.split_once(':').ok_or_else(bad)?;
+    let protocol = protocol.to_ascii_uppercase();
+    let at = rest.find('/').unwrap_or(rest.len());
+    let (port, path) = rest.split_at(at);
+    port.parse::<u16>()
+        .ok()
+        .filter(|port| *port > 0)
+        .ok_or_else(|| invalid(format!("HealthCheck Target '{text}' must have a port between 1 and 65535")))?;
+    match (protocol.as_str(), path.is_empty()) {
+        ("HTTP" | "HTTPS", false) | ("TCP" | "SSL", true) => Ok(format!("{protocol}:{port}{path}")),
+        ("HTTP" | "HTTPS", true) => {
+            Err(invalid(format!("HealthCheck {protocol} Target must specify a port followed by a path")))
+        }
+        ("TCP" | "SSL", false) => Err(invalid(format!("HealthCheck {protocol} Target must not have a path"))),
+        _ => Err(bad()),
+    }
+}
+
+pub(super) fn configure_health_check(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let check = HealthCheck::read(call.params.sub("HealthCheck").ok_or_else(|| ApiError::missing("HealthCheck"))?)?;
+    let mut xml = Xml::new();
+    xml.elem("HealthCheck", |xml| check.write(xml));
+    named_mut(world, call)?.health_check = check;
+    Ok(xml)
+}
+
+impl Balancer {
+    /// The registered instances; terminated ones go by themselves.
+    pub(super) fn alive<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a String> {
+        self.instances.iter().filter(|id| lbnet::instance(world, id).is_some_and(|instance| !instance.terminated))
+    }
+}
+
+fn ids(call: &Call) -> Result<Vec<String>, ApiError> {
+    call.params.items("Instances").into_iter().map(|item| item.required("InstanceId").map(str::to_owned)).collect()
+}
+
+fn unknown(id: &str) -> ApiError {
+    ApiError::new("InvalidInstance", format!("Could not find EC2 instance {id}."))
+}
+
+/// All or none; what is registered already stays where it is.
+pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let balancer = named(world, call)?;
+    let mut instances: Vec<String> = balancer.alive(world).cloned().collect();
+    for id in ids(call)? {
+        let instance =
+            lbnet::instance(world, &id).filter(|instance| !instance.terminated).ok_or_else(|| unknown(&id))?;
+        if instance.vpc != balancer.vpc {
+            let text = format!("EC2 instance {id} is not in the same VPC as ELB.");
+            return Err(ApiError::new("InvalidInstance", text));
+        }
+        if !instances.contains(&id) {
+            instances.push(id);
+        }
+    }
+    if instances.len() > world.options.limits.classic_instances {
+        return Err(contradiction("The quota for the number of registered instances has been reached"));
+    }
+    store(world, call, instances)
+}
+
+/// unverified: an instance that exists and isn't registered makes no difference.
+pub(super) fn deregister(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let balancer = named(world, call)?;
+    let gone = ids(call)?;
+    if let Some(id) = gone.iter().find(|id| !balancer.instances.contains(id) && lbnet::instance(world, id).is_none()) {
+        return Err(unknown(id));
+    }
+    let instances = balancer.alive(world).filter(|id| !gone.contains(id)).cloned().collect();
+    store(world, call, instances)
+}
+
+fn store(world: &mut World, call: &Call, instances: Vec<String>) -> Result<Xml, ApiError> {
+    let mut xml = Xml::new();
+    xml.list("Instances", "member", &instances, |xml, id| xml.text("InstanceId", id));
+    named_mut(world, call)?.instances = instances;
+    Ok(xml)
+}
+
+/// unverified: the texts of reasons.
+pub(super) fn health(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let balancer = named(world, call)?;
+    let mut wanted = ids(call)?;
+    if wanted.is_empty() {
+        wanted = balancer.alive(world).cloned().collect();
+    }
+    if let Some(id) = wanted.iter().find(|id| !balancer.instances.contains(id) && lbnet::instance(world, id).is_none())
+    {
+        return Err(unknown(id));
+    }
+    let zones: Vec<String> =
+        balancer.subnets.keys().filter_map(|id| lbnet::subnet(world, id)).map(|subnet| subnet.zone).collect();
+    let mut xml = Xml::new();
+    xml.count(wanted.len());
+    xml.list("InstanceStates", "member", &wanted, |xml, id| {
+        let instance = lbnet::instance(world, id);
+        let (state, reason, description) = if !balancer.instances.contains(id) {
+            ("Unknown", "N/A", "Instance is not currently registered with the LoadBalancer.")
+        } else if instance.as_ref().is_none_or(|instance| !instance.running) {
+            ("OutOfService", "Instance", "Instance is in stopped state.")
+        } else if !instance.is_some_and(|instance| zones.iter().any(|zone| zone == instance.zone)) {
+            ("OutOfService", "ELB", "The Availability Zone of the instance is not enabled for the LoadBalancer.")
+        } else if world.elb.unhealthy.contains(id) {
+            ("OutOfService", "Instance", "Instance has failed at least the UnhealthyThreshold number of health checks.")
+        } else {
+            ("InService", "N/A", "N/A")
+        };
+        xml.text("InstanceId", id);
+        xml.text("State", state);
+        xml.text("ReasonCode", reason);
+        xml.text("Description", description);
+    });
+    Ok(xml)
+}

@@ -1,0 +1,275 @@
+//! Listeners of network load balancers.
+
+use super::{Listener, balancer, group, listener, number};
+use crate::aws::balancing::{self, contradiction, invalid};
+use crate::aws::{ApiError, Call, World, Xml};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a TLS listener has when none is asked for, through the API.
+const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
+
+/// <https://docs.aws.amazon.com/elasticloadbalancing/latest/network/describe-ssl-policies.html>
+const POLICIES: [&str; 24] = [
+    "ELBSecurityPolicy-2015-05",
+    DEFAULT_POLICY,
+    "ELBSecurityPolicy-FS-1-1-2019-08",
+    "ELBSecurityPolicy-FS-1-2-2019-08",
+    "ELBSecurityPolicy-FS-1-2-Res-2019-08",
+    "ELBSecurityPolicy-FS-1-2-Res-2020-10",
+    "ELBSecurityPolicy-FS-2018-06",
+    "ELBSecurityPolicy-TLS-1-0-2015-04",
+    "ELBSecurityPolicy-TLS-1-1-2017-01",
+    "ELBSecurityPolicy-TLS-1-2-2017-01",
+    "ELBSecurityPolicy-TLS-1-2-Ext-2018-06",
+    "ELBSecurityPolicy-TLS13-1-0-2021-06",
+    "ELBSecurityPolicy-TLS13-1-1-2021-06",
+    "ELBSecurityPolicy-TLS13-1-2-2021-06",
+    "ELBSecurityPolicy-TLS13-1-2-Ext0-2021-06",
+    "ELBSecurityPolicy-TLS13-1-2-Ext1-2021-06",
+    "ELBSecurityPolicy-TLS13-1-2-Ext2-2021-06",
+    "ELBSecurityPolicy-TLS13-1-2-FIPS-2023-04",
+    "ELBSecurityPolicy-TLS13-1-2-Res-2021-06",
+    "ELBSecurityPolicy-TLS13-1-2-Res-FIPS-2023-04",
+    "ELBSecurityPolicy-TLS13-1-2-Res-PQ-2025-09",
+    "ELBSecurityPolicy-TLS13-1-3-2021-06",
+    "ELBSecurityPolicy-TLS13-1-3-FIPS-2023-04",
+    "ELBSecurityPolicy-TLS13-1-3-PQ-2025-09",
+];
+
+/// Made with the settings that one on the same port has, it is that one.
+pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let arn = call.params.required("LoadBalancerArn")?.to_owned();
+    balancer(world, &arn)?;
+    let port = number(call, "Port", 1, 65535)?.ok_or_else(|| invalid("A listener port must be specified"))?;
+    let protocol = call.params.get("Protocol").ok_or_else(|| invalid("A listener protocol must be specified"))?;
+    let tags = balancing::tags(call)?;
+    let group = action(call)?.ok_or_else(|| invalid("A default action must be specified"))?;
+    let mut wish = Listener {
+        arn: String::new(),
+        balancer: arn.clone(),
+        port,
+        protocol: protocol.to_owned(),
+        certificate: certificate(call)?,
+        policy: call.params.get("SslPolicy").map(str::to_owned),
+        alpn: alpn(call)?,
+        group,
+        tags: BTreeMap::new(),
+    };
+    check(world, &mut wish)?;
+    let same = world.elbv2.listeners.values().find(|other| {
+        let mut other = (*other).clone();
+        other.arn.clear();
+        other.tags.clear();
+        other == wish
+    });
+    if let Some(same) = same {
+        return Ok(answer(&[same], None));
+    }
+    check_free(world, &wish)?;
+    if world.elbv2.listeners.values().filter(|other| other.balancer == arn).count()
+        >= world.options.limits.network_listeners
+    {
+        return Err(ApiError::new("TooManyListeners", "The quota for the number of listeners has been reached"));
+    }
+    balancing::add_tags(world, &mut wish.tags, tags)?;
+    wish.arn = format!("{}/{}", arn.replacen(":loadbalancer/", ":listener/", 1), world.hex(16));
+    let xml = answer(&[&wish], None);
+    world.elbv2.listeners.insert(wish.arn.clone(), wish);
+    Ok(xml)
+}
+
+/// What isn't given stays, save that a listener without TLS loses certificate and policy.
+pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let mut wish = listener(world, call.params.required("ListenerArn")?)?.clone();
+    if let Some(port) = number(call, "Port", 1, 65535)? {
+        wish.port = port;
+    }
+    if let Some(protocol) = call.params.get("Protocol") {
+        protocol.clone_into(&mut wish.protocol);
+        if protocol != "TLS" {
+            (wish.certificate, wish.policy, wish.alpn) = (None, None, None);
+        }
+    }
+    wish.certificate = certificate(call)?.or(wish.certificate);
+    wish.policy = call.params.get("SslPolicy").map(str::to_owned).or(wish.policy);
+    wish.alpn = alpn(call)?.or(wish.alpn);
+    wish.group = action(call)?.unwrap_or(wish.group);
+    check(world, &mut wish)?;
+    check_free(world, &wish)?;
+    let xml = answer(&[&wish], None);
+    world.elbv2.listeners.insert(wish.arn.clone(), wish);
+    Ok(xml)
+}
+
+/// The group that the one default action forwards to, in either way to say it.
+fn action(call: &Call) -> Result<Option<String>, ApiError> {
+    let actions = call.params.items("DefaultActions");
+    let [action] = actions.as_slice() else {
+        return if actions.is_empty() {
+            Ok(None)
+        } else {
+            Err(ApiError::new("TooManyActions", "Only one action is allowed"))
+        };
+    };
+    if action.required("Type")? != "forward" {
+        let text = "The action type must be 'forward' for listeners of network load balancers";
+        return Err(ApiError::new("InvalidLoadBalancerAction", text));
+    }
+    let forward = action.sub("ForwardConfig").map(|config| config.items("TargetGroups")).unwrap_or_default();
+    let mut groups: BTreeSet<&str> = forward.iter().filter_map(|group| group.get("TargetGroupArn")).collect();
+    groups.extend(action.get("TargetGroupArn"));
+    match (groups.len(), groups.pop_first()) {
+        (1, Some(group)) => Ok(Some(group.to_owned())),
+        _ => Err(ApiError::new("InvalidLoadBalancerAction", "Exactly one target group must be specified")),
+    }
+}
+
+fn certificate(call: &Call) -> Result<Option<String>, ApiError> {
+    match call.params.items("Certificates").as_slice() {
+        [] => Ok(None),
+        [one] => Ok(one.get("CertificateArn").map(str::to_owned)),
+        _ => Err(invalid("Up to one certificate can be specified")),
+    }
+}
+
+fn alpn(call: &Call) -> Result<Option<String>, ApiError> {
+    const KNOWN: [&str; 5] = ["HTTP1Only", "HTTP2Only", "HTTP2Optional", "HTTP2Preferred", "None"];
+    match call.params.list("AlpnPolicy").as_slice() {
+        [] => Ok(None),
+        [one] if KNOWN.contains(one) => Ok(Some((*one).to_owned())),
+        other => Err(ApiError::new("ALPNPolicyNotFound", format!("The ALPN policy {other:?} does not exist"))),
+    }
+}
+
+/// Protocol, TLS settings and group fit together; fills in the default policy.
+fn check(world: &World, wish: &mut Listener) -> Result<(), ApiError> {
+    let protocol = wish.protocol.as_str();
+    if !["TCP", "TLS", "UDP", "TCP_UDP"].contains(&protocol) {
+        return Err(invalid(format!("Listener protocol '{protocol}' must be one of 'UDP, TCP, TLS, TCP_UDP'")));
+    }
+    if protocol == "TLS" {
+        let arn =
+            wish.certificate.as_deref().ok_or_else(|| invalid("A certificate must be specified for TLS listeners"))?;
+        if !world.elb.certificates.contains(arn) {
+            return Err(ApiError::new("CertificateNotFound", format!("Certificate ARN '{arn}' is not valid")));
+        }
+        let policy = wish.policy.get_or_insert_with(|| DEFAULT_POLICY.to_owned());
+        if !POLICIES.contains(&policy.as_str()) {
+            return Err(ApiError::new("SSLPolicyNotFound", format!("SSL policy '{policy}' not found")));
+        }
+    } else if wish.certificate.is_some() || wish.policy.is_some() || wish.alpn.is_some() {
+        return Err(invalid(format!("Certificates and policies cannot be specified for {protocol} listeners")));
+    }
+    let group = group(world, &wish.group)?;
+    let fits = match protocol {
+        "TLS" => ["TCP", "TLS"].as_slice(),
+        "TCP" => &["TCP", "TCP_UDP"],
+        "UDP" => &["UDP", "TCP_UDP"],
+        _ => &["TCP_UDP"],
+    };
+    if !fits.contains(&group.settings.protocol.as_str()) {
+        let text = format!(
+            "The protocols of the listener ({protocol}) and the target group ({}) do not fit",
+            group.settings.protocol
+        );
+        return Err(ApiError::new("IncompatibleProtocols", text));
+    }
+    if group.settings.vpc != balancer(world, &wish.balancer)?.vpc {
+        return Err(contradiction("The target group and the load balancer are not in the same VPC"));
+    }
+    if world.elbv2.balancers_of(&wish.group).iter().any(|balancer| *balancer != wish.balancer) {
+        let text = format!("The target group '{}' is already associated with another load balancer", wish.group);
+        return Err(ApiError::new("TargetGroupAssociationLimit", text));
+    }
+    let mut groups: BTreeSet<&str> = BTreeSet::from([wish.group.as_str()]);
+    let others =
+        world.elbv2.listeners.values().filter(|other| other.balancer == wish.balancer && other.arn != wish.arn);
+    groups.extend(others.map(|other| other.group.as_str()));
+    if groups.len() > world.options.limits.groups_per_balancer {
+        let text = "The quota for the number of target groups of a load balancer has been reached";
+        return Err(ApiError::new("TooManyUniqueTargetGroupsPerLoadBalancer", text));
+    }
+    Ok(())
+}
+
+/// One listener for each port and transport protocol.
+fn check_free(world: &World, wish: &Listener) -> Result<(), ApiError> {
+    let transports = |protocol: &str| match protocol {
+        "UDP" => (false, true),
+        "TCP_UDP" => (true, true),
+        _ => (true, false),
+    };
+    let (tcp, udp) = transports(&wish.protocol);
+    let taken = world.elbv2.listeners.values().any(|other| {
+        let (other_tcp, other_udp) = transports(&other.protocol);
+        other.arn != wish.arn
+            && other.balancer == wish.balancer
+            && other.port == wish.port
+            && ((tcp && other_tcp) || (udp && other_udp))
+    });
+    if !taken {
+        return Ok(());
+    }
+    let text = format!("A listener already exists on port {} for the load balancer '{}'", wish.port, wish.balancer);
+    Err(ApiError::new("DuplicateListener", text))
+}
+
+fn answer(listeners: &[&Listener], next: Option<&str>) -> Xml {
+    let mut xml = Xml::new();
+    xml.count(listeners.len());
+    xml.list("Listeners", "member", listeners, |xml, listener| {
+        xml.text("ListenerArn", &listener.arn);
+        xml.text("LoadBalancerArn", &listener.balancer);
+        xml.value("Port", listener.port);
+        xml.text("Protocol", &listener.protocol);
+        if let Some(certificate) = &listener.certificate {
+            xml.list("Certificates", "member", [certificate], |xml, arn| xml.text("CertificateArn", arn));
+        }
+        xml.opt("SslPolicy", listener.policy.as_deref());
+        if let Some(policy) = &listener.alpn {
+            xml.texts("AlpnPolicy", "member", [policy]);
+        }
+        xml.list("DefaultActions", "member", [&listener.group], |xml, group| {
+            xml.text("Type", "forward");
+            xml.text("TargetGroupArn", group);
+            xml.elem("ForwardConfig", |xml| {
+                xml.list("TargetGroups", "member", [group], |xml, group| xml.text("TargetGroupArn", group));
+            });
+        });
+    });
+    xml.opt("NextMarker", next);
+    xml
+}
+
+pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let arns = balancing::unique(call, "ListenerArns");
+    let mut found: Vec<String> = match (call.params.get("LoadBalancerArn"), arns.is_empty()) {
+        (None, true) => return Err(invalid("You must specify either listener ARNs or a load balancer ARN")),
+        (Some(_), false) => {
+            return Err(invalid("Listener ARNs and a load balancer ARN cannot be specified at the same time"));
+        }
+        (Some(arn), true) => {
+            let arn = balancer(world, arn)?.arn.clone();
+            world
+                .elbv2
+                .listeners
+                .values()
+                .filter(|other| other.balancer == arn)
+                .map(|other| other.arn.clone())
+                .collect()
+        }
+        (None, false) => {
+            arns.iter().map(|arn| listener(world, arn).map(|found| found.arn.clone())).collect::<Result<_, _>>()?
+        }
+    };
+    found.sort_unstable();
+    let (page, next) = balancing::page(world, call, found)?;
+    let listeners: Vec<&Listener> = page.iter().filter_map(|arn| world.elbv2.listeners.get(arn)).collect();
+    Ok(answer(&listeners, next.as_deref()))
+}
+
+pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let arn = listener(world, call.params.required("ListenerArn")?)?.arn.clone();
+    world.elbv2.listeners.remove(&arn);
+    Ok(Xml::new())
+}

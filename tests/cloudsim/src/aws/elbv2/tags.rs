@@ -1,0 +1,72 @@
+//! Tags of balancers, target groups and listeners.
+
+use super::{balancer, group, listener};
+use crate::aws::balancing::{self, invalid};
+use crate::aws::{ApiError, Call, World, Xml};
+use std::collections::BTreeMap;
+
+type Tags = BTreeMap<String, String>;
+
+/// The resources of a request with their tags; one that is unknown is an error of its kind.
+fn named(world: &World, call: &Call) -> Result<Vec<(String, Tags)>, ApiError> {
+    let arns = balancing::unique(call, "ResourceArns");
+    if arns.is_empty() || arns.len() > 20 {
+        return Err(invalid("Between 1 and 20 resource ARNs must be specified"));
+    }
+    let tags = |arn: &String| {
+        let resource = arn.rsplit(':').next().unwrap_or_default();
+        match resource.split('/').next() {
+            Some("targetgroup") => group(world, arn).map(|group| group.tags.clone()),
+            Some("listener") => listener(world, arn).map(|listener| listener.tags.clone()),
+            Some("loadbalancer") => balancer(world, arn).map(|balancer| balancer.tags.clone()),
+            _ => Err(invalid(format!("'{arn}' is not a valid ARN of a resource with tags"))),
+        }
+    };
+    arns.iter().map(|arn| tags(arn).map(|tags| (arn.clone(), tags))).collect()
+}
+
+fn store(world: &mut World, arn: &str, tags: Tags) {
+    let state = &mut world.elbv2;
+    let place = if let Some(balancer) = state.balancers.get_mut(arn) {
+        Some(&mut balancer.tags)
+    } else if let Some(group) = state.groups.get_mut(arn) {
+        Some(&mut group.tags)
+    } else {
+        state.listeners.get_mut(arn).map(|listener| &mut listener.tags)
+    };
+    if let Some(place) = place {
+        *place = tags;
+    }
+}
+
+pub(super) fn add(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let new = balancing::tags(call)?;
+    let mut all = named(world, call)?;
+    for (_, tags) in &mut all {
+        balancing::add_tags(world, tags, new.clone())?;
+    }
+    for (arn, tags) in all {
+        store(world, &arn, tags);
+    }
+    Ok(Xml::new())
+}
+
+pub(super) fn remove(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let keys = balancing::unique(call, "TagKeys");
+    for (arn, mut tags) in named(world, call)? {
+        tags.retain(|key, _| !keys.contains(key));
+        store(world, &arn, tags);
+    }
+    Ok(Xml::new())
+}
+
+pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let all = named(world, call)?;
+    let mut xml = Xml::new();
+    xml.count(all.len());
+    xml.list("TagDescriptions", "member", &all, |xml, (arn, tags)| {
+        xml.text("ResourceArn", arn);
+        balancing::write_tags(xml, tags);
+    });
+    Ok(xml)
+}

@@ -1,0 +1,201 @@
+//! A case: requests, and what is expected of each answer. What differs is noted as a line and not asserted, since one of the
+//! servers is expected to differ.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ccm_cloudsim::aws::model::Element;
+
+use crate::api::Api;
+
+/// Named values: those of the scene, and those saved by earlier steps. `{name}` in a form stands for one.
+pub(crate) type Values = BTreeMap<String, String>;
+
+/// A case.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    operation: &'static str,
+    form: String,
+    /// The code that it is to fail with.
+    fails: Option<&'static str>,
+    checks: Vec<Check>,
+}
+
+#[derive(Debug)]
+enum Check {
+    Is(&'static str, String),
+    Like(&'static str, String),
+    Absent(&'static str),
+    Count(&'static str, usize),
+    Each(&'static str, &'static str, String),
+    Save(&'static str, &'static str),
+}
+
+/// Begins a case. The name begins with the service.
+pub(crate) fn case(name: &'static str) -> Case {
+    Case { name, steps: Vec::new() }
+}
+
+impl Case {
+    /// A request that is to succeed.
+    pub(crate) fn ok(mut self, operation: &'static str, form: impl Into<String>) -> Self {
+        self.steps.push(Step { operation, form: form.into(), fails: None, checks: Vec::new() });
+        self
+    }
+
+    /// A request that is to fail with this code.
+    pub(crate) fn fails(mut self, operation: &'static str, form: impl Into<String>, code: &'static str) -> Self {
+        self.steps.push(Step { operation, form: form.into(), fails: Some(code), checks: Vec::new() });
+        self
+    }
+
+    fn check(mut self, check: Check) -> Self {
+        self.steps.last_mut().expect("a step before its checks").checks.push(check);
+        self
+    }
+
+    /// The text at a path of the last answer is this; `{name}` stands for a value.
+    pub(crate) fn is(self, path: &'static str, text: impl Into<String>) -> Self {
+        self.check(Check::Is(path, text.into()))
+    }
+
+    /// The text at a path is like this, where `*` stands for anything.
+    pub(crate) fn like(self, path: &'static str, pattern: impl Into<String>) -> Self {
+        self.check(Check::Like(path, pattern.into()))
+    }
+
+    /// There is nothing at a path, or only an empty element.
+    pub(crate) fn absent(self, path: &'static str) -> Self {
+        self.check(Check::Absent(path))
+    }
+
+    /// There are this many elements in the one at a path.
+    pub(crate) fn count(self, path: &'static str, count: usize) -> Self {
+        self.check(Check::Count(path, count))
+    }
+
+    /// The texts at a path inside each element of a list, sorted and joined by blanks. An empty inner path means the element.
+    pub(crate) fn each(self, list: &'static str, path: &'static str, texts: impl Into<String>) -> Self {
+        self.check(Check::Each(list, path, texts.into()))
+    }
+
+    /// Saves the text at a path under a name.
+    pub(crate) fn save(self, name: &'static str, path: &'static str) -> Self {
+        self.check(Check::Save(name, path))
+    }
+
+    /// Runs it: one line for each difference. A request that fails unexpectedly ends the case.
+    pub(crate) fn run(&self, api: Api, values: &Values) -> Vec<String> {
+        let mut values = values.clone();
+        let mut found = Vec::new();
+        for (number, step) in (1..).zip(&self.steps) {
+            let answer = api.call(step.operation, &filled(&step.form, &values));
+            let mut say = |what: String| found.push(format!("step {number} {}: {what}", step.operation));
+            match (answer, step.fails) {
+                (Err(code), None) => {
+                    say(format!("answers {code}"));
+                    return found;
+                }
+                (Ok(_), Some(code)) => say(format!("succeeds, instead of {code}")),
+                (Err(code), Some(wanted)) if code != wanted => say(format!("answers {code}, instead of {wanted}")),
+                (Err(_), Some(_)) => {}
+                (Ok(answer), None) => {
+                    for check in &step.checks {
+                        if let Some(wrong) = check.look(&answer, &mut values) {
+                            say(named(&wrong, &values));
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Check {
+    fn look(&self, answer: &Element, values: &mut Values) -> Option<String> {
+        let at = |path: &str| answer.at(path).map(|element| element.text.as_str());
+        match self {
+            Check::Is(path, text) => {
+                let wanted = filled(text, values);
+                let is = at(path);
+                (is != Some(wanted.as_str())).then(|| format!("{path} is {is:?}, not {wanted:?}"))
+            }
+            Check::Like(path, pattern) => {
+                let wanted = filled(pattern, values);
+                let is = at(path);
+                (!is.is_some_and(|is| like(is, &wanted))).then(|| format!("{path} is {is:?}, not like {wanted:?}"))
+            }
+            Check::Absent(path) => {
+                let found = answer.at(path).filter(|found| !found.text.is_empty() || !found.children.is_empty());
+                found.map(|found| format!("{path} is {:?}", found.text))
+            }
+            Check::Count(path, count) => {
+                let is = answer.at(path).map_or(0, |list| list.children.len());
+                (is != *count).then(|| format!("{path} has {is} entries, not {count}"))
+            }
+            Check::Each(list, path, texts) => {
+                let mut wanted: Vec<String> = filled(texts, values).split_whitespace().map(str::to_owned).collect();
+                let entries = answer.at(list).map(|list| list.children.as_slice()).unwrap_or_default();
+                let text = |entry: &Element| {
+                    if path.is_empty() { Some(entry.text.clone()) } else { entry.at(path).map(|e| e.text.clone()) }
+                };
+                let mut is: Vec<String> = entries.iter().filter_map(text).collect();
+                wanted.sort_unstable();
+                is.sort_unstable();
+                (is != wanted).then(|| format!("{list}/{path} are {is:?}, not {wanted:?}"))
+            }
+            Check::Save(name, path) => match at(path) {
+                Some(text) if !text.is_empty() => {
+                    values.insert((*name).to_owned(), text.to_owned());
+                    None
+                }
+                _ => Some(format!("{path} is absent, and is needed later")),
+            },
+        }
+    }
+}
+
+/// A text with its placeholders filled in.
+pub(crate) fn filled(text: &str, values: &Values) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, tail) = after.split_once('}').expect("a closing brace");
+        // What an earlier step failed to save is left as it is, and fails the request.
+        let _ = write!(filled, "{before}{}", values.get(name).map_or("absent", String::as_str));
+        rest = tail;
+    }
+    filled.push_str(rest);
+    filled
+}
+
+/// The other way round, so that lines don't depend on generated IDs. Longer values first: an ARN contains names.
+fn named(text: &str, values: &Values) -> String {
+    let mut pairs: Vec<(&String, &String)> = values.iter().filter(|(_, value)| value.len() > 6).collect();
+    pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+    pairs.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(value.as_str(), &format!("{{{name}}}")))
+}
+
+/// Whether a text fits a pattern in which `*` stands for anything.
+pub(crate) fn like(text: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    rest.is_empty()
+}

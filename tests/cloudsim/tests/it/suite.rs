@@ -1,0 +1,90 @@
+//! Runs all cases: the double must pass each, moto must differ where the table says so and nowhere else.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use ccm_cloudsim::aws::Aws;
+use ccm_cloudsim::aws::options::{Delays, Options};
+use ccm_cloudsim::moto::Moto;
+
+use crate::api::Api;
+use crate::case::{Case, like};
+use crate::{cases, deviations, scene};
+
+const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/11111111-2222-3333-4444-555555555555";
+
+#[test]
+fn case_names_are_unique_and_the_table_names_cases() {
+    let names: Vec<&str> = cases::all().iter().map(|case| case.name).collect();
+    let unique: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(unique.len(), names.len());
+    for deviation in deviations::OF_MOTO {
+        assert!(unique.contains(deviation.case), "the table names the unknown case {:?}", deviation.case);
+        assert!(
+            deviation.decided_by.starts_with("https://docs.aws.amazon.com/"),
+            "{:?} has no document",
+            deviation.case
+        );
+        assert!(!deviation.reason.is_empty() && !deviation.lines.is_empty(), "{:?} says too little", deviation.case);
+    }
+}
+
+#[test]
+fn the_double_passes_every_case_and_follows_the_vendors_models() {
+    let mut report = String::new();
+    for case in cases::all() {
+        let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).expect("a simulated AWS");
+        let address = aws.url().strip_prefix("http://").and_then(|text| text.parse().ok()).expect("an address");
+        let api = Api { address };
+        aws.world(|world| world.elb.add_certificate(CERTIFICATE));
+        let mut values = scene::make(api);
+        values.insert("cert".to_owned(), CERTIFICATE.to_owned());
+        assert_eq!(aws.take_violations(), Vec::<String>::new(), "while making the scene");
+        for line in case.run(api, &values) {
+            let _ = writeln!(report, "{}: {line}", case.name);
+        }
+        let sent_on_purpose = cases::BREAKS_THE_MODEL.iter().filter(|(name, _)| *name == case.name);
+        let expected: Vec<&str> = sent_on_purpose.map(|(_, part)| *part).collect();
+        for line in aws.violations().iter().filter(|line| !expected.iter().any(|part| line.contains(part))) {
+            let _ = writeln!(report, "{}: against the model: {line}", case.name);
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+}
+
+#[test]
+fn moto_differs_exactly_as_the_table_says() {
+    // Two, because moto takes most of a second for a case, and works on one request at a time.
+    let cases = cases::all();
+    let halves = cases.chunks(cases.len().div_ceil(2));
+    let report: String = std::thread::scope(|scope| {
+        let workers: Vec<_> = halves.map(|half| scope.spawn(|| differences(half))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a report")).collect()
+    });
+    assert!(report.is_empty(), "\n{report}");
+}
+
+/// Runs cases against a moto of their own: a line for each difference that the table lacks, or has without need.
+fn differences(cases: &[Case]) -> String {
+    let mut report = String::new();
+    let Some(moto) = Moto::start().expect("moto") else { return report };
+    let api = Api { address: moto.address() };
+    for case in cases {
+        moto.reset().expect("an empty moto");
+        let mut values = scene::make(api);
+        values.insert("cert".to_owned(), scene::certificate_in_moto(moto.address()));
+        let found = case.run(api, &values);
+        let listed: Vec<&str> = deviations::OF_MOTO
+            .iter()
+            .filter(|deviation| deviation.case == case.name)
+            .flat_map(|deviation| deviation.lines.iter().copied())
+            .collect();
+        for line in found.iter().filter(|line| !listed.iter().any(|pattern| like(line, pattern))) {
+            let _ = writeln!(report, "new difference, in {:?}:\n    {line:?},", case.name);
+        }
+        for pattern in listed.iter().filter(|pattern| !found.iter().any(|line| like(line, pattern))) {
+            let _ = writeln!(report, "listed difference that is no more, in {:?}:\n    {pattern:?},", case.name);
+        }
+    }
+    report
+}
