@@ -56,6 +56,7 @@ impl Inside {
         self.ledger.clear();
         self.throttle = Throttle::new(&options.throttle);
         self.past.clear();
+        self.violations.clear();
     }
 
     /// Changes how it behaves from now on. The account, the region, the clock's mode and the ports stay what they were.

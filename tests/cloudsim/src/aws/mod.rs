@@ -8,11 +8,11 @@ pub mod elb;
 pub mod elbv2;
 mod endpoint;
 pub mod error;
+pub mod imds;
 mod lbnet;
 #[cfg(test)]
 mod lbnet_scene;
 pub mod model;
-pub mod imds;
 pub mod options;
 pub mod query;
 mod running;
