@@ -4,7 +4,7 @@ use super::ec2::seed::{InstanceSeed, NetworkSeed, instances, network};
 use super::imds::ImdsOptions;
 use super::{Aws, Options};
 use crate::core::clock::Mode;
-use crate::core::faults::{Fault, Rule};
+use crate::core::faults::{Fault, Faults, Rule};
 use crate::core::throttle::BucketSpec;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -130,6 +130,8 @@ fn the_scope_of_the_signature_chooses_the_service_and_must_fit() {
     assert_eq!((abroad.status, abroad.body.contains("AuthFailure")), (401, true));
     let unknown = ec2(&aws, "MakeCoffee").unwrap();
     assert!(unknown.body.contains("<Code>InvalidAction</Code>"), "{}", unknown.body);
+    // What was wrong here was wrong on purpose.
+    let _ = aws.take_violations();
 }
 
 #[test]
@@ -165,7 +167,7 @@ fn broken_answers_are_broken_in_the_ways_that_were_asked_for() {
     let aws = start(Options::default());
     vpc(&aws);
     let with = |fault: Fault| {
-        aws.faults(|faults| faults.clear());
+        aws.faults(Faults::clear);
         aws.fault(Rule::every(fault).on("ec2", "Describe*").window(0, 1));
         ec2(&aws, "DescribeSecurityGroups")
     };
@@ -287,6 +289,7 @@ fn the_ledger_tells_what_was_called_and_what_it_cost() {
     assert_eq!(entries[1].bytes_out, u64::try_from(page.body.len()).unwrap());
     assert_eq!(entries[1].unread, ["Unheard"]);
     assert_eq!(aws.ledger(|ledger| ledger.counts(0)["ec2:DescribeSecurityGroups"]), 2);
+    let _ = aws.take_violations();
 }
 
 #[test]
@@ -340,8 +343,16 @@ fn instance_metadata_is_that_of_the_instance() {
     assert_eq!(call_as(&aws, key, "ec2", "2016-11-15", "DescribeVpcs").unwrap().status, 200);
     aws.clock().step(Duration::from_secs(61));
     assert_eq!(get("/latest/meta-data/instance-id").status, 401, "the token has ended");
+    aws.fault(Rule::every(Fault::Status { status: 503, body: String::new() }).on("imds", "/latest/meta-data/*"));
+    assert_eq!(get("/latest/meta-data/instance-id").status, 503);
+    assert_eq!(aws.ledger(|ledger| ledger.counts(0)["imds:/latest/meta-data/instance-id"]), 4);
     let far = aws.imds(&id, ImdsOptions { disabled: true, ..ImdsOptions::default() }).unwrap();
     assert_eq!(send(&far.url(), "PUT", "/latest/api/token", &[], "").unwrap().status, 403);
+    let limit = aws.world(|world| world.ec2.instances[&id].metadata_hops);
+    let far = aws.imds(&id, ImdsOptions { hops: limit + 1, ..ImdsOptions::default() }).unwrap();
+    let ttl = [("x-aws-ec2-metadata-token-ttl-seconds", "60")];
+    let token = send_within(Duration::from_millis(200), &far.url(), "PUT", "/latest/api/token", &ttl, "");
+    assert!(token.is_err(), "too many hops: the answer never arrives");
     assert!(aws.imds("i-00000000000000001", ImdsOptions::default()).is_err());
 }
 
@@ -412,4 +423,8 @@ fn thousands_of_instances_are_seeded_and_paged() {
         }
     }
     assert_eq!((pages, seen), (5, 5000));
+    let begun = Instant::now();
+    let page = super::Call::direct(super::Service::Ec2, "DescribeInstances", "MaxResults=1000").unwrap();
+    let items = aws.world(|world| super::handle(world, &page).unwrap().items());
+    println!("a page of {items} written in {:?}", begun.elapsed());
 }

@@ -302,6 +302,9 @@ fn interface_leaves(
     if !interface.ipv6.is_empty() {
         put("ipv6s", &lines(&interface.ipv6.iter().map(ToString::to_string).collect::<Vec<_>>()));
     }
+    if !interface.ipv6_prefixes.is_empty() {
+        put("ipv6-prefix", &lines(&interface.ipv6_prefixes));
+    }
     let subnet: Option<&Subnet> = world.ec2.subnets.get(&interface.subnet);
     if let Some(subnet) = subnet {
         put("subnet-ipv4-cidr-block", &subnet.cidr);

@@ -4,7 +4,7 @@ use super::admin::Admin;
 use super::endpoint::{Endpoint, Inside};
 use super::imds::{Imds, ImdsOptions, Metadata};
 use super::world::Dump;
-use super::{Options, World};
+use super::{ApiError, Call, Options, Service, World, Xml};
 use crate::core::clock::Clock;
 use crate::core::faults::{Faults, Rule};
 use crate::core::ledger::Ledger;
@@ -89,6 +89,16 @@ impl Aws {
         let mut inside = lock(&self.endpoint.inside);
         inside.world.settle();
         look(&mut inside.world)
+    }
+
+    /// Carries out a call as somebody else's: without signature, latency, faults and ledger. For what happens in the account
+    /// besides the caller under test.
+    ///
+    /// # Errors
+    /// As the service answers them.
+    pub fn by_hand(&self, service: Service, action: &str, form: &str) -> Result<String, ApiError> {
+        let call = Call::direct(service, action, form)?;
+        self.world(|world| super::handle(world, &call)).map(Xml::into_string)
     }
 
     /// Adds a fault rule behind the others.

@@ -157,6 +157,11 @@ fn read_interface(world: &World, spec: &Params, whole: &Params) -> Result<NewInt
         private_ip: spec.get("PrivateIpAddress").map(ip).transpose()?,
         secondary_ips: number("SecondaryPrivateIpAddressCount")?,
         ipv6: number("Ipv6AddressCount")?,
+        ipv6_prefix: match number("Ipv6PrefixCount")? {
+            0 => false,
+            1 => true,
+            _ => return Err(ApiError::new("InvalidParameterValue", "Only one IPv6 prefix is simulated.")),
+        },
         public: spec
             .flag("AssociatePublicIpAddress")?
             .unwrap_or_else(|| found.is_some_and(|subnet| subnet.map_public_ip)),

@@ -26,6 +26,8 @@ pub struct NewInterface {
     pub secondary_ips: usize,
     /// IPv6 addresses (the subnet needs a block).
     pub ipv6: usize,
+    /// With a delegated IPv6 prefix (/80).
+    pub ipv6_prefix: bool,
     /// Elastic address to associate.
     pub allocation: Option<String>,
     /// Gets a public address.
@@ -48,19 +50,18 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
         Some(ip) => claim(world, &new.subnet, ip)?,
         None => free_ip(world, &new.subnet)?,
     };
+    let ipv6 = ipv6_addresses(subnet.ipv6_cidr.as_deref(), primary, new.ipv6)?;
+    let ipv6_prefixes =
+        if new.ipv6_prefix { vec![ipv6_prefix(subnet.ipv6_cidr.as_deref(), primary)?] } else { Vec::new() };
     let id = world.new_id("eni-");
     occupy(world, &id, primary);
     let mut private_ips = vec![primary];
-    for _ in 0..new.secondary_ips {
-        let ip = free_ip(world, &new.subnet)?;
-        occupy(world, &id, ip);
-        private_ips.push(ip);
-    }
-    let ipv6 = ipv6_addresses(subnet.ipv6_cidr.as_deref(), primary, new.ipv6)?;
-    let public_ip = match &new.allocation {
-        Some(allocation) => Some(associate(world, allocation, &id)?),
-        None if new.public => Some(public_ip(world)),
-        None => None,
+    let public_ip = match more_addresses(world, &id, &new, &mut private_ips) {
+        Ok(public_ip) => public_ip,
+        Err(error) => {
+            vacate(world, &id, &private_ips);
+            return Err(error);
+        }
     };
     let mac: Vec<String> = primary.octets().iter().map(|byte| format!("{byte:02x}")).collect();
     let interface = Interface {
@@ -75,7 +76,7 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
         public_ip,
         allocation: new.allocation,
         ipv6,
-        ipv6_prefixes: Vec::new(),
+        ipv6_prefixes,
         groups: new.groups,
         source_dest_check: true,
         attachment: None,
@@ -84,6 +85,24 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
     };
     world.ec2.interfaces.insert(id.clone(), interface);
     Ok(id)
+}
+
+/// Takes the further private addresses of a new interface, then its public one.
+fn more_addresses(
+    world: &mut World,
+    id: &str,
+    new: &NewInterface,
+    private_ips: &mut Vec<Ipv4Addr>,
+) -> Result<Option<Ipv4Addr>, ApiError> {
+    for _ in 0..new.secondary_ips {
+        let ip = free_ip(world, &new.subnet)?;
+        occupy(world, id, ip);
+        private_ips.push(ip);
+    }
+    match &new.allocation {
+        Some(allocation) => associate(world, allocation, id).map(Some),
+        None => Ok(new.public.then(|| public_ip(world))),
+    }
 }
 
 /// Makes the interface of a load balancer in a subnet. The description is what the real ones bear: `ELB <name>` for classic
@@ -118,14 +137,7 @@ pub fn release_interfaces(world: &mut World, ids: impl IntoIterator<Item = Strin
 /// Removes an interface at once.
 pub fn remove_interface(world: &mut World, id: &str) {
     let Some(interface) = world.ec2.interfaces.remove(id) else { return };
-    for ip in interface.private_ips.iter().copied() {
-        if let Some(users) = world.ec2.index.by_ip.get_mut(&IpAddr::V4(ip)) {
-            users.remove(id);
-            if users.is_empty() {
-                world.ec2.index.by_ip.remove(&IpAddr::V4(ip));
-            }
-        }
-    }
+    vacate(world, id, &interface.private_ips);
     if let Some(address) = interface.allocation.and_then(|id| world.ec2.addresses.get_mut(&id)) {
         address.interface = None;
     }
@@ -195,6 +207,18 @@ fn occupy(world: &mut World, interface: &str, ip: Ipv4Addr) {
     world.ec2.index.by_ip.entry(IpAddr::V4(ip)).or_default().insert(interface.to_owned());
 }
 
+/// Marks addresses as no longer used by an interface.
+fn vacate(world: &mut World, interface: &str, ips: &[Ipv4Addr]) {
+    for ip in ips.iter().copied().map(IpAddr::V4) {
+        if let Some(users) = world.ec2.index.by_ip.get_mut(&ip) {
+            users.remove(interface);
+            if users.is_empty() {
+                world.ec2.index.by_ip.remove(&ip);
+            }
+        }
+    }
+}
+
 /// Whether an interface of this network has the address.
 fn taken(world: &World, vpc: &str, ip: Ipv4Addr) -> bool {
     world.ec2.index.by_ip.get(&IpAddr::V4(ip)).is_some_and(|users| {
@@ -244,14 +268,22 @@ fn ipv6_addresses(block: Option<&str>, primary: Ipv4Addr, count: usize) -> Resul
     if count == 0 {
         return Ok(Vec::new());
     }
-    let block: Option<Ipv6Net> = block.and_then(|block| block.parse().ok());
-    let Some(block) = block else {
-        let text = "The subnet has no IPv6 CIDR block.";
-        return Err(ApiError::new("InvalidParameterValue", text));
-    };
+    let block = ipv6_block(block)?;
     let low = u128::from(u32::from(primary));
     let nth = |n: usize| u128::try_from(n).unwrap_or(0) << 32;
     Ok((0..count).map(|n| Ipv6Addr::from(u128::from(block.network()) | nth(n) | low)).collect())
+}
+
+fn ipv6_block(block: Option<&str>) -> Result<Ipv6Net, ApiError> {
+    let block = block.and_then(|block| block.parse().ok());
+    block.ok_or_else(|| ApiError::new("InvalidParameterValue", "The subnet has no IPv6 CIDR block."))
+}
+
+/// The prefix that belongs to a primary address: its last two bytes stand between the subnet's 64 bits and the prefix's 80.
+fn ipv6_prefix(block: Option<&str>, primary: Ipv4Addr) -> Result<String, ApiError> {
+    let number = u128::from(u32::from(primary) & 0xffff) << 48;
+    let network = Ipv6Addr::from(u128::from(ipv6_block(block)?.network()) | number);
+    Ok(format!("{network}/80"))
 }
 
 /// A public address that nothing has; 100.64.0.0/10 is nobody's in the public network, so no test can reach a stranger.

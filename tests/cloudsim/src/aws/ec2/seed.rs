@@ -68,6 +68,8 @@ pub struct InstanceSeed {
     pub tags: Tags,
     /// IPv6 addresses of each.
     pub ipv6: usize,
+    /// Each with a delegated IPv6 prefix.
+    pub ipv6_prefix: bool,
     /// Named after their IDs.
     pub resource_name: bool,
 }
@@ -82,6 +84,7 @@ impl Default for InstanceSeed {
             state: InstanceState::Running,
             tags: Tags::new(),
             ipv6: 0,
+            ipv6_prefix: false,
             resource_name: false,
         }
     }
@@ -188,6 +191,7 @@ pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, 
             subnet: subnet.ok_or_else(|| ApiError::missing("subnets"))?.clone(),
             groups: seed.groups.clone(),
             ipv6: seed.ipv6,
+            ipv6_prefix: seed.ipv6_prefix,
             ..NewInterface::default()
         };
         let launch = Launch {

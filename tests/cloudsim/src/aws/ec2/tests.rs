@@ -2,7 +2,8 @@
 
 use super::seed::{InstanceSeed, Network, NetworkSeed, instances, network};
 use super::*;
-use crate::aws::{Options, Service};
+use crate::aws::model::Models;
+use crate::aws::{Options, Service, frame};
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
 use std::sync::Arc;
@@ -34,6 +35,12 @@ fn call(world: &mut World, action: &str, form: &str) -> Result<String, ApiError>
     let call = Call::direct(Service::Ec2, action, form)?;
     let xml = handle(world, &call)?;
     assert_eq!(call.params.unread(), Vec::<String>::new(), "{action} ignores parameters");
+    if let Some(models) = Models::if_present() {
+        let body = frame(Service::Ec2, action, "r-1", &xml);
+        assert_eq!(models.check_response("ec2", action, 200, &body), Vec::<String>::new(), "{action}");
+        let form = format!("Action={action}&Version=2016-11-15&{form}");
+        assert_eq!(models.check_form("ec2", &form), Vec::<String>::new(), "{action}");
+    }
     Ok(xml.into_string())
 }
 
@@ -469,4 +476,40 @@ fn a_dump_is_stable_and_can_be_loaded_again() {
 
 fn other_name(world: &World, id: &str) -> String {
     world.ec2.instances[id].private_dns.clone()
+}
+
+#[test]
+fn ipv6_addresses_and_prefixes_come_from_the_subnets_block() {
+    let (mut world, _) = world();
+    let seed = NetworkSeed { cidr: "10.9.0.0/16".to_owned(), ipv6: true, ..NetworkSeed::default() };
+    let net = network(&mut world, &seed).unwrap();
+    let form = format!(
+        "ImageId=ami-1&MinCount=2&MaxCount=2&NetworkInterface.1.DeviceIndex=0&NetworkInterface.1.SubnetId={}\
+         &NetworkInterface.1.Ipv6AddressCount=2&NetworkInterface.1.Ipv6PrefixCount=1",
+        net.private[0]
+    );
+    let xml = ok(&mut world, "RunInstances", &form);
+    let block: ipnet::Ipv6Net = world.ec2.subnets[&net.private[0]].ipv6_cidr.as_deref().unwrap().parse().unwrap();
+    let sets = all(&xml, "ipv6AddressesSet");
+    let addresses: std::collections::BTreeSet<String> = sets.iter().flat_map(|set| all(set, "ipv6Address")).collect();
+    assert_eq!(addresses.len(), 4);
+    assert!(addresses.iter().all(|text| block.contains(&text.parse::<std::net::Ipv6Addr>().unwrap())));
+    let prefixes = all(&xml, "ipv6Prefix");
+    assert!(prefixes.len() == 2 && prefixes[0] != prefixes[1]);
+    assert!(prefixes.iter().all(|text| block.contains(&text.parse::<ipnet::Ipv6Net>().unwrap())));
+    let plain = form.replace(
+        &net.private[0],
+        &world.ec2.subnets.keys().find(|id| world.ec2.subnets[*id].ipv6_cidr.is_none()).unwrap().clone(),
+    );
+    assert_eq!(code(&mut world, "RunInstances", &plain), "InvalidParameterValue");
+    assert_eq!(world.ec2.instances.len(), 2, "nothing is left of the refused ones");
+    assert_eq!(world.ec2.interfaces.len(), 2);
+    let new = network::NewInterface {
+        subnet: net.public[0].clone(),
+        allocation: Some("eipalloc-1".to_owned()),
+        ..network::NewInterface::default()
+    };
+    let refused = network::create_interface(&mut world, new).unwrap_err();
+    assert_eq!(refused.code, "InvalidAllocationID.NotFound");
+    assert_eq!(world.ec2.index.by_ip.len(), 2, "nor is an address");
 }
