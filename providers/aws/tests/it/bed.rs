@@ -1,0 +1,146 @@
+//! A simulated AWS with a network and nodes, and the provider as a process would make it: from a cloud config, over HTTP, with
+//! the real SDK and credentials from the metadata service.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, Network, NetworkSeed};
+use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
+use ccm_cloudsim::aws::{Aws, Options};
+use ccm_cloudsim::core::clock::Mode;
+use ccm_provider::flag::FlagValues;
+use ccm_provider::{
+    CloudConfig, CloudProvider, LoadBalancer, LoadBalancerStatus, Node, NodeRef, ProviderError, ProviderFactory,
+    Service,
+};
+use serde_json::{Value, json};
+
+/// Value of `--cluster-name`.
+pub const CLUSTER: &str = "kubernetes";
+
+pub struct Bed {
+    pub aws: Aws,
+    pub network: Network,
+    pub nodes: Vec<NodeRef>,
+    config: String,
+    // Where credentials come from.
+    _metadata: Imds,
+}
+
+impl Bed {
+    /// Cluster `c1` with three nodes in public subnets of two zones. The clock stands still unless a test steps it.
+    pub fn start(more_config: &str) -> Self {
+        // Credentials and signatures are of now.
+        let clock = Mode::Stepped { start: jiff::Timestamp::now() };
+        let aws = Aws::start(Options { clock, ..Options::default() }).unwrap();
+        let zones = NetworkSeed { zones: vec!['a', 'b'], cluster: Some("c1".to_owned()), ..NetworkSeed::default() };
+        let network = aws.world(|world| seed::network(world, &zones)).unwrap();
+        let own = InstanceSeed { subnets: network.public.clone(), ..InstanceSeed::default() };
+        let own = aws.world(|world| seed::instances(world, &own)).unwrap();
+        let metadata = aws.imds(&own[0], ImdsOptions::default()).unwrap();
+        let mut config = format!(
+            "[Global]\nRegion = us-west-2\nVPC = {}\nSubnetID = {}\nKubernetesClusterID = c1\n{more_config}\n",
+            network.vpc,
+            network.private.first().unwrap()
+        );
+        let services = ["EC2", "Elastic Load Balancing", "Elastic Load Balancing v2"].map(|name| (name, aws.url()));
+        for (service, url) in services.into_iter().chain([("ec2imds", metadata.url())]) {
+            config.push_str(&format!(
+                "[ServiceOverride \"{service}\"]\nService = {service}\nRegion = us-west-2\nURL = {url}\nSigningRegion = us-west-2\n"
+            ));
+        }
+        let mut bed = Self { aws, network, nodes: Vec::new(), config, _metadata: metadata };
+        bed.add_nodes(3);
+        bed
+    }
+
+    /// Instances with a Node each.
+    pub fn add_nodes(&mut self, count: usize) {
+        let instances = InstanceSeed {
+            count,
+            subnets: self.network.public.clone(),
+            groups: vec![self.network.node_group.clone()],
+            tags: BTreeMap::from([("kubernetes.io/cluster/c1".to_owned(), "owned".to_owned())]),
+            ..InstanceSeed::default()
+        };
+        for id in self.aws.world(|world| seed::instances(world, &instances)).unwrap() {
+            let number = self.nodes.len();
+            let node = Node {
+                name: format!("node-{number}").into(),
+                provider_id: Some(format!("aws:///us-west-2a/{id}").into()),
+                ..Node::default()
+            };
+            self.nodes.push(Arc::new(node));
+        }
+    }
+
+    /// The balancers of a new process: it remembers nothing.
+    pub async fn process(&self) -> Arc<dyn LoadBalancer> {
+        self.provider().await.load_balancer().unwrap()
+    }
+
+    /// A new process.
+    pub async fn provider(&self) -> Arc<dyn CloudProvider> {
+        let config = CloudConfig { path: "cloud.conf".into(), text: self.config.clone() };
+        ccm_provider_aws::Factory.build(Some(config), &FlagValues::default()).await.unwrap()
+    }
+
+    /// Ensures until it succeeds.
+    pub async fn ensure(&self, process: &dyn LoadBalancer, service: &Service) -> LoadBalancerStatus {
+        for _ in 0..5 {
+            match process.ensure(CLUSTER, service, &self.nodes).await {
+                Ok(status) => return status.expect("a status"),
+                Err(error) => self.wait(&error),
+            }
+        }
+        panic!("five attempts were not enough");
+    }
+
+    /// Deletes until it succeeds, as the service controller does: while the cloud lets go of interfaces, time passes.
+    pub async fn delete(&self, process: &dyn LoadBalancer, service: &Service) {
+        for _ in 0..20 {
+            match process.ensure_deleted(CLUSTER, service).await {
+                Ok(()) => return,
+                Err(error) => self.wait(&error),
+            }
+        }
+        panic!("twenty attempts were not enough");
+    }
+
+    fn wait(&self, error: &ProviderError) {
+        let ProviderError::Retry { after, .. } = error.root() else { panic!("{error}: {error:?}") };
+        self.aws.clock().step((*after).max(Duration::from_secs(5)));
+    }
+
+    /// Names of the writes since a mark, in order.
+    pub fn writes(&self, mark: u64) -> Vec<String> {
+        self.aws.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
+    }
+
+    /// Nothing that was sent or answered was off the vendor's models.
+    pub fn check(&self) {
+        assert_eq!(self.aws.violations(), Vec::<String>::new());
+    }
+}
+
+/// A Service of type LoadBalancer, with what the test adds to `metadata.annotations` and `spec`.
+pub fn service(name: &str, annotations: Value, ports: &[(i32, i32)], spec: Value) -> Service {
+    let port = |(port, node_port): &(i32, i32)| json!({"name": format!("p{port}"), "port": port, "nodePort": node_port, "protocol": "TCP"});
+    // One UID for each name.
+    let uid = format!(
+        "{:0>8}-aaaa-bbbb-cccc-0123456789ab",
+        name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>()
+    );
+    let mut json = json!({
+        "metadata": {"namespace": "shop", "name": name, "uid": uid, "annotations": annotations},
+        "spec": {
+            "type": "LoadBalancer", "sessionAffinity": "None", "externalTrafficPolicy": "Cluster",
+            "ports": ports.iter().map(port).collect::<Vec<Value>>(),
+        },
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        json["spec"][key] = value.clone();
+    }
+    serde_json::from_value(json).unwrap()
+}

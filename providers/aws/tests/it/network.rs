@@ -1,0 +1,271 @@
+//! Network balancers over HTTP: the life of one, and death after every single write.
+
+use std::collections::BTreeMap;
+
+use ccm_cloudsim::aws::World;
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::Service;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, CLUSTER, service};
+
+const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
+const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
+const MANAGED: &str = "NLBSecurityGroupMode = Managed";
+
+/// A Service of type `nlb`.
+fn nlb(annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
+    let all = annotations.iter().copied().chain([("type", "nlb")]);
+    let annotations: BTreeMap<String, &str> = all.map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect();
+    service("web", json!(annotations), ports, spec)
+}
+
+fn plain() -> Service {
+    nlb(&[], &[(80, 31080), (443, 31443)], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}))
+}
+
+/// Another wish for the same Service, which changes most of what can be changed.
+fn changed() -> Service {
+    nlb(
+        &[
+            ("ssl-cert", CERTIFICATE),
+            ("ssl-ports", "443"),
+            ("cross-zone-load-balancing-enabled", "true"),
+            ("target-group-attributes", "proxy_protocol_v2.enabled=true"),
+        ],
+        &[(443, 31443), (8443, 31844)],
+        json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}),
+    )
+}
+
+/// What users see of everything, without IDs: these differ with the way that led there.
+fn shape(world: &World) -> Vec<String> {
+    let elb = &world.elbv2;
+    let mut shape = Vec::new();
+    for one in elb.balancers.values() {
+        let groups = one.groups.len();
+        shape.push(format!("balancer {} {} {:?} {groups} {:?}", one.name, one.internal, one.attributes, one.tags));
+    }
+    for one in elb.listeners.values() {
+        let group = &elb.groups[&one.group].name;
+        shape.push(format!(
+            "listener {} {} {:?} {:?} {group} {:?}",
+            one.port, one.protocol, one.certificate, one.policy, one.tags
+        ));
+    }
+    for one in elb.groups.values() {
+        let targets: Vec<_> =
+            one.targets.values().filter(|target| target.draining_until.is_none()).map(|target| &target.id).collect();
+        shape.push(format!(
+            "target group {} {:?} {:?} {targets:?} {:?}",
+            one.name, one.settings, one.attributes, one.tags
+        ));
+    }
+    for one in world.ec2.groups.values() {
+        let mut rules: Vec<String> = one
+            .ingress
+            .iter()
+            .map(|rule| {
+                format!("{} {:?} {:?} {:?} {:?}", rule.protocol, rule.from, rule.to, rule.peer, rule.description)
+            })
+            .collect();
+        rules.sort();
+        shape.push(format!("security group {} {:?} {rules:?}", one.name, one.tags));
+    }
+    shape.sort();
+    shape
+}
+
+fn shape_of(bed: &Bed) -> Vec<String> {
+    bed.aws.world(|world| shape(world))
+}
+
+fn start() -> Bed {
+    let bed = Bed::start(MANAGED);
+    bed.aws.world(|world| world.elb.add_certificate(CERTIFICATE));
+    bed
+}
+
+#[tokio::test]
+async fn a_balancer_is_made_changed_and_removed_without_a_trace() {
+    let bed = start();
+    let empty = shape_of(&bed);
+    let process = bed.process().await;
+    let status = bed.ensure(&*process, &plain()).await;
+    assert!(status.ingress[0].hostname.contains(".elb.us-west-2."), "{status:?}");
+    let (balancers, listeners, groups) =
+        bed.aws.world(|world| (world.elbv2.balancers.len(), world.elbv2.listeners.len(), world.elbv2.groups.len()));
+    assert_eq!((balancers, listeners, groups), (1, 2, 2));
+    let targets: Vec<usize> =
+        bed.aws.world(|world| world.elbv2.groups.values().map(|group| group.targets.len()).collect());
+    assert_eq!(targets, [3, 3]);
+    assert_eq!(process.get(CLUSTER, &plain()).await.unwrap(), Some(status.clone()));
+
+    bed.ensure(&*process, &changed()).await;
+    let (ports, cross_zone) = bed.aws.world(|world| {
+        let ports: BTreeMap<u16, String> =
+            world.elbv2.listeners.values().map(|one| (one.port, one.protocol.clone())).collect();
+        let balancer = world.elbv2.balancers.values().next().unwrap();
+        (ports, balancer.attributes.get("load_balancing.cross_zone.enabled").cloned())
+    });
+    assert_eq!(ports, BTreeMap::from([(443, "TLS".to_owned()), (8443, "TCP".to_owned())]));
+    assert_eq!(cross_zone.as_deref(), Some("true"));
+
+    bed.delete(&*process, &changed()).await;
+    assert_eq!(shape_of(&bed), empty);
+    assert_eq!(process.get(CLUSTER, &changed()).await.unwrap(), None);
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_second_sync_and_a_restart_write_nothing() {
+    let bed = start();
+    let process = bed.process().await;
+    // Four for the balancer, one for the targets of each port, and one more where attributes are wanted.
+    for (wish, most) in [(plain(), 6), (changed(), 8)] {
+        bed.ensure(&*process, &wish).await;
+        let mark = bed.aws.mark();
+        bed.ensure(&*process, &wish).await;
+        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        assert_eq!(bed.writes(mark), Vec::<String>::new());
+        // The second sync of a process has its caches filled.
+        bed.ensure(&*process, &wish).await;
+        let steady = bed.aws.mark();
+        bed.ensure(&*process, &wish).await;
+        let reads = bed.aws.ledger(|ledger| ledger.since(steady).count());
+        assert!(reads <= most, "{reads} reads: {:?}", bed.aws.ledger(|ledger| ledger.counts(steady)));
+        let restarted = bed.process().await;
+        bed.ensure(&*restarted, &wish).await;
+        assert_eq!(bed.writes(mark), Vec::<String>::new());
+    }
+    bed.check();
+}
+
+#[tokio::test]
+async fn nodes_come_and_go() {
+    let mut bed = start();
+    let process = bed.process().await;
+    bed.ensure(&*process, &plain()).await;
+    bed.add_nodes(1);
+    let gone = bed.nodes.remove(0);
+    let mark = bed.aws.mark();
+    process.update(CLUSTER, &plain(), &bed.nodes).await.unwrap();
+    assert_eq!(bed.writes(mark), ["DeregisterTargets", "RegisterTargets", "DeregisterTargets", "RegisterTargets"]);
+    let id = gone.provider_id.as_deref().unwrap().rsplit('/').next().unwrap().to_owned();
+    let draining = bed.aws.world(|world| {
+        let targets = world.elbv2.groups.values().flat_map(|group| group.targets.values());
+        targets.filter(|target| target.draining_until.is_some()).all(|target| target.id == id)
+    });
+    assert!(draining);
+    bed.check();
+}
+
+/// Upstream: `DuplicateTargetGroupName` for ever.
+#[tokio::test]
+async fn a_certificate_comes_and_goes_on_an_existing_port() {
+    let bed = start();
+    let process = bed.process().await;
+    let tcp = nlb(&[], &[(443, 31443)], json!({}));
+    let tls = nlb(&[("ssl-cert", CERTIFICATE)], &[(443, 31443)], json!({}));
+    bed.ensure(&*process, &tcp).await;
+    let before = shape_of(&bed);
+    for wish in [&tls, &tcp] {
+        let mark = bed.aws.mark();
+        bed.ensure(&*process, wish).await;
+        assert_eq!(bed.writes(mark), ["ModifyListener"]);
+    }
+    assert_eq!(shape_of(&bed), before);
+    bed.check();
+}
+
+/// What a plan does, so that it can be broken off after each of its writes.
+#[derive(Clone, Copy, PartialEq)]
+enum Act {
+    Create,
+    Update,
+    Delete,
+}
+
+/// Breaks off after every single write; a new process then finishes the job, and nobody else's objects were touched.
+async fn dies_after_every_write(act: Act, lost: bool) {
+    let bed = start();
+    let first = bed.process().await;
+    // A neighbour, who shares the groups of the nodes.
+    let neighbour = service(
+        "other",
+        json!({format!("{PREFIX}type"): "nlb"}),
+        &[(80, 30080)],
+        json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]}),
+    );
+    bed.ensure(&*first, &neighbour).await;
+    let alone = shape_of(&bed);
+    if act != Act::Create {
+        bed.ensure(&*first, &plain()).await;
+    }
+    let start = bed.aws.dump().unwrap();
+    let run = |process: std::sync::Arc<dyn ccm_provider::LoadBalancer>| {
+        let bed = &bed;
+        async move {
+            match act {
+                Act::Create => drop(bed.ensure(&*process, &plain()).await),
+                Act::Update => drop(bed.ensure(&*process, &changed()).await),
+                Act::Delete => bed.delete(&*process, &plain()).await,
+            }
+        }
+    };
+    let mark = bed.aws.mark();
+    run(bed.process().await).await;
+    let goal = shape_of(&bed);
+    let writes = bed.aws.ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.code.is_none()).count());
+    assert!(writes >= 4, "{writes}");
+    for nth in 1..=u64::try_from(writes).unwrap() {
+        bed.aws.load(&start).unwrap();
+        let fault = Fault::Code { status: 400, code: "ValidationError".to_owned(), message: "dead".to_owned() };
+        if lost {
+            // Done, but nobody learnt of it; then dead.
+            bed.aws.fault(Rule { mutating: Some(true), ..Rule::every(Fault::Truncate).window(nth - 1, 1) });
+            bed.aws.fault(Rule::writes_from(nth, fault));
+        } else {
+            bed.aws.fault(Rule::writes_from(nth, fault));
+        }
+        let broken = bed.process().await;
+        let outcome = match act {
+            Act::Create => broken.ensure(CLUSTER, &plain(), &bed.nodes).await.map(drop),
+            Act::Update => broken.ensure(CLUSTER, &changed(), &bed.nodes).await.map(drop),
+            Act::Delete => broken.ensure_deleted(CLUSTER, &plain()).await,
+        };
+        outcome.unwrap_err();
+        bed.aws.faults(|faults| faults.clear());
+        // What it wanted before may also be what it wants now.
+        let half = bed.aws.dump().unwrap();
+        run(bed.process().await).await;
+        assert_eq!(shape_of(&bed), goal, "after write {nth} of {writes}");
+        let mark = bed.aws.mark();
+        run(bed.process().await).await;
+        assert_eq!(bed.writes(mark), Vec::<String>::new(), "after write {nth} of {writes}");
+        bed.aws.load(&half).unwrap();
+        bed.delete(&*bed.process().await, &changed()).await;
+        assert_eq!(shape_of(&bed), alone, "deleted after write {nth} of {writes}");
+    }
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_creation_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
+    dies_after_every_write(Act::Create, false).await;
+}
+
+#[tokio::test]
+async fn an_update_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
+    dies_after_every_write(Act::Update, false).await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_dies_after_any_write_is_finished_by_the_next_process() {
+    dies_after_every_write(Act::Delete, false).await;
+}
+
+#[tokio::test]
+async fn a_creation_whose_last_answer_is_lost_leaves_nothing_behind() {
+    dies_after_every_write(Act::Create, true).await;
+}
