@@ -102,6 +102,7 @@ pub(crate) async fn refreshing<T>(calls: impl Future<Output = T>) -> T {
 pub(crate) struct Pacing {
     lanes: Arc<[Lane; 4]>,
     metrics: Metrics,
+    attempts: u32,
     rng: Arc<Mutex<StdRng>>,
 }
 
@@ -115,7 +116,21 @@ impl Pacing {
     pub(crate) fn seeded(metrics: Metrics, seed: u64) -> Self {
         let lane = |family: Family| Lane::new(family, family.pace(), seed, metrics.clone());
         let lanes = Arc::new(Family::ALL.map(lane));
-        Self { lanes, metrics, rng: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))) }
+        Self { lanes, metrics, attempts: ATTEMPTS, rng: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))) }
+    }
+
+    /// As fast as it goes.
+    #[cfg(test)]
+    pub(crate) fn unlimited(metrics: Metrics) -> Self {
+        let pace = Pace { per_second: 1e6, burst: 1e6, at_once: 1_000 };
+        let lanes = Family::ALL.map(|family| Lane::new(family, pace, 1, metrics.clone()));
+        Self { lanes: Arc::new(lanes), ..Self::seeded(metrics, 1) }
+    }
+
+    /// The same, and nothing is sent twice.
+    #[cfg(test)]
+    pub(crate) fn impatient(metrics: Metrics) -> Self {
+        Self { attempts: 1, ..Self::unlimited(metrics) }
     }
 
     /// Metrics of the calls.
@@ -150,7 +165,7 @@ impl Pacing {
                 Err(error) => error,
                 Ok(answer) => return Ok(answer),
             };
-            if attempt == ATTEMPTS || !self.again(lane, &error) {
+            if attempt == self.attempts || !self.again(lane, &error) {
                 return Err(with_delay(error, lane));
             }
             let pause = self.pause(&error, attempt);

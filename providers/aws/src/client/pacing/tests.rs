@@ -239,7 +239,7 @@ async fn users_go_before_refreshing_but_not_for_ever() {
     for _ in 0..40 {
         pacing.run(READ, || async { Ok(()) }).await.unwrap();
     }
-    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let order = Arc::new(Mutex::new(Vec::new()));
     let call = |name: &'static str| {
         let (pacing, order) = (pacing.clone(), order.clone());
         async move {

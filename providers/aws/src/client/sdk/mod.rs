@@ -1,10 +1,14 @@
 //! [`Api`](super::Api) over the SDK of AWS. Types of the SDK stay in here.
 
+pub(crate) mod connect;
 mod convert;
+mod credentials;
 mod ec2;
 mod elb;
 mod elbv2;
+mod endpoint;
 mod failure;
+mod http;
 mod intercept;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -287,3 +291,6 @@ fn split(query: &Query) -> Vec<Query> {
 const MAX_VALUES: usize = 200;
 /// EC2 takes up to 1,000 IDs in a call.
 const MAX_IDS: usize = 1_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Over the wire: a server that answers what a test says, and the simulated AWS.
+
+mod answers;
+mod every_operation;
+mod lists;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aws_credential_types::Credentials;
+use aws_smithy_types::retry::RetryConfig;
+use aws_smithy_types::timeout::TimeoutConfig;
+use ccm_cloudsim::core::server::{Answer as Wire, Handler, Request, Runtime, Server};
+use futures::future::BoxFuture;
+
+use super::*;
+
+/// Clients of an endpoint, with keys that the simulated AWS takes.
+fn clients(url: &str) -> Clients {
+    macro_rules! client {
+        ($sdk:ident) => {{
+            let config = $sdk::Config::builder()
+                .behavior_version($sdk::config::BehaviorVersion::latest())
+                .region($sdk::config::Region::new("us-west-2"))
+                .credentials_provider(Credentials::new("AKIDTEST", "secret", None, None, "test"))
+                .retry_config(RetryConfig::disabled())
+                .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(Duration::from_secs(10)).build())
+                .endpoint_url(url);
+            $sdk::Client::from_conf(config.build())
+        }};
+    }
+    Clients {
+        ec2: client!(aws_sdk_ec2),
+        elb: client!(aws_sdk_elasticloadbalancing),
+        elbv2: client!(aws_sdk_elasticloadbalancingv2),
+    }
+}
+
+fn api(url: &str) -> SdkApi {
+    SdkApi::new(clients(url), Pacing::unlimited(Metrics::new()))
+}
+
+type Script = dyn Fn(usize, &str) -> Wire + Send + Sync;
+
+/// Answers by script: to the nth request, whose form is given.
+struct Stub {
+    script: Box<Script>,
+    asked: AtomicUsize,
+    forms: Mutex<Vec<String>>,
+}
+
+struct Running {
+    stub: Arc<Stub>,
+    server: Server,
+    _runtime: Runtime,
+}
+
+impl Handler for Stub {
+    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Wire> {
+        let form = String::from_utf8_lossy(request.body()).into_owned();
+        let nth = self.asked.fetch_add(1, Ordering::Relaxed);
+        let answer = (self.script)(nth, &form);
+        self.forms.lock().unwrap().push(form);
+        Box::pin(async { answer })
+    }
+}
+
+impl Running {
+    fn start(script: impl Fn(usize, &str) -> Wire + Send + Sync + 'static) -> Self {
+        let stub = Stub { script: Box::new(script), asked: AtomicUsize::new(0), forms: Mutex::default() };
+        let (stub, runtime) = (Arc::new(stub), Runtime::start("stub").unwrap());
+        let server = runtime.spawner().serve(0, stub.clone()).unwrap();
+        Self { stub, server, _runtime: runtime }
+    }
+
+    fn api(&self) -> SdkApi {
+        api(&self.server.url())
+    }
+
+    fn forms(&self) -> Vec<String> {
+        self.stub.forms.lock().unwrap().clone()
+    }
+}
+
+/// An answer with this status and body.
+fn reply(status: u16, body: &str) -> Wire {
+    Wire::Reply(response(status, body))
+}
+
+fn response(status: u16, body: &str) -> ::http::Response<bytes::Bytes> {
+    ::http::Response::builder().status(status).body(body.to_owned().into()).unwrap()
+}
+
+/// An answer of EC2.
+fn ec2_answer(action: &str, content: &str) -> Wire {
+    reply(
+        200,
+        &format!(
+            "<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"><requestId>r</requestId>{content}</{action}Response>"
+        ),
+    )
+}
+
+/// A refusal of EC2.
+fn ec2_error(status: u16, code: &str, message: &str) -> Wire {
+    reply(
+        status,
+        &format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors><RequestID>6a0e-ec2</RequestID></Response>"
+        ),
+    )
+}
+
+/// An answer of Elastic Load Balancing.
+fn elb_answer(action: &str, content: &str) -> Wire {
+    reply(
+        200,
+        &format!(
+            "<{action}Response xmlns=\"http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/\"><{action}Result>{content}</{action}Result><ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></{action}Response>"
+        ),
+    )
+}
+
+/// A refusal of Elastic Load Balancing.
+fn elb_error(status: u16, code: &str, message: &str) -> Wire {
+    reply(
+        status,
+        &format!(
+            "<ErrorResponse xmlns=\"http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/\"><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error><RequestId>6a0e-elb</RequestId></ErrorResponse>"
+        ),
+    )
+}
