@@ -18,6 +18,9 @@ pub(crate) mod security_groups;
 pub(crate) mod subnets;
 pub(crate) mod wish;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

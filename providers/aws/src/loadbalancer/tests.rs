@@ -1,0 +1,260 @@
+//! What is read, and how often, over a cloud that only answers reads.
+
+mod cloud;
+
+use std::sync::Arc;
+
+use ccm_provider::{
+    LoadBalancer, LoadBalancerIngress, Node, NodeRef, Planned as _, PlannedLoadBalancer, ServiceAction, ServicePort,
+    ServiceWork,
+};
+use futures::future::join_all;
+
+use super::*;
+use crate::annotations::PREFIX;
+use crate::ownership::Ownership;
+use cloud::{Cloud, NODE_GROUP};
+
+fn ground() -> Ground {
+    Ground {
+        ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
+        vpc: "vpc-1".to_owned(),
+        self_subnet: "subnet-1".to_owned(),
+        node_groups_untouched: false,
+        shared_group: None,
+        managed_network_groups: false,
+    }
+}
+
+fn balancers(cloud: &Arc<Cloud>) -> Balancers {
+    let api: Arc<dyn Api> = cloud.clone();
+    let zones = Arc::new(Zones::new(api.clone()));
+    Balancers::new(api.clone(), Fleet::new(api), zones, Cluster::default(), ground(), HealthProbe::NodePort)
+}
+
+fn service(number: usize, kind: &str) -> Service {
+    let mut service = Service::default();
+    service.metadata.namespace = "shop".into();
+    service.metadata.name = format!("web{number}").into();
+    service.metadata.uid = format!("{number:04}aaaa-bbbb-cccc-dddd-eeeeffff0000").into();
+    service.metadata.annotations = [(format!("{PREFIX}type"), kind.to_owned())].into();
+    service.spec.kind = "LoadBalancer".to_owned();
+    service.spec.ports = vec![ServicePort {
+        name: "http".to_owned(),
+        protocol: "TCP".to_owned(),
+        port: 80,
+        node_port: 30000 + i32::try_from(number).unwrap(),
+        ..ServicePort::default()
+    }];
+    service
+}
+
+fn nodes() -> Vec<NodeRef> {
+    let provider_id = Some("aws:///us-west-2a/i-00000001".into());
+    vec![Arc::new(Node { name: "node-1".into(), provider_id, ..Node::default() })]
+}
+
+fn work(service: &Service, action: ServiceAction) -> [ServiceWork; 1] {
+    [ServiceWork { service: service.clone().into(), nodes: nodes().into(), action }]
+}
+
+async fn see(balancers: &Balancers, service: &Service, action: ServiceAction) -> Result<Seen, ProviderError> {
+    let work = work(service, action);
+    let (wishes, verdicts) = balancers.desired("kubernetes", &work);
+    verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(balancers.observe("kubernetes", &work, &wishes).await?.remove(0))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steady_sync_of_a_network_balancer_reads_at_most_seven_times() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.network_of(&service);
+    let balancers = balancers(&cloud);
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    cloud.calls();
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    assert_eq!(
+        cloud.calls(),
+        [
+            "DescribeListeners",
+            "DescribeLoadBalancerAttributes",
+            "DescribeLoadBalancers 1",
+            "DescribeTargetGroups of 1",
+            "DescribeTargetHealth",
+        ]
+    );
+    // An hour later everything that is shared is old, too.
+    tokio::time::advance(std::time::Duration::from_secs(4000)).await;
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    let later = cloud.calls();
+    assert!(later.iter().all(|call| call != "DescribeSecurityGroups"), "the whole account: {later:?}");
+    assert!(later.contains(&"DescribeSecurityGroups vpc-id tag-key".to_owned()), "{later:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steady_sync_of_a_classic_balancer_reads_at_most_five_times() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "");
+    cloud.classic_of(&service);
+    let balancers = balancers(&cloud);
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    cloud.calls();
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    assert_eq!(cloud.calls(), ["DescribeLoadBalancerAttributes classic", "DescribeLoadBalancers classic 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_500_network_balancers_cost_at_most_five_reads_each() {
+    let cloud = Arc::new(Cloud::new());
+    let services: Vec<Service> = (0..500).map(|number| service(number, "nlb")).collect();
+    services.iter().for_each(|service| cloud.network_of(service));
+    let balancers = balancers(&cloud);
+    let seen = join_all(services.iter().map(|service| see(&balancers, service, ServiceAction::Ensure))).await;
+    assert!(seen.into_iter().all(|seen| seen.unwrap().observed.network.is_some()));
+    let calls = cloud.calls();
+    assert!(calls.len() <= 500 * 5, "{} calls", calls.len());
+    let of = |name: &str| calls.iter().filter(|call| call.starts_with(name)).count();
+    assert_eq!(of("DescribeLoadBalancers"), 25);
+    assert_eq!(of("DescribeTags"), 50);
+    assert_eq!((of("DescribeSecurityGroups"), of("DescribeSubnets"), of("DescribeInstances")), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_not_there_says_nothing_about_the_others() {
+    let cloud = Arc::new(Cloud::new());
+    let (old, new) = (service(1, "nlb"), service(2, "nlb"));
+    cloud.network_of(&old);
+    let balancers = balancers(&cloud);
+    let (seen_old, seen_new) =
+        futures::join!(see(&balancers, &old, ServiceAction::Ensure), see(&balancers, &new, ServiceAction::Ensure));
+    assert!(seen_old.unwrap().observed.network.is_some());
+    assert!(seen_new.unwrap().observed.network.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_is_an_error_and_never_an_absence() {
+    let service = service(1, "nlb");
+    for operation in [
+        "DescribeLoadBalancers",
+        "DescribeListeners",
+        "DescribeTargetGroups",
+        "DescribeTargetHealth",
+        "DescribeTags",
+        "DescribeSecurityGroups",
+        "DescribeSubnets",
+        "DescribeInstances",
+    ] {
+        let cloud = Arc::new(Cloud::new());
+        cloud.network_of(&service);
+        cloud.fail(operation);
+        assert!(see(&balancers(&cloud), &service, ServiceAction::Ensure).await.is_err(), "{operation}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.loose_target_group_of(&service, "c1");
+    cloud.group(&format!("k8s-elb-{}", service.default_load_balancer_name()), "c1");
+    let balancers = balancers(&cloud);
+    let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+    assert_eq!(seen.observed.loose_target_groups.len(), 1);
+    let calls = cloud.calls();
+    assert!(calls.contains(&"DescribeLoadBalancers classic 1".to_owned()), "{calls:?}");
+    assert!(calls.contains(&"DescribeLoadBalancers 1".to_owned()), "{calls:?}");
+    // The core asks first whether there is anything: there is.
+    assert_eq!(balancers.status(&vec![seen], &service), Some(LoadBalancerStatus::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_left_is_nothing_to_delete() {
+    let cloud = Arc::new(Cloud::new());
+    let (service, other) = (service(1, "nlb"), service(2, "nlb"));
+    cloud.network_of(&other);
+    let balancers = balancers(&cloud);
+    let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+    assert_eq!(balancers.status(&vec![seen], &service), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_read_again() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.network_of(&service);
+    let balancers = balancers(&cloud);
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    tokio::time::advance(std::time::Duration::from_millis(5)).await;
+    let group = crate::client::Id::from(NODE_GROUP);
+    let permissions = Vec::new();
+    let write = crate::client::write::Ec2Write::AuthorizeSecurityGroupIngress { group, permissions };
+    balancers.reads.wrote(&crate::client::Write::Ec2(write));
+    cloud.calls();
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    assert!(cloud.calls().contains(&"DescribeSecurityGroups vpc-id tag-key".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.network_of(&service);
+    let mut all = nodes();
+    for id in ["aws:///us-west-2a/x/fargate-10.0.0.1", "aws:///us-west-2a/vol-1", "gce://p/z/n"] {
+        all.push(Arc::new(Node { name: id.into(), provider_id: Some(id.into()), ..Node::default() }));
+    }
+    let balancers = balancers(&cloud);
+    for _ in 0..2 {
+        let item =
+            ServiceWork { service: service.clone().into(), nodes: all.clone().into(), action: ServiceAction::Ensure };
+        let work = [item];
+        let (wishes, _) = balancers.desired("kubernetes", &work);
+        balancers.observe("kubernetes", &work, &wishes).await.unwrap();
+    }
+    let calls = cloud.calls();
+    assert_eq!(calls.iter().filter(|call| call.starts_with("DescribeInstances")).count(), 1, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pitfalls_18_46_47_need_no_call() {
+    let cloud = Arc::new(Cloud::new());
+    let provider = PlannedLoadBalancer(balancers(&cloud));
+    for kind in ["external", "nlb-ip"] {
+        let theirs = service(1, kind);
+        assert!(provider.ensure("kubernetes", &theirs, &[]).await.unwrap_err().is_implemented_elsewhere());
+        assert!(provider.update("kubernetes", &theirs, &[]).await.unwrap_err().is_implemented_elsewhere());
+        assert!(provider.get("kubernetes", &theirs).await.unwrap().is_none());
+        provider.ensure_deleted("kubernetes", &theirs).await.unwrap();
+    }
+    let mut changed = service(2, "nlb");
+    let hostname = "x.us-east-1.elb.amazonaws.com".to_owned();
+    changed.status.load_balancer.ingress = vec![LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() }];
+    assert!(provider.ensure("kubernetes", &changed, &[]).await.is_err());
+    let mut ipv6 = service(3, "nlb");
+    ipv6.spec.load_balancer_source_ranges = Some(vec!["::/0".to_owned()]);
+    assert!(provider.ensure("kubernetes", &ipv6, &[]).await.is_err());
+    assert_eq!(cloud.calls(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.network_of(&service);
+    cloud.impair();
+    let balancers = balancers(&cloud);
+    let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    let status = balancers.status(&vec![seen], &service).unwrap();
+    assert!(status.ingress[0].hostname.ends_with(".elb.us-west-2.amazonaws.com"), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_of_the_other_kind_with_our_name_is_told() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.classic_of(&service);
+    let balancers = balancers(&cloud);
+    let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    assert!(of_other_kind(&seen.wish, &seen.observed).unwrap().message.contains("of the other kind is there too"));
+}
