@@ -141,3 +141,32 @@ async fn stopped(until_eof: bool) -> std::io::Result<()> {
         _ = end => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Result<Wanted, String> {
+        read(&arguments.iter().map(|argument| (*argument).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn flags_are_read() {
+        let wanted = parsed(&["aws", "--port=81", "--admin-port=82", "--nodes=5", "--cluster=c1", "--imds"]).unwrap();
+        assert_eq!((wanted.options.port, wanted.options.admin_port, wanted.nodes), (81, 82, 5));
+        assert!(wanted.imds && !wanted.until_eof && wanted.cluster.as_deref() == Some("c1"));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (arguments, word) in [
+            (vec!["gce"], "there is only: aws"),
+            (vec!["aws", "--prot=1"], "--prot=1"),
+            (vec!["aws", "--port=x"], "not a port number"),
+            (vec!["aws", "--options=/nowhere/x.json"], "/nowhere/x.json"),
+        ] {
+            let error = parsed(&arguments).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

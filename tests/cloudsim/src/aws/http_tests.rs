@@ -2,7 +2,7 @@
 
 use super::ec2::seed::{InstanceSeed, NetworkSeed, instances, network};
 use super::imds::ImdsOptions;
-use super::{Aws, Options};
+use super::{Aws, Options, Service};
 use crate::core::clock::Mode;
 use crate::core::faults::{Fault, Faults, Rule};
 use crate::core::throttle::BucketSpec;
@@ -289,6 +289,10 @@ fn the_ledger_tells_what_was_called_and_what_it_cost() {
     assert_eq!(entries[1].bytes_out, u64::try_from(page.body.len()).unwrap());
     assert_eq!(entries[1].unread, ["Unheard"]);
     assert_eq!(aws.ledger(|ledger| ledger.counts(0)["ec2:DescribeSecurityGroups"]), 2);
+    let (mark, before) = (aws.mark(), groups(&aws));
+    let form = format!("GroupName=b&GroupDescription=d&VpcId={vpc}");
+    aws.by_hand(Service::Ec2, "CreateSecurityGroup", &form).unwrap();
+    assert_eq!((aws.mark(), groups(&aws)), (mark, before + 1), "what is done by hand is not booked");
     let _ = aws.take_violations();
 }
 
@@ -424,7 +428,7 @@ fn thousands_of_instances_are_seeded_and_paged() {
     }
     assert_eq!((pages, seen), (5, 5000));
     let begun = Instant::now();
-    let page = super::Call::direct(super::Service::Ec2, "DescribeInstances", "MaxResults=1000").unwrap();
+    let page = super::Call::direct(Service::Ec2, "DescribeInstances", "MaxResults=1000").unwrap();
     let items = aws.world(|world| super::handle(world, &page).unwrap().items());
     println!("a page of {items} written in {:?}", begun.elapsed());
 }
