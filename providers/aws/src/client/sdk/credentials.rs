@@ -43,8 +43,11 @@ impl ProvideCredentials for Explained {
     {
         future::ProvideCredentials::new(async {
             match self.chain.provide_credentials().await {
-                Err(CredentialsError::CredentialsNotLoaded(_)) => Err(self.nothing_found().await),
-                Err(error) => Err(CredentialsError::provider_error(format!("{}{}", chain(&error, None), hint(&error)))),
+                Err(CredentialsError::CredentialsNotLoaded(_)) => Err(nothing_found(&self.metadata_says().await)),
+                Err(error) => Err(match of_metadata(&error) {
+                    Some(cause) => nothing_found(&metadata_failure(cause)),
+                    None => CredentialsError::provider_error(format!("{}{}", chain(&error, None), hint(&error))),
+                }),
                 found => found,
             }
         })
@@ -56,42 +59,53 @@ impl ProvideCredentials for Explained {
 }
 
 impl Explained {
-    async fn nothing_found(&self) -> CredentialsError {
-        let set: Vec<&str> = SOURCES.into_iter().filter(|name| std::env::var_os(name).is_some()).collect();
-        let environment = match set.as_slice() {
-            [] => "the environment names no source of credentials".to_owned(),
-            set => format!("the environment sets {}, which is not enough", set.join(", ")),
-        };
-        let metadata = if self.is_metadata_off {
-            "the instance metadata service is switched off by AWS_EC2_METADATA_DISABLED".to_owned()
-        } else {
-            match self.metadata.get("/latest/meta-data/iam/security-credentials/").await {
-                Ok(_) => "the instance metadata service names a role but gave no credentials of it".to_owned(),
-                Err(error) if status(&error) == Some(404) => {
-                    "the instance has no role; attach an instance profile".to_owned()
-                }
-                Err(error) => metadata_failure(&error),
+    /// Why the metadata service gave no credentials.
+    async fn metadata_says(&self) -> String {
+        if self.is_metadata_off {
+            return "the instance metadata service is switched off by AWS_EC2_METADATA_DISABLED".to_owned();
+        }
+        match self.metadata.get("/latest/meta-data/iam/security-credentials/").await {
+            Ok(_) => "the instance metadata service names a role but gave no credentials of it".to_owned(),
+            Err(error) if status(&error) == Some(404) => {
+                "the instance has no role; attach an instance profile".to_owned()
             }
-        };
-        CredentialsError::provider_error(format!("no AWS credentials: {environment}, and {metadata}"))
+            Err(error) => metadata_failure(&error),
+        }
     }
 }
 
+fn nothing_found(metadata: &str) -> CredentialsError {
+    let set: Vec<&str> = SOURCES.into_iter().filter(|name| std::env::var_os(name).is_some()).collect();
+    let environment = match set.as_slice() {
+        [] => "the environment names no source of credentials".to_owned(),
+        set => format!("the environment sets {}, which is not enough", set.join(", ")),
+    };
+    CredentialsError::provider_error(format!("no AWS credentials: {environment}, and {metadata}"))
+}
+
+/// The error of the metadata service below an error of the chain.
+fn of_metadata(error: &CredentialsError) -> Option<&ImdsError> {
+    std::iter::successors(std::error::Error::source(error), |error| error.source())
+        .find_map(|error| error.downcast_ref::<ImdsError>())
+}
+
 /// What to do about an error of the chain, where the SDK doesn't say it.
-fn hint(error: &CredentialsError) -> &'static str {
+fn hint(error: &CredentialsError) -> String {
     let text = chain(error, None);
     let has = |word: &str| text.contains(word);
-    if has("ExpiredToken") {
+    let fixed = if has("ExpiredToken") {
         "; the token has expired: check that the kubelet renews the projected token, and the clock of this host"
     } else if has("InvalidIdentityToken") || has("No OpenIDConnect provider") {
         "; the OIDC provider of the cluster must be known to IAM, with the audience of the token"
     } else if has("AssumeRoleWithWebIdentity") && has("AccessDenied") {
         "; the trust policy of the role in AWS_ROLE_ARN must allow sts:AssumeRoleWithWebIdentity to this service account"
     } else if has("No such file") {
-        "; the file that the environment or the profile names is not there: is the volume mounted?"
+        let file = std::env::var("AWS_WEB_IDENTITY_TOKEN_FILE").unwrap_or_else(|_| "that the profile names".to_owned());
+        return format!("; the file {file} is not there: is the volume mounted?");
     } else {
         ""
-    }
+    };
+    fixed.to_owned()
 }
 
 /// Why the metadata service said nothing, in words.
