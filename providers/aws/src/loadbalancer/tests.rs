@@ -258,3 +258,58 @@ async fn a_balancer_of_the_other_kind_with_our_name_is_told() {
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     assert!(of_other_kind(&seen.wish, &seen.observed).unwrap().message.contains("of the other kind is there too"));
 }
+
+fn step(write: crate::client::write::ElbV2Write) -> Step {
+    Step::new(ccm_provider::Verb::Delete, "Thing", "thing", "the test wants it", crate::client::Write::ElbV2(write))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_guard_refuses_to_delete_what_lacks_our_mark() {
+    use crate::client::write::ElbV2Write;
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.network_of(&service);
+    let balancers = balancers(&cloud);
+    let mut seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+    let network = seen.observed.network.clone().unwrap();
+    let steps = [
+        step(ElbV2Write::DeleteLoadBalancer { balancer: network.balancer.arn.clone() }),
+        step(ElbV2Write::DeleteTargetGroup { target_group: network.target_groups[0].group.arn.clone() }),
+    ];
+    let refused = |seen: &Seen, step: &Step| {
+        guard::guard(&seen.wish, &seen.observed, &balancers.ground, std::slice::from_ref(step))
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(steps.iter().map(|step| refused(&seen, step)).collect::<Vec<_>>(), [Ok(()), Ok(())]);
+    let observed = seen.observed.network.as_mut().unwrap();
+    observed.tags.clear();
+    observed.target_groups[0].tags.clear();
+    for step in &steps {
+        assert_eq!(
+            refused(&seen, step).unwrap_err(),
+            "refused to delete Thing thing: it is not marked as this cluster's; if it is, tag it kubernetes.io/cluster/c1 = \
+             owned, otherwise remove it by hand"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
+    use crate::client::elbv2::{Target, TargetHealth};
+    use crate::client::write::ElbV2Write;
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.network_of(&service);
+    let balancers = balancers(&cloud);
+    let mut seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    let group = &mut seen.observed.network.as_mut().unwrap().target_groups[0];
+    let target = Target { id: "i-00000009".to_owned(), port: 30001 };
+    group.targets.push(TargetHealth { target: target.clone(), state: "healthy".to_owned(), reason: String::new() });
+    let arn = group.group.arn.clone();
+    let leave = step(ElbV2Write::DeregisterTargets { target_group: arn.clone(), targets: vec![target.clone()] });
+    let join = step(ElbV2Write::RegisterTargets { target_group: arn.into(), targets: vec![target] });
+    let guard = |steps: &[Step]| guard::guard(&seen.wish, &seen.observed, &balancers.ground, steps);
+    let error = guard(std::slice::from_ref(&leave)).unwrap_err();
+    assert!(error.to_string().contains("no target would be left though 1 nodes are wanted"), "{error}");
+    assert!(guard(&[leave, join]).is_ok());
+}

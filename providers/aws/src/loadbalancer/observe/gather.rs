@@ -258,12 +258,19 @@ async fn groups(
 
     let managed = managed_names(wish, ground);
     let nameless = managed.iter().filter(|name| !groups.values().any(|group| group.name == **name));
-    // A group that was made without tags, or lost them, is found by its name; where the balancer stands it has its groups.
-    if observed.classic.is_none() && observed.network.is_none() {
-        let query = Query::by("vpc-id", [ground.vpc.clone()]).and("group-name", nameless.cloned());
-        if query.filters.iter().all(|filter| !filter.values.is_empty()) {
-            groups.extend(by_id(reads.api.security_groups(&query).await?));
+    // A group that was made without tags, or lost them, is found by its name only.
+    let searched = match &wish.goal {
+        Goal::Gone => true,
+        Goal::Classic(_) => wish.named_groups.instead.is_empty() && ground.shared_group.is_none(),
+        Goal::Network(_) => {
+            let has_groups = |network: &Network| !network.balancer.security_groups.is_empty();
+            wish.named_groups.instead.is_empty() && observed.network.as_ref().is_none_or(has_groups)
         }
+    };
+    let nameless: Vec<String> = nameless.cloned().collect();
+    if searched && !nameless.is_empty() {
+        let query = Query::by("vpc-id", [ground.vpc.clone()]).and("group-name", nameless);
+        groups.extend(by_id(reads.api.security_groups(&query).await?));
     }
     // What refers to a group must be known before the group can go; the cluster's own groups are there already.
     let mut going: BTreeSet<String> =
