@@ -28,7 +28,7 @@ impl ccm_provider::LeaderToken for Lent {
         true
     }
     async fn lost(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

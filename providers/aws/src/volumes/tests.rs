@@ -2,16 +2,16 @@ use super::*;
 use crate::ec2_world::World;
 use serde_json::{Value, json};
 
-fn volume(source: Value) -> PersistentVolume {
+fn volume(source: &Value) -> PersistentVolume {
     serde_json::from_value(json!({"metadata": {"name": "pv"}, "spec": source})).unwrap()
 }
 
 fn in_tree(id: &str) -> PersistentVolume {
-    volume(json!({"awsElasticBlockStore": {"volumeID": id}}))
+    volume(&json!({"awsElasticBlockStore": {"volumeID": id}}))
 }
 
 fn csi(driver: &str, handle: &str) -> PersistentVolume {
-    volume(json!({"csi": {"driver": driver, "volumeHandle": handle}}))
+    volume(&json!({"csi": {"driver": driver, "volumeHandle": handle}}))
 }
 
 fn world() -> Arc<World> {
@@ -57,7 +57,7 @@ async fn what_is_not_ours_or_not_there_yet_has_no_labels_and_is_not_asked_for() 
     let mut provisioned = csi(CSI_DRIVER, "vol-1");
     provisioned.metadata.annotations.insert(ANNOTATION_PROVISIONED_BY.into(), CSI_DRIVER.into());
     let volumes = [
-        volume(json!({"hostPath": {"path": "/x"}})),
+        volume(&json!({"hostPath": {"path": "/x"}})),
         csi("pd.csi.storage.gke.io", "vol-1"),
         in_tree(VOLUME_PLACEHOLDER),
         in_tree(""),

@@ -43,7 +43,7 @@ impl LeaderToken for Lent {
         true
     }
     async fn lost(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
