@@ -24,8 +24,8 @@ pub(super) struct Groups {
     pub(super) ids: Vec<Id>,
     /// Makes them and sets their rules.
     pub(super) made: Vec<Step>,
-    /// Gives them to the balancer.
-    pub(super) applied: Vec<Step>,
+    /// Gives them to the balancer, where it has others.
+    pub(super) change: Option<Change>,
     /// Removes those that had been made for it and that it has no more.
     pub(super) removed: Vec<Step>,
     pub(super) findings: Vec<Finding>,
@@ -37,28 +37,56 @@ pub(super) fn plan(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Re
     let attached = balancer.map(|balancer| &*balancer.security_groups).unwrap_or_default();
     let removal = delete::unneeded(Kind::Classic, wish, attached, &ids, observed, ground);
     let made = before.into_iter().chain(rules).collect();
-    let applied = balancer.map(|balancer| apply(context, balancer, &ids)).unwrap_or_default();
+    let change = balancer.and_then(|balancer| change(context, balancer, &ids));
     let removed = removal.cut.into_iter().chain(removal.delete).collect();
-    Ok(Groups { ids, made, applied, removed, findings: removal.findings })
+    Ok(Groups { ids, made, change, removed, findings: removal.findings })
 }
 
-/// Replaces the groups, and takes the way to the nodes from those that go. While a group still is on the balancer it is known
-/// that it goes; so where one of the user's goes, the balancer has old and new groups together until its way is cut.
-fn apply(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
+/// The change from one set to another.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// Old and new groups together; `None` where AWS has no room for them, or they are together already.
+    both: Option<Step>,
+    /// Whether old and new groups stand together for a while.
+    gradual: bool,
+    /// Takes the way to the nodes from groups of the user's that go.
+    cuts: Vec<Step>,
+    last: Step,
+}
+
+impl Change {
+    /// The writes, with those that open the way for the new main group. Nothing but the balancer tells which ways were opened
+    /// for groups of the user's; so it has a group as long as the way of that group is open, from before to after. And it
+    /// reaches the nodes all the time.
+    pub(super) fn steps(self, open: Vec<Step>) -> Vec<Step> {
+        let Self { both, gradual, cuts, last } = self;
+        if !gradual {
+            return std::iter::once(last).chain(open).chain(cuts).collect();
+        }
+        let first = both.filter(|_| !open.is_empty() || !cuts.is_empty());
+        first.into_iter().chain(open).chain(cuts).chain([last]).collect()
+    }
+}
+
+fn change(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Option<Change> {
     let attached: BTreeSet<&str> = balancer.security_groups.iter().map(String::as_str).collect();
     let wanted: BTreeSet<&str> = ids.iter().filter_map(Id::known).collect();
-    if attached == wanted && wanted.len() == ids.len() {
-        return Vec::new();
+    let none_made = wanted.len() == ids.len();
+    if attached == wanted && none_made {
+        return None;
     }
-    let cuts = cuts(context, balancer, ids);
-    let both: Vec<Id> = ids.iter().cloned().chain(attached.difference(&wanted).map(|group| Id::from(*group))).collect();
-    let last = set(context, balancer, ids.to_vec());
-    if cuts.is_empty() || both.len() > GROUPS_PER_BALANCER {
-        return std::iter::once(last).chain(cuts).collect();
-    }
-    let all_there = wanted.len() == ids.len() && wanted.is_subset(&attached);
-    let first = Some(set(context, balancer, both)).filter(|_| !all_there);
-    first.into_iter().chain(cuts).chain([last]).collect()
+    let old = attached.difference(&wanted).map(|group| Id::from(*group));
+    let both: Vec<Id> = ids.iter().cloned().chain(old).collect();
+    let room = both.len() <= GROUPS_PER_BALANCER;
+    let together = none_made && wanted.is_subset(&attached);
+    let all_new = both.len() == ids.len();
+    Some(Change {
+        both: Some(set(context, balancer, both)).filter(|_| room && !together && !all_new),
+        // Where none leaves, the last step is that already.
+        gradual: (room && !all_new) || together,
+        cuts: cuts(context, balancer, ids),
+        last: set(context, balancer, ids.to_vec()),
+    })
 }
 
 /// Takes the way to the nodes from groups of the user's that leave the balancer. Which of them was the main group is told

@@ -120,10 +120,12 @@ fn update(context: &Context<'_>, existing: &observe::Classic, wanted: &[String])
     let subnets = subnets::sync(context, balancer, wanted);
 
     let mut steps = groups.made;
-    // The nodes let the main group in before the balancer comes from there.
-    steps.extend(rules.open);
+    // The nodes let the main group in before the balancer comes from there alone.
+    match groups.change {
+        Some(change) => steps.extend(change.steps(rules.open)),
+        None => steps.extend(rules.open),
+    }
     steps.extend(subnets.steps);
-    steps.extend(groups.applied);
     steps.extend(listeners::sync(context, balancer));
     steps.extend(listeners::policies(context, Some(existing)));
     steps.extend(settings::tags(context, existing));
