@@ -33,6 +33,9 @@ use crate::client::pacing::Pacing;
 use crate::config::{Config, Endpoint, Role};
 use crate::start::{Connector, Identity, Metadata};
 
+#[cfg(test)]
+mod tests;
+
 /// What the SDK does by default is bound to a date; a newer SDK then changes nothing unasked.
 fn behavior() -> BehaviorVersion {
     BehaviorVersion::v2026_01_12()
