@@ -3,10 +3,12 @@
 //! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It gets slow with many resources: keep
 //! below 50 instances.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 use std::{env, fs, io};
 
@@ -137,5 +139,10 @@ pub(crate) fn not_here(reason: &str) -> io::Result<()> {
     if env::var("CI").is_ok_and(|value| value == "true") {
         return Err(io::Error::other(reason));
     }
-    io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes())
+    // Once for each reason: a line for each test would be noise.
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if crate::core::lock(&TOLD).insert(reason.to_owned()) {
+        io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes())?;
+    }
+    Ok(())
 }

@@ -39,28 +39,9 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut own_tags = BTreeMap::new();
     balancing::add_tags(world, &mut own_tags, tags)?;
     let first_port = listeners.values().next().map_or(80, |listener| listener.instance_port);
-    let mut balancer = Balancer {
-        name: name.to_owned(),
-        dns_name: dns_name(world, name, internal),
-        internal,
-        vpc,
-        subnets: BTreeMap::new(),
-        groups,
-        listeners: BTreeMap::new(),
-        backends: BTreeMap::new(),
-        policies: BTreeMap::new(),
-        instances: Vec::new(),
-        health_check: HealthCheck {
-            target: format!("TCP:{first_port}"),
-            interval: 30,
-            timeout: 5,
-            unhealthy: 2,
-            healthy: 10,
-        },
-        attributes: Attributes::default(),
-        tags: own_tags,
-        created: world.now(),
-    };
+    let mut balancer = Balancer::new(world, name, internal, vpc, first_port);
+    balancer.groups = groups;
+    balancer.tags = own_tags;
     for (port, listener) in listeners {
         balancer.add_listener(port, listener);
     }
@@ -72,6 +53,32 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 }
 
 impl Balancer {
+    /// One without listeners, subnets and groups, that checks the health of an instance port.
+    fn new(world: &mut World, name: &str, internal: bool, vpc: String, port: u16) -> Self {
+        Balancer {
+            name: name.to_owned(),
+            dns_name: dns_name(world, name, internal),
+            internal,
+            vpc,
+            subnets: BTreeMap::new(),
+            groups: Vec::new(),
+            listeners: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            instances: Vec::new(),
+            health_check: HealthCheck {
+                target: format!("TCP:{port}"),
+                interval: 30,
+                timeout: 5,
+                unhealthy: 2,
+                healthy: 10,
+            },
+            attributes: Attributes::default(),
+            tags: BTreeMap::new(),
+            created: world.now(),
+        }
+    }
+
     fn plug(&mut self, world: &mut World, subnets: impl Iterator<Item = String>) -> Result<(), ApiError> {
         let plugs = subnets.map(|subnet| lbnet::Plug {
             subnet,
