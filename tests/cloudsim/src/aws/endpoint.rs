@@ -67,6 +67,7 @@ impl Inside {
         if options.throttle != buckets {
             self.throttle = Throttle::new(&options.throttle);
         }
+        self.models = options.validate.then(Models::if_present).flatten();
         self.world.options = Arc::new(options);
     }
 

@@ -294,6 +294,9 @@ fn the_ledger_tells_what_was_called_and_what_it_cost() {
     aws.by_hand(Service::Ec2, "CreateSecurityGroup", &form).unwrap();
     assert_eq!((aws.mark(), groups(&aws)), (mark, before + 1), "what is done by hand is not booked");
     let _ = aws.take_violations();
+    aws.change(|options| options.validate = false);
+    ec2(&aws, "DescribeSecurityGroups&Unheard=1").unwrap();
+    assert_eq!(aws.violations(), Vec::<String>::new(), "switched off");
 }
 
 #[test]
