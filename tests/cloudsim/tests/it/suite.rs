@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ccm_cloudsim::aws::Aws;
+use ccm_cloudsim::aws::model::Models;
 use ccm_cloudsim::aws::options::{Delays, Options};
 use ccm_cloudsim::moto::Moto;
 
@@ -31,6 +32,7 @@ fn case_names_are_unique_and_the_table_names_cases() {
 
 #[test]
 fn the_double_passes_every_case_and_follows_the_vendors_models() {
+    let checked = Models::if_present().is_some();
     let mut report = String::new();
     for case in cases::all() {
         let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).expect("a simulated AWS");
@@ -43,10 +45,24 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
         for line in case.run(api, &values) {
             let _ = writeln!(report, "{}: {line}", case.name);
         }
-        let sent_on_purpose = cases::BREAKS_THE_MODEL.iter().filter(|(name, _)| *name == case.name);
-        let expected: Vec<&str> = sent_on_purpose.map(|(_, part)| *part).collect();
-        for line in aws.violations().iter().filter(|line| !expected.iter().any(|part| line.contains(part))) {
+        let on_purpose = cases::BREAKS_THE_MODEL.iter().filter(|(name, _)| *name == case.name);
+        let on_purpose: Vec<&str> = on_purpose.map(|(_, part)| *part).collect();
+        let violations = aws.violations();
+        for line in violations.iter().filter(|line| !on_purpose.iter().any(|part| line.contains(part))) {
             let _ = writeln!(report, "{}: against the model: {line}", case.name);
+        }
+        for part in on_purpose.iter().filter(|part| !violations.iter().any(|line| line.contains(*part))) {
+            if checked {
+                let _ = writeln!(report, "{}: the model has no objection about {part:?}", case.name);
+            }
+        }
+        let ignored = aws.ledger(|ledger| {
+            let done = ledger.since(0).filter(|entry| entry.applied);
+            done.flat_map(|entry| entry.unread.iter().map(|name| format!("{} of {}", name, entry.action)))
+                .collect::<Vec<_>>()
+        });
+        for what in ignored {
+            let _ = writeln!(report, "{}: nothing looked at {what}", case.name);
         }
     }
     assert!(report.is_empty(), "\n{report}");
