@@ -1,0 +1,8 @@
+//! The provider against a simulated AWS, over HTTP.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod bed;
+mod classic;
+mod instances;
+mod network;
+mod security_groups;
