@@ -1,0 +1,304 @@
+//! Classic balancers over HTTP: the life of one, and death after every single write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_cloudsim::aws::World;
+use ccm_cloudsim::aws::ec2::model::Peer;
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{LoadBalancer, Service};
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, CLUSTER, service};
+
+const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
+const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
+
+fn clb(annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
+    let annotations: BTreeMap<String, &str> =
+        annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
+    service("web", json!(annotations), ports, spec)
+}
+
+fn plain() -> Service {
+    let annotations =
+        [("proxy-protocol", "*"), ("connection-draining-enabled", "true"), ("healthcheck-protocol", "http")];
+    clb(&annotations, &[(80, 31080), (443, 31443)], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}))
+}
+
+/// Another wish for the same Service, which changes most of what can be changed.
+fn changed() -> Service {
+    clb(
+        &[
+            ("ssl-cert", CERTIFICATE),
+            ("ssl-ports", "443"),
+            ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01"),
+            ("cross-zone-load-balancing-enabled", "true"),
+            ("connection-idle-timeout", "600"),
+            ("additional-resource-tags", "team=web"),
+        ],
+        &[(443, 31443), (8443, 31844)],
+        json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}),
+    )
+}
+
+/// With a group of the user's in place of the managed one.
+fn named(group: &str) -> Service {
+    clb(&[("security-groups", group)], &[(80, 31080)], json!({}))
+}
+
+/// What users see of everything, without IDs of groups: these differ with the way that led there. Policies that no listener
+/// and no backend has are not counted: AWS keeps them with the balancer.
+pub(crate) fn shape(world: &World) -> Vec<String> {
+    let name = |id: &str| world.ec2.groups.get(id).map_or_else(|| id.to_owned(), |group| group.name.clone());
+    let mut shape = Vec::new();
+    for one in world.elb.balancers.values() {
+        let mut groups: Vec<String> = one.groups.iter().map(|id| name(id)).collect();
+        groups.sort();
+        let (mut instances, subnets) = (one.instances.clone(), one.subnets.keys());
+        instances.sort();
+        shape.push(format!(
+            "balancer {} {} {subnets:?} {groups:?} {:?} {:?} {instances:?} {:?} {:?} {:?}",
+            one.name, one.internal, one.listeners, one.backends, one.health_check, one.attributes, one.tags
+        ));
+    }
+    for one in world.ec2.groups.values() {
+        let rule = |rule: &ccm_cloudsim::aws::ec2::model::Rule| {
+            let from = match &rule.peer {
+                Peer::Group(group) => name(group),
+                other => format!("{other:?}"),
+            };
+            format!("{} {:?} {:?} {from} {:?}", rule.protocol, rule.from, rule.to, rule.description)
+        };
+        let mut rules: Vec<String> = one.ingress.iter().map(rule).collect();
+        rules.sort();
+        shape.push(format!("security group {} {:?} {:?} {rules:?}", one.name, one.description, one.tags));
+    }
+    shape.sort();
+    shape
+}
+
+pub(crate) fn shape_of(bed: &Bed) -> Vec<String> {
+    bed.aws.world(|world| shape(world))
+}
+
+fn start() -> Bed {
+    let bed = Bed::start("");
+    bed.aws.world(|world| world.elb.add_certificate(CERTIFICATE));
+    bed
+}
+
+/// A group of the user's.
+fn user_group(bed: &Bed) -> String {
+    bed.aws.world(|world| {
+        let mut group = world.ec2.groups[&bed.network.node_group].clone();
+        (group.name, group.description) = ("of the user".to_owned(), "of the user".to_owned());
+        group.tags.clear();
+        group.ingress.clear();
+        world.ec2.groups.insert("sg-00000000000000abc".to_owned(), group);
+    });
+    "sg-00000000000000abc".to_owned()
+}
+
+#[tokio::test]
+async fn a_balancer_is_made_changed_and_removed_without_a_trace() {
+    let bed = start();
+    let user = user_group(&bed);
+    let empty = shape_of(&bed);
+    let process = bed.process().await;
+    let status = bed.ensure(&*process, &plain()).await;
+    assert!(status.ingress[0].hostname.ends_with(".us-west-2.elb.amazonaws.com"), "{status:?}");
+    let made = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+    assert_eq!(made.listeners.keys().collect::<Vec<_>>(), [&80, &443]);
+    assert_eq!(made.backends.keys().collect::<Vec<_>>(), [&31080, &31443]);
+    assert_eq!((made.instances.len(), made.subnets.len()), (3, 2));
+    assert_eq!(made.health_check.target, "HTTP:31080/");
+    assert_eq!(process.get(CLUSTER, &plain()).await.unwrap(), Some(status));
+
+    bed.ensure(&*process, &changed()).await;
+    let now = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+    assert_eq!(now.listeners[&443].protocol, "SSL");
+    assert_eq!(now.listeners[&443].policies, ["k8s-SSLNegotiationPolicy-ELBSecurityPolicy-TLS-1-2-2017-01"]);
+    assert_eq!(now.backends.len(), 0, "{:?}", now.backends);
+    assert_eq!(now.health_check.target, "HTTP:32000/healthz");
+    assert_eq!((now.attributes.cross_zone, now.attributes.idle_timeout, now.attributes.draining), (true, 600, false));
+    assert_eq!(now.tags.get("team").map(String::as_str), Some("web"));
+
+    bed.ensure(&*process, &named(&user)).await;
+    let now = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+    assert_eq!(now.groups, [user.clone()]);
+    let groups = bed.aws.world(|world| world.ec2.groups.len());
+    assert_eq!(groups, empty.len(), "the managed group is gone");
+
+    bed.delete(&*process, &named(&user)).await;
+    assert_eq!(shape_of(&bed), empty);
+    assert_eq!(process.get(CLUSTER, &plain()).await.unwrap(), None);
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_second_sync_and_a_restart_write_nothing() {
+    let bed = start();
+    let user = user_group(&bed);
+    let process = bed.process().await;
+    for wish in [plain(), changed(), named(&user)] {
+        bed.ensure(&*process, &wish).await;
+        let mark = bed.aws.mark();
+        bed.ensure(&*process, &wish).await;
+        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        // The second sync of a process has its caches filled.
+        bed.ensure(&*process, &wish).await;
+        let steady = bed.aws.mark();
+        bed.ensure(&*process, &wish).await;
+        let reads = bed.aws.ledger(|ledger| ledger.since(steady).count());
+        assert!(reads <= 7, "{reads} reads: {:?}", bed.aws.ledger(|ledger| ledger.counts(steady)));
+        let restarted = bed.process().await;
+        bed.ensure(&*restarted, &wish).await;
+        assert_eq!(bed.writes(mark), Vec::<String>::new());
+    }
+    bed.check();
+}
+
+#[tokio::test]
+async fn nodes_come_and_go_in_one_call_each() {
+    let mut bed = start();
+    let process = bed.process().await;
+    bed.ensure(&*process, &plain()).await;
+    bed.add_nodes(2);
+    bed.nodes.remove(0);
+    let mark = bed.aws.mark();
+    process.update(CLUSTER, &plain(), &bed.nodes).await.unwrap();
+    assert_eq!(bed.writes(mark), ["RegisterInstancesWithLoadBalancer", "DeregisterInstancesFromLoadBalancer"]);
+    assert_eq!(bed.aws.world(|world| world.elb.balancers.values().next().unwrap().instances.len()), 4);
+    bed.check();
+}
+
+/// Upstream leaves the group behind for ever.
+#[tokio::test]
+async fn a_creation_refused_for_its_quota_leaves_nothing_when_the_service_goes() {
+    let bed = start();
+    let empty = shape_of(&bed);
+    bed.aws.change(|options| options.limits.classic_balancers = 0);
+    let process = bed.process().await;
+    let error = process.ensure(CLUSTER, &plain(), &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("quota"), "{error}");
+    assert_ne!(shape_of(&bed), empty);
+    bed.delete(&*bed.process().await, &plain()).await;
+    assert_eq!(shape_of(&bed), empty);
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_health_check_is_found_before_any_call() {
+    let bed = start();
+    let process = bed.process().await;
+    let mark = bed.aws.mark();
+    let bad = clb(&[("healthcheck-interval", "1")], &[(80, 31080)], json!({}));
+    let error = process.ensure(CLUSTER, &bad, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("healthcheck-interval") && error.contains("at least 5"), "{error}");
+    assert_eq!(bed.aws.mark(), mark);
+}
+
+/// What a plan does, so that it can be broken off after each of its writes.
+#[derive(Clone, Copy, PartialEq)]
+enum Act {
+    Create,
+    Update,
+    /// To a group of the user's.
+    Regroup,
+    Delete,
+}
+
+impl Act {
+    fn service(self, user: &str) -> Service {
+        match self {
+            Self::Create | Self::Delete => plain(),
+            Self::Update => changed(),
+            Self::Regroup => named(user),
+        }
+    }
+
+    async fn once(self, bed: &Bed, process: &dyn LoadBalancer, user: &str) -> Result<(), ccm_provider::ProviderError> {
+        match self {
+            Self::Delete => process.ensure_deleted(CLUSTER, &plain()).await,
+            _ => process.ensure(CLUSTER, &self.service(user), &bed.nodes).await.map(drop),
+        }
+    }
+
+    async fn finish(self, bed: &Bed, user: &str) {
+        let process: Arc<dyn LoadBalancer> = bed.process().await;
+        match self {
+            Self::Delete => bed.delete(&*process, &plain()).await,
+            _ => drop(bed.ensure(&*process, &self.service(user)).await),
+        }
+    }
+}
+
+/// Breaks off after every single write; a new process then finishes the job, and nobody else's objects were touched.
+async fn dies_after_every_write(act: Act, lost: bool) {
+    let bed = start();
+    let user = user_group(&bed);
+    let first = bed.process().await;
+    // A neighbour, who shares the groups of the nodes.
+    let neighbour = service("other", json!({}), &[(80, 30080)], json!({}));
+    bed.ensure(&*first, &neighbour).await;
+    let alone = shape_of(&bed);
+    if act != Act::Create {
+        bed.ensure(&*first, &plain()).await;
+    }
+    let start = bed.aws.dump().unwrap();
+    let mark = bed.aws.mark();
+    act.finish(&bed, &user).await;
+    let goal = shape_of(&bed);
+    let writes = bed.aws.ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.code.is_none()).count());
+    assert!(writes >= 3, "{writes}");
+    for nth in 1..=u64::try_from(writes).unwrap() {
+        bed.aws.load(&start).unwrap();
+        let fault = Fault::Code { status: 400, code: "ValidationError".to_owned(), message: "dead".to_owned() };
+        if lost {
+            // Done, but nobody learnt of it; then dead.
+            bed.aws.fault(Rule { mutating: Some(true), ..Rule::every(Fault::Truncate).window(nth - 1, 1) });
+        }
+        bed.aws.fault(Rule::writes_from(nth, fault));
+        let broken = bed.process().await;
+        act.once(&bed, &*broken, &user).await.unwrap_err();
+        bed.aws.faults(|faults| faults.clear());
+        let half = bed.aws.dump().unwrap();
+        act.finish(&bed, &user).await;
+        assert_eq!(shape_of(&bed), goal, "after write {nth} of {writes}");
+        let mark = bed.aws.mark();
+        act.finish(&bed, &user).await;
+        assert_eq!(bed.writes(mark), Vec::<String>::new(), "after write {nth} of {writes}");
+        bed.aws.load(&half).unwrap();
+        bed.delete(&*bed.process().await, &act.service(&user)).await;
+        assert_eq!(shape_of(&bed), alone, "deleted after write {nth} of {writes}");
+    }
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_creation_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
+    dies_after_every_write(Act::Create, false).await;
+}
+
+#[tokio::test]
+async fn an_update_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
+    dies_after_every_write(Act::Update, false).await;
+}
+
+#[tokio::test]
+async fn a_change_of_groups_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
+    dies_after_every_write(Act::Regroup, false).await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_dies_after_any_write_is_finished_by_the_next_process() {
+    dies_after_every_write(Act::Delete, false).await;
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_leaves_nothing_behind() {
+    for act in [Act::Create, Act::Update, Act::Regroup, Act::Delete] {
+        dies_after_every_write(act, true).await;
+    }
+}

@@ -1,0 +1,260 @@
+//! Security groups over HTTP, for both kinds of balancers: what is shared, what is named, what is the user's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_cloudsim::aws::ec2::model::{Peer, Rule, SecurityGroup};
+use ccm_cloudsim::core::faults::{self, Fault};
+use ccm_provider::{ErrorClass, Service};
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, service};
+use crate::classic::shape_of;
+
+const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
+
+fn wish(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
+    let annotations: BTreeMap<String, &str> =
+        annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
+    service(name, json!(annotations), &[(80, node_port)], json!({}))
+}
+
+fn classic() -> Service {
+    wish("web", &[], 31080)
+}
+
+/// The managed group of the classic balancer.
+fn managed(bed: &Bed) -> String {
+    bed.aws.world(|world| {
+        let mut groups = world.ec2.groups.iter();
+        groups.find(|(_, group)| group.name.starts_with("k8s-elb-")).unwrap().0.clone()
+    })
+}
+
+/// Another group of the same network, tagged for the cluster or not.
+fn other_group(bed: &Bed, id: &str, tag: Option<&str>, rules: Vec<Rule>) {
+    bed.aws.world(|world| {
+        let like: SecurityGroup = world.ec2.groups[&bed.network.node_group].clone();
+        let tags = tag.map(|value| ("kubernetes.io/cluster/c1".to_owned(), value.to_owned())).into_iter().collect();
+        let group = SecurityGroup { name: id.to_owned(), tags, ingress: rules, ..like };
+        world.ec2.groups.insert(id.to_owned(), group);
+    });
+}
+
+fn rule(protocol: &str, port: Option<i64>, group: &str) -> Rule {
+    Rule {
+        id: format!("sgr-{group}-{protocol}"),
+        protocol: protocol.to_owned(),
+        from: port,
+        to: port,
+        peer: Peer::Group(group.to_owned()),
+        description: None,
+    }
+}
+
+/// Rules of a group as text.
+fn rules(bed: &Bed, group: &str) -> Vec<String> {
+    let text = |rule: &Rule| {
+        let peer = match &rule.peer {
+            Peer::V4(text) | Peer::V6(text) | Peer::Group(text) | Peer::Prefix(text) => text,
+        };
+        let description = rule.description.as_deref().unwrap_or_default();
+        format!("{} {:?} {peer} {description}", rule.protocol, rule.from).trim().to_owned()
+    };
+    let mut rules: Vec<String> = bed.aws.world(|world| world.ec2.groups[group].ingress.iter().map(text).collect());
+    rules.sort();
+    rules
+}
+
+#[tokio::test]
+async fn a_group_without_tags_that_refers_to_ours_does_not_keep_it_alive() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    let lb = managed(&bed);
+    other_group(
+        &bed,
+        "sg-0123456789abcdef0",
+        None,
+        vec![rule("-1", None, &lb), rule("-1", None, &bed.network.node_group)],
+    );
+    bed.delete(&*process, &classic()).await;
+    assert_eq!(rules(&bed, "sg-0123456789abcdef0"), [format!("-1 None {}", bed.network.node_group)]);
+    assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
+    bed.check();
+}
+
+/// Upstream deletes every five seconds, for ever, and says nothing.
+#[tokio::test]
+async fn a_rule_of_the_users_that_keeps_our_group_alive_is_named_and_left_alone() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    let lb = managed(&bed);
+    other_group(&bed, "sg-0123456789abcdef0", None, vec![rule("tcp", Some(22), &lb)]);
+    let mut held = String::new();
+    for _ in 0..30 {
+        match process.ensure_deleted(CLUSTER, &classic()).await {
+            Ok(()) => panic!("EC2 deletes no group that is referred to"),
+            Err(error) => held = error.to_string(),
+        }
+        bed.aws.clock().step(Duration::from_secs(10));
+    }
+    assert!(held.contains(&lb) && held.contains("sg-0123456789abcdef0"), "{held}");
+    assert_eq!(rules(&bed, "sg-0123456789abcdef0"), [format!("tcp Some(22) {lb}")]);
+    // The user does what was said.
+    bed.aws.world(|world| world.ec2.groups.get_mut("sg-0123456789abcdef0").unwrap().ingress.clear());
+    bed.delete(&*process, &classic()).await;
+    assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_group_shared_with_the_cluster_survives() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    let lb = managed(&bed);
+    bed.aws.world(|world| {
+        let tags = &mut world.ec2.groups.get_mut(&lb).unwrap().tags;
+        tags.insert("kubernetes.io/cluster/c1".to_owned(), "shared".to_owned());
+    });
+    bed.delete(&*process, &classic()).await;
+    assert!(bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
+    assert_eq!(rules(&bed, &bed.network.node_group), Vec::<String>::new());
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_user_rule_in_the_same_permission_survives_the_change_of_groups() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    other_group(&bed, "sg-0123456789abcdef2", None, Vec::new());
+    let nodes = bed.network.node_group.clone();
+    bed.aws.world(|world| {
+        world.ec2.groups.get_mut(&nodes).unwrap().ingress.push(rule("-1", None, "sg-0123456789abcdef2"));
+    });
+    other_group(&bed, "sg-0123456789abcdef1", None, Vec::new());
+    let lb = managed(&bed);
+    bed.ensure(&*process, &wish("web", &[("security-groups", "sg-0123456789abcdef1")], 31080)).await;
+    assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
+    assert_eq!(rules(&bed, &nodes), ["-1 None sg-0123456789abcdef1", "-1 None sg-0123456789abcdef2"]);
+    bed.check();
+}
+
+#[tokio::test]
+async fn of_two_member_groups_the_owned_one_gets_the_rule_and_two_owned_are_an_error() {
+    let bed = Bed::start("");
+    other_group(&bed, "sg-0123456789abcdef3", Some("shared"), Vec::new());
+    bed.aws.world(|world| {
+        for interface in world.ec2.interfaces.values_mut().filter(|interface| interface.attachment.is_some()) {
+            interface.groups.insert(0, "sg-0123456789abcdef3".to_owned());
+        }
+    });
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    assert_eq!((rules(&bed, &bed.network.node_group).len(), rules(&bed, "sg-0123456789abcdef3").len()), (1, 0));
+
+    other_group(&bed, "sg-0123456789abcdef3", Some("owned"), Vec::new());
+    let before = shape_of(&bed);
+    let error = bed.process().await.ensure(CLUSTER, &classic(), &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("sg-0123456789abcdef3") && error.contains(&bed.network.node_group), "{error}");
+    assert_eq!(shape_of(&bed), before);
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_rule_that_is_there_already_or_gone_already_is_no_error() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    for (action, code) in [
+        ("AuthorizeSecurityGroupIngress", "InvalidPermission.Duplicate"),
+        ("RevokeSecurityGroupIngress", "InvalidPermission.NotFound"),
+    ] {
+        // What somebody else did in between.
+        let fault = Fault::Code { status: 400, code: code.to_owned(), message: "in between".to_owned() };
+        bed.aws.fault(faults::Rule::every(fault).on("ec2", action).window(0, 1));
+    }
+    bed.ensure(&*process, &classic()).await;
+    bed.delete(&*process, &classic()).await;
+    bed.aws.faults(|faults| faults.clear());
+    bed.check();
+}
+
+/// Two network balancers that probe the same port from the same networks share rules, under the name of whichever came first.
+#[tokio::test]
+async fn health_checks_of_one_balancer_survive_the_other() {
+    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let nodes = bed.network.node_group.clone();
+    let process = bed.process().await;
+    let (first, second) = (wish("first", &[("type", "nlb")], 31001), wish("second", &[("type", "nlb")], 31002));
+    bed.ensure(&*process, &first).await;
+    let alone = rules(&bed, &nodes);
+    bed.ensure(&*process, &second).await;
+    let probes = |bed: &Bed| rules(bed, &nodes).iter().filter(|rule| rule.contains("10256")).count();
+    assert_eq!(probes(&bed), 2, "one for each subnet: {:?}", rules(&bed, &nodes));
+    bed.delete(&*process, &first).await;
+    assert_eq!(probes(&bed), 2, "{:?}", rules(&bed, &nodes));
+    let name = second.default_load_balancer_name();
+    assert!(
+        rules(&bed, &nodes).iter().all(|rule| rule.ends_with(&name) || rule.contains("/mtu")),
+        "{:?}",
+        rules(&bed, &nodes)
+    );
+    let mark = bed.aws.mark();
+    bed.ensure(&*process, &second).await;
+    assert_eq!(bed.writes(mark), Vec::<String>::new());
+    bed.delete(&*process, &second).await;
+    assert_eq!(rules(&bed, &nodes), Vec::<String>::new());
+    assert_eq!(alone.len(), 4, "client, two probes, mtu: {alone:?}");
+    bed.check();
+}
+
+#[tokio::test]
+async fn disabled_ingress_leaves_the_groups_of_the_nodes_alone() {
+    let bed = Bed::start("DisableSecurityGroupIngress = true");
+    let process = bed.process().await;
+    for service in [classic(), wish("nlb", &[("type", "nlb")], 31001)] {
+        bed.ensure(&*process, &service).await;
+        assert_eq!(rules(&bed, &bed.network.node_group), Vec::<String>::new());
+        bed.delete(&*process, &service).await;
+    }
+    bed.check();
+}
+
+#[tokio::test]
+async fn the_configured_group_is_used_and_never_changed_or_deleted() {
+    let bed = Bed::start("ElbSecurityGroup = sg-0123456789abcdef1");
+    other_group(&bed, "sg-0123456789abcdef1", Some("owned"), Vec::new());
+    let empty = shape_of(&bed);
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    let attached = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().groups.clone());
+    assert_eq!(attached, ["sg-0123456789abcdef1"]);
+    assert_eq!(rules(&bed, &bed.network.node_group), ["-1 None sg-0123456789abcdef1"]);
+    bed.delete(&*process, &classic()).await;
+    assert_eq!(shape_of(&bed), empty);
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_group_of_our_name_without_tags_is_marked_and_that_of_another_cluster_is_refused() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    let lb = managed(&bed);
+    let tags = |bed: &Bed| bed.aws.world(|world| world.ec2.groups[&lb].tags.clone());
+    let ours = tags(&bed);
+    bed.aws.world(|world| world.ec2.groups.get_mut(&lb).unwrap().tags.clear());
+    bed.ensure(&*bed.process().await, &classic()).await;
+    assert_eq!(tags(&bed), ours);
+    bed.aws.world(|world| {
+        let tags = &mut world.ec2.groups.get_mut(&lb).unwrap().tags;
+        tags.insert("kubernetes.io/cluster/c1".to_owned(), "theirs".to_owned());
+    });
+    let error = bed.process().await.ensure(CLUSTER, &classic(), &bed.nodes).await.unwrap_err();
+    assert!(error.to_string().contains("another cluster"), "{error}");
+    assert!(!matches!(error.class(), ErrorClass::NotFound | ErrorClass::Bug), "{error:?}");
+    bed.check();
+}
