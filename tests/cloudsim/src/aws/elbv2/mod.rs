@@ -78,7 +78,7 @@ pub struct TargetGroup {
     pub arn: String,
     /// Its name.
     pub name: String,
-    /// What it was made with, and [`groups`] may change.
+    /// What it was made with; the health check can change.
     pub settings: Settings,
     /// Targets, by instance (or address) and port.
     pub targets: BTreeMap<String, Target>,
