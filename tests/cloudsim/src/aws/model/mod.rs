@@ -116,6 +116,8 @@ struct Shape {
     max: Option<f64>,
     #[serde(default)]
     pattern: Option<String>,
+    #[serde(skip)]
+    compiled: OnceLock<Option<Regex>>,
     #[serde(default)]
     error: Option<ErrorTrait>,
 }
@@ -240,7 +242,8 @@ impl Shape {
             return Some(format!("{text:?} is none of {allowed:?}"));
         }
         // A pattern that this engine doesn't understand (there are some with look-ahead) is not checked.
-        let pattern = self.pattern.as_ref().and_then(|pattern| Regex::new(&format!("^(?:{pattern})$")).ok());
+        let compile = || self.pattern.as_ref().and_then(|pattern| Regex::new(&format!("^(?:{pattern})$")).ok());
+        let pattern = self.compiled.get_or_init(compile).as_ref();
         (pattern.is_some_and(|pattern| !pattern.is_match(text)))
             .then(|| format!("{text:?} does not match {}", self.pattern.as_deref().unwrap_or_default()))
     }
