@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let app = ccm::App::new();
+    #[cfg(feature = "aws")]
+    let app = app.register(ccm_provider_aws::Factory);
     #[cfg(feature = "fake")]
     let app = app.register(ccm_provider_fake::Factory);
     app.run(std::env::args_os())

@@ -9,6 +9,9 @@ const FLAGS: &str = "ccm/README.md";
 /// Generated as a whole.
 const METRICS: &str = "ccm/METRICS.md";
 const AWS_METRICS: &str = "providers/aws/METRICS.md";
+const AWS: &str = "providers/aws/README.md";
+/// Its generated parts.
+const AWS_PARTS: [&str; 3] = ["config", "annotations", "flags"];
 
 /// Writes them; with `--check` fails when a page is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
@@ -21,16 +24,19 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     page(FLAGS, check, |old| replace(old, "flags", &flags))?;
     let metrics = example("metrics")?;
     page(METRICS, check, |_| Ok(metrics.clone()))?;
-    let aws = output(&[
-        "run",
-        "--quiet",
-        "--package",
-        "ccm-provider-aws",
-        "--no-default-features",
-        "--example",
-        "aws-metrics",
-    ])?;
-    page(AWS_METRICS, check, |_| Ok(aws.clone()))
+    let metrics = aws(&["aws-metrics"])?;
+    page(AWS_METRICS, check, |_| Ok(metrics.clone()))?;
+    for part in AWS_PARTS {
+        let text = aws(&["aws-reference", "--", part])?;
+        page(AWS, check, |old| replace(old, part, &text))?;
+    }
+    Ok(())
+}
+
+/// The logic of the provider prints it; the SDK is not needed.
+fn aws(arguments: &[&str]) -> anyhow::Result<String> {
+    let run = ["run", "--quiet", "--package", "ccm-provider-aws", "--no-default-features", "--example"];
+    output(&[&run, arguments].concat())
 }
 
 fn example(name: &str) -> anyhow::Result<String> {

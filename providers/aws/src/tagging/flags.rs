@@ -9,7 +9,7 @@ use crate::client::Tags;
 const SECTION: &str = "Tagging controller";
 
 /// All of them.
-pub(crate) const FLAGS: &[Flag] = &[
+pub(crate) const FLAGS: [Flag; 6] = [
     Flag::new(
         SECTION,
         "tags",

@@ -7,7 +7,7 @@ use super::{digest, names};
 
 fn values(given: &[(&'static str, &str)]) -> FlagValues {
     let mut values = FlagValues::default();
-    for flag in FLAGS {
+    for flag in &FLAGS {
         let default = if flag.default.is_empty() { Vec::new() } else { vec![flag.default.to_owned()] };
         values.insert(flag.name, default, false);
     }

@@ -1,0 +1,178 @@
+//! The provider as the core sees it: what the parts are made of, and which there are.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_provider::flag::{Flag, FlagValues};
+use ccm_provider::{
+    CloudConfig, CloudProvider, ErrorClass, InstancesV2, LoadBalancer, NodeTask, NodeTaskSpec, PlannedLoadBalancer,
+    ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
+};
+
+use crate::client::pacing::Pacing;
+use crate::client::sdk::connect::Sdk;
+use crate::cluster::Cluster;
+use crate::config::NlbGroups;
+use crate::flags::{FARGATE_SHUTDOWN, FLAGS};
+use crate::fleet::Fleet;
+use crate::identity::{InstanceId, Own};
+use crate::instances::{Ec2Instances, Settings};
+use crate::loadbalancer::Balancers;
+use crate::loadbalancer::plan::Ground;
+use crate::metrics::Metrics;
+use crate::prefix_ipam::{self, PrefixIpam};
+use crate::routes::{self, VpcRoutes};
+use crate::start::{Start, start};
+use crate::tagging::{self, Tagging};
+use crate::volumes::EbsVolumes;
+use crate::zones::Zones;
+
+/// Makes the provider for `--cloud-provider=aws`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Factory;
+
+#[async_trait]
+impl ProviderFactory for Factory {
+    fn name(&self) -> &'static str {
+        "aws"
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    fn node_tasks(&self) -> &'static [NodeTaskSpec] {
+        &[tagging::SPEC, prefix_ipam::SPEC]
+    }
+
+    async fn build(
+        &self,
+        config: Option<CloudConfig>,
+        flags: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        let metrics = Metrics::new();
+        let sdk = Sdk::from_environment(Pacing::new(metrics.clone()))?;
+        let text = config.as_ref().map(|config| &*config.text);
+        let start = start(text, flags.bool("allow-untagged-cloud"), Box::new(sdk)).await?;
+        Ok(Arc::new(Aws::new(start, flags.clone(), metrics)?))
+    }
+}
+
+/// The provider.
+#[derive(Debug)]
+struct Aws {
+    start: Start,
+    flags: FlagValues,
+    metrics: Metrics,
+    cluster: Cluster,
+    instances: Arc<Ec2Instances>,
+    balancers: Arc<PlannedLoadBalancer<Balancers>>,
+    routes: Arc<VpcRoutes>,
+    volumes: Arc<EbsVolumes>,
+}
+
+impl Aws {
+    fn new(start: Start, flags: FlagValues, metrics: Metrics) -> Result<Self, ProviderError> {
+        let (api, cluster) = (start.api.clone(), Cluster::default());
+        let zones = Arc::new(Zones::new(api.clone()));
+        let fleet = Fleet::new(api.clone());
+        let settings = settings(&start, flags.bool(FARGATE_SHUTDOWN));
+        let instances = Ec2Instances::new(settings, api.clone(), zones.clone(), cluster.clone()).map_err(|error| {
+            let class = ErrorClass::Invalid { findings: Vec::new() };
+            ProviderError::new(class, format!("SupportedTopologyInstanceTypePattern: {error}"))
+        })?;
+        let probe = start.config.health_probe.clone();
+        let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), ground(&start), probe);
+        let routes = VpcRoutes::new(route_settings(&start), api.clone(), fleet, cluster.clone());
+        let volumes = EbsVolumes::new(api);
+        Ok(Self {
+            start,
+            flags,
+            metrics,
+            cluster,
+            instances: Arc::new(instances),
+            balancers: Arc::new(PlannedLoadBalancer(balancers)),
+            routes: Arc::new(routes),
+            volumes: Arc::new(volumes),
+        })
+    }
+}
+
+fn settings(start: &Start, fargate_counts_as_stopped: bool) -> Settings {
+    let own = start.own.as_ref().and_then(|own| {
+        Some(Own { instance: InstanceId::parse(&own.id)?, private_dns_name: own.private_dns_name.clone() })
+    });
+    Settings {
+        region: start.region.clone(),
+        vpc: start.vpc.clone(),
+        families: start.config.families.as_slice().to_vec(),
+        own,
+        ownership: start.ownership.clone(),
+        topology_types: start.config.topology_types.clone(),
+        fargate_counts_as_stopped,
+    }
+}
+
+fn route_settings(start: &Start) -> routes::Settings {
+    routes::Settings {
+        vpc: start.vpc.clone(),
+        table: start.config.route_table.clone(),
+        ownership: start.ownership.clone(),
+    }
+}
+
+fn ground(start: &Start) -> Ground {
+    Ground {
+        ownership: start.ownership.clone(),
+        vpc: start.vpc.clone(),
+        self_subnet: start.subnet.clone(),
+        node_groups_untouched: start.config.leave_node_groups_alone,
+        shared_group: start.config.classic_group.clone(),
+        managed_network_groups: start.config.nlb_groups == NlbGroups::Managed,
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Aws {
+    fn name(&self) -> &str {
+        "aws"
+    }
+
+    fn has_cluster_id(&self) -> bool {
+        !self.start.ownership.cluster.is_empty()
+    }
+
+    async fn initialize(&self, context: ProviderContext) {
+        self.cluster.set(context);
+    }
+
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(self.instances.clone())
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(self.balancers.clone())
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        Some(self.routes.clone())
+    }
+
+    fn volumes(&self) -> Option<Arc<dyn Volumes>> {
+        Some(self.volumes.clone())
+    }
+
+    fn node_task(&self, name: &str) -> Option<Arc<dyn NodeTask>> {
+        let api = self.start.api.clone();
+        if name == tagging::SPEC.name {
+            // Checked before the controller starts.
+            let settings = tagging::Settings::read(&self.flags).ok()?;
+            return Some(Arc::new(Tagging::new(api, self.cluster.clone(), self.metrics.clone(), settings)));
+        }
+        (name == prefix_ipam::SPEC.name).then(|| Arc::new(PrefixIpam::new(api)) as Arc<dyn NodeTask>)
+    }
+
+    fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+}
