@@ -1,5 +1,14 @@
-//! Amazon Web Services.
-#![allow(dead_code)] // until all layers stand
+//! Amazon Web Services behind the provider contract: `--cloud-provider=aws`.
+//!
+//! [`Factory`] reads the cloud config and makes the provider. Everything that AWS is asked goes through the narrow trait in
+//! `client`, where writes are data; the types of the SDK stay in `client::sdk`. Above it, each module reads first, decides in
+//! pure functions, and writes last: `instances`, `loadbalancer`, `routes`, `volumes`, `tagging`. The README of this crate is
+//! the reference of keys, flags and annotations; `quirks.md` says which oddities of the Go program were kept and why.
+//!
+//! Without the feature `sdk` the crate is that logic alone and cannot reach AWS: for unit tests, and for the pages that are
+//! made of its tables.
+#![deny(missing_docs)]
+#![cfg_attr(not(feature = "sdk"), allow(dead_code))]
 
 mod annotations;
 mod client;

@@ -100,12 +100,9 @@ impl Tagging {
                 continue;
             }
             let answer: Answer<_> = self.api.write(&self.write(&part, delete)).await;
-            let error = match answer {
-                Ok(_) => {
-                    outcomes.extend(part.into_iter().map(|id| (id, Outcome::Done)));
-                    continue;
-                }
-                Err(error) => error,
+            let Err(error) = answer else {
+                outcomes.extend(part.into_iter().map(|id| (id, Outcome::Done)));
+                continue;
             };
             let outcome = match () {
                 () if error.is(&[NOT_FOUND]) => Outcome::NotFound(error.clone()),

@@ -179,7 +179,10 @@ impl ApiError {
                 Meaning::Quota => format!(
                     "{action}: a quota of the account is exhausted: ask AWS for more or remove what is not needed{said}"
                 ),
-                _ => format!("{action}{said}"),
+                _ => match annotation(&self.code) {
+                    Some(keys) => format!("{action}: correct {keys}{said}"),
+                    None => format!("{action}{said}"),
+                },
             },
         }
     }
@@ -251,6 +254,21 @@ fn answered(code: &str, status: Option<u16>, after: Option<Duration>) -> ErrorKi
         _ if code.is_empty() => ErrorKind::NoAnswer,
         _ => ErrorKind::Refused,
     }
+}
+
+/// The annotations that can be the reason of a code: AWS repeats the value and does not know the key.
+fn annotation(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "CertificateNotFound" | "UnsupportedCertificate" => "service.beta.kubernetes.io/aws-load-balancer-ssl-cert",
+        "SSLPolicyNotFound" => "service.beta.kubernetes.io/aws-load-balancer-ssl-negotiation-policy",
+        "InvalidSecurityGroup" => {
+            "service.beta.kubernetes.io/aws-load-balancer-security-groups or -extra-security-groups"
+        }
+        "AllocationIdNotFound" | "InvalidAllocationID.NotFound" => {
+            "service.beta.kubernetes.io/aws-load-balancer-eip-allocations"
+        }
+        _ => return None,
+    })
 }
 
 /// AWS's text without what is a secret, differs each time, or is of no use: the encoded authorization message, and the

@@ -134,7 +134,7 @@ impl Connector for Sdk {
                 .identity_cache(identity_cache())
                 .build();
         }
-        Ok(Arc::new(SdkApi::new(clients(config, &shared, region), self.pacing)))
+        Ok(Arc::new(SdkApi::new(&clients(config, &shared, region), self.pacing)))
     }
 }
 

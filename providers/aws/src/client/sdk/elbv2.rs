@@ -19,8 +19,11 @@ const fn read(name: &'static str) -> Operation {
 /// Objects that may be named in one call.
 const NAMED: usize = 20;
 
-/// A [`Which`] cut into single calls: names, ARNs, balancer.
-fn parts(which: &Which) -> Vec<(Option<Vec<String>>, Option<Vec<String>>, Option<String>)> {
+/// What one call names: names, ARNs, balancer.
+type Part = (Option<Vec<String>>, Option<Vec<String>>, Option<String>);
+
+/// A [`Which`] cut into single calls.
+fn parts(which: &Which) -> Vec<Part> {
     match which {
         Which::All => vec![(None, None, None)],
         Which::Names(names) => names.chunks(NAMED).map(|names| (Some(names.to_vec()), None, None)).collect(),

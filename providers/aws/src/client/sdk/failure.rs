@@ -14,7 +14,7 @@ use crate::client::error::{Cause, Failure};
 use crate::client::operation::Operation;
 
 /// A failed attempt as an error of ours.
-pub(super) fn judge<E>(operation: Operation, error: SdkError<E, HttpResponse>) -> ApiError
+pub(super) fn judge<E>(operation: Operation, error: &SdkError<E, HttpResponse>) -> ApiError
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
@@ -29,20 +29,20 @@ where
     if failure.request_id.is_none() {
         failure.request_id = response.and_then(request_id);
     }
-    if let (SdkError::ServiceError(answer), false) = (&error, html) {
+    if let (SdkError::ServiceError(answer), false) = (error, html) {
         failure.code = answer.err().code().unwrap_or_default().to_owned();
         failure.message = answer.err().message().unwrap_or_default().to_owned();
     }
     if failure.code.is_empty() {
-        failure.cause = cause(&error);
-        failure.message = if html { html_text(failure.status) } else { chain(&error, failure.status) };
+        failure.cause = cause(error);
+        failure.message = if html { html_text(failure.status) } else { chain(error, failure.status) };
     }
     ApiError::new(operation, failure)
 }
 
 fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {
     let sources = || causes(error);
-    if sources().any(|source| source.is::<CredentialsError>()) {
+    if sources().any(<dyn Error>::is::<CredentialsError>) {
         return Cause::Credentials;
     }
     match error {

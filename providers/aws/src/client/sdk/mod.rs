@@ -46,7 +46,7 @@ pub(crate) struct SdkApi {
 
 impl SdkApi {
     /// Calls with these clients, at this pace.
-    pub(crate) fn new(clients: Clients, pacing: Pacing) -> Self {
+    pub(crate) fn new(clients: &Clients, pacing: Pacing) -> Self {
         Self { clients: clients.watched(pacing.metrics()), pacing }
     }
 
@@ -74,7 +74,7 @@ impl SdkApi {
     {
         let attempt = || {
             let sent = send();
-            async move { sent.await.map_err(|error| failure::judge(operation, error)) }
+            async move { sent.await.map_err(|error| failure::judge(operation, &error)) }
         };
         self.pacing.run(operation, attempt).await
     }

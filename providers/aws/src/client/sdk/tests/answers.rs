@@ -50,7 +50,7 @@ async fn an_answer_that_breaks_off_is_no_answer() {
                         if honest { reply(200, &whole[..cut]) } else { Wire::Cut(response(200, whole), cut) }
                     },
                 );
-            let api = SdkApi::new(clients(&stub.server.url()), Pacing::impatient(Metrics::new()));
+            let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::new()));
             let error = api.instances(&Query::all()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::NoAnswer, "after {cut} bytes: {error}");
         }
@@ -145,7 +145,7 @@ async fn throttling_of_both_services_is_seen_and_retry_after_is_read() {
             Wire::Reply(answer)
         }
     });
-    let api = SdkApi::new(clients(&stub.server.url()), Pacing::impatient(Metrics::new()));
+    let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::new()));
     assert!(api.instances(&Query::all()).await.is_err());
     let error = api.balancers(&Which::All).await.unwrap_err();
     assert!(
@@ -166,7 +166,7 @@ async fn without_credentials_nothing_is_sent() {
     let mut clients = clients(&stub.server.url());
     let config = clients.ec2.config().to_builder().credentials_provider(none).build();
     clients.ec2 = aws_sdk_ec2::Client::from_conf(config);
-    let api = SdkApi::new(clients, Pacing::unlimited(Metrics::new()));
+    let api = SdkApi::new(&clients, Pacing::unlimited(Metrics::new()));
     let error = api.instances(&Query::all()).await.unwrap_err();
     assert_eq!((error.kind, stub.forms().len()), (ErrorKind::Credentials, 0), "{error}");
     let text = text(error);
