@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use ccm_provider::{NodeReader, NodeRef, ProviderContext};
+use ccm_provider::{NodeReader, ProviderContext};
 
 /// Empty until the core has initialized the provider; cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -22,11 +22,6 @@ impl Cluster {
     /// The nodes as watched; `None` before the core has lent anything.
     pub(crate) fn nodes(&self) -> Option<&dyn NodeReader> {
         self.context().map(|context| &*context.nodes)
-    }
-
-    /// All nodes, as far as they are known.
-    pub(crate) fn node_list(&self) -> Vec<NodeRef> {
-        self.nodes().map(NodeReader::list).unwrap_or_default()
     }
 
     /// The wall clock.

@@ -143,20 +143,6 @@ impl Fleet {
         failed.map_or(Ok(members), Err)
     }
 
-    /// The nodes whose instances exist, with them, in the order of the nodes. Fargate nodes and those of other clouds are
-    /// left out without being asked about, nodes whose provider ID cannot be read with a warning.
-    ///
-    /// # Errors
-    ///
-    /// EC2 could not be asked about some of them.
-    pub(crate) async fn of_nodes(&self, nodes: &[NodeRef], max_age: Duration) -> Answer<Vec<(NodeRef, Arc<Member>)>> {
-        let ids: Vec<(NodeRef, InstanceId)> =
-            nodes.iter().filter_map(|node| Some((node.clone(), instance_of(node)?))).collect();
-        let wanted = ids.iter().map(|(_, id)| id.clone()).collect();
-        let members = self.get(&wanted, max_age, None).await?;
-        Ok(ids.into_iter().filter_map(|(node, id)| Some((node, members.get(&id)?.clone()))).collect())
-    }
-
     /// Forgets what is known of an instance, because it was changed.
     pub(crate) fn forget(&self, id: &InstanceId) {
         self.known().remove(id);

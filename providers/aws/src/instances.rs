@@ -18,7 +18,7 @@ use futures::FutureExt;
 use regex::Regex;
 
 use crate::client::ec2::{Instance, NetworkInterface};
-use crate::client::{Api, ApiError};
+use crate::client::{Api, ApiError, pacing};
 use crate::cluster::Cluster;
 use crate::config::Family;
 use crate::fargate;
@@ -219,7 +219,9 @@ impl InstancesV2 for Ec2Instances {
         // Whether an instance exists or is stopped is told by what EC2 says now.
         let listed = if aspects.existence || aspects.shutdown { None } else { self.recent(&wanted).await };
         let began = listed.as_ref().map_or_else(|| self.cluster.wall(), |listed| listed.wall);
-        let observed = self.observe(&wanted, listed.as_deref()).await;
+        let reading = self.observe(&wanted, listed.as_deref());
+        // Nobody waits for addresses of nodes that work already.
+        let observed = if aspects == Aspects::ADDRESSES { pacing::refreshing(reading).await } else { reading.await };
         let labels = match aspects.metadata {
             true => Some(self.labels(nodes.iter().map(|node| &**node).zip(&wanted), &observed).await),
             false => None,

@@ -86,7 +86,7 @@ const GRANTS: &[Grant] = &[
         actions: &["elasticloadbalancing:AddTags"] },
     Grant { role: Role::LoadBalancer, sid: "ChangeTagsOfBalancers", when: When::Tagged(ANY),
         resources: &["elasticloadbalancing:loadbalancer/*", "elasticloadbalancing:targetgroup/*", "elasticloadbalancing:listener/*"],
-        actions: &["elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"] },
+        actions: &["elasticloadbalancing:AddTags"] },
     Grant { role: Role::LoadBalancer, sid: "ChangeBalancers", resources: &["elasticloadbalancing:loadbalancer/*"],
         when: When::Tagged(ANY), actions: &[
         "elasticloadbalancing:DeleteLoadBalancer", "elasticloadbalancing:ModifyLoadBalancerAttributes",
@@ -98,7 +98,6 @@ const GRANTS: &[Grant] = &[
         "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
         "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
         "elasticloadbalancing:CreateListener", "elasticloadbalancing:SetSecurityGroups",
-        "elasticloadbalancing:SetSubnets", "elasticloadbalancing:SetIpAddressType",
     ] },
     // Listeners that older versions made have no tags. The names of all balancers begin with this letter.
     Grant { role: Role::LoadBalancer, sid: "ChangeListeners", resources: &["elasticloadbalancing:listener/net/a*"],

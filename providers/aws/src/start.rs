@@ -60,8 +60,6 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) config: Config,
-    /// What was accepted with a doubt; logged already.
-    pub(crate) findings: Vec<Finding>,
     pub(crate) region: String,
     /// The VPC of the cluster.
     pub(crate) vpc: String,
@@ -100,7 +98,7 @@ pub(crate) async fn start(
         Some(own) => (own.vpc.clone(), own.subnet.clone()),
         None => (config.vpc.clone().unwrap_or_default(), config.subnet.clone().unwrap_or_default()),
     };
-    Ok(Start { config, findings, region, vpc, subnet, own, ownership, api })
+    Ok(Start { config, region, vpc, subnet, own, ownership, api })
 }
 
 fn tell(findings: &[Finding]) {

@@ -8,7 +8,6 @@ pub(crate) enum Which {
     /// All of the account and region.
     All,
     Names(Vec<String>),
-    Arns(Vec<String>),
     /// Target groups to which the listeners of a balancer forward.
     OfBalancer(String),
 }

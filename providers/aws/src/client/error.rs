@@ -88,6 +88,7 @@ impl ApiError {
     }
 
     /// AWS's answer with a code.
+    #[cfg(test)]
     pub(crate) fn refused(operation: Operation, code: &str, message: &str) -> Self {
         let failure =
             Failure { code: code.to_owned(), message: message.to_owned(), status: Some(400), ..Failure::default() };

@@ -60,6 +60,7 @@ impl Operation {
 }
 
 /// All reads of [`super::Api`].
+#[cfg(test)]
 pub(crate) const READS: &[Operation] = &[
     Operation::new(Service::Ec2, "DescribeInstances"),
     Operation::new(Service::Ec2, "DescribeInstanceTopology"),
@@ -97,6 +98,7 @@ macro_rules! names {
     ($kind:ident: $($variant:ident)*) => {
         impl $kind {
             /// Names of all operations of this kind.
+            #[cfg(test)]
             pub(crate) const NAMES: &[&str] = &[$(stringify!($variant)),*];
 
             /// The name of the operation.
@@ -115,9 +117,9 @@ names!(ElbWrite: CreateLoadBalancer DeleteLoadBalancer AddTags CreateLoadBalance
     AttachLoadBalancerToSubnets DetachLoadBalancerFromSubnets ApplySecurityGroupsToLoadBalancer ConfigureHealthCheck
     ModifyLoadBalancerAttributes CreateLoadBalancerPolicy SetLoadBalancerPoliciesForBackendServer
     SetLoadBalancerPoliciesOfListener RegisterInstancesWithLoadBalancer DeregisterInstancesFromLoadBalancer);
-names!(ElbV2Write: CreateLoadBalancer DeleteLoadBalancer ModifyLoadBalancerAttributes SetSecurityGroups SetSubnets
-    SetIpAddressType CreateListener ModifyListener DeleteListener CreateTargetGroup ModifyTargetGroup DeleteTargetGroup
-    ModifyTargetGroupAttributes RegisterTargets DeregisterTargets AddTags RemoveTags);
+names!(ElbV2Write: CreateLoadBalancer DeleteLoadBalancer ModifyLoadBalancerAttributes SetSecurityGroups
+    CreateListener ModifyListener DeleteListener CreateTargetGroup ModifyTargetGroup DeleteTargetGroup
+    ModifyTargetGroupAttributes RegisterTargets DeregisterTargets);
 
 #[cfg(test)]
 mod tests {

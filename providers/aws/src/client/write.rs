@@ -239,14 +239,6 @@ pub(crate) enum ElbV2Write {
         balancer: String,
         security_groups: Vec<Id>,
     },
-    SetSubnets {
-        balancer: String,
-        mappings: Vec<SubnetMapping>,
-    },
-    SetIpAddressType {
-        balancer: String,
-        ip_address_type: String,
-    },
     CreateListener {
         balancer: Id,
         listener: ListenerWish,
@@ -290,14 +282,6 @@ pub(crate) enum ElbV2Write {
     DeregisterTargets {
         target_group: String,
         targets: Vec<Target>,
-    },
-    AddTags {
-        resources: Vec<String>,
-        tags: Tags,
-    },
-    RemoveTags {
-        resources: Vec<String>,
-        keys: Vec<String>,
     },
 }
 

@@ -235,12 +235,7 @@ impl Remembered {
             | ElbV2Write::CreateListener { .. }
             | ElbV2Write::ModifyListener { .. }
             | ElbV2Write::DeleteListener { .. } => self.target_groups = Some(now),
-            ElbV2Write::AddTags { resources, .. } | ElbV2Write::RemoveTags { resources, .. } => {
-                for arn in resources {
-                    self.tags.remove(arn);
-                }
-            }
-            ElbV2Write::SetSecurityGroups { .. } | ElbV2Write::SetSubnets { .. } => self.balancers = Some(now),
+            ElbV2Write::SetSecurityGroups { .. } => self.balancers = Some(now),
             _ => {}
         }
     }

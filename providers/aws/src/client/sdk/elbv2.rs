@@ -27,7 +27,6 @@ fn parts(which: &Which) -> Vec<Part> {
     match which {
         Which::All => vec![(None, None, None)],
         Which::Names(names) => names.chunks(NAMED).map(|names| (Some(names.to_vec()), None, None)).collect(),
-        Which::Arns(arns) => arns.chunks(NAMED).map(|arns| (None, Some(arns.to_vec()), None)).collect(),
         Which::OfBalancer(arn) => vec![(None, None, Some(arn.clone()))],
     }
 }
@@ -217,25 +216,6 @@ pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbV2Write
         ElbV2Write::SetSecurityGroups { balancer, security_groups } => {
             let request = elb.set_security_groups().load_balancer_arn(balancer);
             let request = request.set_security_groups(Some(all_known(operation, security_groups)?));
-            api.call(operation, || request.clone().send()).await?;
-        }
-        ElbV2Write::SetSubnets { balancer, mappings } => {
-            let request = elb.set_subnets().load_balancer_arn(balancer);
-            let request = request.set_subnet_mappings(some(new_mappings(mappings)));
-            api.call(operation, || request.clone().send()).await?;
-        }
-        ElbV2Write::SetIpAddressType { balancer, ip_address_type } => {
-            let request = elb.set_ip_address_type().load_balancer_arn(balancer);
-            let request = request.ip_address_type(ip_address_type.as_str().into());
-            api.call(operation, || request.clone().send()).await?;
-        }
-        ElbV2Write::AddTags { resources, tags } => {
-            let request = elb.add_tags().set_resource_arns(some(resources.clone())).set_tags(some(new_tags(tags)));
-            api.call(operation, || request.clone().send()).await?;
-        }
-        ElbV2Write::RemoveTags { resources, keys } => {
-            let request = elb.remove_tags().set_resource_arns(some(resources.clone()));
-            let request = request.set_tag_keys(some(keys.clone()));
             api.call(operation, || request.clone().send()).await?;
         }
         ElbV2Write::CreateListener { .. } | ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => {
