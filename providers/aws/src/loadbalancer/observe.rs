@@ -3,7 +3,6 @@
 mod gather;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
 
 use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
@@ -15,8 +14,6 @@ pub(crate) use gather::gather;
 /// The observation for one wish.
 #[derive(Debug, Clone)]
 pub(crate) struct Observed {
-    /// When the oldest read began.
-    pub(crate) began: SystemTime,
     pub(crate) classic: Option<Classic>,
     pub(crate) network: Option<Network>,
     /// Target groups that our marks or names tie to this Service and that no listener of its balancer uses: leftovers.

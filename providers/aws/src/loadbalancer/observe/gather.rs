@@ -4,7 +4,7 @@
 //! none, and when it shall have one that is not there yet: a name that the other kind has may be a leftover of ours.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 
@@ -38,7 +38,6 @@ const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound
 /// One of the reads failed: nothing is known then.
 pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answer<Observed> {
     let mut observed = Observed {
-        began: SystemTime::now(),
         classic: None,
         network: None,
         loose_target_groups: Vec::new(),

@@ -1,5 +1,3 @@
-use std::time::SystemTime;
-
 use super::*;
 use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, Route};
@@ -19,7 +17,6 @@ fn ground() -> Ground {
 /// `ID zone tag,tag` of each subnet; a route table that leads outside for all but those whose tags have `private`.
 fn observed(subnets: &[&str]) -> Observed {
     let mut observed = Observed {
-        began: SystemTime::UNIX_EPOCH,
         classic: None,
         network: None,
         loose_target_groups: Vec::new(),

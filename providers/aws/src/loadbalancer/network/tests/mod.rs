@@ -64,11 +64,6 @@ impl Asked {
         self
     }
 
-    fn without<T>(mut self, key: &Key<T>) -> Self {
-        self.service.metadata.annotations.remove(key.row.key);
-        self
-    }
-
     fn local(mut self) -> Self {
         self.service.spec.external_traffic_policy = "Local".to_owned();
         self.service.spec.health_check_node_port = 32000;

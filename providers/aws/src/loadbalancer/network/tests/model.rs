@@ -2,7 +2,6 @@
 //! than AWS where AWS is lenient, so that no plan relies on that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
 
 use crate::client::ec2::{Permission, SecurityGroup, Source, Subnet};
 use crate::client::elbv2::{self, BalancerZone, Listener, Target, TargetHealth};
@@ -105,7 +104,6 @@ impl Cloud {
         };
         let loose = self.groups.keys().filter_map(|arn| self.group(arn));
         Observed {
-            began: SystemTime::UNIX_EPOCH,
             classic: None,
             network,
             loose_target_groups: loose.filter(|found| !used.contains(&found.group.arn) && ties(found)).collect(),

@@ -1,7 +1,6 @@
 //! Security groups in memory, with EC2's refusals.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::client::write::{Ec2Write, Made};
@@ -82,7 +81,6 @@ pub(in crate::loadbalancer) fn all_from(group: &str) -> Rule {
 /// Two zones, the nodes `i-1` to `i-3` in the cluster's group `sg-nodes`, and a bystander.
 pub(in crate::loadbalancer) fn world() -> Observed {
     let mut world = Observed {
-        began: SystemTime::UNIX_EPOCH,
         classic: None,
         network: None,
         loose_target_groups: Vec::new(),
