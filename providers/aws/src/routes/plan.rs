@@ -212,7 +212,9 @@ fn create(observed: &Observed, route: &Route) -> Result<Vec<Step>, ProviderError
     let destination = address::parse_cidr(&route.destination_cidr)
         .ok_or_else(|| ProviderError::unknown(format!("{:?} of node {node} is no CIDR", route.destination_cidr)))?;
     let id = observed.instance(route).ok_or_else(|| {
-        ProviderError::unknown(format!("node {node} has no EC2 instance as its provider ID: no route can lead there"))
+        // A new node gets its ID within moments: the core looks again before it tells anybody.
+        let message = format!("node {node} has no EC2 instance as its provider ID: no route can lead there");
+        ProviderError::new(ErrorClass::Conflict, message)
     })?;
     let member = observed.members.get(&id).filter(|member| !member.is_leaving());
     let member = member.ok_or_else(|| ProviderError::InstanceNotFound.wrap(format!("route to node {node} ({id})")))?;

@@ -138,6 +138,11 @@ fn each_trouble_has_its_way_out() {
         (ApiError::of_kind(DESCRIBE, ErrorKind::NotSent, "connection refused"), "check the endpoint, DNS, proxy"),
         (ApiError::of_kind(DESCRIBE, ErrorKind::NoAnswer, html), "a proxy or portal"),
         (ApiError::of_kind(DESCRIBE, ErrorKind::Credentials, "no providers in chain"), "no credentials for AWS"),
+        (
+            answer(REGISTER, 400, "CertificateNotFound", "x"),
+            "correct service.beta.kubernetes.io/aws-load-balancer-ssl-cert;",
+        ),
+        (answer(REGISTER, 400, "InvalidSecurityGroup", "x"), "aws-load-balancer-security-groups or"),
         (answer(TAGS, 400, "NeverSeen", "Something else"), "ec2:CreateTags; AWS says NeverSeen: Something else"),
     ] {
         let text = text(error);
