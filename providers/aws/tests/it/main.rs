@@ -6,3 +6,4 @@ mod classic;
 mod instances;
 mod network;
 mod security_groups;
+mod takeover;

@@ -1,0 +1,133 @@
+//! Take-over: the cloud as aws-cloud-controller-manager left it, and this program in its place.
+//!
+//! The files under `tests/fixtures/take-over` are the end state of a run of that program (commit 63ec440c, Kubernetes 1.36) on a
+//! real API server and the simulated AWS: its 14 Services, 4 nodes, the cloud's dump.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
+use ccm_cloudsim::aws::{Aws, Options};
+use ccm_cloudsim::core::clock::Mode;
+use ccm_provider::flag::FlagValues;
+use ccm_provider::{CloudConfig, LoadBalancer, Node, NodeRef, ProviderFactory, Service};
+use serde_json::Value;
+
+use crate::bed::CLUSTER;
+
+const CLOUD: &str = include_str!("../fixtures/take-over/cloud.json");
+const SERVICES: &str = include_str!("../fixtures/take-over/services.json");
+const NODES: &str = include_str!("../fixtures/take-over/nodes.json");
+const SCENE: &str = include_str!("../fixtures/take-over/scene.json");
+
+struct Left {
+    aws: Aws,
+    services: Vec<Service>,
+    nodes: Vec<NodeRef>,
+    scene: Value,
+    // Where credentials come from.
+    metadata: Imds,
+}
+
+impl Left {
+    fn load() -> Self {
+        let now = jiff::Timestamp::now();
+        let aws = Aws::start(Options { clock: Mode::Stepped { start: now }, ..Options::default() }).unwrap();
+        aws.load(CLOUD).unwrap();
+        // Credentials and signatures are of now.
+        aws.clock().set(now);
+        let first = aws.world(|world| world.ec2.instances.keys().next().unwrap().clone());
+        let metadata = aws.imds(&first, ImdsOptions::default()).unwrap();
+        let nodes: Vec<Value> = serde_json::from_str(NODES).unwrap();
+        let node = |node: &Value| {
+            let text = |key: &str| node[key].as_str().unwrap();
+            let provider_id = Some(text("providerID").into());
+            Arc::new(Node { name: text("name").into(), provider_id, ..Node::default() })
+        };
+        let nodes = nodes.iter().map(node).collect();
+        let (services, scene) = (serde_json::from_str(SERVICES).unwrap(), serde_json::from_str(SCENE).unwrap());
+        Self { aws, services, nodes, scene, metadata }
+    }
+
+    /// The balancers of a new process of ours, with these further lines in section `[Global]`.
+    async fn take_over(&self, more_config: &str) -> Arc<dyn LoadBalancer> {
+        let mut text = format!(
+            "[Global]\nRegion = us-west-2\nVPC = {}\nSubnetID = {}\nKubernetesClusterID = c1\n{more_config}\n",
+            self.scene["vpc"].as_str().unwrap(),
+            self.scene["subnet"].as_str().unwrap()
+        );
+        let services = ["EC2", "Elastic Load Balancing", "Elastic Load Balancing v2"];
+        let services = services.map(|name| (name, self.aws.url()));
+        for (service, url) in services.into_iter().chain([("ec2imds", self.metadata.url())]) {
+            text.push_str(&format!(
+                "[ServiceOverride \"{service}\"]\nService = {service}\nRegion = us-west-2\nURL = {url}\nSigningRegion = us-west-2\n"
+            ));
+        }
+        let config = CloudConfig { path: "cloud.conf".into(), text };
+        let provider = ccm_provider_aws::Factory.build(Some(config), &FlagValues::default()).await.unwrap();
+        provider.load_balancer().unwrap()
+    }
+
+    fn writes(&self, mark: u64) -> Vec<String> {
+        let line = |entry: &ccm_cloudsim::core::ledger::Entry| format!("{} {}", entry.action, entry.params);
+        self.aws.ledger(|ledger| ledger.mutating(mark).map(line).collect())
+    }
+
+    /// Names of the security groups, and how many rules that of the nodes has.
+    fn groups(&self) -> (Vec<String>, usize) {
+        let nodes = self.scene["node_group"].as_str().unwrap();
+        self.aws.world(|world| {
+            let mut names: Vec<String> = world.ec2.groups.values().map(|group| group.name.clone()).collect();
+            names.sort_unstable();
+            (names, world.ec2.groups[nodes].ingress.len())
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_go_program_made_is_taken_over_without_a_single_write() {
+    let left = Left::load();
+    assert_eq!((left.services.len(), left.nodes.len()), (14, 4));
+    // Also for balancers whose groups another setting has made.
+    for more_config in ["NLBSecurityGroupMode = Managed", ""] {
+        let ours = left.take_over(more_config).await;
+        let mark = left.aws.mark();
+        for service in &left.services {
+            let status = ours.ensure(CLUSTER, service, &left.nodes).await.unwrap().unwrap();
+            assert_eq!(status, service.status.load_balancer);
+            ours.update(CLUSTER, service, &left.nodes).await.unwrap();
+        }
+        assert_eq!(left.writes(mark), [""; 0], "{more_config}");
+    }
+    assert_eq!(left.aws.violations(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_go_program_made_is_deleted_whole_and_nothing_of_others() {
+    let left = Left::load();
+    let before = left.aws.world(|world| world.ec2.clone());
+    let ours = left.take_over("NLBSecurityGroupMode = Managed").await;
+    let mut tries = BTreeMap::<String, usize>::new();
+    for service in &left.services {
+        loop {
+            match ours.ensure_deleted(CLUSTER, service).await {
+                Ok(()) => break,
+                // The cloud lets go of a balancer's interfaces late.
+                Err(error) => {
+                    let tried = tries.entry(service.metadata.name.to_string()).or_default();
+                    *tried += 1;
+                    assert!(*tried < 20, "{tries:?}: {error}");
+                    left.aws.clock().step(std::time::Duration::from_secs(10));
+                }
+            }
+        }
+    }
+    let (balancers, groups) =
+        left.aws.world(|world| (world.elb.balancers.len() + world.elbv2.balancers.len(), world.elbv2.groups.len()));
+    assert_eq!((balancers, groups), (0, 0));
+    let names = ["default", "extra", "nodes", "own"].map(str::to_owned).to_vec();
+    assert_eq!(left.groups(), (names, 0));
+    let after = left.aws.world(|world| world.ec2.clone());
+    assert_eq!(after.route_tables, before.route_tables);
+    assert_eq!(after.addresses.keys().collect::<Vec<_>>(), before.addresses.keys().collect::<Vec<_>>());
+}
