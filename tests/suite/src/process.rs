@@ -15,14 +15,24 @@ pub struct Process {
 impl Process {
     /// Starts a program; stdout and stderr go to `output`.
     pub fn start(program: &str, args: &[String], output: &Path) -> Self {
+        Self::spawn(Command::new(program).args(args), output)
+    }
+
+    /// The same with these variables for its whole environment.
+    pub fn start_with(program: &str, args: &[String], environment: &[(&str, String)], output: &Path) -> Self {
+        let variables = environment.iter().map(|(name, value)| (name, value));
+        Self::spawn(Command::new(program).args(args).env_clear().envs(variables), output)
+    }
+
+    fn spawn(command: &mut Command, output: &Path) -> Self {
         let file = File::create(output).unwrap();
-        let child = Command::new(program)
-            .args(args)
+        let program = command.get_program().to_owned();
+        let child = command
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)
             .spawn()
-            .unwrap_or_else(|error| panic!("{program}: {error}"));
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         Self { child, output: output.to_owned() }
     }
 

@@ -1,5 +1,7 @@
 //! The same program over a real API server, in real time; some of it as processes of their own.
 
+mod aws;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

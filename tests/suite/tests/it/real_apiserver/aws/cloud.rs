@@ -1,0 +1,192 @@
+//! A cloud that speaks AWS over HTTP, with a recorder of all calls in front: the simulated one, or moto.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ccm_cloudsim::aws::model::Element;
+use ccm_cloudsim::aws::options::Delays;
+use ccm_cloudsim::aws::{Aws, Options};
+use ccm_cloudsim::core::server::{Answer, Handler, Request, Runtime, Server};
+use ccm_cloudsim::moto::{self, Moto};
+
+pub(super) const REGION: &str = "us-west-2";
+
+/// A call that the program made.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) action: String,
+    pub(super) status: u16,
+    at: Instant,
+}
+
+impl Call {
+    pub(super) fn writes(&self) -> bool {
+        !self.action.starts_with("Describe") && !self.action.starts_with("Assume")
+    }
+}
+
+#[derive(Debug)]
+enum Backend {
+    Simulated(Box<Aws>),
+    // Stopped when dropped.
+    Moto { _process: Moto },
+}
+
+/// See the module. Calls by hand don't pass the recorder.
+#[derive(Debug)]
+pub(super) struct Cloud {
+    backend: Backend,
+    address: SocketAddr,
+    calls: Arc<Mutex<Vec<Call>>>,
+    recorder: Server,
+    // Last: the recorder stops before its thread.
+    _runtime: Runtime,
+}
+
+#[derive(Debug)]
+struct Recorder {
+    address: SocketAddr,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+impl Handler for Recorder {
+    fn answer(self: Arc<Self>, request: Request) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send>> {
+        Box::pin(async move { tokio::task::spawn_blocking(move || self.pass_on(&request)).await.unwrap() })
+    }
+}
+
+impl Recorder {
+    fn pass_on(&self, request: &Request) -> Answer {
+        let body = std::str::from_utf8(request.body()).unwrap();
+        let of_the_connection = ["host", "connection", "content-length"];
+        let headers: Vec<(&str, &str)> = request
+            .headers()
+            .iter()
+            .filter(|(name, _)| !of_the_connection.contains(&name.as_str()))
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        let answer = moto::post(self.address, "/", &headers, body);
+        let action = body.split('&').find_map(|pair| pair.strip_prefix("Action=")).unwrap_or_default().to_owned();
+        let status = answer.as_ref().map_or(0, |(status, _)| *status);
+        self.calls.lock().unwrap().push(Call { action, status, at: Instant::now() });
+        let Ok((status, body)) = answer else { return Answer::Reset };
+        let mut reply = http::Response::new(body.into());
+        *reply.status_mut() = http::StatusCode::from_u16(status).unwrap();
+        reply.headers_mut().insert("content-type", http::HeaderValue::from_static("text/xml"));
+        Answer::Reply(reply)
+    }
+}
+
+impl Cloud {
+    /// The simulated cloud; states of its objects follow at once.
+    pub(super) fn simulated() -> Self {
+        let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).unwrap();
+        let address = aws.url().trim_start_matches("http://").parse().unwrap();
+        Self::behind_recorder(Backend::Simulated(Box::new(aws)), address)
+    }
+
+    /// moto; `None` where there is none.
+    pub(super) fn moto() -> Option<Self> {
+        let moto = Moto::start().unwrap()?;
+        let address = moto.address();
+        Some(Self::behind_recorder(Backend::Moto { _process: moto }, address))
+    }
+
+    fn behind_recorder(backend: Backend, address: SocketAddr) -> Self {
+        let calls = Arc::<Mutex<Vec<Call>>>::default();
+        let runtime = Runtime::start("recorder").unwrap();
+        let recorder = runtime.spawner().serve(0, Arc::new(Recorder { address, calls: calls.clone() })).unwrap();
+        Self { backend, address, calls, recorder, _runtime: runtime }
+    }
+
+    /// The endpoint of all services.
+    pub(super) fn url(&self) -> String {
+        self.recorder.url()
+    }
+
+    /// The simulated cloud itself.
+    pub(super) fn aws(&self) -> &Aws {
+        match &self.backend {
+            Backend::Simulated(aws) => aws,
+            Backend::Moto { .. } => panic!("only the simulated cloud can do this"),
+        }
+    }
+
+    /// So many calls came so far.
+    pub(super) fn mark(&self) -> usize {
+        self.calls.lock().unwrap().len()
+    }
+
+    /// The calls since a mark, in order of their answers.
+    pub(super) fn since(&self, mark: usize) -> Vec<Call> {
+        self.calls.lock().unwrap()[mark..].to_vec()
+    }
+
+    /// Names of the writes since a mark.
+    pub(super) fn writes(&self, mark: usize) -> Vec<String> {
+        self.since(mark).into_iter().filter(Call::writes).map(|call| call.action).collect()
+    }
+
+    /// How long ago the last call was that serves more than the periodic looks at nodes and routes.
+    pub(super) fn quiet_for(&self) -> Duration {
+        let periodic = ["DescribeInstances", "DescribeRouteTables"];
+        let calls = self.calls.lock().unwrap();
+        let last = calls.iter().rev().find(|call| !periodic.contains(&call.action.as_str()));
+        last.map_or(Duration::ZERO, |call| call.at.elapsed())
+    }
+
+    /// Carries out `service:Operation`, as somebody else than the program. The code of the error, if there is one.
+    pub(super) fn try_hand(&self, operation: &str, form: &str) -> Result<Element, String> {
+        let (service, action) = operation.split_once(':').unwrap();
+        let (scope, version) = match service {
+            "ec2" => ("ec2", "2016-11-15"),
+            "elb" => ("elasticloadbalancing", "2012-06-01"),
+            "elbv2" => ("elasticloadbalancing", "2015-12-01"),
+            other => panic!("unknown service {other}"),
+        };
+        // Nobody verifies the value of a signature here.
+        let authorization = format!(
+            "AWS4-HMAC-SHA256 Credential=AKIAHAND/20261121/{REGION}/{scope}/aws4_request, \
+             SignedHeaders=host;x-amz-date, Signature={}",
+            "0123456789abcdef".repeat(4)
+        );
+        let headers = [
+            ("Content-Type", "application/x-www-form-urlencoded; charset=utf-8"),
+            ("X-Amz-Date", "20261121T120000Z"),
+            ("Authorization", authorization.as_str()),
+        ];
+        let body = format!("Action={action}&Version={version}&{form}");
+        let (status, text) = moto::post(self.address, "/", &headers, body.trim_end_matches('&')).unwrap();
+        let mut document =
+            Element::parse(&text).unwrap_or_else(|error| panic!("{operation}: {status} {error}: {text}"));
+        if status != 200 {
+            let code = document.at("Error/Code").or_else(|| document.at("Errors/Error/Code"));
+            return Err(code.map_or(text, |code| code.text.clone()));
+        }
+        let wrapper = format!("{action}Result");
+        let framed = document.children.iter().position(|child| child.name == wrapper);
+        Ok(framed.map(|index| document.children.swap_remove(index)).unwrap_or(document))
+    }
+
+    /// The same, which must succeed.
+    pub(super) fn hand(&self, operation: &str, form: &str) -> Element {
+        self.try_hand(operation, form).unwrap_or_else(|code| panic!("{operation} {form}: {code}"))
+    }
+
+    /// The text at a path of such an answer.
+    pub(super) fn text(&self, operation: &str, form: &str, path: &str) -> String {
+        let answer = self.hand(operation, form);
+        answer.at(path).unwrap_or_else(|| panic!("{operation}: no {path} in {answer:?}")).text.clone()
+    }
+
+    /// The texts at `path` inside each element of the list at `list`, sorted.
+    pub(super) fn texts(&self, operation: &str, form: &str, list: &str, path: &str) -> Vec<String> {
+        let answer = self.hand(operation, form);
+        let entries = answer.at(list).map(|list| list.children.as_slice()).unwrap_or_default();
+        let mut texts: Vec<String> =
+            entries.iter().filter_map(|entry| entry.at(path)).map(|found| found.text.clone()).collect();
+        texts.sort_unstable();
+        texts
+    }
+}

@@ -1,0 +1,175 @@
+//! The whole program with `--cloud-provider=aws`, as a process, on a real API server, against two imitations of AWS.
+//!
+//! The program is the one that this package builds with its feature `aws`, as in `cargo test --workspace --all-features`; or the
+//! one that `CCM_AWS_PROGRAM` names.
+
+mod bad_input;
+mod cloud;
+mod lives;
+mod nodes;
+
+use std::time::Duration;
+
+use ccm_test_suite::{Make, Process, Rig, deadline, node};
+use serde_json::{Value, json};
+
+use cloud::{Cloud, REGION};
+
+/// A busy machine makes seconds of what takes milliseconds.
+const LONG: Duration = Duration::from_secs(90);
+const ANNOTATION: &str = "service.beta.kubernetes.io/aws-load-balancer-";
+/// No test has more than this between two calls of one piece of work.
+const QUIET: Duration = Duration::from_millis(1500);
+
+/// A cluster on a cloud: network `10.0.0.0/16` with public subnets in two zones, all with the tag of cluster `c1`.
+struct World {
+    rig: Rig,
+    cloud: Cloud,
+    program: String,
+    vpc: String,
+    subnets: Vec<String>,
+    node_group: String,
+    table: String,
+}
+
+/// A program with the provider, if there is one here.
+fn program() -> Option<String> {
+    let named = std::env::var("CCM_AWS_PROGRAM").ok().filter(|path| !path.is_empty());
+    let built = cfg!(feature = "aws").then(|| env!("CARGO_BIN_EXE_ccm-under-test").to_owned());
+    let found = named.or(built);
+    if found.is_none() {
+        let reason = "no program with the provider for AWS: --features aws builds it, CCM_AWS_PROGRAM names another";
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
+        // Past the test harness, which would swallow it.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("\nNOT RUN: {reason}\n").as_bytes());
+    }
+    found
+}
+
+impl World {
+    /// `None` where something is missing, which has been said then.
+    async fn start(cloud: impl FnOnce() -> Option<Cloud>) -> Option<Self> {
+        let (program, cloud) = (program()?, cloud()?);
+        let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
+        let vpc = cloud.text("ec2:CreateVpc", "CidrBlock=10.0.0.0/16", "vpc/vpcId");
+        let subnet = |zone: char, number: u8| {
+            let form = format!("VpcId={vpc}&CidrBlock=10.0.{number}.0/24&AvailabilityZone={REGION}{zone}");
+            cloud.text("ec2:CreateSubnet", &form, "subnet/subnetId")
+        };
+        let subnets = vec![subnet('a', 1), subnet('b', 2)];
+        let gateway = cloud.text("ec2:CreateInternetGateway", "", "internetGateway/internetGatewayId");
+        cloud.hand("ec2:AttachInternetGateway", &format!("InternetGatewayId={gateway}&VpcId={vpc}"));
+        let main =
+            format!("Filter.1.Name=vpc-id&Filter.1.Value.1={vpc}&Filter.2.Name=association.main&Filter.2.Value.1=true");
+        let table = cloud.text("ec2:DescribeRouteTables", &main, "routeTableSet/item/routeTableId");
+        let way_out = format!("RouteTableId={table}&DestinationCidrBlock=0.0.0.0/0&GatewayId={gateway}");
+        cloud.hand("ec2:CreateRoute", &way_out);
+        let group = format!("GroupName=nodes&GroupDescription=nodes&VpcId={vpc}");
+        let node_group = cloud.text("ec2:CreateSecurityGroup", &group, "groupId");
+        let world = Self { rig, cloud, program, vpc, subnets, node_group, table };
+        world.tag(&world.subnets[0], "shared");
+        world.tag(&world.subnets[1], "shared");
+        world.tag(&world.node_group, "owned");
+        world.tag(&world.table, "owned");
+        Some(world)
+    }
+
+    fn tag(&self, id: &str, value: &str) {
+        let form = format!("ResourceId.1={id}&Tag.1.Key=kubernetes.io/cluster/c1&Tag.1.Value={value}");
+        self.cloud.hand("ec2:CreateTags", &form);
+    }
+
+    /// A running instance of the cluster in one of the subnets: its ID and private name.
+    fn instance(&self, number: usize) -> (String, String) {
+        let (subnet, group) = (&self.subnets[number % 2], &self.node_group);
+        let form = format!(
+            "ImageId=ami-12345678&InstanceType=m5.large&MinCount=1&MaxCount=1&SubnetId={subnet}&SecurityGroupId.1={group}"
+        );
+        let id = self.cloud.text("ec2:RunInstances", &form, "instancesSet/item/instanceId");
+        self.tag(&id, "owned");
+        let path = "reservationSet/item/instancesSet/item/privateDnsName";
+        let name = self.cloud.text("ec2:DescribeInstances", &format!("InstanceId.1={id}"), path);
+        (id, name)
+    }
+
+    /// An instance and the node that its kubelet would make: the IDs of both.
+    async fn node(&self, number: usize) -> (String, String) {
+        let (id, name) = self.instance(number);
+        self.rig.create(node(&name).uninitialized().pod_cidr(&format!("10.88.{number}.0/24"))).await;
+        (id, name)
+    }
+
+    /// The cloud config as a file has it: not on an instance, all endpoints at the cloud, except those in `other`.
+    fn config(&self, global: &str, other: &[(&str, &str)]) -> String {
+        let (vpc, subnet, url) = (&self.vpc, &self.subnets[0], self.cloud.url());
+        let mut config = format!(
+            "[Global]\nRegion = {REGION}\nVPC = {vpc}\nSubnetID = {subnet}\nKubernetesClusterID = c1\n{global}\n"
+        );
+        for service in ["EC2", "Elastic Load Balancing", "Elastic Load Balancing v2"] {
+            let url = other.iter().find(|(name, _)| *name == service).map_or(url.as_str(), |(_, url)| url);
+            config.push_str(&format!(
+                "[ServiceOverride \"{service}\"]\nService = {service}\nRegion = {REGION}\nURL = {url}\n\
+                 SigningRegion = {REGION}\n"
+            ));
+        }
+        config
+    }
+
+    /// Starts the program with this cloud config and credentials from the environment.
+    fn manager(&self, config: &str, args: &[&str]) -> Process {
+        let path = self.rig.cloud.path("aws.conf");
+        std::fs::write(&path, config).unwrap();
+        let file = format!("--cloud-config={}", path.display());
+        let environment = [
+            ("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "not-a-secret".to_owned()),
+            ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
+        ];
+        self.start_program(&[&[file.as_str()][..], args].concat(), &environment)
+    }
+
+    fn start_program(&self, args: &[&str], environment: &[(&str, String)]) -> Process {
+        let kubeconfig = format!("--kubeconfig={}", self.rig.bed().kubeconfig().display());
+        let fixed = ["--cloud-provider=aws", "--leader-elect=false", "--secure-port=0", "-v=2", &kubeconfig];
+        let args: Vec<String> = fixed.iter().chain(args).map(|arg| (*arg).to_owned()).collect();
+        Process::start_with(&self.program, &args, environment, &self.rig.cloud.path("manager.log"))
+    }
+
+    /// Waits until what began has ended: no call for a while, other than the periodic ones.
+    async fn quiet(&self) {
+        deadline(LONG, || format!("{:?}", self.cloud.since(0)), async || self.cloud.quiet_for() >= QUIET).await;
+    }
+
+    /// Waits until the cloud is so.
+    async fn until(&self, what: &str, mut is_so: impl FnMut(&Cloud) -> bool) {
+        self.rig.until(LONG, what, async |_| is_so(&self.cloud).then_some(())).await;
+    }
+
+    async fn initialized(&self, name: &str) -> ccm_test_suite::Object {
+        let what = format!("{name} is initialized");
+        self.rig.until(LONG, &what, async |rig| rig.node(name).await.filter(|node| !node.is_uninitialized())).await
+    }
+
+    /// Waits for a Service's address.
+    async fn address(&self, name: &str) -> String {
+        let what = format!("{name} has an address");
+        self.rig.until(LONG, &what, async |rig| rig.service(name).await?.ingress().into_iter().next()).await
+    }
+
+    /// Name of a Service's balancer.
+    async fn balancer(&self, name: &str) -> String {
+        let uid = self.rig.service(name).await.unwrap().uid().replace('-', "");
+        format!("a{uid}").chars().take(32).collect()
+    }
+}
+
+/// A Service with annotations (without their prefix) and TCP ports.
+fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Make {
+    let start = ccm_test_suite::service(name).with(|service| service["spec"]["ports"] = ports_of(ports));
+    annotations.iter().fold(start, |make, (key, value)| make.annotation(&format!("{ANNOTATION}{key}"), value))
+}
+
+fn ports_of(ports: &[u16]) -> Value {
+    let one = |port: &u16| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"});
+    ports.iter().map(one).collect()
+}
