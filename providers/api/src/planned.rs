@@ -1,6 +1,7 @@
 //! Load balancers that are planned before they are written.
 
 use std::future::Future;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -70,7 +71,8 @@ pub trait Planned: Send + Sync {
     /// The step in words.
     fn describe(&self, step: &Self::Step) -> crate::plan::Step;
 
-    /// The status of a Service as observed; `None` when no part of its balancer exists.
+    /// The status of a Service as observed; `None` when no part of its balancer exists. After writes that should have made
+    /// one, `None` means that the cloud doesn't show it yet: it is looked for again.
     fn status(&self, observed: &Self::Observed, service: &Service) -> Option<LoadBalancerStatus>;
 }
 
@@ -111,6 +113,13 @@ impl<P: Planned> PlannedLoadBalancer<P> {
                 ServiceAction::Ensure => self.0.status(&after, &item.service),
             })
         });
+        let unseen = |item: &ServiceWork, answer: &Result<Option<LoadBalancerStatus>, ProviderError>| {
+            item.action == ServiceAction::Ensure && !steps.is_empty() && matches!(answer, Ok(None))
+        };
+        let answers = work.iter().zip(answers).map(|(item, answer)| {
+            // The cloud answers reads from before the writes. Without another look nobody would learn the address.
+            if unseen(item, &answer) { Err(not_shown_yet()) } else { answer }
+        });
         Ok(answers.collect())
     }
 
@@ -137,6 +146,13 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         let answers = self.run(cluster, std::slice::from_ref(&item)).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(ProviderError::bug("desired() gave no verdict")))
     }
+}
+
+/// How long until a balancer that was made and isn't shown yet is looked for again.
+const NOT_SHOWN: Duration = Duration::from_secs(5);
+
+fn not_shown_yet() -> ProviderError {
+    ProviderError::retry("the load balancer was made, but the cloud does not show it yet; looked for again", NOT_SHOWN)
 }
 
 fn item(service: &Service, nodes: &[NodeRef], action: ServiceAction) -> ServiceWork {
@@ -247,6 +263,8 @@ mod tests {
         writes_left: Mutex<Option<usize>>,
         hangs: bool,
         no_verdicts: bool,
+        /// Reads are answered from before all writes.
+        lags: bool,
     }
 
     impl Cloud {
@@ -282,7 +300,7 @@ mod tests {
             if self.hangs {
                 std::future::pending::<()>().await;
             }
-            let State(all) = self.state();
+            let State(all) = if self.lags { State::default() } else { self.state() };
             let ours = work.iter().map(|item| item.service.key().to_string());
             Ok(State(ours.filter_map(|key| all.get_key_value(&key)).map(|(k, v)| (k.clone(), v.clone())).collect()))
         }
@@ -395,6 +413,14 @@ mod tests {
 
     fn nodes(names: &[&str]) -> Vec<NodeRef> {
         names.iter().map(|&name| Arc::new(Node { name: name.into(), ..Node::default() })).collect()
+    }
+
+    #[tokio::test]
+    async fn a_balancer_that_was_made_and_is_not_shown_yet_is_looked_for_again() {
+        let lagging = PlannedLoadBalancer(Cloud { lags: true, ..Cloud::default() });
+        let answer = lagging.ensure("c", &service("a", &[80]), &nodes(&["n1"])).await;
+        assert_eq!(answer.unwrap_err().retry_after(), Some(NOT_SHOWN));
+        assert!(lagging.0.state().0.contains_key("default/a"));
     }
 
     fn adapter() -> PlannedLoadBalancer<Cloud> {
