@@ -14,6 +14,7 @@ use ccm_provider::{ErrorClass, ProviderError};
 
 use super::plan::Step;
 use super::reads::Reads;
+use super::settling;
 use crate::client::ec2::Permission;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Made};
 use crate::client::{ApiError, Query, Write};
@@ -28,6 +29,8 @@ pub(crate) struct Outputs {
     made: Made,
     /// What went wrong without keeping the rest from being done.
     refused: Vec<targets::Refused>,
+    /// A deletion that must look once more after this time.
+    pub(super) unsettled: Option<Duration>,
 }
 
 impl Outputs {
@@ -35,10 +38,10 @@ impl Outputs {
     ///
     /// # Errors
     ///
-    /// AWS refused some targets; they are tried again.
+    /// AWS refused some targets, or may not show all that is to be deleted yet; it is tried again.
     pub(crate) fn finish(self) -> Result<(), ProviderError> {
         match targets::told(&self.refused) {
-            None => Ok(()),
+            None => self.unsettled.map_or(Ok(()), |left| Err(settling::look_again(left))),
             Some(message) => Err(ProviderError::new(ErrorClass::Transient { after: None }, message)),
         }
     }
@@ -173,11 +176,13 @@ fn singles(write: &Write) -> Vec<Write> {
     }
 }
 
-/// Whether something else must end before the deletion can be.
+/// Whether something else must end before it can be.
 fn is_held(write: &Write, error: &ApiError) -> bool {
     match write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) => error.is(&["DependencyViolation", "InvalidGroup.InUse"]),
         Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => error.is(&["ResourceInUse"]),
+        // Made a moment ago by an attempt that died or whose answer was lost.
+        Write::Ec2(Ec2Write::CreateSecurityGroup { .. }) => error.is(&["InvalidGroup.Duplicate"]),
         _ => false,
     }
 }
@@ -188,6 +193,12 @@ async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { group }) => {
             let blocking = blocking(&group.to_string(), reads).await;
             format!("security group {group} cannot be deleted yet: {blocking}; tried again ({})", error.code)
+        }
+        Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => {
+            format!(
+                "security group {name} is there already, but EC2 does not show it yet; looked for again ({})",
+                error.code
+            )
         }
         _ => format!(
             "{} is not possible yet: a listener still leads to the target group, or did a moment ago; tried again ({}: {})",

@@ -95,7 +95,7 @@ pub(crate) struct Classic {
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
     pub(crate) common: Common,
-    /// One per Service port, sorted by port and protocol.
+    /// One per Service port, sorted by port and protocol; never empty, save in [`Network::hosts_only`].
     pub(crate) ports: Vec<Port>,
     /// `eip-allocations`, one per subnet; used at creation only.
     pub(crate) allocations: Vec<String>,
@@ -105,6 +105,40 @@ pub(crate) struct Network {
     pub(crate) attributes: elbv2::Attributes,
     /// `target-group-attributes`; `None` when there is no such annotation.
     pub(crate) target_group_attributes: Option<elbv2::Attributes>,
+}
+
+impl Classic {
+    /// The hosts of a balancer whose other wishes cannot be read.
+    pub(crate) fn hosts_only(common: Common) -> Self {
+        Self {
+            common,
+            listeners: Vec::new(),
+            attributes: elb::Attributes::default(),
+            health_check: elb::HealthCheck::default(),
+            proxy_protocol: false,
+            ssl_policy: None,
+            open_ports: Vec::new(),
+        }
+    }
+}
+
+impl Network {
+    /// The hosts of a balancer whose other wishes cannot be read.
+    pub(crate) fn hosts_only(common: Common) -> Self {
+        Self {
+            common,
+            ports: Vec::new(),
+            allocations: Vec::new(),
+            private_ipv4: Vec::new(),
+            attributes: elbv2::Attributes::new(),
+            target_group_attributes: None,
+        }
+    }
+
+    /// Whether it is such a one: all others have ports.
+    pub(crate) fn is_hosts_only(&self) -> bool {
+        self.ports.is_empty()
+    }
 }
 
 /// One Service port of a network balancer.

@@ -15,6 +15,7 @@ pub(crate) mod observe;
 pub(crate) mod plan;
 pub(crate) mod reads;
 pub(crate) mod security_groups;
+mod settling;
 pub(crate) mod subnets;
 pub(crate) mod wish;
 
@@ -23,6 +24,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_provider::{
     EventType, Finding, LoadBalancerStatus, Planned, ProviderError, Service, ServiceKey, ServiceWork, Severity, Subject,
@@ -36,8 +38,9 @@ use crate::zones::Zones;
 use apply::Outputs;
 use desired::{Goal, Wish};
 use observe::Observed;
-use plan::{Ground, Step};
+use plan::{Ground, Purpose, Step};
 use reads::Reads;
+use settling::Settling;
 
 /// Reason of the events that tell what was found in a Service's wishes.
 const REASON: &str = "AWSLoadBalancerWarning";
@@ -48,6 +51,7 @@ pub(crate) struct Balancers {
     ground: Ground,
     probe: HealthProbe,
     reads: Reads,
+    settling: Settling,
     cluster: Cluster,
 }
 
@@ -56,6 +60,8 @@ pub(crate) struct Balancers {
 pub(crate) struct Seen {
     wish: Wish,
     observed: Observed,
+    /// For a deletion: how long AWS may still not show all of it.
+    unsettled: Option<Duration>,
 }
 
 impl Balancers {
@@ -69,11 +75,12 @@ impl Balancers {
         probe: HealthProbe,
     ) -> Self {
         let reads = Reads::new(api, fleet, zones, &ground);
-        Self { ground, probe, reads, cluster }
+        let settling = Settling::new(cluster.clone());
+        Self { ground, probe, reads, settling, cluster }
     }
 
     fn plan_one(&self, seen: &Seen) -> Result<plan::Planned, ProviderError> {
-        let Seen { wish, observed } = seen;
+        let Seen { wish, observed, .. } = seen;
         let ground = &self.ground;
         match &wish.goal {
             Goal::Gone => {
@@ -161,8 +168,10 @@ impl Planned for Balancers {
     async fn observe(&self, _: &str, _: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
         let mut all = Vec::new();
         for wish in wishes {
+            // Before it is read: what is written meanwhile, or settles meanwhile, may be missing in the answers.
+            let unsettled = self.settling.left(&wish.name).filter(|_| matches!(wish.goal, Goal::Gone));
             let observed = observe::gather(wish, &self.reads, &self.ground).await?;
-            all.push(Seen { wish: wish.clone(), observed });
+            all.push(Seen { wish: wish.clone(), observed, unsettled });
         }
         Ok(all)
     }
@@ -171,7 +180,12 @@ impl Planned for Balancers {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
         for seen in observed {
             let planned = self.plan_one(seen)?;
-            steps.extend(planned.steps);
+            let purpose = match (&seen.wish.goal, seen.unsettled) {
+                (Goal::Gone, Some(left)) if planned.steps.is_empty() => return Err(settling::look_again(left)),
+                (Goal::Gone, unsettled) => Purpose::Remove { unsettled },
+                _ => Purpose::Keep(seen.wish.name.clone()),
+            };
+            steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
             findings.extend(seen.wish.findings.iter().cloned());
             findings.extend(of_other_kind(&seen.wish, &seen.observed));
             findings.extend(planned.findings);
@@ -188,7 +202,19 @@ impl Planned for Balancers {
             return Err(ProviderError::unknown("this process leads no more: nothing is written"));
         }
         tracing::info!(step = %step.told, "writing");
-        apply::apply(step, outputs, &self.reads).await
+        let keeps = match &step.purpose {
+            Purpose::Keep(balancer) => Some(balancer),
+            Purpose::Remove { unsettled } => {
+                outputs.unsettled = *unsettled;
+                None
+            }
+            Purpose::Unsaid => None,
+        };
+        // Before it, too: the answer may never come.
+        keeps.iter().for_each(|balancer| self.settling.wrote(balancer));
+        let answer = apply::apply(step, outputs, &self.reads).await;
+        keeps.iter().for_each(|balancer| self.settling.wrote(balancer));
+        answer
     }
 
     fn finish(&self, outputs: Outputs) -> Result<(), ProviderError> {
@@ -216,9 +242,10 @@ impl Planned for Balancers {
         match seen.wish.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,
-            // Without a balancer there may be parts of one, for which it is worth asking for the deletion.
+            // Without a balancer there may be parts of one, or AWS doesn't show it yet: worth asking for the deletion.
             Goal::Gone => classic.or(network).or_else(|| {
-                let parts = self.plan_one(seen).is_ok_and(|planned| !planned.steps.is_empty());
+                let parts =
+                    seen.unsettled.is_some() || self.plan_one(seen).is_ok_and(|planned| !planned.steps.is_empty());
                 parts.then(LoadBalancerStatus::default)
             }),
         }

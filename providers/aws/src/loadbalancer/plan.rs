@@ -1,6 +1,7 @@
 //! The writes from observed to desired.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use ccm_provider::{Change, Finding, Risk, Verb};
 
@@ -12,6 +13,18 @@ use crate::ownership::Ownership;
 pub(crate) struct Step {
     pub(crate) write: Write,
     pub(crate) told: ccm_provider::Step,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a write is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    #[default]
+    Unsaid,
+    /// The balancer of this name shall be.
+    Keep(String),
+    /// It shall not be, and this long AWS may still not show all of it.
+    Remove { unsettled: Option<Duration> },
 }
 
 /// The plan of one Service.
@@ -54,7 +67,7 @@ impl Step {
             reason: reason.into(),
             risk: Risk::None,
         };
-        Self { write, told }
+        Self { write, told, purpose: Purpose::Unsaid }
     }
 
     /// With a changed field.

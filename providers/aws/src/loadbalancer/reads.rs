@@ -156,9 +156,9 @@ impl Reads {
     }
 
     /// The security groups of the VPC that carry the cluster's mark.
-    pub(crate) async fn groups(&self) -> Answer<Arc<Vec<SecurityGroup>>> {
+    pub(crate) async fn groups(&self, max_age: Duration) -> Answer<Arc<Vec<SecurityGroup>>> {
         let not_before = self.remembered().groups;
-        Ok(self.groups.get(SHORT, not_before).await?.value)
+        Ok(self.groups.get(max_age, not_before).await?.value)
     }
 
     /// All target groups of the account.

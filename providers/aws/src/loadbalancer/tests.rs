@@ -85,7 +85,7 @@ async fn a_steady_sync_of_a_network_balancer_reads_at_most_seven_times() {
         ]
     );
     // An hour later everything that is shared is old, too.
-    tokio::time::advance(std::time::Duration::from_secs(4000)).await;
+    tokio::time::advance(Duration::from_secs(4000)).await;
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let later = cloud.calls();
     assert!(later.iter().all(|call| call != "DescribeSecurityGroups"), "the whole account: {later:?}");
@@ -185,7 +185,7 @@ async fn what_was_written_is_read_again() {
     cloud.network_of(&service);
     let balancers = balancers(&cloud);
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    tokio::time::advance(std::time::Duration::from_millis(5)).await;
+    tokio::time::advance(Duration::from_millis(5)).await;
     let group = crate::client::Id::from(NODE_GROUP);
     let permissions = Vec::new();
     let write = crate::client::write::Ec2Write::AuthorizeSecurityGroupIngress { group, permissions };

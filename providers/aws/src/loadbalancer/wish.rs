@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
-use super::desired::{Common, Goal, NamedGroups, Subnets, TargetNode, Wish};
+use super::desired::{Classic, Common, Goal, NamedGroups, Network, Subnets, TargetNode, Wish};
 use super::plan::Ground;
 use crate::annotations::{
     ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, SECURITY_GROUPS, SUBNETS, Surroundings,
@@ -70,6 +70,23 @@ pub(crate) fn wish(
         return Ok(ours.then_some(wish));
     }
     let Maker::Us(kind) = maker else { return Err(ProviderError::ImplementedElsewhere) };
+    match complete(&mut wish, item, ground, probe, kind) {
+        Err(error) if item.action == ServiceAction::UpdateHosts => only_hosts(&mut wish, item, kind, error)?,
+        verdict => verdict?,
+    }
+    Ok(Some(wish))
+}
+
+/// Reads what the balancer shall be.
+fn complete(
+    wish: &mut Wish,
+    item: &ServiceWork,
+    ground: &Ground,
+    probe: &HealthProbe,
+    kind: Kind,
+) -> Result<(), ProviderError> {
+    let service = &*item.service;
+    let annotations = Annotations::read(&service.metadata.annotations);
     check::before_ports(service, annotations, kind)?;
     let (targets, noticed) = targets(item, annotations)?;
     let common = Common {
@@ -93,7 +110,41 @@ pub(crate) fn wish(
     wish.goal = goal;
     wish.findings.extend(findings);
     wish.findings.extend(noticed);
-    Ok(Some(wish))
+    Ok(())
+}
+
+/// What can be done for a balancer that is there when the Service asks for something wrong since: its nodes come and go all
+/// the same. The mistake was an event when the Service changed.
+///
+/// # Errors
+///
+/// The mistake, where it is about which nodes are meant.
+fn only_hosts(wish: &mut Wish, item: &ServiceWork, kind: Kind, mistake: ProviderError) -> Result<(), ProviderError> {
+    let service = &*item.service;
+    let Ok((targets, noticed)) = targets(item, Annotations::read(&service.metadata.annotations)) else {
+        return Err(mistake);
+    };
+    let common = Common {
+        must_exist: true,
+        internal: true,
+        source_ranges: Vec::new(),
+        subnets: Subnets::Discover,
+        tags: BTreeMap::new(),
+        targets,
+    };
+    // The kind may be what is wrong.
+    wish.goal = match hostname::of(service).and_then(hostname::kind).unwrap_or(kind) {
+        Kind::Classic => Goal::Classic(Box::new(Classic::hosts_only(common))),
+        Kind::Network => Goal::Network(Box::new(Network::hosts_only(common))),
+    };
+    wish.findings = noticed;
+    wish.findings.push(Finding {
+        severity: Severity::Info,
+        key: "nodes".to_owned(),
+        value: None,
+        message: format!("only the nodes behind the load balancer are updated, until this is corrected: {mistake}"),
+    });
+    Ok(())
 }
 
 fn of_kind(

@@ -6,7 +6,7 @@ use ccm_provider::{ProviderError, Risk, Verb};
 
 use super::super::desired::Port;
 use super::super::names;
-use super::super::observe::TargetGroup;
+use super::super::observe::{Network, TargetGroup};
 use super::super::plan::Step;
 use super::plan::{Context, is_marked, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target};
@@ -128,8 +128,21 @@ pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -
         Some(found) => steps.extend(health_check(port, found)),
     }
     steps.extend(attributes(context, chosen));
-    steps.extend(targets(context, port, chosen));
+    steps.extend(targets(context, port.node_port, chosen));
     steps
+}
+
+/// Brings the nodes behind the groups of a balancer in line whose other wishes are not to be had.
+pub(super) fn hosts(context: &Context<'_>, existing: &Network) -> Vec<Step> {
+    let ours = existing
+        .target_groups
+        .iter()
+        .filter(|found| is_disposable(context, found) && found.group.target_type == names::TARGET_TYPE);
+    ours.flat_map(|found| {
+        let chosen = Chosen { name: found.group.name.clone(), found: Some(found) };
+        targets(context, found.group.port, &chosen)
+    })
+    .collect()
 }
 
 fn create(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Step {
@@ -220,14 +233,14 @@ pub(super) fn with_attributes(step: Step, changed: &Attributes, is: impl Fn(&str
 }
 
 /// Untargets the nodes that went, then targets those that came: in this order, because a group may be at its quota.
-fn targets(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Vec<Step> {
+fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<Step> {
     let wanted: BTreeSet<Target> = context
         .network
         .common
         .targets
         .keys()
         .filter(|id| context.observed.instances.contains_key(*id))
-        .map(|id| Target { id: id.clone(), port: port.node_port })
+        .map(|id| Target { id: id.clone(), port: node_port })
         .collect();
     let found: BTreeSet<Target> = chosen
         .found

@@ -57,6 +57,8 @@ pub(super) fn is_marked(wish: &Wish, ground: &Ground, tags: &Tags) -> bool {
 /// target group is filled before a listener leads to it, the listener leaves the old group before that is deleted, and rules
 /// are closed last. Whatever is made carries its marks from the start, so that a later plan finds it again.
 ///
+/// Of a wish that is known by its hosts only ([`Network::is_hosts_only`]) nothing else is looked at.
+///
 /// # Errors
 ///
 /// The wish cannot be met: the balancer's name or a target group's belongs to somebody else, or addresses and subnets don't
@@ -74,6 +76,10 @@ pub(crate) fn plan(
     match context.existing() {
         Some(existing) => {
             check_owner(&context, existing)?;
+            if network.is_hosts_only() {
+                planned.steps = group::hosts(&context, existing);
+                return Ok(planned);
+            }
             planned.findings = warn::fixed(&context, existing, subnets);
         }
         None if network.common.must_exist => return Err(missing(wish)),

@@ -243,7 +243,9 @@ async fn groups(
     reads: &Reads,
     ground: &Ground,
 ) -> Answer<BTreeMap<String, SecurityGroup>> {
-    let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups().await?.iter().cloned());
+    // A deletion has no next look that could see more.
+    let max_age = if matches!(wish.goal, Goal::Gone) { Duration::from_secs(1) } else { SHORT };
+    let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups(max_age).await?.iter().cloned());
     let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
     let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
     let attached: BTreeSet<&String> = classic.chain(network).collect();
