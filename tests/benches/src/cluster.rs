@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use bytes::Bytes;
 use ccm_runtime::client::{Call, ConnectOptions};
 use ccm_runtime::{Client, Metrics};
 use ccm_test_bed::Bed;
@@ -38,14 +39,29 @@ impl Cluster {
         tainted: bool,
         within: Duration,
     ) -> anyhow::Result<Instant> {
-        let count = u32::try_from(range.len().max(1))?;
+        let nodes = range.map(|number| {
+            let name = format!("node-{number}");
+            let provider_id = (!tainted).then(|| format!("bench:///zone-{}/{name}", number % 3));
+            NodeSpec { number, name, provider_id, tainted, labels: Vec::new() }
+        });
+        self.make(nodes.map(|node| node.call()).collect(), within).await
+    }
+
+    /// Makes these nodes (see [`NodeSpec::call`]), spread evenly over `within`. Answers when the last one was made.
+    pub(crate) async fn make(&self, nodes: Vec<Bytes>, within: Duration) -> anyhow::Result<Instant> {
+        let count = u32::try_from(nodes.len().max(1))?;
         let began = tokio::time::Instant::now();
-        let made = futures::stream::iter(range.enumerate()).map(|(i, number)| {
-            let at = began + within * u32::try_from(i).unwrap_or(u32::MAX) / count;
+        let made = futures::stream::iter(nodes.into_iter().zip(0_u32..)).map(|(node, i)| {
+            let at = began + within * i / count;
             async move {
                 tokio::time::sleep_until(at).await;
-                let body = node(number, tainted);
-                self.client.send(&Call::json(Method::POST, "/api/v1/nodes", &body)).await
+                let call = Call {
+                    method: Method::POST,
+                    content_type: Some("application/json"),
+                    body: Some(node),
+                    ..Call::get("/api/v1/nodes")
+                };
+                self.client.send(&call.brief()).await
             }
         });
         let mut made = made.buffer_unordered(IN_FLIGHT);
@@ -57,19 +73,66 @@ impl Cluster {
         Ok(Instant::now())
     }
 
-    /// What a kubelet does every five minutes on a quiet node, spread evenly: `rounds` of status updates of all nodes.
-    pub(crate) async fn heartbeat(self: Arc<Self>, nodes: usize, period: Duration) {
-        let count = u32::try_from(nodes.max(1)).unwrap_or(u32::MAX);
+    /// What a kubelet does every five minutes on a quiet node, spread evenly: status updates of all nodes, for ever.
+    pub(crate) async fn heartbeat(self: Arc<Self>, names: Vec<String>, period: Duration) {
+        let count = u32::try_from(names.len().max(1)).unwrap_or(u32::MAX);
         let mut tick = tokio::time::interval(period / count);
-        for number in (0..nodes).cycle() {
+        for name in names.iter().cycle() {
             tick.tick().await;
-            let now = jiff_now();
-            let body = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady",
-                "lastHeartbeatTime": now}]}});
             // One lost heartbeat changes nothing.
-            let _ = self.client.send(&Call::strategic(format!("/api/v1/nodes/node-{number}/status"), &body)).await;
+            let _ = self.set_ready(name, true).await;
         }
     }
+
+    /// The condition Ready, as the kubelet (or, for lack of it, the node controller) writes it.
+    pub(crate) async fn set_ready(&self, name: &str, ready: bool) -> anyhow::Result<()> {
+        let (status, reason) = if ready { ("True", "KubeletReady") } else { ("Unknown", "NodeStatusUnknown") };
+        let body = json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": reason,
+            "lastHeartbeatTime": jiff_now()}]}});
+        self.client.send(&Call::strategic(format!("/api/v1/nodes/{name}/status"), &body).brief()).await?;
+        Ok(())
+    }
+
+    /// Every object of a collection, page by page.
+    pub(crate) async fn each(&self, path: &str, mut look: impl FnMut(&Value)) -> anyhow::Result<()> {
+        let mut go_on = String::new();
+        loop {
+            let page: Value = self.client.read(&Call::get(format!("{path}?limit=500&continue={go_on}"))).await?;
+            page.get("items").and_then(Value::as_array).into_iter().flatten().for_each(&mut look);
+            match page.pointer("/metadata/continue").and_then(Value::as_str) {
+                Some(next) if !next.is_empty() => go_on = next.to_owned(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// One request.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
+        self.client.send(&Call::json(method, path, body)).await.with_context(|| path.to_owned())?;
+        Ok(())
+    }
+
+    /// Whether there is an object at this path.
+    pub(crate) async fn exists(&self, path: &str) -> anyhow::Result<bool> {
+        match self.client.send(&Call::get(path).brief()).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error).with_context(|| path.to_owned()),
+        }
+    }
+}
+
+/// A node to make.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeSpec {
+    /// Makes its content differ from that of others.
+    pub(crate) number: usize,
+    pub(crate) name: String,
+    pub(crate) provider_id: Option<String>,
+    /// As a kubelet starts it: waiting for the cloud provider.
+    pub(crate) tainted: bool,
+    /// On top of the usual ones.
+    pub(crate) labels: Vec<(&'static str, &'static str)>,
 }
 
 fn jiff_now() -> String {
@@ -77,44 +140,50 @@ fn jiff_now() -> String {
     now.to_string().split('.').next().map(|t| format!("{}Z", t.trim_end_matches('Z'))).unwrap_or_default()
 }
 
-/// A node of about 20 KB: 50 images, as on a busy machine.
-fn node(number: usize, tainted: bool) -> Value {
-    let images: Vec<Value> = (0..50)
-        .map(|i| {
-            json!({"names": [
-                format!("registry.example.com/team-{i}/service-{i}@sha256:{:064x}", number * 100 + i),
-                format!("registry.example.com/team-{i}/service-{i}:v1.{i}.{number}-some-build-number-of-the-pipeline"),
-            ], "sizeBytes": 100_000_000 + i})
-        })
-        .collect();
-    let filler: String = format!("{number:08}").repeat(500);
-    let name = format!("node-{number}");
-    let mut taints = Vec::new();
-    let mut spec = json!({"podCIDR": pod_cidr(number), "podCIDRs": [pod_cidr(number)]});
-    if tainted {
-        taints.push(
-            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}),
-        );
-    } else if let Some(spec) = spec.as_object_mut() {
-        spec.insert("providerID".into(), format!("bench:///zone-{}/{name}", number % 3).into());
+impl NodeSpec {
+    /// The body of the request that makes it; written beforehand, so that a burst costs its maker little.
+    pub(crate) fn call(&self) -> Bytes {
+        Bytes::from(self.body().to_string())
     }
-    if let Some(spec) = spec.as_object_mut() {
-        spec.insert("taints".into(), taints.into());
-    }
-    json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {
+
+    /// About 20 KB: 50 images, as on a busy machine.
+    fn body(&self) -> Value {
+        let (number, name) = (self.number, &self.name);
+        let images: Vec<Value> = (0..50)
+            .map(|i| {
+                json!({"names": [
+                    format!("registry.example.com/team-{i}/service-{i}@sha256:{:064x}", number * 100 + i),
+                    format!("registry.example.com/team-{i}/service-{i}:v1.{i}.{number}-some-build-number-of-the-pipeline"),
+                ], "sizeBytes": 100_000_000 + i})
+            })
+            .collect();
+        let filler: String = format!("{number:08}").repeat(500);
+        let mut labels = json!({
             "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
             "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",
-            "node.example.com/pool": format!("pool-{}", number % 7)},
-            "annotations": {"example.com/filler": filler, "volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
-        "spec": spec,
-        "status": {
-            "capacity": {"cpu": "16", "memory": "65806460Ki", "pods": "110"},
-            "allocatable": {"cpu": "15", "memory": "65806460Ki", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady",
-                "lastHeartbeatTime": jiff_now(), "lastTransitionTime": jiff_now()}],
-            "addresses": [{"type": "Hostname", "address": name}],
-            "images": images}})
+            "node.example.com/pool": format!("pool-{}", number % 7)});
+        if let Some(labels) = labels.as_object_mut() {
+            labels.extend(self.labels.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))));
+        }
+        let mut spec = json!({"podCIDR": pod_cidr(number), "podCIDRs": [pod_cidr(number)]});
+        if let Some(spec) = spec.as_object_mut() {
+            let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+            let taints: Vec<Value> = self.tainted.then_some(taint).into_iter().collect();
+            spec.insert("taints".into(), taints.into());
+            spec.extend(self.provider_id.clone().map(|id| ("providerID".to_owned(), id.into())));
+        }
+        json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": labels,
+                "annotations": {"example.com/filler": filler, "volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
+            "spec": spec,
+            "status": {
+                "capacity": {"cpu": "16", "memory": "65806460Ki", "pods": "110"},
+                "allocatable": {"cpu": "15", "memory": "65806460Ki", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady",
+                    "lastHeartbeatTime": jiff_now(), "lastTransitionTime": jiff_now()}],
+                "addresses": [{"type": "Hostname", "address": name}],
+                "images": images}})
+    }
 }
 
 fn pod_cidr(number: usize) -> String {

@@ -5,10 +5,14 @@
 //! cargo xtask bench memory  [--nodes 100,1000,…]  RSS at rest and peak
 //! cargo xtask bench idle    [--nodes 5000] [--minutes 15]
 //! cargo xtask bench                               all three
+//! cargo xtask bench aws --ccm <program> [burst] [burst-by-name] [quiet] [partial] [throttle] [balancers]
+//!                       [--nodes 5000] [--services 500] [--minutes 10]
+//!                                                 that program, built with feature aws, on the simulated AWS
 //! ```
 //! Prints a table and writes `startup.svg` and `memory.svg` into `--out` (default: the current folder). Times depend on the
 //! machine; nothing here passes or fails.
 
+mod aws;
 mod cluster;
 mod plot;
 mod process;
@@ -24,8 +28,12 @@ use anyhow::{Context, bail};
 #[derive(Debug, Clone)]
 struct Settings {
     which: String,
+    // Of `aws`; none: all of them.
+    runs: Vec<String>,
     nodes: Vec<usize>,
+    services: usize,
     minutes: u64,
+    program: Option<PathBuf>,
     out: PathBuf,
 }
 
@@ -48,6 +56,9 @@ fn measure() -> anyhow::Result<()> {
     ccm::install_tls();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        if settings.which == "aws" {
+            return aws::run(&settings).await;
+        }
         if matches!(&*settings.which, "all" | "startup") {
             let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
             runs::startup(nodes, &settings.out).await.context("startup")?;
@@ -64,12 +75,26 @@ fn measure() -> anyhow::Result<()> {
 }
 
 fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> {
-    let mut settings =
-        Settings { which: "all".into(), nodes: vec![0, 100, 1000, 5000], minutes: 15, out: PathBuf::from(".") };
+    let mut settings = Settings {
+        which: "all".into(),
+        runs: Vec::new(),
+        nodes: vec![0, 100, 1000, 5000],
+        services: 500,
+        minutes: 15,
+        program: std::env::var_os("CCM_BENCH_PROGRAM").map(PathBuf::from),
+        out: PathBuf::from("."),
+    };
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match &*arg {
-            "all" | "startup" | "memory" | "idle" => settings.which = arg,
+            run if settings.which == "aws" && aws::knows(run) => settings.runs.push(arg),
+            "all" | "startup" | "memory" | "idle" | "aws" => settings.which = arg,
+            "--ccm" => settings.program = Some(value()?.into()),
+            "--services" => {
+                let services = value()?;
+                settings.services =
+                    services.parse().with_context(|| format!("--services {services:?} is no number"))?;
+            }
             "--nodes" => {
                 let numbers = value()?;
                 let parsed: Result<Vec<usize>, _> = numbers.split(',').map(str::parse).collect();
@@ -81,7 +106,10 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
             }
             "--out" => settings.out = value()?.into(),
             other => {
-                bail!("unknown argument {other:?}; known are startup, memory, idle, all, --nodes, --minutes, --out")
+                bail!(
+                    "unknown argument {other:?}; known are startup, memory, idle, all, aws, --ccm, --nodes, --services, \
+                     --minutes, --out"
+                )
             }
         }
     }

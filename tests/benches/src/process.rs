@@ -17,7 +17,7 @@ pub(crate) struct Manager {
     child: Child,
     pid: u32,
     http: kube::Client,
-    // Holds the cloud config and the call log.
+    // Holds the cloud config and the log of calls.
     folder: tempfile::TempDir,
 }
 
@@ -29,24 +29,37 @@ pub(crate) struct Memory {
 }
 
 impl Manager {
+    /// This program itself, with the cloud of the benchmarks.
     pub(crate) async fn start(kubeconfig: &Path, extra: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let config = folder.path().join("cloud.conf");
         let calls = folder.path().join("calls");
-        std::fs::write(&config, calls.display().to_string())?;
         std::fs::write(&calls, "")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.env(ROLE, "1").arg("--cloud-provider=bench").args(extra);
+        let log = folder.path().join("log");
+        Self::launch(command, &calls.display().to_string(), kubeconfig, folder, &log).await
+    }
+
+    /// Any cloud-controller-manager, with this text as its cloud config, once it is healthy.
+    pub(crate) async fn launch(
+        mut command: Command,
+        cloud_config: &str,
+        kubeconfig: &Path,
+        folder: tempfile::TempDir,
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let config = folder.path().join("cloud.conf");
+        std::fs::write(&config, cloud_config)?;
         let port = free_port()?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .env(ROLE, "1")
-            .args(["--cloud-provider=bench", "--leader-elect=false", "--bind-address=127.0.0.1"])
+        let mut child = command
+            .args(["--leader-elect=false", "--bind-address=127.0.0.1"])
             .arg(format!("--cloud-config={}", config.display()))
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--secure-port={port}"))
             // The bench asks without credentials.
             .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
-            .args(extra)
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(folder.path().join("log"))?)
+            .stderr(std::fs::File::create(log)?)
             .kill_on_drop(true)
             .spawn()?;
         let pid = child.id().context("the manager ended at once")?;
@@ -61,10 +74,7 @@ impl Manager {
                 break;
             }
             if let Some(status) = child.try_wait()? {
-                anyhow::bail!(
-                    "the manager ended with {status}: {}",
-                    std::fs::read_to_string(folder.path().join("log"))?
-                );
+                anyhow::bail!("the manager ended with {status}: {}", std::fs::read_to_string(log)?);
             }
             anyhow::ensure!(tokio::time::Instant::now() < deadline, "the manager does not answer");
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -9,15 +9,15 @@ use crate::plot::{self, Series};
 use crate::process::Manager;
 
 /// In this time the nodes of the burst appear.
-const BURST: Duration = Duration::from_secs(10);
+pub(crate) const BURST: Duration = Duration::from_secs(10);
 /// How long a process may take to come to rest.
 const SETTLE: Duration = Duration::from_secs(5);
 
-fn mib(kib: u64) -> f64 {
+pub(crate) fn mib(kib: u64) -> f64 {
     u32::try_from(kib).map_or(f64::MAX, f64::from) / 1024.0
 }
 
-fn count(number: usize) -> f64 {
+pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::MAX, f64::from)
 }
 
@@ -91,7 +91,8 @@ pub(crate) async fn idle(nodes: usize, minutes: u64) -> anyhow::Result<()> {
     let manager = Manager::start(&cluster.bed.kubeconfig(), &["--configure-cloud-routes=false"]).await?;
     // Labels and addresses of the new nodes are written first.
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let heartbeat = tokio::spawn(cluster.clone().heartbeat(nodes, Duration::from_secs(300)));
+    let names = (0..nodes).map(|number| format!("node-{number}")).collect();
+    let heartbeat = tokio::spawn(cluster.clone().heartbeat(names, Duration::from_secs(300)));
     let (calls, writes, cpu) = (manager.cloud_calls()?, manager.writes().await?, manager.cpu()?);
     tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
     let memory = manager.memory()?;

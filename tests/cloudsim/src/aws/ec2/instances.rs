@@ -114,6 +114,7 @@ fn select<'a>(
 ) -> Found<'a> {
     page.take(candidates.filter(|(id, instance)| {
         world.known("instance", instance.created)
+            && !world.ec2.left_out.contains(*id)
             && filters.pass(&instance.tags, |name, is| has(&world.ec2, id, instance, name, is))
     }))
 }

@@ -42,6 +42,9 @@ pub struct Ec2State {
     /// Topology queries are answered with `UnsupportedOperation`.
     #[serde(default)]
     pub topology_unsupported: bool,
+    /// Instances that answers leave out although they exist and nothing is wrong with the question: a partial answer.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub left_out: BTreeSet<String>,
     #[serde(skip)]
     pub(super) index: Index,
 }

@@ -69,6 +69,18 @@ fn step(world: &World, seconds: u64) {
 }
 
 #[test]
+fn a_partial_answer_leaves_instances_out_without_denying_them() {
+    let (mut world, net) = world();
+    let ids = nodes(&mut world, &net, 3);
+    world.ec2.left_out.insert(ids[1].clone());
+    let by_id = format!("InstanceId.1={}&InstanceId.2={}", ids[0], ids[1]);
+    assert_eq!(all(&ok(&mut world, "DescribeInstances", &by_id), "instanceId"), [ids[0].clone()]);
+    assert_eq!(all(&ok(&mut world, "DescribeInstances", ""), "instanceId").len(), 2);
+    world.ec2.left_out.clear();
+    assert_eq!(all(&ok(&mut world, "DescribeInstances", ""), "instanceId").len(), 3);
+}
+
+#[test]
 fn an_instance_lives_on_the_clock_and_stays_visible_for_an_hour_after() {
     let (mut world, net) = world();
     let form = format!(

@@ -1,0 +1,149 @@
+//! Many Services with a network load balancer each: a restart, some nodes replaced, and the memory that it all takes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Machine, Scene, listed, nodes_of, row, sum, table};
+use crate::cluster::NodeSpec;
+use crate::runs::{count, mib};
+
+/// Nodes behind the balancers, of all nodes: more than 1,000 targets no target group takes.
+const TARGETS: usize = 100;
+const REPLACED: usize = 10;
+/// Label of the nodes behind the balancers.
+const EDGE: (&str, &str) = ("node.example.com/edge", "true");
+
+/// Makes them, restarts the program, replaces nodes.
+pub(super) async fn run(scene: Scene, nodes: usize, services: usize) -> anyhow::Result<()> {
+    let machines = scene.machines(nodes)?;
+    let (targets, others) = machines.split_at(TARGETS.min(machines.len()));
+    scene.cluster.make(edge(targets, 0, false), Duration::ZERO).await?;
+    scene.cluster.make(nodes_of(others, TARGETS, true, false), Duration::ZERO).await?;
+    let manager = scene.program().await?;
+    scene.rest(&manager, Duration::from_secs(10)).await?;
+    create(&scene, services).await?;
+    scene.rest(&manager, Duration::from_secs(15)).await?;
+    manager.stop().await?;
+    restart(&scene, nodes, services).await
+}
+
+fn edge(machines: &[Machine], first: usize, tainted: bool) -> Vec<Bytes> {
+    let node =
+        |(machine, number): (&Machine, usize)| NodeSpec { labels: vec![EDGE], ..machine.node(number, true, tainted) };
+    machines.iter().zip(first..).map(|pair| node(pair).call()).collect()
+}
+
+async fn create(scene: &Scene, services: usize) -> anyhow::Result<()> {
+    let (began, mark) = (Instant::now(), scene.aws.mark());
+    for number in 0..services {
+        let body = json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": format!("service-{number}"), "annotations": {
+                "service.beta.kubernetes.io/aws-load-balancer-type": "nlb",
+                "service.beta.kubernetes.io/aws-load-balancer-target-node-labels": format!("{}={}", EDGE.0, EDGE.1)}},
+            "spec": {"type": "LoadBalancer", "selector": {"app": format!("app-{number}")},
+                "ports": [{"name": "web", "port": 443, "targetPort": 8443, "protocol": "TCP"}]}});
+        scene.cluster.send(Method::POST, "/api/v1/namespaces/default/services", &body).await?;
+    }
+    loop {
+        let mut ready = 0;
+        let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0/hostname").is_some();
+        scene.cluster.each("/api/v1/namespaces/default/services", |s| ready += usize::from(has(s))).await?;
+        eprintln!("{ready} of {services} Services have their balancer after {} s", began.elapsed().as_secs());
+        if ready == services {
+            break;
+        }
+        anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "only {ready} balancers after an hour");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    table(&format!("AWS balancers: {services} Services with an NLB of one port, made at once"));
+    row("all have an address after", began.elapsed().as_secs_f64(), " s", None);
+    let calls = scene.calls(mark);
+    row("calls per Service", sum(&calls) / count(services.max(1)), "", None);
+    println!("calls: {}", listed(&calls));
+    Ok(())
+}
+
+async fn restart(scene: &Scene, nodes: usize, services: usize) -> anyhow::Result<()> {
+    let (began, mark) = (Instant::now(), scene.aws.mark());
+    let manager = scene.program().await?;
+    let reached = async || manager.metric("service_controller_loadbalancer_sync_total", "").await;
+    let mut last = (scene.aws.mark(), reached().await?, Instant::now());
+    while last.2.elapsed() < Duration::from_secs(15) {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let now = (scene.aws.mark(), reached().await?);
+        if now != (last.0, last.1) {
+            last = (now.0, now.1, Instant::now());
+        }
+    }
+    let (calls, writes) = (scene.calls(mark), manager.writes().await?);
+    let mutating = scene.aws.ledger(|ledger| ledger.mutating(mark).count());
+    let memory = manager.memory()?;
+    table(&format!("AWS restart: {services} NLB Services with {TARGETS} targets in place, {nodes} nodes of 20 KB"));
+    row("cloud writes", count(mutating), "", Some(0.0));
+    row("API writes", writes, "", Some(0.0));
+    row("reads per Service", sum(&calls) / count(services.max(1)), "", Some(5.0));
+    row("at rest after", (last.2 - began).as_secs_f64(), " s", None);
+    row("CPU until then", manager.cpu()?, " s", None);
+    row("RSS", mib(memory.now), " MiB", Some(40.0));
+    row("RSS at its peak", mib(memory.peak), " MiB", None);
+    println!("calls: {}", listed(&calls));
+    replace(scene, &manager, nodes).await?;
+    let memory = manager.memory()?;
+    row("RSS", mib(memory.now), " MiB", Some(40.0));
+    row("RSS at its peak", mib(memory.peak), " MiB", None);
+    manager.stop().await
+}
+
+/// Some of the nodes behind the balancers go, and others come.
+async fn replace(scene: &Scene, manager: &crate::process::Manager, nodes: usize) -> anyhow::Result<()> {
+    let mark = scene.aws.mark();
+    let mut names = Vec::new();
+    let is_edge = |node: &Value| node.pointer("/metadata/labels/node.example.com~1edge").is_some();
+    let text = |node: &Value, path: &str| node.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    scene
+        .cluster
+        .each("/api/v1/nodes", |node| {
+            if is_edge(node) && names.len() < REPLACED {
+                names.push((text(node, "/metadata/name"), text(node, "/spec/providerID")));
+            }
+        })
+        .await?;
+    let gone: Vec<String> = names.iter().filter_map(|(_, id)| Some(id.rsplit_once('/')?.1.to_owned())).collect();
+    scene.terminate(&gone);
+    for (name, _) in &names {
+        scene.cluster.send(Method::DELETE, &format!("/api/v1/nodes/{name}"), &json!({})).await?;
+    }
+    let new = scene.machines(REPLACED)?;
+    scene.cluster.make(edge(&new, nodes, true), Duration::from_secs(2)).await?;
+    scene.rest(manager, Duration::from_secs(30)).await?;
+    let mut by_group: BTreeMap<(String, String), usize> = BTreeMap::new();
+    scene.aws.ledger(|ledger| {
+        for entry in ledger.mutating(mark) {
+            let arn = entry.params.split('&').find_map(|pair| pair.strip_prefix("TargetGroupArn="));
+            *by_group.entry((entry.action.clone(), arn.unwrap_or_default().to_owned())).or_default() += 1;
+        }
+    });
+    let most = |action: &str| {
+        let of_action = by_group.iter().filter(|((a, _), _)| a == action).map(|(_, calls)| *calls);
+        count(of_action.max().unwrap_or_default())
+    };
+    let targets = scene.aws.world(|world| {
+        let groups = world.elbv2.groups.values();
+        let wrong =
+            groups.filter(|group| !new.iter().all(|machine| group.targets.keys().any(|id| id.contains(&machine.id))));
+        wrong.count()
+    });
+    table(&format!("AWS nodes replaced: {REPLACED} of {TARGETS} behind the balancers"));
+    row("most RegisterTargets for one target group", most("RegisterTargets"), "", Some(1.0));
+    row("most DeregisterTargets for one target group", most("DeregisterTargets"), "", Some(1.0));
+    row("target groups that lack a new node", count(targets), "", Some(0.0));
+    let others =
+        by_group.iter().filter(|((action, _), _)| !action.ends_with("registerTargets") && action != "RegisterTargets");
+    row("other writes", count(others.map(|(_, calls)| *calls).sum()), "", Some(0.0));
+    println!("calls: {}", listed(&scene.calls(mark)));
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! The benchmarks on the simulated AWS: a given binary of the program, with its defaults, against a real API server.
+//!
+//! The cloud takes 50 ms for a read and 500 ms for a write. It runs in this process, the program in one of its own, so the
+//! figures of CPU and memory are the program's alone. Goals stand beside the figures; nothing passes or fails, since times
+//! depend on the machine.
+
+mod balancers;
+mod nodes;
+mod quiet;
+mod unrest;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use bytes::Bytes;
+use ccm_cloudsim::aws::ec2::model::{InstanceState, Tags};
+use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, Network, NetworkSeed};
+use ccm_cloudsim::aws::options::{Delays, Latency, Limits};
+use ccm_cloudsim::aws::{ApiError, Aws, Options};
+use tokio::process::Command;
+
+use crate::Settings;
+use crate::cluster::{Cluster, NodeSpec};
+use crate::process::Manager;
+
+/// The runs, in their order.
+const RUNS: [&str; 7] = ["burst", "burst-by-name", "quiet", "partial", "throttle", "balancers", "all"];
+/// Cluster ID in the account.
+const CLUSTER: &str = "bench";
+
+/// Carries out the wanted runs.
+pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
+    let program = settings.program.clone().context(
+        "which program? `cargo build --release -p ccm --features aws`, then --ccm target/release/ccm (or CCM_BENCH_PROGRAM)",
+    )?;
+    let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
+    let wanted = |run: &str| settings.runs.is_empty() || settings.runs.iter().any(|w| w == run || w == "all");
+    if wanted("burst") {
+        nodes::burst(Scene::start(&program, &settings.out).await?, nodes, true).await.context("burst")?;
+    }
+    if wanted("burst-by-name") {
+        nodes::burst(Scene::start(&program, &settings.out).await?, nodes, false).await.context("burst-by-name")?;
+    }
+    if wanted("quiet") {
+        quiet::run(Scene::start(&program, &settings.out).await?, nodes, settings.minutes).await.context("quiet")?;
+    }
+    if wanted("partial") {
+        unrest::partial(Scene::start(&program, &settings.out).await?).await.context("partial")?;
+    }
+    if wanted("throttle") {
+        unrest::throttle(Scene::start(&program, &settings.out).await?).await.context("throttle")?;
+    }
+    if wanted("balancers") {
+        balancers::run(Scene::start(&program, &settings.out).await?, nodes, settings.services)
+            .await
+            .context("balancers")?;
+    }
+    Ok(())
+}
+
+/// Whether there is such a run.
+pub(crate) fn knows(run: &str) -> bool {
+    RUNS.contains(&run)
+}
+
+/// An account, a cluster, and the program that looks after it.
+struct Scene {
+    aws: Aws,
+    network: Network,
+    cluster: Arc<Cluster>,
+    program: PathBuf,
+    // Of the last process.
+    log: PathBuf,
+}
+
+/// An instance, as far as its node needs to know.
+#[derive(Debug, Clone)]
+struct Machine {
+    id: String,
+    dns: String,
+    provider_id: String,
+}
+
+impl Scene {
+    async fn start(program: &Path, out: &Path) -> anyhow::Result<Self> {
+        let options = Options {
+            latency: Latency {
+                read: Duration::from_millis(50),
+                write: Duration::from_millis(500),
+                actions: BTreeMap::new(),
+            },
+            delays: Delays::none(),
+            // Those of a large account.
+            limits: Limits { rules_per_group: 100_000, groups: 10_000, network_balancers: 10_000, ..Limits::default() },
+            ledger_entries: 1_000_000,
+            validate: false,
+            ..Options::default()
+        };
+        let aws = Aws::start(options)?;
+        let wanted = NetworkSeed { cluster: Some(CLUSTER.to_owned()), ..NetworkSeed::default() };
+        let network = aws.world(|world| seed::network(world, &wanted)).map_err(|error| told(&error))?;
+        Ok(Self {
+            aws,
+            network,
+            cluster: Arc::new(Cluster::start().await?),
+            program: program.to_owned(),
+            log: out.join("ccm-aws.log"),
+        })
+    }
+
+    /// Running instances of the cluster.
+    fn machines(&self, count: usize) -> anyhow::Result<Vec<Machine>> {
+        let wanted = InstanceSeed {
+            count,
+            subnets: self.network.private.clone(),
+            groups: vec![self.network.node_group.clone()],
+            tags: Tags::from([(format!("kubernetes.io/cluster/{CLUSTER}"), "owned".to_owned())]),
+            ..InstanceSeed::default()
+        };
+        self.aws.world(|world| {
+            let ids = seed::instances(world, &wanted).map_err(|error| told(&error))?;
+            let machine = |id: String| {
+                let instance = world.ec2.instances.get(&id).context("a seeded instance is missing")?;
+                let provider_id = format!("aws:///{}/{id}", instance.zone);
+                Ok(Machine { dns: instance.private_dns.clone(), provider_id, id })
+            };
+            ids.into_iter().map(machine).collect()
+        })
+    }
+
+    /// Ends instances; they stay visible as terminated.
+    fn terminate(&self, ids: &[String]) {
+        self.aws.world(|world| {
+            for id in ids {
+                if let Some(instance) = world.ec2.instances.get_mut(id) {
+                    instance.state = InstanceState::Terminated;
+                }
+            }
+        });
+    }
+
+    /// The next answer about instances leaves these out.
+    async fn leave_out_once(&self, ids: BTreeSet<String>) {
+        let mark = self.aws.mark();
+        self.aws.world(|world| world.ec2.left_out = ids);
+        while !self.calls(mark).contains_key("ec2:DescribeInstances") {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.aws.world(|world| world.ec2.left_out.clear());
+    }
+
+    /// A new process of the program, with nothing configured but where it is.
+    async fn program(&self) -> anyhow::Result<Manager> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--cloud-provider=aws", "--configure-cloud-routes=false"])
+            .env("AWS_ACCESS_KEY_ID", "AKIABENCHBENCHBENCH0")
+            .env("AWS_SECRET_ACCESS_KEY", "not-a-secret")
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+            .env("AWS_ENDPOINT_URL", self.aws.url());
+        let subnet = self.network.private.first().map(String::as_str).unwrap_or_default();
+        let config = format!(
+            "[Global]\nRegion = us-west-2\nVPC = {}\nSubnetID = {subnet}\nKubernetesClusterID = {CLUSTER}\n",
+            self.network.vpc
+        );
+        Manager::launch(command, &config, &self.cluster.bed.kubeconfig(), tempfile::tempdir()?, &self.log).await
+    }
+
+    /// Calls by `service:action` since a mark.
+    fn calls(&self, mark: u64) -> BTreeMap<String, u64> {
+        self.aws.ledger(|ledger| ledger.counts(mark))
+    }
+
+    /// Waits until the program neither calls the cloud nor writes to the API server for a while.
+    async fn rest(&self, manager: &Manager, quiet: Duration) -> anyhow::Result<()> {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(1800);
+        let look = async || -> anyhow::Result<_> {
+            // Refreshing goes on at rest, of which there is a call in five minutes at least.
+            Ok((self.aws.ledger(|ledger| ledger.mutating(0).count()), manager.writes().await?))
+        };
+        let (mut last, mut since) = (look().await?, tokio::time::Instant::now());
+        while since.elapsed() < quiet {
+            anyhow::ensure!(tokio::time::Instant::now() < deadline, "no rest within 30 minutes");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let now = look().await?;
+            if now != last {
+                (last, since) = (now, tokio::time::Instant::now());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// Its node, named as EC2 names the instance.
+    fn node(&self, number: usize, with_id: bool, tainted: bool) -> NodeSpec {
+        let provider_id = with_id.then(|| self.provider_id.clone());
+        NodeSpec { number, name: self.dns.clone(), provider_id, tainted, labels: Vec::new() }
+    }
+}
+
+/// What makes their nodes, numbered from `first`.
+fn nodes_of(machines: &[Machine], first: usize, with_id: bool, tainted: bool) -> Vec<Bytes> {
+    machines.iter().zip(first..).map(|(machine, number)| machine.node(number, with_id, tainted).call()).collect()
+}
+
+fn told(error: &ApiError) -> anyhow::Error {
+    anyhow!("{}: {}", error.code, error.message)
+}
+
+/// Calls with their counts, as one line.
+fn listed(calls: &BTreeMap<String, u64>) -> String {
+    let calls: Vec<String> = calls.iter().map(|(call, count)| format!("{count} {call}")).collect();
+    if calls.is_empty() { "none".to_owned() } else { calls.join(", ") }
+}
+
+/// Sum of the calls.
+fn sum(calls: &BTreeMap<String, u64>) -> f64 {
+    calls.values().copied().map(|count| u32::try_from(count).map_or(f64::MAX, f64::from)).sum()
+}
+
+/// Begins a table.
+fn table(title: &str) {
+    println!("\n{title}\n| figure | value | goal | |\n|---|---|---|---|");
+}
+
+/// A figure with the most that it shall be.
+fn row(figure: &str, value: f64, unit: &str, goal: Option<f64>) {
+    let digits = usize::from(value.fract() != 0.0) * 2;
+    let (goal, kept) = match goal {
+        Some(goal) => (format!("≤ {goal}{unit}"), if value <= goal { "kept" } else { "MISSED" }),
+        None => (String::new(), ""),
+    };
+    println!("| {figure} | {value:.digits$}{unit} | {goal} | {kept} |");
+}
