@@ -138,11 +138,41 @@ impl Reads {
             return Ok(found);
         }
         let asked = Instant::now();
-        for (arn, answer) in self.network_tags.ask(&(), missing).await {
-            let tags = self.remember_tags(&arn, asked, answer?);
-            found.insert(arn, tags);
+        let wanted = self.with_neighbours(&missing);
+        for (arn, answer) in self.network_tags.ask(&(), wanted).await {
+            let is_missing = missing.contains(&arn);
+            match answer {
+                Ok(tags) => {
+                    let tags = self.remember_tags(&arn, asked, tags);
+                    found.extend(is_missing.then_some((arn, tags)));
+                }
+                Err(error) if is_missing => return Err(error),
+                Err(_) => {}
+            }
         }
         Ok(found)
+    }
+
+    /// Fills a call for the tags of a few up with those that other Services will ask for next: the target groups named as
+    /// ours are that stand behind these in a list of a moment ago, and their balancers. After a restart Services come one by
+    /// one at the pace of their other calls, and each would need a call of its own.
+    fn with_neighbours(&self, missing: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut wanted = missing.clone();
+        let not_before = self.remembered().target_groups;
+        let is_young = |began: Instant| began.elapsed() < SHORT && not_before.is_none_or(|written| began >= written);
+        let Some(listed) = self.target_groups.last().filter(|listed| is_young(listed.began)) else { return wanted };
+        let own = listed.value.iter().position(|group| missing.contains(&group.arn)).unwrap_or_default();
+        let (before, behind) = listed.value.split_at(own);
+        let ours = behind.iter().chain(before).filter(|group| group.name.starts_with("k8s-"));
+        for arn in ours.flat_map(|group| group.balancers.iter().chain([&group.arn])) {
+            if wanted.len() >= AT_ONCE {
+                break;
+            }
+            if self.remembered_tags(arn).is_none() {
+                wanted.insert(arn.clone());
+            }
+        }
+        wanted
     }
 
     /// The subnets of the VPC.

@@ -121,6 +121,20 @@ async fn after_a_restart_500_network_balancers_cost_at_most_five_reads_each() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn services_one_by_one_share_calls_for_tags() {
+    let cloud = Arc::new(Cloud::new());
+    let services: Vec<Service> = (0..60).map(|number| service(number, "nlb")).collect();
+    services.iter().for_each(|service| cloud.network_of(service));
+    let balancers = balancers(&cloud);
+    for service in &services {
+        assert!(see(&balancers, service, ServiceAction::Ensure).await.unwrap().observed.network.is_some());
+    }
+    let calls = cloud.calls();
+    // The first comes before the list of target groups; then twenty ARNs are those of ten Services.
+    assert!(calls.iter().filter(|call| call.starts_with("DescribeTags")).count() <= 1 + 6, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_that_is_not_there_says_nothing_about_the_others() {
     let cloud = Arc::new(Cloud::new());
     let (old, new) = (service(1, "nlb"), service(2, "nlb"));
