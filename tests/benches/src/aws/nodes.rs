@@ -22,7 +22,8 @@ pub(super) async fn burst(scene: Scene, nodes: usize, with_id: bool) -> anyhow::
     let cluster = scene.cluster.clone();
     let loader = tokio::spawn(async move { cluster.make(calls, BURST).await });
     let last = loop {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // Each look costs the program a little.
+        tokio::time::sleep(Duration::from_millis(500)).await;
         let done = manager.metric(INITIALIZED, "").await?;
         if done >= count(nodes) {
             break Instant::now();
