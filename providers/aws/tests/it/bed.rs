@@ -17,12 +17,12 @@ use ccm_provider::{
 use serde_json::{Value, json};
 
 /// Value of `--cluster-name`.
-pub const CLUSTER: &str = "kubernetes";
+pub(crate) const CLUSTER: &str = "kubernetes";
 
-pub struct Bed {
-    pub aws: Aws,
-    pub network: Network,
-    pub nodes: Vec<NodeRef>,
+pub(crate) struct Bed {
+    pub(crate) aws: Aws,
+    pub(crate) network: Network,
+    pub(crate) nodes: Vec<NodeRef>,
     config: String,
     // Where credentials come from.
     _metadata: Imds,
@@ -30,7 +30,7 @@ pub struct Bed {
 
 impl Bed {
     /// Cluster `c1` with three nodes in public subnets of two zones. The clock stands still unless a test steps it.
-    pub fn start(more_config: &str) -> Self {
+    pub(crate) fn start(more_config: &str) -> Self {
         // Credentials and signatures are of now.
         let clock = Mode::Stepped { start: jiff::Timestamp::now() };
         let aws = Aws::start(Options { clock, ..Options::default() }).unwrap();
@@ -56,7 +56,7 @@ impl Bed {
     }
 
     /// Instances with a Node each.
-    pub fn add_nodes(&mut self, count: usize) {
+    pub(crate) fn add_nodes(&mut self, count: usize) {
         let instances = InstanceSeed {
             count,
             subnets: self.network.public.clone(),
@@ -76,18 +76,42 @@ impl Bed {
     }
 
     /// The balancers of a new process: it remembers nothing.
-    pub async fn process(&self) -> Arc<dyn LoadBalancer> {
+    pub(crate) async fn process(&self) -> Arc<dyn LoadBalancer> {
         self.provider().await.load_balancer().unwrap()
     }
 
+    /// The balancers of another cluster in the same network.
+    pub(crate) async fn process_of(&self, cluster: &str) -> Arc<dyn LoadBalancer> {
+        let id = |cluster: &str| format!("KubernetesClusterID = {cluster}\n");
+        let config = self.config.replace(&id("c1"), &id(cluster));
+        self.provider_with(config, &FlagValues::default()).await.load_balancer().unwrap()
+    }
+
     /// A new process.
-    pub async fn provider(&self) -> Arc<dyn CloudProvider> {
-        let config = CloudConfig { path: "cloud.conf".into(), text: self.config.clone() };
-        ccm_provider_aws::Factory.build(Some(config), &FlagValues::default()).await.unwrap()
+    pub(crate) async fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.provider_with(self.config.clone(), &FlagValues::default()).await
+    }
+
+    /// A new process with flags of the command line.
+    pub(crate) async fn provider_with_flags(&self, given: &[(&'static str, &str)]) -> Arc<dyn CloudProvider> {
+        let mut flags = FlagValues::default();
+        for flag in ccm_provider_aws::Factory.flags() {
+            let default = Some(flag.default.to_owned()).filter(|default| !default.is_empty());
+            flags.insert(flag.name, default.into_iter().collect(), false);
+        }
+        for (name, value) in given {
+            flags.insert(name, vec![(*value).to_owned()], true);
+        }
+        self.provider_with(self.config.clone(), &flags).await
+    }
+
+    async fn provider_with(&self, text: String, flags: &FlagValues) -> Arc<dyn CloudProvider> {
+        let config = CloudConfig { path: "cloud.conf".into(), text };
+        ccm_provider_aws::Factory.build(Some(config), flags).await.unwrap()
     }
 
     /// Ensures until it succeeds.
-    pub async fn ensure(&self, process: &dyn LoadBalancer, service: &Service) -> LoadBalancerStatus {
+    pub(crate) async fn ensure(&self, process: &dyn LoadBalancer, service: &Service) -> LoadBalancerStatus {
         for _ in 0..5 {
             match process.ensure(CLUSTER, service, &self.nodes).await {
                 Ok(status) => return status.expect("a status"),
@@ -98,7 +122,7 @@ impl Bed {
     }
 
     /// Deletes until it succeeds, as the service controller does: while the cloud lets go of interfaces, time passes.
-    pub async fn delete(&self, process: &dyn LoadBalancer, service: &Service) {
+    pub(crate) async fn delete(&self, process: &dyn LoadBalancer, service: &Service) {
         for _ in 0..20 {
             match process.ensure_deleted(CLUSTER, service).await {
                 Ok(()) => return,
@@ -114,18 +138,19 @@ impl Bed {
     }
 
     /// Names of the writes since a mark, in order.
-    pub fn writes(&self, mark: u64) -> Vec<String> {
+    pub(crate) fn writes(&self, mark: u64) -> Vec<String> {
         self.aws.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
     }
 
     /// Nothing that was sent or answered was off the vendor's models.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         assert_eq!(self.aws.violations(), Vec::<String>::new());
     }
 }
 
 /// A Service of type LoadBalancer, with what the test adds to `metadata.annotations` and `spec`.
-pub fn service(name: &str, annotations: Value, ports: &[(i32, i32)], spec: Value) -> Service {
+#[allow(clippy::needless_pass_by_value)] // literals at all callers
+pub(crate) fn service(name: &str, annotations: Value, ports: &[(i32, i32)], spec: Value) -> Service {
     let port = |(port, node_port): &(i32, i32)| json!({"name": format!("p{port}"), "port": port, "nodePort": node_port, "protocol": "TCP"});
     // One UID for each name.
     let uid = format!(

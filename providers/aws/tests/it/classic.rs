@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::Peer;
+use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{LoadBalancer, Service};
 use serde_json::{Value, json};
@@ -126,7 +127,7 @@ async fn a_balancer_is_made_changed_and_removed_without_a_trace() {
 
     bed.ensure(&*process, &named(&user)).await;
     let now = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
-    assert_eq!(now.groups, [user.clone()]);
+    assert_eq!(now.groups, std::slice::from_ref(&user));
     let groups = bed.aws.world(|world| world.ec2.groups.len());
     assert_eq!(groups, empty.len(), "the managed group is gone");
 
@@ -262,7 +263,7 @@ async fn dies_after_every_write(act: Act, lost: bool) {
         bed.aws.fault(Rule::writes_from(nth, fault));
         let broken = bed.process().await;
         act.once(&bed, &*broken, &user).await.unwrap_err();
-        bed.aws.faults(|faults| faults.clear());
+        bed.aws.faults(Faults::clear);
         let half = bed.aws.dump().unwrap();
         act.finish(&bed, &user).await;
         assert_eq!(shape_of(&bed), goal, "after write {nth} of {writes}");

@@ -4,6 +4,9 @@
 mod bed;
 mod classic;
 mod instances;
+mod mistakes;
 mod network;
 mod security_groups;
+mod simulation;
+mod tagging;
 mod takeover;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm_cloudsim::aws::World;
+use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::Service;
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ fn changed() -> Service {
 }
 
 /// What users see of everything, without IDs: these differ with the way that led there.
-fn shape(world: &World) -> Vec<String> {
+pub(crate) fn shape(world: &World) -> Vec<String> {
     let elb = &world.elbv2;
     let mut shape = Vec::new();
     for one in elb.balancers.values() {
@@ -235,7 +236,7 @@ async fn dies_after_every_write(act: Act, lost: bool) {
             Act::Delete => broken.ensure_deleted(CLUSTER, &plain()).await,
         };
         outcome.unwrap_err();
-        bed.aws.faults(|faults| faults.clear());
+        bed.aws.faults(Faults::clear);
         // What it wanted before may also be what it wants now.
         let half = bed.aws.dump().unwrap();
         run(bed.process().await).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule, SecurityGroup};
+use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{self, Fault};
 use ccm_provider::{ErrorClass, Service};
 use serde_json::json;
@@ -178,7 +179,7 @@ async fn a_rule_that_is_there_already_or_gone_already_is_no_error() {
     }
     bed.ensure(&*process, &classic()).await;
     bed.delete(&*process, &classic()).await;
-    bed.aws.faults(|faults| faults.clear());
+    bed.aws.faults(Faults::clear);
     bed.check();
 }
 

@@ -1,0 +1,47 @@
+//! The tagging controller's work over HTTP.
+
+use std::sync::Arc;
+
+use ccm_provider::{Node, NodeTask, NodeWork};
+
+use crate::bed::Bed;
+
+fn work(name: &str, provider_id: &str, deleted: bool) -> NodeWork {
+    let provider_id: Box<str> = provider_id.into();
+    let node = Node { name: name.into(), provider_id: Some(provider_id.clone()), ..Node::default() };
+    let node = (!deleted).then(|| Arc::new(node));
+    NodeWork { name: name.into(), provider_id: Some(provider_id), node }
+}
+
+fn tagged(bed: &Bed) -> usize {
+    bed.aws.world(|world| {
+        let env = |tags: &std::collections::BTreeMap<String, String>| tags.get("env").is_some_and(|env| env == "prod");
+        world.ec2.instances.values().filter(|instance| env(&instance.tags)).count()
+    })
+}
+
+/// A deleted node comes without its object; nobody knows any more what it was.
+#[tokio::test]
+async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_loses_them() {
+    let mut bed = Bed::start("");
+    bed.add_nodes(16);
+    let provider = bed.provider_with_flags(&[("tags", "env=prod"), ("resources", "instance")]).await;
+    let task: Arc<dyn NodeTask> = provider.node_task("tagging").unwrap();
+    let ids: Vec<String> = bed.nodes.iter().map(|node| node.provider_id.as_deref().unwrap().to_owned()).collect();
+    assert_eq!(ids.len(), 19);
+    let mut batch: Vec<NodeWork> = ids.iter().map(|id| work("node", id, false)).collect();
+    batch.insert(7, work("gone", "aws:///us-west-2a/i-0123456789abcdef0", false));
+    let mark = bed.aws.mark();
+    let answers = task.run(&batch).await;
+    let labelled = |index: &usize| answers[*index].as_ref().is_ok_and(|changes| !changes.labels.is_empty());
+    assert_eq!((0..20).filter(labelled).count(), 19);
+    // Its age is not known, so it is no young node to wait for.
+    assert!(!labelled(&7) && answers[7].is_ok(), "{:?}", answers[7]);
+    assert_eq!(tagged(&bed), 19);
+    assert_eq!(bed.writes(mark), ["CreateTags", "CreateTags"]);
+
+    let gone = [work("node", &ids[0], true), work("gone", "aws:///us-west-2a/i-0123456789abcdef0", true)];
+    assert!(task.run(&gone).await.iter().all(Result::is_ok));
+    assert_eq!(tagged(&bed), 18);
+    bed.check();
+}
