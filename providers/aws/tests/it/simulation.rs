@@ -37,7 +37,7 @@ const STALE: Duration = Duration::from_secs(3);
 /// Rounds over all Services until everything is as wanted.
 const ROUNDS: usize = 8;
 /// Of one life.
-const EVENTS: usize = 14;
+const EVENTS: usize = 12;
 /// Run without being asked.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=6;
 
