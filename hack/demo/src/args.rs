@@ -11,6 +11,14 @@ pub(crate) struct Args {
     pub(crate) fast: bool,
     pub(crate) keep: bool,
     pub(crate) plain: bool,
+    pub(crate) cloud: CloudName,
+}
+
+/// The clouds that can be simulated here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CloudName {
+    Fake,
+    Aws,
 }
 
 /// How long things take in the tour.
@@ -26,14 +34,18 @@ pub(crate) struct Pace {
     pub(crate) period: &'static str,
     /// How many answers "could not tell" are waited for.
     pub(crate) doubts: u64,
+    /// How long a manager with nothing to do is watched: a few periods.
+    pub(crate) quiet: Duration,
 }
 
 impl Args {
     pub(crate) fn pace(self) -> Pace {
         let ms = Duration::from_millis;
         match self.fast {
-            false => Pace { read: ms(3500), tick: ms(100), grace: ms(1500), period: "2s", doubts: 3 },
-            true => Pace { read: Duration::ZERO, tick: ms(25), grace: ms(100), period: "300ms", doubts: 2 },
+            false => Pace { read: ms(3500), tick: ms(100), grace: ms(1500), period: "2s", doubts: 3, quiet: ms(6500) },
+            true => {
+                Pace { read: Duration::ZERO, tick: ms(25), grace: ms(100), period: "300ms", doubts: 2, quiet: ms(1000) }
+            }
         }
     }
 }
@@ -46,8 +58,10 @@ const AFTER: &str = "\
 Exit codes: 0 the tour went as told; 1 something did not happen in time, and the reason is printed; 2 wrong arguments; 130 Ctrl-C \
 before the end.";
 
-/// The clouds that can be simulated here.
-const CLOUDS: [&str; 1] = ["fake"];
+/// By their names as `--cloud-provider`.
+const CLOUDS: [(&str, CloudName); 2] = [("fake", CloudName::Fake), ("aws", CloudName::Aws)];
+/// Each node is a route, and routes are made at the pace that AWS grants.
+const MOST_ON_AWS: usize = 200;
 
 fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
@@ -73,26 +87,36 @@ fn command() -> Command {
                 .value_name("NAME")
                 .default_value("fake")
                 .value_parser(cloud)
-                .help("The simulated cloud"),
+                .help("The simulated cloud: fake, or aws, whose SDK takes minutes to compile for the first time"),
         )
 }
 
-fn cloud(name: &str) -> Result<String, String> {
-    match CLOUDS.contains(&name) {
-        true => Ok(name.to_owned()),
-        false => Err(format!("there is no simulated cloud of this name; there is: {}", CLOUDS.join(", "))),
-    }
+fn cloud(name: &str) -> Result<CloudName, String> {
+    CLOUDS.iter().find(|(known, _)| *known == name).map(|(_, cloud)| *cloud).ok_or_else(|| {
+        let known = CLOUDS.map(|(known, _)| known).join(", ");
+        format!("there is no simulated cloud of this name; there is: {known}")
+    })
 }
 
 /// Reads the arguments; the error prints itself, and is also what `--help` asks for.
 pub(crate) fn parse(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Args, clap::Error> {
     let matches = command().try_get_matches_from(words)?;
-    Ok(Args {
+    let args = Args {
         nodes: matches.get_one::<u16>("nodes").copied().map_or(12, usize::from),
         fast: matches.get_flag("fast"),
         keep: matches.get_flag("keep"),
         plain: matches.get_flag("plain"),
-    })
+        cloud: matches.get_one::<CloudName>("cloud-provider").copied().unwrap_or(CloudName::Fake),
+    };
+    if args.cloud == CloudName::Aws && args.nodes > MOST_ON_AWS {
+        let text = format!(
+            "--nodes={} is too many for --cloud-provider=aws, which makes a route for each at the pace that AWS grants; at most \
+             {MOST_ON_AWS}",
+            args.nodes
+        );
+        return Err(command().error(clap::error::ErrorKind::ValueValidation, text));
+    }
+    Ok(args)
 }
 
 #[cfg(test)]
@@ -105,14 +129,17 @@ mod tests {
 
     #[test]
     fn twelve_nodes_by_default() {
-        assert_eq!(read(&[]), Ok(Args { nodes: 12, fast: false, keep: false, plain: false }));
+        let cloud = CloudName::Fake;
+        assert_eq!(read(&[]), Ok(Args { nodes: 12, fast: false, keep: false, plain: false, cloud }));
+        assert_eq!(read(&["--cloud-provider=aws"]).map(|args| args.cloud), Ok(CloudName::Aws));
         assert_eq!(read(&["--nodes", "500", "--cloud-provider=fake"]).map(|args| args.nodes), Ok(500));
     }
 
     #[test]
     fn another_cloud_is_refused_with_the_names_of_those_that_exist() {
-        let error = read(&["--cloud-provider=aws"]).unwrap_err();
-        assert!(error.contains("there is: fake"), "{error}");
+        let error = read(&["--cloud-provider=gce"]).unwrap_err();
+        assert!(error.contains("there is: fake, aws"), "{error}");
+        assert!(read(&["--cloud-provider=aws", "--nodes=201"]).unwrap_err().contains("at most 200"));
         assert!(read(&["--nodes=2"]).unwrap_err().contains("3..=5000"));
     }
 }

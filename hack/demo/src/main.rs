@@ -1,18 +1,23 @@
 //! `cargo demo`: a guided tour of the cloud-controller-manager.
 //!
 //! No account, no cluster, no root. The API server is the in-memory one of the tests, over HTTP on 127.0.0.1; the cloud is
-//! the fake provider with a file that the tour edits; the manager is the real one, with real flags. What a cluster has
-//! besides (kubelets, pod ranges, the notice of a silent kubelet) is played by [`scene::kubelet`].
+//! the fake provider with a file that the tour edits, or a simulated AWS (see [`scene::cloud`]); the manager is the real one,
+//! with real flags. What a cluster has besides (kubelets, pod ranges, the notice of a silent kubelet) is played by
+//! [`scene::kubelet`].
 //!
 //! ```text
-//! tour ── edits the cloud's file, creates and deletes objects ──> scene (API server, cloud, kubelets, manager)
+//! tour ── changes the cloud, creates and deletes objects ──> scene (API server, cloud, kubelets, manager)
 //!   └─ waits for ── world <── watches, call log, manager's log ──────┘
 //!                     └──> feed ──> view (a screen, or a log)
 //! ```
 
+// Some parts of the tour are for AWS only; with its feature, nothing may be unused.
+#![cfg_attr(not(feature = "aws"), allow(dead_code))]
+
 mod args;
 mod feed;
 mod scene;
+mod sdk;
 mod summary;
 mod tour;
 mod view;
@@ -25,7 +30,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::Args;
+use crate::args::{Args, CloudName};
 use crate::feed::{Feed, Item};
 use crate::scene::Scene;
 use crate::tour::Tour;
@@ -42,6 +47,11 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    if args.cloud == CloudName::Aws
+        && let Some(code) = sdk::elsewhere()
+    {
+        return code;
+    }
     // One TLS provider for the process. An error means that one is set already.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
@@ -97,7 +107,7 @@ async fn run(args: Args) -> Result<ExitCode> {
         head.iter().for_each(|line| say(line));
     }
     let footer: Vec<String> = head.into_iter().skip(2).collect();
-    let view = View::start(live, &feed, &scene.world, footer)?;
+    let view = View::start(live, &feed, &scene.world, scene.cloud.profile().acts.len(), footer)?;
     let mut tour = Tour::new(scene, args, feed.clone());
     let mut ended = tokio::select! {
         told = tour.run() => told.map_or_else(Ended::Failed, |()| Ended::Told),
@@ -144,17 +154,21 @@ async fn finish(mut tour: Tour, ended: Ended, live: bool) -> ExitCode {
 
 /// What runs where.
 fn head(scene: &Scene, args: Args) -> Vec<String> {
-    vec![
+    let config = scene.cloud.config().file_name().unwrap_or_default().display();
+    let mut lines = vec![
         format!(
-            "ccm demo: an in-memory Kubernetes API ({}), a simulated cloud of {} machines, and the real manager.",
+            "ccm demo: an in-memory Kubernetes API ({}), a simulated cloud ({}) of {} machines, and the real manager.",
             scene.server.url(),
+            scene.cloud.profile().name,
             args.nodes
         ),
         "The demo plays the kubelets. Nothing leaves this machine. Look on with kubectl from another terminal:"
             .to_owned(),
         format!("  export KUBECONFIG={}", scene.kubeconfig().display()),
-        format!("  files: {}/ (cloud.yaml, manager.log, calls.jsonl)", scene.folder().display()),
-    ]
+        format!("  files: {}/ ({config}, manager.log, calls.jsonl)", scene.folder().display()),
+    ];
+    lines.extend(scene.cloud.windows());
+    lines
 }
 
 /// What to try while everything stays up.
@@ -162,8 +176,8 @@ fn keep(tour: &Tour) -> Item {
     let folder = tour.scene.folder().display();
     let text = format!(
         "The tour is over, and everything stays up until Ctrl-C. Try, from another terminal: kubectl get nodes,services -o wide; \
-         kubectl apply -f {folder}/shop.yaml; kubectl delete service shop; kubectl get events. Or edit {folder}/cloud.yaml: set \
-         \"shutdown: true\" or \"exists: false\" on an instance, or add one."
+         kubectl apply -f {folder}/shop.yaml; kubectl delete service shop; kubectl get events. {}",
+        tour.scene.cloud.try_next()
     );
-    Item::Act { number: tour::ACTS + 1, title: "Now you", text }
+    Item::Act { number: tour.scene.cloud.profile().acts.len() + 1, title: "Now you", text }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::tour::Tour;
 use crate::view;
 use crate::view::text::{count, pad, wrap};
+use crate::world::Calls;
 
-/// Where to go on; each exists.
-pub(crate) const READ_NEXT: [(&str, &str); 4] = [
+/// Where to go on, besides the provider's own page; each exists.
+const READ_NEXT: [(&str, &str); 3] = [
     ("README.md", "what works today, and how to install it"),
     ("ccm/ARCHITECTURE.md", "one page: the parts, and what must always hold"),
-    ("providers/fake/README.md", "the cloud in a YAML file: use it with your own cluster, and write your own provider"),
     ("controllers/src", "the decisions that you saw: pure functions in files named decide.rs"),
 ];
 
@@ -56,7 +56,7 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     );
     let (made, removed) = calls.routes;
     let services = format!(
-        "{} got an address; {} deleted, its load balancer first",
+        "{} got an address; {} deleted, the load balancer first",
         count(told.services, "Service"),
         told.services_deleted
     );
@@ -73,21 +73,25 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
         "{} writes to Nodes and Services{again}, {} to events and the lease. The dry run wrote none of the former.",
         writes.objects, writes.notes
     );
+    let ledger = calls.since(&Calls::default());
+    let [wrote, read] = [0, 1].map(|line| ledger.get(line).map(String::as_str).unwrap_or_default());
     for (head, words) in [
         ("Nodes", nodes.as_str()),
         ("Services", services.as_str()),
         ("Routes", &format!("{made} made, {removed} removed")),
         ("Cloud", &cloud),
+        ("Calls", wrote),
+        ("", read),
         ("API", &api),
     ] {
         text.push_str(&paragraph(&format!("  {}", pad(head, 10)), words, width));
     }
     text.push_str("\n  Read next\n");
-    for (file, why) in READ_NEXT {
+    for (file, why) in READ_NEXT.into_iter().chain([tour.scene.cloud.profile().read_next]) {
         text.push_str(&paragraph(&format!("    {}", pad(file, 26)), why, width));
     }
     text.push('\n');
-    let more = "More: cargo demo --keep stays up for kubectl and for your own changes to the cloud; --nodes 500 makes it larger.";
+    let more = "More: cargo demo --keep stays up for kubectl and for your own changes to the cloud; --nodes 100 makes it larger.";
     text.push_str(paragraph("  ", more, width).trim_end());
     text
 }

@@ -2,14 +2,13 @@
 //! kube-controller-manager that hands out pod ranges, and the part that notices a silent kubelet.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use ccm_test_apiserver::{Patch, Store};
 use serde_json::{Value, json};
 
-use super::cloud::{self, Power};
+use super::cloud::{self, Cloud};
 use crate::args::Pace;
 use crate::feed::{Feed, Source};
 use crate::world::{NodeRow, Ready, World};
@@ -22,7 +21,7 @@ pub(crate) struct Kubelets {
     pub(crate) store: Store,
     pub(crate) world: Arc<World>,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) file: PathBuf,
+    pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) nodes: usize,
     pub(crate) pace: Pace,
     /// Kubelets that nobody hears although their machine is on.
@@ -62,31 +61,24 @@ impl Kubelets {
     /// Runs until dropped.
     pub(crate) async fn run(self) {
         let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
-        let mut seen: Option<SystemTime> = None;
-        let mut power: Vec<Power> = Vec::new();
         loop {
-            let stamp = std::fs::metadata(&self.file).and_then(|meta| meta.modified()).ok();
-            if stamp != seen
-                && let Some(read) = cloud::machines(&self.file)
-            {
-                (power, seen) = (read, stamp);
-            }
             let now = Instant::now();
-            for Power { name, on } in &power {
+            for power in self.cloud.machines() {
                 let next = machines.len();
-                let machine = machines.entry(name.clone()).or_insert_with(|| Machine {
+                let machine = machines.entry(power.name.clone()).or_insert_with(|| Machine {
                     index: next,
                     registered: false,
                     heard: now,
                     reported: now,
                 });
-                self.look(name, *on, machine, now);
+                self.look(&power, machine, now);
             }
             tokio::time::sleep(self.pace.tick).await;
         }
     }
 
-    fn look(&self, name: &str, on: bool, machine: &mut Machine, now: Instant) {
+    fn look(&self, power: &cloud::Machine, machine: &mut Machine, now: Instant) {
+        let (name, on) = (&*power.name, power.on);
         let row = self.world.node(name);
         let heard = on && !self.cut_off.has(name);
         if heard {
@@ -95,7 +87,7 @@ impl Kubelets {
         match row {
             // A kubelet registers when it starts; a Node that somebody deletes later does not come back.
             None if heard && !machine.registered => {
-                machine.registered = self.register(name, machine.index);
+                machine.registered = self.register(power, machine.index);
                 machine.reported = now;
             }
             None if !on => machine.registered = false,
@@ -109,9 +101,10 @@ impl Kubelets {
         }
     }
 
-    fn register(&self, name: &str, index: usize) -> bool {
+    fn register(&self, power: &cloud::Machine, index: usize) -> bool {
+        let name = &power.name;
         let cidr = cloud::pod_cidr(self.nodes, index);
-        let node = json!({
+        let mut node = json!({
             "metadata": {"name": name, "labels": {
                 "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
             }},
@@ -126,6 +119,9 @@ impl Kubelets {
                 "conditions": [ready("False", "KubeletNotReady", "container runtime network not ready: cni plugin not initialized")],
             },
         });
+        if let (Some(id), Some(spec)) = (&power.provider_id, node.get_mut("spec").and_then(Value::as_object_mut)) {
+            spec.insert("providerID".to_owned(), json!(id));
+        }
         let made = self.store.create("nodes", "", node).is_ok();
         if made {
             self.feed.fact(Source::Kubelet, name, "registers a Node: NotReady, with the taint \"uninitialized\"");

@@ -19,12 +19,11 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a manager with these arguments, the program's name left out.
-    pub(crate) async fn start(args: &[String]) -> Result<Self> {
+    pub(crate) async fn start(args: &[String], factory: &dyn ProviderFactory) -> Result<Self> {
         let options = Options::from_args(args).map_err(said)?;
         let path = options.cloud_config.clone();
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let provider =
-            ccm_provider_fake::Factory.build(Some(CloudConfig { path: path.into(), text }), &options.values).await?;
+        let provider = factory.build(Some(CloudConfig { path: path.into(), text }), &options.values).await?;
         let metrics = Metrics::new();
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone(),

@@ -13,7 +13,7 @@ use ccm_test_apiserver::{ApiServer, Options, Store};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use self::cloud::CloudFile;
+use self::cloud::Cloud;
 use self::kubelet::{CutOff, Kubelets};
 use self::log::Log;
 use crate::args::{Args, Pace};
@@ -32,7 +32,7 @@ spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) server: ApiServer,
-    pub(crate) cloud: CloudFile,
+    pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) cut_off: CutOff,
     pub(crate) world: Arc<World>,
     folder: TempDir,
@@ -49,12 +49,13 @@ impl Scene {
         let server = ApiServer::start(Options::default()).await.context("cannot listen on 127.0.0.1")?;
         std::fs::write(folder.path().join("kubeconfig"), server.kubeconfig())?;
         std::fs::write(folder.path().join("shop.yaml"), SHOP)?;
-        let cloud = CloudFile::create(folder.path(), args.nodes)?;
+        let cloud = cloud::start(args, folder.path())?;
         let world = Arc::new(World::default());
         let log = Log::create(&folder.path().join("manager.log"), feed.clone(), world.clone())?;
         ccm::logging::init_to(2, move || log.clone());
         let mut tasks = JoinSet::new();
-        world.watch(server.store(), &folder.path().join("calls.jsonl"), feed, &mut tasks);
+        world.watch(server.store(), feed, &mut tasks);
+        cloud.clone().watch(world.clone(), feed.clone(), &mut tasks);
         let period = args.pace().period;
         Ok(Self { server, cloud, cut_off: CutOff::default(), world, folder, nodes: args.nodes, period, tasks })
     }
@@ -65,7 +66,7 @@ impl Scene {
             store: self.store().clone(),
             world: self.world.clone(),
             feed: feed.clone(),
-            file: self.cloud.path().to_owned(),
+            cloud: self.cloud.clone(),
             nodes: self.nodes,
             pace,
             cut_off: self.cut_off.clone(),
@@ -92,8 +93,8 @@ impl Scene {
     /// The arguments of the manager.
     pub(crate) fn manager_args(&self, dry_run: bool) -> Vec<String> {
         let mut args = vec![
-            "--cloud-provider=fake".to_owned(),
-            format!("--cloud-config={}", self.cloud.path().display()),
+            format!("--cloud-provider={}", self.cloud.profile().name),
+            format!("--cloud-config={}", self.cloud.config().display()),
             format!("--kubeconfig={}", self.kubeconfig().display()),
             format!("--cluster-cidr={}", cloud::cluster_cidr(self.nodes)),
             format!("--node-monitor-period={}", self.period),

@@ -1,8 +1,10 @@
 //! The acts.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use ccm_test_apiserver::Patch;
+use serde_json::json;
 
 use super::Tour;
 use crate::view::text::count;
@@ -13,6 +15,8 @@ const WEB: &str = "default/web";
 const API: &str = "default/api";
 /// Steps of the plan for routes that are shown.
 const STEPS: usize = 2;
+/// The port that the Services get later.
+const EXTRA: u16 = 8080;
 
 impl Tour {
     fn names(&self) -> Result<(String, String)> {
@@ -22,10 +26,10 @@ impl Tour {
     }
 
     /// Nodes join; the manager only plans.
-    pub(super) async fn look_first(&mut self) -> Result<()> {
+    pub(super) async fn look_first(&mut self, number: usize) -> Result<()> {
         let nodes = self.args.nodes;
         self.act(
-            1,
+            number,
             "A look first, with --dry-run",
             format!(
                 "{} are switched on in the cloud. Their kubelets (played by the demo) register Nodes with the taint \
@@ -52,7 +56,9 @@ impl Tour {
         let (plans, first) = self.until("a plan for each node, each Service and the routes", planned).await?;
         let plan = |subject: &str| plans.get(subject).cloned().unwrap_or_default();
         self.block(format!("plan for node {first} (and alike for the others):"), plan(&format!("node {first}")));
-        self.block(format!("plan for Service {WEB}:"), plan(&format!("service {WEB}")));
+        for key in [WEB, API] {
+            self.block(format!("plan for Service {key}:"), plan(&format!("service {key}")));
+        }
         let mut routes = plan("routes");
         let more = routes.len().saturating_sub(STEPS);
         routes.truncate(STEPS);
@@ -76,10 +82,10 @@ impl Tour {
     }
 
     /// The same without `--dry-run`.
-    pub(super) async fn for_real(&mut self) -> Result<()> {
+    pub(super) async fn for_real(&mut self, number: usize) -> Result<()> {
         let nodes = self.args.nodes;
         self.act(
-            2,
+            number,
             "For real",
             "The same manager without --dry-run. It asks the cloud about all nodes at once, removes their taints, sets provider \
              IDs, labels and addresses, makes a route to the pods of each node and a load balancer for each Service. (The periods \
@@ -128,11 +134,11 @@ impl Tour {
     }
 
     /// A machine goes; its Node follows.
-    pub(super) async fn terminated(&mut self) -> Result<()> {
+    pub(super) async fn terminated(&mut self, number: usize) -> Result<()> {
         let (victim, _) = self.names()?;
         let left = self.args.nodes - 1;
         self.act(
-            3,
+            number,
             "A machine is terminated",
             format!(
                 "Somebody terminates {victim} in the cloud. Its kubelet falls silent and the Node turns Unknown. That alone is no \
@@ -140,8 +146,7 @@ impl Tour {
                  the Node goes, and with it the route and the place behind the load balancers."
             ),
         );
-        let edit = self.scene.cloud.terminate(&victim)?;
-        self.does(format!("edits cloud.yaml: {victim} gets \"{edit}\""));
+        self.does(self.scene.cloud.terminate(&victim)?);
         self.until(&format!("Node {victim} is deleted"), |state| (!state.nodes.contains_key(&victim)).then_some(()))
             .await?;
         let gone = |state: &State| {
@@ -160,24 +165,24 @@ impl Tour {
     }
 
     /// The cloud cannot tell; the Node stays.
-    pub(super) async fn cannot_tell(&mut self) -> Result<()> {
+    pub(super) async fn cannot_tell(&mut self, number: usize) -> Result<()> {
         let (_, silent) = self.names()?;
         self.act(
-            4,
-            "The cloud cannot tell",
+            number,
+            self.scene.cloud.profile().doubt,
             format!(
-                "Now {silent} is cut off the network, and at the same time the cloud fails to answer for it. It looks just as bad \
+                "Now {silent} is cut off the network, and at the same time {}. It looks just as bad \
                  as before: Ready=Unknown, and the look-up brings no machine. But \"could not tell\" is not \"gone\". A manager that \
-                 mixes the two deletes healthy nodes whenever the cloud's API has a bad day. This one keeps the Node."
+                 mixes the two deletes healthy nodes whenever the cloud's API has a bad day. This one keeps the Node.",
+                self.scene.cloud.profile().cause
             ),
         );
-        let fault = self.scene.cloud.fail(&silent, "503 Service Unavailable")?;
-        self.does(format!("adds a fault to cloud.yaml: {fault}"));
+        self.does(self.scene.cloud.fail(&silent)?);
         self.scene.cut_off.set(&silent, true);
         self.does(format!("cuts {silent} off the network"));
         let unknown = |state: &State| state.nodes.get(&silent).is_some_and(|node| node.ready == Ready::Unknown);
         self.until(&format!("{silent} turns Unknown"), |state| unknown(state).then_some(())).await?;
-        let asked = |state: &State| state.calls.unknown.get(&silent).copied().unwrap_or_default();
+        let asked = |state: &State| state.calls.doubts(&silent);
         let (before, doubts) = (self.scene.world.look(asked), self.pace.doubts);
         let again = |state: &State| (asked(state) >= before + doubts).then_some(());
         self.until(&format!("the manager asks the cloud {doubts} times about {silent}"), again).await?;
@@ -194,9 +199,8 @@ impl Tour {
         ));
         self.told.kept.push((silent.clone(), asked));
         self.pause(0.7).await;
-        self.scene.cloud.recover()?;
+        self.does(format!("{} and connects {silent} again", self.scene.cloud.recover()?));
         self.scene.cut_off.set(&silent, false);
-        self.does(format!("removes the fault and connects {silent} again"));
         let ready = |state: &State| state.nodes.get(&silent).is_some_and(|node| node.ready == Ready::True);
         self.until(&format!("{silent} is Ready again"), |state| ready(state).then_some(())).await?;
         self.result(format!("{silent} is Ready again, and nothing was lost."));
@@ -204,24 +208,103 @@ impl Tour {
         Ok(())
     }
 
-    /// A Service goes, but not before its balancer.
-    pub(super) async fn service_deleted(&mut self) -> Result<()> {
+    /// The Services want another port.
+    pub(super) async fn changed(&mut self, number: usize) -> Result<()> {
         self.act(
-            5,
-            "A Service is deleted",
+            number,
+            "The Services change",
+            "Both Services get a second port. The manager holds what is wanted against what is there, and makes the difference \
+             and nothing else: a listener, and what belongs to it."
+                .to_owned(),
+        );
+        self.does(format!("adds port {EXTRA} to {WEB} and {API}"));
+        for name in ["web", "api"] {
+            let added = json!([{"op": "add", "path": "/spec/ports/-", "value": super::port_of("extra", EXTRA)}]);
+            let changed = self.scene.store().patch("services", "default", name, &Patch::Json(added));
+            changed.map_err(|error| anyhow!("cannot change {name}: {}", error.message))?;
+        }
+        let listens = |state: &State| {
+            let is = |key: &&str| state.balancers.get(*key).is_some_and(|one| one.ports.contains(&EXTRA));
+            let full = |key: &&str| state.hosts(key) == Some(state.nodes.len());
+            ([WEB, API].iter().all(is) && [WEB, API].iter().all(full)).then_some(())
+        };
+        self.until("both load balancers listen on the new port", listens).await?;
+        self.result(format!(
+            "Both listen on {EXTRA} too. Their addresses are the same, and no other listener was touched."
+        ));
+        self.pause(1.0).await;
+        Ok(())
+    }
+
+    /// Another process takes over and finds nothing to do.
+    pub(super) async fn restarted(&mut self, number: usize) -> Result<()> {
+        self.act(
+            number,
+            "A restart",
+            "The manager is stopped, and another one started that knows nothing. It reads what is there, and since everything is as \
+             it should be, it writes nothing: neither to the cloud nor to the cluster. The same holds for what the Go program \
+             made."
+                .to_owned(),
+        );
+        self.stop_manager().await?;
+        // Its last calls are still to be counted.
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        let (calls, writes) = (self.calls(), self.writes());
+        self.start_manager(false).await?;
+        let names = self.scene.cloud.profile().known_after;
+        let asked = |state: &State| names.iter().all(|name| state.calls.reads(name) > calls.reads(name)).then_some(());
+        self.until("the new manager has read everything", asked).await?;
+        tokio::time::sleep(self.pace.quiet).await;
+        let (now, written) = (self.calls(), self.writes().objects - writes.objects);
+        let changes = now.changes - calls.changes;
+        if changes > 0 || written > 0 {
+            let made = now.since(&calls).join("; ");
+            bail!(
+                "a restart must write nothing, but there were {written} writes to the cluster, and to the cloud: {made}"
+            );
+        }
+        self.result(format!(
+            "Written to the cloud, to Nodes and to Services: nothing. {} were enough to know.",
+            count(usize::try_from(now.all - calls.all).unwrap_or(usize::MAX), "read")
+        ));
+        self.pause(1.0).await;
+        Ok(())
+    }
+
+    /// Services go, but not before their balancers.
+    pub(super) async fn deleted(&mut self, number: usize) -> Result<()> {
+        let leaving = self.scene.cloud.profile().leaving;
+        let keys: Vec<String> = leaving.iter().map(|name| format!("default/{name}")).collect();
+        let (names, all) = (keys.join(" and "), keys.len() > 1);
+        self.act(
+            number,
+            if all { "The Services are deleted" } else { "A Service is deleted" },
             format!(
-                "The demo deletes {API}, as kubectl delete would. The finalizer holds the Service until the manager has removed its \
+                "The demo deletes {names}, as kubectl delete would. The finalizer holds a Service until the manager has removed its \
                  load balancer, so that nobody pays for a balancer that nobody knows of."
             ),
         );
-        self.does(format!("deletes Service {API}"));
-        let deleted = self.scene.store().delete("services", "default", "api");
-        deleted.map_err(|error| anyhow!("cannot delete {API}: {}", error.message))?;
-        let gone =
-            |state: &State| (!state.services.contains_key(API) && !state.balancers.contains_key(API)).then_some(());
-        self.until(&format!("{API} and its load balancer are gone"), gone).await?;
-        self.told.services_deleted = 1;
-        self.result(format!("The load balancer went first, then {API}. {WEB} keeps its address."));
+        self.does(format!("deletes Service {names}"));
+        for name in leaving {
+            let deleted = self.scene.store().delete("services", "default", name);
+            deleted.map_err(|error| anyhow!("cannot delete {name}: {}", error.message))?;
+        }
+        let is_gone =
+            |state: &State, key: &String| !state.services.contains_key(key) && !state.balancers.contains_key(key);
+        let gone = |state: &State| keys.iter().all(|key| is_gone(state, key)).then_some(());
+        self.until(&format!("{names} and what was made for them is gone"), gone).await?;
+        self.told.services_deleted = leaving.len();
+        if all {
+            let left = self.scene.cloud.left_of_balancers();
+            if !left.is_empty() {
+                bail!("nothing of the load balancers must be left, but there is: {}", left.join(", "));
+            }
+            self.result(format!(
+                "The load balancers went first, then {names}. No balancer, target group, security group or rule of theirs is left."
+            ));
+        } else {
+            self.result(format!("The load balancer went first, then {names}. {WEB} keeps its address."));
+        }
         self.pause(1.0).await;
         Ok(())
     }

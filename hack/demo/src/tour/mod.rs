@@ -2,6 +2,7 @@
 
 mod acts;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,16 +14,33 @@ use crate::feed::{Feed, Item, Source};
 use crate::scene::Scene;
 use crate::scene::manager::Running;
 use crate::summary::Told;
-use crate::world::State;
+use crate::world::{Calls, State};
 
-/// Number of acts.
-pub(crate) const ACTS: usize = 5;
 /// Between two looks at what is waited for.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long anything may take; large clusters get more.
+/// How long anything may take; large clusters get more (see [`crate::scene::cloud::Profile`]).
 const LIMIT: Duration = Duration::from_secs(20);
 /// Width of a command line.
 const COMMAND: usize = 70;
+
+/// A part of the tour; each cloud has its own choice of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Nodes join; the manager only plans.
+    LookFirst,
+    /// The same without `--dry-run`.
+    ForReal,
+    /// The Services want another port.
+    Changed,
+    /// A machine goes; its Node follows.
+    Terminated,
+    /// The cloud cannot tell; the Node stays.
+    CannotTell,
+    /// Another process takes over and finds nothing to do.
+    Restarted,
+    /// Services go, but not before their balancers.
+    Deleted,
+}
 
 /// The tour and its stage.
 #[derive(Debug)]
@@ -42,11 +60,19 @@ impl Tour {
 
     /// All acts, in order. An error says what did not happen.
     pub(crate) async fn run(&mut self) -> Result<()> {
-        self.look_first().await?;
-        self.for_real().await?;
-        self.terminated().await?;
-        self.cannot_tell().await?;
-        self.service_deleted().await?;
+        for (number, act) in (1..).zip(self.scene.cloud.profile().acts) {
+            let before = self.calls();
+            match act {
+                Act::LookFirst => self.look_first(number).await?,
+                Act::ForReal => self.for_real(number).await?,
+                Act::Changed => self.changed(number).await?,
+                Act::Terminated => self.terminated(number).await?,
+                Act::CannotTell => self.cannot_tell(number).await?,
+                Act::Restarted => self.restarted(number).await?,
+                Act::Deleted => self.deleted(number).await?,
+            }
+            self.block("calls to the cloud in this act:", self.calls().since(&before));
+        }
         self.told.seconds = self.feed.elapsed().as_secs();
         Ok(())
     }
@@ -64,6 +90,11 @@ impl Tour {
         self.feed.tell(Item::Block { title: title.into(), lines });
     }
 
+    /// The calls to the cloud so far.
+    fn calls(&self) -> Calls {
+        self.scene.world.look(|state| state.calls.clone())
+    }
+
     /// Something that the demo does, in its words.
     fn does(&self, text: impl Into<String>) {
         self.feed.fact(Source::Demo, "", text);
@@ -77,7 +108,7 @@ impl Tour {
     /// Waits until `look` finds what follows from what was done before.
     async fn until<T>(&self, what: &str, mut look: impl FnMut(&State) -> Option<T>) -> Result<T> {
         let began = Instant::now();
-        let limit = LIMIT + Duration::from_millis(20) * u32::try_from(self.args.nodes).unwrap_or(u32::MAX);
+        let limit = LIMIT + self.scene.cloud.profile().per_node * u32::try_from(self.args.nodes).unwrap_or(u32::MAX);
         loop {
             if let Some(found) = self.scene.world.look(&mut look) {
                 return Ok(found);
@@ -113,7 +144,7 @@ impl Tour {
         let args = self.scene.manager_args(dry_run);
         self.does("starts the manager, as this command would:");
         self.block(String::new(), command(&args));
-        self.manager = Some(Running::start(&args).await?);
+        self.manager = Some(Running::start(&args, &*self.scene.cloud.factory()).await?);
         Ok(())
     }
 
@@ -126,11 +157,13 @@ impl Tour {
     }
 
     fn create_service(&self, name: &str, port: u16) -> Result<()> {
+        let annotations = self.scene.cloud.profile().annotations.iter().filter(|(of, ..)| *of == name);
+        let annotations: BTreeMap<&str, &str> = annotations.map(|(_, key, value)| (*key, *value)).collect();
         let service = json!({
-            "metadata": {"name": name},
+            "metadata": {"name": name, "annotations": annotations},
             "spec": {
-                "type": "LoadBalancer", "selector": {"app": name},
-                "ports": [{"name": "main", "port": port, "targetPort": 8080, "protocol": "TCP"}],
+                "type": "LoadBalancer", "selector": {"app": name}, "sessionAffinity": "None",
+                "externalTrafficPolicy": "Cluster", "ports": [port_of("main", port)],
             },
         });
         match self.scene.store().create("services", "default", service) {
@@ -153,6 +186,11 @@ impl Tour {
         }
         writes
     }
+}
+
+/// A port of a Service.
+fn port_of(name: &str, port: u16) -> serde_json::Value {
+    json!({"name": name, "port": port, "targetPort": 8080, "protocol": "TCP"})
 }
 
 /// How often managers wrote.

@@ -170,8 +170,7 @@ impl Frame<'_> {
                 (_, true) => "finalizer",
                 _ => "",
             };
-            let line =
-                format!("  Service {} {} {}  {hosts}  {marks}", pad(key, 14), pad(&service.ports, 8), pad(address, 15));
+            let line = format!("  Service {} {} {address:<15}  {hosts}  {marks}", pad(key, 14), pad(&service.ports, 8));
             lines.push(clip(&line, width));
         }
     }

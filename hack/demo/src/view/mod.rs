@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use self::live::{Frame, SMALLEST, Screen};
 use crate::feed::Feed;
-use crate::tour;
 use crate::world::World;
 
 /// Between two frames, or two looks for new lines.
@@ -45,10 +44,16 @@ pub(crate) struct View {
 
 impl View {
     /// Shows what comes, on a screen or as a log. `footer` stands at the foot of the screen.
-    pub(crate) fn start(live: bool, feed: &Arc<Feed>, world: &Arc<World>, footer: Vec<String>) -> io::Result<Self> {
+    pub(crate) fn start(
+        live: bool,
+        feed: &Arc<Feed>,
+        world: &Arc<World>,
+        acts: usize,
+        footer: Vec<String>,
+    ) -> io::Result<Self> {
         let screen = if live { Some(Arc::new(Screen::take()?)) } else { None };
         let task = match screen.clone() {
-            Some(screen) => tokio::spawn(draw(screen, feed.clone(), world.clone(), footer)),
+            Some(screen) => tokio::spawn(draw(screen, feed.clone(), world.clone(), acts, footer)),
             None => tokio::spawn(print(feed.clone())),
         };
         Ok(Self { feed: feed.clone(), task, screen })
@@ -75,18 +80,12 @@ async fn print(feed: Arc<Feed>) {
     }
 }
 
-async fn draw(screen: Arc<Screen>, feed: Arc<Feed>, world: Arc<World>, footer: Vec<String>) {
+async fn draw(screen: Arc<Screen>, feed: Arc<Feed>, world: Arc<World>, acts: usize, footer: Vec<String>) {
     let color = std::env::var("NO_COLOR").is_ok_and(|no| !no.is_empty());
     loop {
         let entries = feed.last(BACK);
-        let frame = Frame {
-            size: size(),
-            color: !color,
-            elapsed: feed.elapsed(),
-            acts: tour::ACTS,
-            footer: &footer,
-            entries: &entries,
-        };
+        let frame =
+            Frame { size: size(), color: !color, elapsed: feed.elapsed(), acts, footer: &footer, entries: &entries };
         let lines = world.look(|state| frame.lines(state));
         if screen.draw(&lines).is_err() {
             return;

@@ -1,6 +1,6 @@
-//! The cloud's side, from the call log of the fake provider.
+//! The cloud's side: calls, load balancers, routes. For the fake provider they come from its call log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,14 +25,60 @@ pub(crate) struct Calls {
     pub(crate) asked: u64,
     /// Those that changed something in the cloud.
     pub(crate) changes: u64,
-    /// Answers "could not tell", by node.
+    /// By name of the call; the first are those that changed something.
+    pub(crate) by_name: BTreeMap<(Effect, String), u64>,
+    /// Answers "could not tell", by node; under no name those that hold for all.
     pub(crate) unknown: BTreeMap<String, u64>,
     /// Routes made and removed.
     pub(crate) routes: (u64, u64),
 }
 
+/// What a call was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    Write,
+    Read,
+}
+
+/// A load balancer in the cloud.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Balancer {
+    /// In words.
+    pub(crate) kind: &'static str,
+    /// Nodes behind it.
+    pub(crate) hosts: BTreeSet<String>,
+    /// Ports that it listens on, where that is known.
+    pub(crate) ports: BTreeSet<u16>,
+}
+
+impl Calls {
+    /// What was called since `before`: two lines, `writes: 2 CreateRoute, …` and `reads: …`.
+    pub(crate) fn since(&self, before: &Self) -> Vec<String> {
+        let line = |effect: Effect, head: &str| {
+            let of = self.by_name.iter().filter(|((one, _), _)| *one == effect);
+            let grown = of.filter_map(|(key, count)| {
+                let count = count - before.by_name.get(key).copied().unwrap_or_default();
+                (count > 0).then(|| format!("{count} {}", key.1))
+            });
+            let grown: Vec<String> = grown.collect();
+            format!("{head}: {}", if grown.is_empty() { "none".to_owned() } else { grown.join(", ") })
+        };
+        vec![line(Effect::Write, "writes"), line(Effect::Read, "reads")]
+    }
+
+    /// How often a read was made.
+    pub(crate) fn reads(&self, name: &str) -> u64 {
+        self.by_name.get(&(Effect::Read, name.to_owned())).copied().unwrap_or_default()
+    }
+
+    /// How often the cloud could not tell about a node.
+    pub(crate) fn doubts(&self, node: &str) -> u64 {
+        [node, ""].iter().filter_map(|key| self.unknown.get(*key)).sum()
+    }
+}
+
 /// Follows the log until dropped.
-pub(super) async fn follow(path: PathBuf, world: Arc<World>, feed: Arc<Feed>) {
+pub(crate) async fn follow(path: PathBuf, world: Arc<World>, feed: Arc<Feed>) {
     let mut offset = 0;
     let mut rest: Vec<u8> = Vec::new();
     loop {
@@ -77,68 +123,114 @@ impl State {
         if text("/phase") != "end" {
             return;
         }
-        self.calls.all += 1;
         let (call, error, service) = (text("/call"), text("/error"), text("/args/service"));
+        let is_write = matches!(
+            call,
+            "EnsureLoadBalancer" | "UpdateLoadBalancer" | "EnsureLoadBalancerDeleted" | "CreateRoute" | "DeleteRoute"
+        );
+        self.called(call, is_write);
         if call == "Lookup" {
             self.looked_up(line, text("/as"), at, feed);
             return;
-        }
-        if matches!(
-            call,
-            "EnsureLoadBalancer" | "UpdateLoadBalancer" | "EnsureLoadBalancerDeleted" | "CreateRoute" | "DeleteRoute"
-        ) {
-            self.calls.changes += 1;
         }
         if !error.is_empty() {
             feed.fact_once_at(at, Source::Cloud, "", format!("{call} fails: {error}"));
             return;
         }
-        let route = (text("/args/route/destinationCIDR").to_owned(), text("/args/route/targetNode").to_owned());
+        let (range, node) = (text("/args/route/destinationCIDR"), text("/args/route/targetNode"));
         match call {
             "EnsureLoadBalancer" | "UpdateLoadBalancer" => {
-                let hosts: std::collections::BTreeSet<String> =
-                    line.pointer("/args/nodes").map(|nodes| texts(nodes).collect()).unwrap_or_default();
-                let count = hosts.len();
-                match self.balancers.insert(service.to_owned(), hosts) {
-                    None => feed.fact_at(at, Source::Cloud, service, format!("load balancer made, {count} hosts")),
-                    Some(old) if old.len() != count => {
-                        feed.fact_at(
-                            at,
-                            Source::Cloud,
-                            service,
-                            format!("load balancer has {count} hosts, before {}", old.len()),
-                        );
-                    }
-                    Some(_) => {}
-                }
+                let hosts = line.pointer("/args/nodes").map(|nodes| texts(nodes).collect()).unwrap_or_default();
+                self.balancer_is(service, Balancer { kind: "load balancer", hosts, ports: BTreeSet::new() }, at, feed);
             }
-            "EnsureLoadBalancerDeleted" => {
-                self.balancers.remove(service);
-                feed.fact_at(at, Source::Cloud, service, "load balancer removed");
-            }
-            "CreateRoute" => {
-                self.calls.routes.0 += 1;
-                feed.fact_at(at, Source::Cloud, &format!("{} ({})", route.1, route.0), "route to its pods made");
-                self.routes.insert(route.0, route.1);
-            }
-            "DeleteRoute" => {
-                self.calls.routes.1 += 1;
-                feed.fact_at(at, Source::Cloud, &format!("{} ({})", route.1, route.0), "route to its pods removed");
-                self.routes.remove(&route.0);
-            }
+            "EnsureLoadBalancerDeleted" => self.balancer_gone(service, at, feed),
+            "CreateRoute" => self.route_made(range, node, at, feed),
+            "DeleteRoute" => self.route_gone(range, node, at, feed),
             _ => {}
         }
     }
 
+    /// A call ended.
+    pub(crate) fn called(&mut self, name: &str, is_write: bool) {
+        self.calls.all += 1;
+        self.calls.changes += u64::from(is_write);
+        let effect = if is_write { Effect::Write } else { Effect::Read };
+        *self.calls.by_name.entry((effect, name.to_owned())).or_default() += 1;
+    }
+
+    /// One call asked about so many instances.
+    pub(crate) fn asked(&mut self, instances: u64) {
+        self.calls.batches += 1;
+        self.calls.asked += instances;
+    }
+
+    /// The cloud could not tell about a node, or without a name about anything.
+    pub(crate) fn doubted(&mut self, node: &str) {
+        *self.calls.unknown.entry(node.to_owned()).or_default() += 1;
+    }
+
+    /// The balancers and routes are now these.
+    pub(crate) fn cloud_has(
+        &mut self,
+        balancers: BTreeMap<String, Balancer>,
+        routes: BTreeMap<String, String>,
+        at: Duration,
+        feed: &Feed,
+    ) {
+        let gone: Vec<String> = self.balancers.keys().filter(|key| !balancers.contains_key(*key)).cloned().collect();
+        gone.iter().for_each(|service| self.balancer_gone(service, at, feed));
+        balancers.into_iter().for_each(|(service, balancer)| self.balancer_is(&service, balancer, at, feed));
+        let old = self.routes.clone();
+        for (range, node) in old.iter().filter(|(range, _)| !routes.contains_key(*range)) {
+            self.route_gone(range, node, at, feed);
+        }
+        for (range, node) in routes.iter().filter(|(range, node)| old.get(*range) != Some(node)) {
+            self.route_made(range, node, at, feed);
+        }
+    }
+
+    fn balancer_is(&mut self, service: &str, balancer: Balancer, at: Duration, feed: &Feed) {
+        let (kind, count, ports) = (balancer.kind, balancer.hosts.len(), balancer.ports.clone());
+        let hosts = crate::view::text::count(count, "host");
+        let Some(old) = self.balancers.insert(service.to_owned(), balancer) else {
+            feed.fact_at(at, Source::Cloud, service, format!("{kind} made, {hosts}"));
+            return;
+        };
+        if old.hosts.len() != count {
+            feed.fact_at(at, Source::Cloud, service, format!("{kind} has {hosts}, before {}", old.hosts.len()));
+        }
+        if old.ports != ports {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            feed.fact_at(at, Source::Cloud, service, format!("{kind} listens on {}", ports.join(", ")));
+        }
+    }
+
+    fn balancer_gone(&mut self, service: &str, at: Duration, feed: &Feed) {
+        if let Some(old) = self.balancers.remove(service) {
+            feed.fact_at(at, Source::Cloud, service, format!("{} removed", old.kind));
+        }
+    }
+
+    fn route_made(&mut self, range: &str, node: &str, at: Duration, feed: &Feed) {
+        self.calls.routes.0 += 1;
+        feed.fact_at(at, Source::Cloud, &format!("{node} ({range})"), "route to its pods made");
+        self.routes.insert(range.to_owned(), node.to_owned());
+    }
+
+    fn route_gone(&mut self, range: &str, node: &str, at: Duration, feed: &Feed) {
+        self.calls.routes.1 += 1;
+        feed.fact_at(at, Source::Cloud, &format!("{node} ({range})"), "route to its pods removed");
+        self.routes.remove(range);
+    }
+
     fn looked_up(&mut self, line: &Value, stands_for: &str, at: Duration, feed: &Feed) {
         let nodes: Vec<String> = line.pointer("/args/nodes").map(|nodes| texts(nodes).collect()).unwrap_or_default();
-        self.calls.batches += 1;
-        self.calls.asked += u64::try_from(nodes.len()).unwrap_or_default();
+        self.asked(u64::try_from(nodes.len()).unwrap_or_default());
         let answers = line.get("result").and_then(Value::as_array).into_iter().flatten();
         for (node, answer) in nodes.into_iter().zip(answers) {
             if let Some(error) = answer.get("error").and_then(Value::as_str) {
                 feed.fact_once_at(at, Source::Cloud, &node, format!("{stands_for} fails: {error}"));
-                *self.calls.unknown.entry(node).or_default() += 1;
+                self.doubted(&node);
             }
         }
     }
@@ -165,10 +257,13 @@ mod tests {
         ] {
             state.call(&line, &feed);
         }
-        let Calls { all, batches, asked, changes, unknown, routes } = state.calls.clone();
+        let Calls { all, batches, asked, changes, unknown, routes, .. } = state.calls.clone();
         assert_eq!((all, batches, asked, changes, unknown["b"], routes), (4, 1, 2, 3, 1, (1, 0)));
         assert_eq!((state.hosts("default/web"), state.routes["10.0.0.0/24"].as_str()), (Some(2), "a"));
+        let before = state.calls.clone();
+        assert_eq!(before.since(&Calls::default()), ["writes: 2 CreateRoute, 1 EnsureLoadBalancer", "reads: 1 Lookup"]);
         state.call(&json!({"phase": "end", "call": "DeleteRoute", "args": {"route": route}}), &feed);
+        assert_eq!(state.calls.since(&before), ["writes: 1 DeleteRoute", "reads: none"]);
         state.call(
             &json!({"phase": "end", "call": "EnsureLoadBalancerDeleted", "args": {"service": "default/web"}}),
             &feed,

@@ -1,15 +1,15 @@
 //! What is known of the cluster and the cloud, in a form that is quick to look at.
 
-mod calls;
+pub(crate) mod calls;
 mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccm_test_apiserver::Store;
 use tokio::task::JoinSet;
 
+use self::calls::Balancer;
 pub(crate) use self::calls::Calls;
 pub(crate) use self::objects::{NodeRow, Ready, ServiceRow};
 use crate::feed::Feed;
@@ -23,8 +23,8 @@ pub(crate) struct World(Mutex<State>);
 pub(crate) struct State {
     pub(crate) nodes: BTreeMap<String, NodeRow>,
     pub(crate) services: BTreeMap<String, ServiceRow>,
-    /// Hosts of the cloud's load balancers, by Service.
-    pub(crate) balancers: BTreeMap<String, BTreeSet<String>>,
+    /// The cloud's load balancers, by Service.
+    pub(crate) balancers: BTreeMap<String, Balancer>,
     /// The cloud's routes: range to node.
     pub(crate) routes: BTreeMap<String, String>,
     pub(crate) calls: Calls,
@@ -46,6 +46,11 @@ impl World {
         look(&self.lock())
     }
 
+    /// Changes the state.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+    }
+
     pub(crate) fn node(&self, name: &str) -> Option<NodeRow> {
         self.lock().nodes.get(name).cloned()
     }
@@ -55,12 +60,11 @@ impl World {
         self.lock().plans.insert(subject, lines);
     }
 
-    /// Follows the objects of the API server and the calls of the cloud.
-    pub(crate) fn watch(self: &Arc<Self>, store: &Store, calls: &Path, feed: &Arc<Feed>, tasks: &mut JoinSet<()>) {
+    /// Follows the objects of the API server.
+    pub(crate) fn watch(self: &Arc<Self>, store: &Store, feed: &Arc<Feed>, tasks: &mut JoinSet<()>) {
         for kind in ["nodes", "services", "events"] {
             tasks.spawn(objects::follow(kind, store.clone(), self.clone(), feed.clone()));
         }
-        tasks.spawn(calls::follow(calls.to_owned(), self.clone(), feed.clone()));
     }
 }
 
@@ -72,6 +76,6 @@ impl State {
 
     /// How many hosts the balancer of a Service has; `None` without balancer.
     pub(crate) fn hosts(&self, service: &str) -> Option<usize> {
-        self.balancers.get(service).map(BTreeSet::len)
+        self.balancers.get(service).map(|balancer| balancer.hosts.len())
     }
 }

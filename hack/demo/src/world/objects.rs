@@ -50,6 +50,12 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// IP address or host name.
+fn address(ingress: &Value) -> &str {
+    let ip = text(ingress, "/ip");
+    if ip.is_empty() { text(ingress, "/hostname") } else { ip }
+}
+
 fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -118,7 +124,7 @@ impl ServiceRow {
             format!("{number}/{}", text(port, "/protocol"))
         };
         let row = Self {
-            address: ingress.first().map(|i| text(i, "/ip")).unwrap_or_default().to_owned(),
+            address: ingress.first().map(address).unwrap_or_default().to_owned(),
             ports: list(service, "/spec/ports").iter().map(port).collect::<Vec<_>>().join(","),
             finalizer: finalizers.iter().any(|f| f.as_str() == Some("service.kubernetes.io/load-balancer-cleanup")),
             deleting: !text(service, "/metadata/deletionTimestamp").is_empty(),

@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "aws")]
+mod aws;
+#[cfg(not(feature = "aws"))]
+mod without_aws;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -24,6 +29,11 @@ fn left(temp: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(temp).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
+/// The words of a log, wherever its lines break.
+fn words(log: &str) -> String {
+    log.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn the_whole_tour_goes_as_told_and_leaves_nothing_behind() {
     let temp = tempfile::tempdir().unwrap();
@@ -32,8 +42,7 @@ fn the_whole_tour_goes_as_told_and_leaves_nothing_behind() {
     let (log, errors) = text(&output);
     assert!(output.status.success(), "{log}\n{errors}");
     assert_eq!(errors, "");
-    // The words of a paragraph, wherever its lines break.
-    let words = log.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words(&log);
     for fact in [
         "export KUBECONFIG=/",
         "Written to Nodes, Services or the cloud: nothing.",
@@ -100,8 +109,8 @@ fn help_and_mistakes_start_nothing() {
     for flag in ["--nodes", "--keep", "--fast", "--cloud-provider"] {
         assert!(text(&help).0.contains(flag), "{flag}");
     }
-    let wrong = demo(temp.path(), &["--cloud-provider=aws"]).output().unwrap();
+    let wrong = demo(temp.path(), &["--cloud-provider=gce"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong).1.contains("there is: fake"));
+    assert!(text(&wrong).1.contains("there is: fake, aws"));
     assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
 }

@@ -1,0 +1,140 @@
+//! The simulated clouds: what the tour does to them, and what it must know of each.
+
+#[cfg(feature = "aws")]
+mod aws;
+mod fake;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use ccm_provider::ProviderFactory;
+use tokio::task::JoinSet;
+
+use crate::args::{Args, CloudName};
+use crate::feed::Feed;
+use crate::tour::Act;
+use crate::world::World;
+
+/// Machines up to this number get the pod ranges that newcomers know from other tools.
+const SMALL: usize = 200;
+
+/// A cloud with machines that can be switched off and made to fail.
+pub(crate) trait Cloud: fmt::Debug + Send + Sync {
+    /// What the tour must know of this cloud.
+    fn profile(&self) -> &'static Profile;
+
+    /// The file of `--cloud-config`.
+    fn config(&self) -> &Path;
+
+    /// The real provider.
+    fn factory(&self) -> Box<dyn ProviderFactory>;
+
+    /// The names of the machines at the start.
+    fn names(&self) -> Vec<String>;
+
+    /// The machines as they are now, in a stable order.
+    fn machines(&self) -> Vec<Machine>;
+
+    /// Terminates a machine; answers in words what was done.
+    fn terminate(&self, name: &str) -> Result<String>;
+
+    /// Makes questions about a machine fail; answers in words what was done.
+    fn fail(&self, name: &str) -> Result<String>;
+
+    /// Ends the failing; answers in words what was done.
+    fn recover(&self) -> Result<String>;
+
+    /// Tells the world about calls, load balancers and routes, until the tasks end.
+    fn watch(self: Arc<Self>, world: Arc<World>, feed: Arc<Feed>, tasks: &mut JoinSet<()>);
+
+    /// What is still there of load balancers.
+    fn left_of_balancers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Where else to look at it.
+    fn windows(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What to try once the tour is over.
+    fn try_next(&self) -> String;
+}
+
+/// What differs between the clouds in what the tour does and says.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    /// `--cloud-provider`
+    pub(crate) name: &'static str,
+    /// In their order.
+    pub(crate) acts: &'static [Act],
+    /// Annotations of the Services: name of the Service, key, value.
+    pub(crate) annotations: &'static [(&'static str, &'static str, &'static str)],
+    /// Services that the last act deletes.
+    pub(crate) leaving: &'static [&'static str],
+    /// Title of the act in which the cloud gives no answer.
+    pub(crate) doubt: &'static str,
+    /// What happens to the cloud then.
+    pub(crate) cause: &'static str,
+    /// Calls of which each is made at least once before a new process knows that there is nothing to do.
+    pub(crate) known_after: &'static [&'static str],
+    /// How much longer each node may make everything take.
+    pub(crate) per_node: Duration,
+    /// The page about its provider, and what is there.
+    pub(crate) read_next: (&'static str, &'static str),
+}
+
+/// A machine as its kubelet knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    pub(crate) on: bool,
+    /// What the kubelet was told with `--provider-id`.
+    pub(crate) provider_id: Option<String>,
+}
+
+/// Starts the cloud that was asked for; its files are in the folder.
+pub(crate) fn start(args: Args, folder: &Path) -> Result<Arc<dyn Cloud>> {
+    Ok(match args.cloud {
+        CloudName::Fake => Arc::new(fake::CloudFile::create(folder, args.nodes)?),
+        #[cfg(feature = "aws")]
+        CloudName::Aws => Arc::new(aws::SimulatedAws::start(folder, args.nodes)?),
+        #[cfg(not(feature = "aws"))]
+        CloudName::Aws => anyhow::bail!("this build has no simulated AWS; it needs the feature aws"),
+    })
+}
+
+/// `node-01`, `node-02`, …
+fn names(nodes: usize) -> impl Iterator<Item = String> {
+    let width = nodes.to_string().len().max(2);
+    (1..=nodes).map(move |i| format!("node-{i:0width$}"))
+}
+
+/// `--cluster-cidr` for so many machines.
+pub(crate) fn cluster_cidr(nodes: usize) -> &'static str {
+    if nodes <= SMALL { "10.244.0.0/16" } else { "10.128.0.0/9" }
+}
+
+/// The pod range of a machine, within the range of the cluster.
+pub(crate) fn pod_cidr(nodes: usize, index: usize) -> String {
+    match nodes <= SMALL {
+        true => format!("10.244.{}.0/24", index % 256),
+        false => format!("10.{}.{}.0/24", 128 + index / 256 % 128, index % 256),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_has_a_pod_range_of_its_own() {
+        for nodes in [SMALL, 5000] {
+            let ranges: std::collections::HashSet<String> = (0..nodes).map(|i| pod_cidr(nodes, i)).collect();
+            assert_eq!(ranges.len(), nodes);
+        }
+    }
+}

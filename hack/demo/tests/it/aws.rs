@@ -1,0 +1,46 @@
+//! The tour on the simulated AWS.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::{demo, left, text, words};
+
+/// It takes ten seconds.
+const LIMIT: Duration = Duration::from_secs(90);
+
+#[test]
+fn the_tour_on_aws_goes_as_told_whatever_account_the_user_has() {
+    let temp = tempfile::tempdir().unwrap();
+    let began = Instant::now();
+    let mut demo = demo(temp.path(), &["--fast", "--cloud-provider=aws"]);
+    // Each of these would lead away from the simulation.
+    demo.envs([("AWS_PROFILE", "mine"), ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "mine")]);
+    let output = demo.env("http_proxy", "http://127.0.0.1:9").output().unwrap();
+    let (log, errors) = text(&output);
+    assert!(output.status.success(), "{log}\n{errors}");
+    assert_eq!(errors, "");
+    let words = words(&log);
+    for fact in [
+        "ccm --cloud-provider=aws",
+        "Written to Nodes, Services or the cloud: nothing.",
+        "12 nodes initialized, routed and Ready",
+        "spec.providerID: aws:///us-west-2",
+        "default/web: classic load balancer made",
+        "default/api: network load balancer made",
+        "default/web: classic load balancer listens on 80, 8080",
+        "default/api: network load balancer listens on 443, 8080",
+        "deleting node node=\"node-02\"",
+        "The balancers have 11 hosts, the cloud has 11 routes.",
+        "ec2:DescribeInstances fails: RequestLimitExceeded",
+        "node-07 is kept",
+        "node-07 is Ready again, and nothing was lost.",
+        "Written to the cloud, to Nodes and to Services: nothing.",
+        "No balancer, target group, security group or rule of theirs is left.",
+        "Routes 12 made, 1 removed",
+        "12 ec2:CreateRoute",
+    ] {
+        assert!(words.contains(fact), "{fact:?} is missing in\n{log}");
+    }
+    assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+}
