@@ -57,6 +57,7 @@ fn the_chart_refuses_bad_values_and_names_them() {
         ("cloudProvider=fake,securePort=70000", "/securePort"),
         ("cloudProvider=fake,image.repository=", "/image/repository"),
         ("cloudProvider=fake,image.digest=abc", "/image/digest"),
+        ("cloudProvider=aws,serviceAccount.annotations.a=1", "/serviceAccount/annotations/a"),
     ] {
         let said = template(&helm, &["--set", settings]).unwrap_err();
         assert!(said.contains(named), "{settings}: {said}");

@@ -44,17 +44,35 @@ pub(crate) fn overlay(name: &str) -> Option<String> {
 
 /// The base with some components.
 pub(crate) fn with_components(names: &[&str]) -> Option<String> {
+    let listed: String = names.iter().map(|name| format!("- ../../components/{name}\n")).collect();
+    let components = if names.is_empty() { String::new() } else { format!("components:\n{listed}") };
+    kustomize(&[("kustomization.yaml", format!("resources:\n- ../../base\n{components}"))])
+}
+
+/// The overlay for AWS with every choice taken that its remarks offer.
+pub(crate) fn aws_with_every_choice() -> Option<String> {
+    let file = |name: &str| crate::tools::read(&format!("overlays/aws/{name}"));
+    let taken = |line: &str| match line.strip_prefix('#') {
+        Some(choice) if !choice.starts_with(' ') || choice.starts_with("  ") => format!("{choice}\n"),
+        _ => format!("{line}\n"),
+    };
+    let text = file("kustomization.yaml").lines().map(taken).collect();
+    let config = "[Global]\nRegion = eu-west-1\n".to_owned();
+    kustomize(&[("kustomization.yaml", text), ("flags.yaml", file("flags.yaml")), ("cloud.conf", config)])
+}
+
+/// Renders a folder with these files, as if it were a folder of the overlays.
+fn kustomize(files: &[(&str, String)]) -> Option<String> {
     let kubectl = kubectl()?;
     let folder = tempfile::Builder::new().prefix("ccm-kustomize-").tempdir().unwrap();
     // Kustomize takes folders by relative paths only, so: up to the root, and down again.
     let here = folder.path().canonicalize().unwrap();
     let up = "../".repeat(here.components().count() - 1);
     let manifests =
-        format!("{up}{}", manifests().canonicalize().unwrap().display().to_string().trim_start_matches('/'));
-    let listed: String = names.iter().map(|name| format!("- {manifests}/components/{name}\n")).collect();
-    let components = if names.is_empty() { String::new() } else { format!("components:\n{listed}") };
-    let text = format!("resources:\n- {manifests}/base\n{components}");
-    std::fs::write(here.join("kustomization.yaml"), text).unwrap();
+        format!("{up}{}/", manifests().canonicalize().unwrap().display().to_string().trim_start_matches('/'));
+    for (name, text) in files {
+        std::fs::write(here.join(name), text.replace("- ../../", &format!("- {manifests}"))).unwrap();
+    }
     Some(run(&kubectl, &["kustomize", here.to_str().unwrap()]).unwrap())
 }
 
@@ -77,6 +95,7 @@ pub(crate) fn all() -> Vec<(String, String)> {
     for name in overlays() {
         add(format!("overlay {name}"), overlay(&name));
     }
+    add("overlay aws with every choice".into(), aws_with_every_choice());
     add("base".into(), with_components(&[]));
     for name in components() {
         add(format!("component {name}"), with_components(&[&name]));
