@@ -219,7 +219,7 @@ fn listed(calls: &BTreeMap<String, u64>) -> String {
 
 /// Sum of the calls.
 fn sum(calls: &BTreeMap<String, u64>) -> f64 {
-    calls.values().copied().map(|count| u32::try_from(count).map_or(f64::MAX, f64::from)).sum()
+    calls.values().fold(0.0, |sum, count| sum + u32::try_from(*count).map_or(f64::MAX, f64::from))
 }
 
 /// Begins a table.
