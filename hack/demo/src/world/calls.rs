@@ -173,7 +173,7 @@ impl State {
     pub(crate) fn cloud_has(
         &mut self,
         balancers: BTreeMap<String, Balancer>,
-        routes: BTreeMap<String, String>,
+        routes: &BTreeMap<String, String>,
         at: Duration,
         feed: &Feed,
     ) {

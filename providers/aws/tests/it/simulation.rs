@@ -143,7 +143,7 @@ impl Life {
         life
     }
 
-    fn say(&mut self, what: String) {
+    fn say(&mut self, what: &str) {
         let at = self.bed.aws.clock().now();
         self.log.push(format!("{} {what}", at.strftime("%H:%M:%S")));
     }
@@ -173,7 +173,7 @@ impl Life {
             14 => Rule::every(Fault::UnknownElements),
             _ => Rule::every(code(500, "InternalFailure")).window(skip, 3),
         };
-        self.say(format!("  trouble: {rule:?}"));
+        self.say(&format!("  trouble: {rule:?}"));
         self.bed.aws.fault(rule);
     }
 
@@ -235,7 +235,7 @@ impl Life {
         let nodes = self.bed.nodes.clone();
         let answer = self.process.ensure(CLUSTER, &service, &nodes).await;
         let told = answer.as_ref().map(drop).map_err(ToString::to_string);
-        self.say(format!("  ensured {name}: {told:?}"));
+        self.say(&format!("  ensured {name}: {told:?}"));
         let status = answer?.unwrap_or_default();
         if let Some(living) = self.services.get_mut(name) {
             living.made_as_network |= is_network(&living.service) && !status.ingress.is_empty();
@@ -254,7 +254,7 @@ impl Life {
         };
         let told = answer.as_ref().map_err(ToString::to_string);
         let told = format!("  deleted {name}: {told:?}");
-        self.say(told);
+        self.say(&told);
         answer?;
         self.services.remove(name);
         Ok(())
@@ -276,7 +276,7 @@ impl Life {
                         let kind = if shown && self.rng.random_bool(0.08) { !kind } else { kind };
                         let mut service = self.wish(&key, kind);
                         service.status = status;
-                        self.say(format!(
+                        self.say(&format!(
                             "{key} wants {:?} {:?}",
                             service.metadata.annotations,
                             service.spec.ports.len()
@@ -289,7 +289,7 @@ impl Life {
                         let key = format!("{name}{}", self.generation);
                         let network = self.rng.random_bool(0.5);
                         let service = self.wish(&key, network);
-                        self.say(format!(
+                        self.say(&format!(
                             "new {key} {:?} {:?}",
                             service.metadata.annotations,
                             service.spec.ports.len()
@@ -301,14 +301,14 @@ impl Life {
             }
             40..=54 => {
                 if let Some(name) = self.pick() {
-                    self.say(format!("{name} shall go"));
+                    self.say(&format!("{name} shall go"));
                     self.services.get_mut(&name).unwrap().leaving = true;
                     let _ = self.delete(&name).await;
                 }
             }
             55..=69 => self.nodes_change().await,
             70..=79 => {
-                self.say("a new process".to_owned());
+                self.say("a new process");
                 // Another one leads only after the lease of the first has ended.
                 self.bed.aws.clock().step(Duration::from_secs(15));
                 self.bed.aws.faults(Faults::clear);
@@ -317,7 +317,7 @@ impl Life {
             80..=84 => self.hand_work(),
             _ => {
                 if let Some(name) = self.pick() {
-                    self.say(format!("{name} again"));
+                    self.say(&format!("{name} again"));
                     let _ =
                         if self.services[&name].leaving { self.delete(&name).await } else { self.ensure(&name).await };
                 }
@@ -340,13 +340,13 @@ impl Life {
                 self.bed.aws.by_hand(ccm_cloudsim::aws::Service::Ec2, "TerminateInstances", &form).unwrap();
             }
         }
-        self.say(format!("{} nodes", self.bed.nodes.len()));
+        self.say(&format!("{} nodes", self.bed.nodes.len()));
         let names: Vec<String> = self.services.keys().filter(|name| !self.services[*name].leaving).cloned().collect();
         for name in names {
             let service = self.services[&name].service.clone();
             let nodes = self.bed.nodes.clone();
             let answer = self.process.update(CLUSTER, &service, &nodes).await.map_err(|error| error.to_string());
-            self.say(format!("  updated {name}: {answer:?}"));
+            self.say(&format!("  updated {name}: {answer:?}"));
         }
     }
 
@@ -355,7 +355,7 @@ impl Life {
         let ours: Vec<String> =
             self.services.values().map(|living| living.service.default_load_balancer_name()).collect();
         let which = self.rng.random_range(0..3);
-        self.say(format!("work by hand {which}"));
+        self.say(&format!("work by hand {which}"));
         self.bed.aws.world(|world| match which {
             0 => {
                 let balancers = &world.elbv2.balancers;
@@ -387,7 +387,7 @@ impl Life {
 
     /// From now on all goes well.
     async fn calm(&mut self, how: &str) {
-        self.say(how.to_owned());
+        self.say(how);
         self.bed.aws.faults(Faults::clear);
         self.bed.aws.change(|options| {
             options.stale_reads = Duration::ZERO;
@@ -397,7 +397,7 @@ impl Life {
         // A wish for another kind is refused for good; the user takes it back.
         for name in self.services.keys().cloned().collect::<Vec<_>>() {
             let (service, was) = { (self.services[&name].service.clone(), self.services[&name].made_as_network) };
-            let made = service.status.load_balancer.ingress.first().is_some();
+            let made = !service.status.load_balancer.ingress.is_empty();
             if made && is_network(&service) != was {
                 let mut service = self.wish(&name, was);
                 service.status = self.services[&name].service.status.clone();
@@ -416,7 +416,7 @@ impl Life {
                 self.bed.aws.clock().step(wait);
             }
             if !failed && self.bed.writes(mark).is_empty() {
-                self.say(format!("calm after {round} rounds"));
+                self.say(&format!("calm after {round} rounds"));
                 return;
             }
         }
@@ -430,7 +430,7 @@ impl Life {
     async fn run(mut self) {
         let start = self.shape();
         let (stale, lag) = (self.rng.random_bool(0.5), self.rng.random_bool(0.3));
-        self.say(format!("stale {stale} lag {lag}"));
+        self.say(&format!("stale {stale} lag {lag}"));
         self.bed.aws.change(|options| {
             options.validate = false;
             options.stale_reads = if stale { STALE } else { Duration::ZERO };
@@ -599,16 +599,16 @@ async fn random_lives_end_as_wished_and_leave_nothing() {
     for seed in seeds() {
         // Most of their time they wait.
         if lives.len() >= 8 {
-            finished(lives.join_next().await.unwrap());
+            finished(&lives.join_next().await.unwrap());
         }
         lives.spawn(async move { Life::start(seed).await.run().await });
     }
     while let Some(life) = lives.join_next().await {
-        finished(life);
+        finished(&life);
     }
 }
 
 /// A life that failed has said why itself.
-fn finished(life: Result<(), tokio::task::JoinError>) {
+fn finished(life: &Result<(), tokio::task::JoinError>) {
     assert!(life.is_ok(), "a life failed; its seed stands above");
 }

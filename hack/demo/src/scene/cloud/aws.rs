@@ -14,7 +14,7 @@ use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, Network, NetworkSeed};
 use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
 use ccm_cloudsim::aws::options::{Delays, Latency};
 use ccm_cloudsim::aws::{ApiError, Aws, Options, Service, World as Account};
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::ledger::Entry;
 use ccm_provider::ProviderFactory;
 use tokio::task::JoinSet;
@@ -229,7 +229,7 @@ impl Cloud for SimulatedAws {
     }
 
     fn recover(&self) -> Result<String> {
-        self.aws.faults(|faults| faults.clear());
+        self.aws.faults(Faults::clear);
         Ok("ends the throttling".to_owned())
     }
 
@@ -295,7 +295,7 @@ async fn follow(cloud: Arc<SimulatedAws>, world: Arc<World>, feed: Arc<Feed>) {
                     feed.fact_once_at(at, Source::Cloud, "", format!("{name} fails: {code}"));
                 }
             }
-            state.cloud_has(seen.balancers, seen.routes, feed.elapsed(), &feed);
+            state.cloud_has(seen.balancers, &seen.routes, feed.elapsed(), &feed);
         });
         tokio::time::sleep(LOOK).await;
     }
