@@ -17,7 +17,8 @@ fn help_lists_the_sections_and_ends_with_0() {
             "--cloud-provider string",
             "--node-deletion-budget int",
             "--leader-elect-retry-period duration",
-            "All controllers: cloud-node-controller, ",
+            "All controllers: ",
+            "cloud-node-controller, cloud-node-lifecycle-controller, ",
         ] {
             assert!(ended.stdout.contains(text), "{text} is missing:\n{}", ended.stdout);
         }
