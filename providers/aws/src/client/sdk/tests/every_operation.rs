@@ -274,7 +274,7 @@ async fn network_balancer(bed: &Bed, group: &str) {
     let mapping = |n: usize| SubnetMapping { subnet: bed.network.public[n].clone(), ..SubnetMapping::default() };
     let balancer = bed.elbv2(ElbV2Write::CreateLoadBalancer {
         name: "a1network".to_owned(),
-        mappings: vec![mapping(0)],
+        mappings: vec![mapping(0), mapping(1)],
         security_groups: vec![group.into()],
         internal: false,
         ip_address_type: Some("ipv4".to_owned()),
