@@ -31,7 +31,7 @@ fn the_tour_on_aws_goes_as_told_whatever_account_the_user_has() {
         "default/api: network load balancer listens on 443, 8080",
         "deleting node node=\"node-02\"",
         "The balancers have 11 hosts, the cloud has 11 routes.",
-        "ec2:DescribeInstances fails: RequestLimitExceeded",
+        "fails: RequestLimitExceeded",
         "node-07 is kept",
         "node-07 is Ready again, and nothing was lost.",
         "Written to the cloud, to Nodes and to Services: nothing.",
