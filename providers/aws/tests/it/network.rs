@@ -119,6 +119,16 @@ async fn a_balancer_is_made_changed_and_removed_without_a_trace() {
 }
 
 #[tokio::test]
+async fn elements_that_nobody_knows_yet_change_nothing() {
+    let bed = start();
+    bed.ensure(&*bed.process().await, &plain()).await;
+    bed.aws.fault(Rule::every(Fault::UnknownElements));
+    let mark = bed.aws.mark();
+    bed.ensure(&*bed.process().await, &plain()).await;
+    assert_eq!(bed.writes(mark), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_second_sync_and_a_restart_write_nothing() {
     let bed = start();
     let process = bed.process().await;

@@ -342,12 +342,15 @@ fn reply(status: u16, kind: &'static str, body: Vec<u8>, id: &str) -> Response<B
     response
 }
 
-/// Puts elements that nobody knows behind the first tag of the answer and before its last.
+/// Puts elements that nobody knows at the beginning and the end of the result: inside its wrapper, where the protocol has one.
 fn with_unknown_elements(body: &str) -> String {
     const UNKNOWN: &str = "<fromTheFuture flag=\"1\"><item>x</item><item/></fromTheFuture>";
+    const WRAPPER: &str = "Result>";
     let start = body.find("?>").map_or(0, |at| at + 2);
-    let first = body.get(start..).and_then(|rest| rest.find('>')).map_or(start, |at| start + at + 1);
-    let last = body.rfind("</").unwrap_or(body.len()).max(first);
+    let root = body.get(start..).and_then(|rest| rest.find('>')).map_or(start, |at| start + at + 1);
+    let first = body.find(WRAPPER).map_or(root, |at| at + WRAPPER.len());
+    let end = body.rfind(WRAPPER).unwrap_or(body.len());
+    let last = body.get(..end).and_then(|before| before.rfind("</")).unwrap_or(body.len()).max(first);
     let part = |from: usize, to: usize| body.get(from..to).unwrap_or_default();
     format!("{}{UNKNOWN}{}{UNKNOWN}{}", part(0, first), part(first, last), part(last, body.len()))
 }
