@@ -38,6 +38,14 @@ pub struct Key {
     deleted: bool,
 }
 
+impl Key {
+    /// Whether the node runs on what the key stands for. A deleted node may be back on the same machine, and what is undone
+    /// for the deleted one would then be missing on it.
+    fn is_of(&self, node: &Node) -> bool {
+        self.name == node.name && self.provider_id == node.provider_id
+    }
+}
+
 /// The controller.
 pub struct NodeTaskController {
     shared: Shared,
@@ -109,8 +117,8 @@ impl Reconciler for NodeTaskController {
     async fn reconcile(&self, work: Vec<(Key, NodeWork)>) -> Vec<(Key, Result<Outcome, SyncError>)> {
         // What happened since it was queued may have settled it.
         let (due, settled): (Vec<_>, Vec<_>) = work.into_iter().partition(|(key, work)| match &work.node {
-            Some(node) => node.provider_id == key.provider_id && self.task.is_due(node),
-            None => key.deleted,
+            Some(node) => key.is_of(node) && self.task.is_due(node),
+            None => key.deleted && !self.shared.nodes.get(&key.name).is_some_and(|node| key.is_of(&node)),
         });
         let mut answers: Vec<_> = settled.into_iter().map(|(key, _)| (key, Ok(Outcome::Done))).collect();
         if self.shared.gate.is_dry_run() {

@@ -2,7 +2,7 @@
 
 use ccm_provider::{Node, NodeChanges};
 
-use super::patch;
+use super::{Key, patch};
 
 #[test]
 fn the_patch_names_the_incarnation_and_only_what_changes() {
@@ -16,4 +16,15 @@ fn the_patch_names_the_incarnation_and_only_what_changes() {
         patch(&node, &changes).to_string(),
         r#"{"metadata":{"uid":"u-1"},"spec":{"podCIDR":"fd00::/80","podCIDRs":["fd00::/80","10.0.0.0/24"]}}"#
     );
+}
+
+#[test]
+fn a_node_that_came_back_is_the_same_only_on_the_same_machine() {
+    let key = Key { name: "a".into(), provider_id: Some("x:///1".into()), deleted: true };
+    let node =
+        |name: &str, id: Option<&str>| Node { name: name.into(), provider_id: id.map(Into::into), ..Node::default() };
+    assert!(key.is_of(&node("a", Some("x:///1"))));
+    for other in [node("a", Some("x:///2")), node("a", None), node("b", Some("x:///1"))] {
+        assert!(!key.is_of(&other), "{other:?}");
+    }
 }

@@ -206,12 +206,16 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
 
     async fn plan(&self, cluster: &str, work: &ServiceWork) -> Result<Plan, ProviderError> {
         let work = std::slice::from_ref(work);
-        let (desired, verdicts) = self.0.desired(cluster, work);
-        verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let observed = self.observe(cluster, work, &desired).await?;
-        let (steps, findings) = self.0.plan(&observed, &desired)?;
         let subject = work.first().map(|item| format!("service {}", item.service.key())).unwrap_or_default();
         let mut plan = Plan::new(subject);
+        let (desired, verdicts) = self.0.desired(cluster, work);
+        match verdicts.into_iter().collect::<Result<Vec<_>, _>>() {
+            // A real run counts this as done; so there is nothing to show, and nothing wrong.
+            Err(error) if error.is_implemented_elsewhere() => return Ok(plan),
+            verdicts => verdicts?,
+        };
+        let observed = self.observe(cluster, work, &desired).await?;
+        let (steps, findings) = self.0.plan(&observed, &desired)?;
         plan.steps = steps.iter().map(|step| self.0.describe(step)).collect();
         plan.findings = findings;
         // A real run would stop here; so the dry one must not look as if it went through.
@@ -310,6 +314,10 @@ mod tests {
             let mut verdicts = Vec::new();
             for item in work {
                 let ports: BTreeSet<i32> = item.service.spec.ports.iter().map(|port| port.port).collect();
+                if ports.contains(&7777) {
+                    verdicts.push(Err(ProviderError::ImplementedElsewhere));
+                    continue;
+                }
                 if ports.contains(&0) {
                     let error = ErrorClass::Invalid { findings: Vec::new() };
                     verdicts.push(Err(ProviderError::new(error, "port 0 cannot be served")));
@@ -478,6 +486,15 @@ mod tests {
     async fn what_is_asked_wrongly_costs_no_call() {
         let balancer = adapter();
         balancer.ensure("c", &service("web", &[0]), &[]).await.unwrap_err();
+        assert!(balancer.0.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_service_of_somebody_else_has_an_empty_plan_and_costs_no_call() {
+        let work = item(&service("web", &[7777]), &[], ServiceAction::Ensure);
+        let balancer = adapter();
+        assert!(balancer.plan("c", &work).await.unwrap().is_empty());
+        assert!(balancer.ensure("c", &work.service, &[]).await.unwrap_err().is_implemented_elsewhere());
         assert!(balancer.0.calls().is_empty());
     }
 

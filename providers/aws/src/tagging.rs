@@ -22,6 +22,7 @@ use ccm_provider::{
 use md5::{Digest as _, Md5};
 
 pub(crate) use self::flags::{FLAGS, Settings};
+use crate::client::error::ErrorKind;
 use crate::client::write::{Ec2Write, Write};
 use crate::client::{Answer, Api, ApiError, Id, Tags};
 use crate::cluster::Cluster;
@@ -99,7 +100,11 @@ impl Tagging {
             if part.is_empty() {
                 continue;
             }
-            let answer: Answer<_> = self.api.write(&self.write(&part, delete)).await;
+            let write = self.write(&part, delete);
+            let answer: Answer<_> = match self.cluster.context().is_some_and(|context| !context.leader.is_leading()) {
+                true => Err(ApiError::of_kind(write.operation(), ErrorKind::NotSent, "this process leads no more")),
+                false => self.api.write(&write).await,
+            };
             let Err(error) = answer else {
                 outcomes.extend(part.into_iter().map(|id| (id, Outcome::Done)));
                 continue;
