@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use crate::error::ProviderError;
+use crate::inspect::Inspect;
 use crate::instance::InstancesV2;
 use crate::legacy::{Instances, Zones};
 use crate::load_balancer::LoadBalancer;
@@ -69,6 +71,17 @@ pub trait CloudProvider: Send + Sync {
     /// The work of one of [`crate::ProviderFactory::node_tasks`], by its name; `None`: that controller does not run.
     fn node_task(&self, _name: &str) -> Option<Arc<dyn NodeTask>> {
         None
+    }
+
+    /// Answers to people: `ccm explain`, `ccm orphans`, `ccm migrate-check`. `None`: the commands know only what the core sees.
+    fn inspect(&self) -> Option<Arc<dyn Inspect>> {
+        None
+    }
+
+    /// What plans for Services depend on beside the Service and what [`LoadBalancer::observe`] reads: settings, IDs of the
+    /// surroundings. Kept in snapshots for [`crate::ProviderFactory::replay`]; holds no secret.
+    fn facts(&self) -> Value {
+        Value::Null
     }
 
     /// Metrics of the provider in the text format of Prometheus: whole families, under names that the program does not use.

@@ -69,6 +69,41 @@ pub struct CloudError {
     pub detail: String,
 }
 
+impl ErrorClass {
+    /// One word, as commands and metrics have it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::Unknown => "unknown",
+            Self::Throttled { .. } => "throttled",
+            Self::Transient { .. } => "transient",
+            Self::Conflict => "conflict",
+            Self::Denied { .. } => "denied",
+            Self::Invalid { .. } => "invalid",
+            Self::Unsupported => "unsupported",
+            Self::Bug => "bug",
+        }
+    }
+
+    /// What somebody who reads the error can do about it.
+    pub fn way_out(&self) -> String {
+        match self {
+            Self::NotFound => "nothing of that kind exists in the cloud: make it, or correct what refers to it".into(),
+            Self::Unknown => "the cloud gave no clear answer; it is asked again, and nothing is deleted meanwhile".into(),
+            Self::Throttled { .. } => {
+                "the cloud asks for fewer calls; it is tried again by itself. If it lasts, see who else uses the account".into()
+            }
+            Self::Transient { .. } => "expected to pass; it is tried again by itself".into(),
+            Self::Conflict => "something else changed the object at the same time; it is looked at again by itself".into(),
+            Self::Denied { action } if action.is_empty() => "grant the missing permission to the identity of the controller manager".into(),
+            Self::Denied { action } => format!("grant {action} to the identity of the controller manager"),
+            Self::Invalid { .. } => "change the object as the message says; it is tried again when it changes".into(),
+            Self::Unsupported => "this cloud cannot do that: ask for something else".into(),
+            Self::Bug => "this is a defect of the program: report it with the message and `ccm snapshot`".into(),
+        }
+    }
+}
+
 /// What an error means to the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorClass {

@@ -23,6 +23,7 @@ pub mod cloud;
 pub mod duration;
 pub mod error;
 pub mod flag;
+pub mod inspect;
 pub mod instance;
 pub mod legacy;
 pub mod load_balancer;
@@ -48,6 +49,7 @@ pub use cloud::{
 };
 pub use error::{CloudError, ErrorClass, ProviderError};
 pub use flag::{Flag, FlagValues};
+pub use inspect::{Check, Claims, Fact, FactState, Inspect, Lint, Orphan};
 pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Snapshot};
 pub use legacy::{Instances, LegacyInstances, ZoneInfo, Zones, instance_provider_id};
 pub use load_balancer::{

@@ -6,10 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::ProviderError;
 use crate::node::NodeRef;
-use crate::plan::{Change, Plan, Risk, Step, Verb};
+use crate::plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 use crate::service::Service;
 
 /// How long an ensure or a deletion may take before the core gives up on the call.
@@ -90,24 +91,45 @@ pub trait LoadBalancer: Send + Sync {
         tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(ProviderError::deadline(call, limit)))
     }
 
-    /// What [`LoadBalancer::reconcile`] would do, without doing it: for `--dry-run`. Reads the cloud, writes nothing.
-    /// The default knows only whether a balancer exists.
+    /// What [`LoadBalancer::reconcile`] would do, without doing it: for `--dry-run` and `ccm plan`. Reads the cloud, writes
+    /// nothing. The same as [`LoadBalancer::observe`] followed by [`LoadBalancer::plan_observed`].
     async fn plan(&self, cluster: &str, item: &ServiceWork) -> Result<Plan, ProviderError> {
-        let service = &item.service;
-        let exists = self.get(cluster, service).await?.is_some();
-        let hosts = item.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(" ");
+        let observed = self.observe(cluster, item).await?;
+        self.plan_observed(cluster, item, &observed)
+    }
+
+    /// Everything that a plan for this item must know of the cloud, as a value that can be kept and planned from elsewhere
+    /// (`ccm snapshot`). Holds no secret. Reads the cloud, writes nothing. The default knows only whether a balancer exists.
+    async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
+        let status = self.get(cluster, &item.service).await?;
+        serde_json::to_value(status).map_err(|error| ProviderError::bug(format!("the status is no JSON: {error}")))
+    }
+
+    /// The plan from such a value. Pure: the same input gives the same plan, in any process.
+    ///
+    /// # Errors
+    ///
+    /// What the Service asks wrongly, and a value that [`LoadBalancer::observe`] cannot have given.
+    fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
+        let exists = !observed.is_null();
+        let mut plan = Plan::new(format!("service {}", item.service.key()));
         let verb = match (item.action, exists) {
             (ServiceAction::Delete, true) => Verb::Delete,
-            (ServiceAction::Delete, false) => return Ok(Plan::new(format!("service {}", service.key()))),
-            (_, true) => Verb::Update,
+            (ServiceAction::Delete, false) => return Ok(plan),
             (_, false) => Verb::Create,
+            (_, true) => {
+                let text = "the provider cannot tell whether the load balancer is as the Service wants it; it would be ensured";
+                plan.findings.push(Finding::new(Severity::Info, "load balancer", text));
+                return Ok(plan);
+            }
         };
-        let step = Step {
+        let hosts = item.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(" ");
+        plan.steps.push(Step {
             verb,
             kind: "LoadBalancer".into(),
-            id: self.name(cluster, service),
-            changes: match item.action {
-                ServiceAction::Delete => Vec::new(),
+            id: self.name(cluster, &item.service),
+            changes: match verb {
+                Verb::Delete => Vec::new(),
                 _ => vec![Change { field: "hosts".into(), before: None, after: Some(hosts) }],
             },
             reason: match item.action {
@@ -116,8 +138,8 @@ pub trait LoadBalancer: Send + Sync {
                 ServiceAction::Delete => "the Service wants no load balancer any more".into(),
             },
             risk: if verb == Verb::Delete { Risk::Disruptive } else { Risk::None },
-        };
-        Ok(Plan::new(format!("service {}", service.key())).with(step))
+        });
+        Ok(plan)
     }
 }
 
@@ -211,7 +233,7 @@ impl LoadBalancerStatus {
 mod tests {
     use super::*;
 
-    fn status(json: serde_json::Value) -> LoadBalancerStatus {
+    fn status(json: Value) -> LoadBalancerStatus {
         serde_json::from_value(json).unwrap()
     }
 

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// An ordered list of writes for one subject. The same input gives the same plan, byte for byte; any prefix of it is safe
 /// to die after. An empty plan means that nothing needs to change.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
     /// What the plan is for: `node worker-1`, `service default/web`, `routes`.
     pub subject: String,
@@ -16,7 +18,7 @@ pub struct Plan {
 }
 
 /// One write.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// What is done.
     pub verb: Verb,
@@ -33,7 +35,7 @@ pub struct Step {
 }
 
 /// One field that changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Name of the field.
     pub field: Cow<'static, str>,
@@ -44,7 +46,8 @@ pub struct Change {
 }
 
 /// What a step does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// Make an object.
     Create,
@@ -72,7 +75,8 @@ impl Verb {
 }
 
 /// What users may notice of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Risk {
     /// Nothing.
     None,
@@ -83,7 +87,7 @@ pub enum Risk {
 }
 
 /// Something noticed in the input: an unknown key, a bad value, an ignored combination.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
@@ -96,7 +100,8 @@ pub struct Finding {
 }
 
 /// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Good to know.
     Info,
@@ -122,6 +127,29 @@ impl Plan {
     /// Whether nothing needs to be written.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
+    }
+
+    /// Whether there is nothing to tell at all.
+    pub fn is_silent(&self) -> bool {
+        self.steps.is_empty() && self.findings.is_empty()
+    }
+}
+
+impl Finding {
+    /// A finding about a key whose value is not shown or not there.
+    pub fn new(severity: Severity, key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity, key: key.into(), value: None, message: message.into() }
+    }
+}
+
+impl Severity {
+    /// `info`, `warning`, `error`
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
     }
 }
 

@@ -4,8 +4,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Serialize};
+use serde_json::Value;
 
-use crate::error::ProviderError;
+use crate::error::{ErrorClass, ProviderError};
 use crate::load_balancer::{
     GroupKey, LoadBalancer, LoadBalancerStatus, READ_DEADLINE, ServiceAction, ServiceWork, WRITE_DEADLINE,
 };
@@ -18,8 +21,9 @@ use crate::service::Service;
 pub trait Planned: Send + Sync {
     /// What the group shall look like, defaults filled in.
     type Desired: Send + Sync;
-    /// All cloud objects of the group: those with our ownership marks and those they refer to. Complete, or an error.
-    type Observed: Send + Sync;
+    /// All cloud objects of the group: those with our ownership marks and those they refer to. Complete, or an error. Kept in
+    /// snapshots, so it holds no secret, and nothing of the wish.
+    type Observed: Serialize + DeserializeOwned + Send + Sync;
     /// One write, printable through [`Planned::describe`].
     type Step: Send + Sync;
     /// What the writes of one plan made, for those that follow: an ID that is only known after creation.
@@ -51,7 +55,12 @@ pub trait Planned: Send + Sync {
     ) -> Result<(Vec<Self::Step>, Vec<Finding>), ProviderError>;
 
     /// Refuses a plan that looks like a mistake: a foreign object touched, a backend set emptied. Pure.
-    fn guard(&self, observed: &Self::Observed, steps: &[Self::Step]) -> Result<(), ProviderError>;
+    fn guard(
+        &self,
+        observed: &Self::Observed,
+        desired: &Self::Desired,
+        steps: &[Self::Step],
+    ) -> Result<(), ProviderError>;
 
     /// Does one write.
     fn apply(
@@ -73,7 +82,12 @@ pub trait Planned: Send + Sync {
 
     /// The status of a Service as observed; `None` when no part of its balancer exists. After writes that should have made
     /// one, `None` means that the cloud doesn't show it yet: it is looked for again.
-    fn status(&self, observed: &Self::Observed, service: &Service) -> Option<LoadBalancerStatus>;
+    fn status(
+        &self,
+        observed: &Self::Observed,
+        desired: &Self::Desired,
+        service: &Service,
+    ) -> Option<LoadBalancerStatus>;
 }
 
 /// The adapter from [`Planned`] to [`LoadBalancer`].
@@ -95,10 +109,10 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         if verdicts.iter().all(Result::is_err) {
             return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| None)).collect());
         }
-        let observed = self.observe(cluster, work, &desired).await?;
+        let observed = self.look(cluster, work, &desired).await?;
         let (steps, findings) = self.0.plan(&observed, &desired)?;
         self.0.tell(work, &findings);
-        self.0.guard(&observed, &steps)?;
+        self.0.guard(&observed, &desired, &steps)?;
         let mut outputs = P::Outputs::default();
         for step in &steps {
             self.apply(step, &mut outputs).await?;
@@ -106,11 +120,11 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         self.0.finish(outputs)?;
         // Read again only when something was written and somebody asks: addresses may have come with it.
         let asked = work.iter().any(|item| item.action == ServiceAction::Ensure);
-        let after = if steps.is_empty() || !asked { observed } else { self.observe(cluster, work, &desired).await? };
+        let after = if steps.is_empty() || !asked { observed } else { self.look(cluster, work, &desired).await? };
         let answers = work.iter().zip(verdicts).map(|(item, verdict)| {
             verdict.map(|()| match item.action {
                 ServiceAction::Delete | ServiceAction::UpdateHosts => None,
-                ServiceAction::Ensure => self.0.status(&after, &item.service),
+                ServiceAction::Ensure => self.0.status(&after, &desired, &item.service),
             })
         });
         let unseen = |item: &ServiceWork, answer: &Result<Option<LoadBalancerStatus>, ProviderError>| {
@@ -123,7 +137,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         Ok(answers.collect())
     }
 
-    async fn observe(
+    async fn look(
         &self,
         cluster: &str,
         work: &[ServiceWork],
@@ -140,6 +154,28 @@ impl<P: Planned> PlannedLoadBalancer<P> {
             let call = format!("{} {} {}", step.verb.as_str(), step.kind, step.id);
             Err(ProviderError::deadline(&call, WRITE_DEADLINE))
         })
+    }
+
+    /// What the Service wants; `None` where somebody else provides it: a real run counts that as done, so there is nothing to
+    /// show, and nothing wrong.
+    fn wish(&self, cluster: &str, work: &[ServiceWork]) -> Result<Option<P::Desired>, ProviderError> {
+        let (desired, verdicts) = self.0.desired(cluster, work);
+        match verdicts.into_iter().collect::<Result<Vec<_>, _>>() {
+            Err(error) if error.is_implemented_elsewhere() => Ok(None),
+            verdicts => verdicts.map(|_| Some(desired)),
+        }
+    }
+
+    /// The plan in words, with the refusal that a real run would meet.
+    fn planned(&self, work: &ServiceWork, observed: &P::Observed, desired: &P::Desired) -> Result<Plan, ProviderError> {
+        let (steps, findings) = self.0.plan(observed, desired)?;
+        let steps_told = steps.iter().map(|step| self.0.describe(step)).collect();
+        let mut plan = Plan { subject: subject(work), steps: steps_told, findings };
+        // A real run would stop here; so the dry one must not look as if it went through.
+        if let Err(refusal) = self.0.guard(observed, desired, &steps) {
+            plan.findings.push(Finding::new(Severity::Error, "guard", format!("the plan would be refused: {refusal}")));
+        }
+        Ok(plan)
     }
 
     async fn one(&self, cluster: &str, item: ServiceWork) -> Result<Option<LoadBalancerStatus>, ProviderError> {
@@ -171,8 +207,8 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
                 verdict => verdict?,
             }
         }
-        let observed = self.observe(cluster, &work, &desired).await?;
-        Ok(self.0.status(&observed, service))
+        let observed = self.look(cluster, &work, &desired).await?;
+        Ok(self.0.status(&observed, &desired, service))
     }
 
     async fn ensure(
@@ -205,30 +241,34 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
     }
 
     async fn plan(&self, cluster: &str, work: &ServiceWork) -> Result<Plan, ProviderError> {
-        let work = std::slice::from_ref(work);
-        let subject = work.first().map(|item| format!("service {}", item.service.key())).unwrap_or_default();
-        let mut plan = Plan::new(subject);
-        let (desired, verdicts) = self.0.desired(cluster, work);
-        match verdicts.into_iter().collect::<Result<Vec<_>, _>>() {
-            // A real run counts this as done; so there is nothing to show, and nothing wrong.
-            Err(error) if error.is_implemented_elsewhere() => return Ok(plan),
-            verdicts => verdicts?,
-        };
-        let observed = self.observe(cluster, work, &desired).await?;
-        let (steps, findings) = self.0.plan(&observed, &desired)?;
-        plan.steps = steps.iter().map(|step| self.0.describe(step)).collect();
-        plan.findings = findings;
-        // A real run would stop here; so the dry one must not look as if it went through.
-        if let Err(refusal) = self.0.guard(&observed, &steps) {
-            plan.findings.push(Finding {
-                severity: Severity::Error,
-                key: "guard".to_owned(),
-                value: None,
-                message: format!("the plan would be refused: {refusal}"),
-            });
-        }
-        Ok(plan)
+        let one = std::slice::from_ref(work);
+        let Some(desired) = self.wish(cluster, one)? else { return Ok(Plan::new(subject(work))) };
+        let observed = self.look(cluster, one, &desired).await?;
+        self.planned(work, &observed, &desired)
     }
+
+    async fn observe(&self, cluster: &str, work: &ServiceWork) -> Result<Value, ProviderError> {
+        let one = std::slice::from_ref(work);
+        let Some(desired) = self.wish(cluster, one)? else { return Ok(Value::Null) };
+        let observed = self.look(cluster, one, &desired).await?;
+        serde_json::to_value(observed)
+            .map_err(|error| ProviderError::bug(format!("what was observed is no JSON: {error}")))
+    }
+
+    fn plan_observed(&self, cluster: &str, work: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
+        let Some(desired) = self.wish(cluster, std::slice::from_ref(work))? else {
+            return Ok(Plan::new(subject(work)));
+        };
+        let observed = P::Observed::deserialize(observed).map_err(|error| {
+            let text = format!("what was observed for the Service {} cannot be read: {error}", work.service.key());
+            ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
+        })?;
+        self.planned(work, &observed, &desired)
+    }
+}
+
+fn subject(work: &ServiceWork) -> String {
+    format!("service {}", work.service.key())
 }
 
 #[cfg(test)]
@@ -238,15 +278,15 @@ mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
+    use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::error::ErrorClass;
     use crate::load_balancer::LoadBalancerIngress;
     use crate::node::Node;
     use crate::plan::{Risk, Verb};
 
     /// Balancers by Service, with their listeners and hosts.
-    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
     struct State(BTreeMap<String, (BTreeSet<i32>, BTreeSet<String>)>);
 
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -353,7 +393,7 @@ mod tests {
             Ok((steps, Vec::new()))
         }
 
-        fn guard(&self, observed: &State, steps: &[Write]) -> Result<(), ProviderError> {
+        fn guard(&self, observed: &State, _: &State, steps: &[Write]) -> Result<(), ProviderError> {
             let detached = steps.iter().filter(|step| matches!(step, Write::Detach(..))).count();
             let attached = steps.iter().filter(|step| matches!(step, Write::Attach(..))).count();
             let present: usize = observed.0.values().map(|(_, hosts)| hosts.len()).sum();
@@ -404,7 +444,7 @@ mod tests {
             }
         }
 
-        fn status(&self, observed: &State, service: &Service) -> Option<LoadBalancerStatus> {
+        fn status(&self, observed: &State, _: &State, service: &Service) -> Option<LoadBalancerStatus> {
             let (ports, _) = observed.0.get(&service.key().to_string())?;
             let hostname = format!("{}-{}.example", service.metadata.name, ports.len());
             Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { hostname, ..Default::default() }] })

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use crate::cloud::CloudProvider;
 use crate::error::ProviderError;
 use crate::flag::{Flag, FlagValues};
+use crate::inspect::Lint;
+use crate::load_balancer::LoadBalancer;
 use crate::node_task::NodeTaskSpec;
 
 /// Makes a provider from its configuration file.
@@ -26,6 +29,23 @@ pub trait ProviderFactory: Send + Sync {
     /// must not collide with those of the program or of another provider.
     fn node_tasks(&self) -> &'static [NodeTaskSpec] {
         &[]
+    }
+
+    /// Checks of Services and configuration files without any cloud, for `ccm lint`; `None`: this provider has none.
+    fn lint(&self) -> Option<&dyn Lint> {
+        None
+    }
+
+    /// The load balancers of a process that runs without this cloud: only [`LoadBalancer::plan_observed`],
+    /// [`LoadBalancer::name`] and [`LoadBalancer::group`] are called, none of which may do I/O. `facts` is what
+    /// [`CloudProvider::facts`] gave where the snapshot was taken. `None`: plans for Services cannot be replayed.
+    ///
+    /// # Errors
+    ///
+    /// Facts that cannot be read.
+    fn replay(&self, facts: &Value, flags: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
+        let _ = (facts, flags);
+        Ok(None)
     }
 
     /// Reads the configuration; `None` when `--cloud-config` was not given, which differs from an empty file.

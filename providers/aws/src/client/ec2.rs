@@ -2,10 +2,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Id, Tags};
 
 /// An instance.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Instance {
     /// `i-…`
     pub(crate) id: String,
@@ -32,7 +34,7 @@ pub(crate) struct Instance {
 }
 
 /// A network interface as an instance shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct InstanceInterface {
     pub(crate) id: String,
     /// `in-use`, `attaching`, `detaching`, …
@@ -48,7 +50,7 @@ pub(crate) struct InstanceInterface {
 }
 
 /// A network interface by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct NetworkInterface {
     pub(crate) id: String,
     pub(crate) zone: String,
@@ -61,7 +63,7 @@ pub(crate) struct NetworkInterface {
 }
 
 /// An availability zone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct AvailabilityZone {
     /// `us-west-2a`
     pub(crate) name: String,
@@ -72,7 +74,7 @@ pub(crate) struct AvailabilityZone {
 }
 
 /// A subnet.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Subnet {
     pub(crate) id: String,
     pub(crate) vpc: String,
@@ -85,7 +87,7 @@ pub(crate) struct Subnet {
 }
 
 /// A route table.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct RouteTable {
     pub(crate) id: String,
     pub(crate) vpc: String,
@@ -98,7 +100,7 @@ pub(crate) struct RouteTable {
 }
 
 /// A route of a route table.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Route {
     /// CIDR, IPv4 or IPv6; empty for prefix lists.
     pub(crate) destination: String,
@@ -111,7 +113,7 @@ pub(crate) struct Route {
 }
 
 /// A security group.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct SecurityGroup {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -122,7 +124,7 @@ pub(crate) struct SecurityGroup {
 }
 
 /// A permission as EC2 merges them: several sources on one protocol and port range.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Permission {
     /// `tcp`, `udp`, `icmp`, `-1`, or a number.
     pub(crate) protocol: String,
@@ -134,7 +136,7 @@ pub(crate) struct Permission {
 }
 
 /// One source of a permission with its description.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Source {
     pub(crate) from: Peer,
     /// Empty when there is none.
@@ -142,7 +144,7 @@ pub(crate) struct Source {
 }
 
 /// Who may connect.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Peer {
     /// CIDR as text, so that what EC2 holds survives.
     Ipv4(String),
@@ -157,7 +159,7 @@ pub(crate) enum Peer {
 }
 
 /// An EBS volume.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Volume {
     pub(crate) id: String,
     pub(crate) zone: String,

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 /// A classic balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct LoadBalancer {
     pub(crate) name: String,
     pub(crate) dns_name: String,
@@ -22,7 +24,7 @@ pub(crate) struct LoadBalancer {
 }
 
 /// A listener and the names of its policies.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct ListenerDescription {
     /// `None`: an entry without listener, ignored with a warning.
     pub(crate) listener: Option<Listener>,
@@ -30,7 +32,7 @@ pub(crate) struct ListenerDescription {
 }
 
 /// A listener.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) port: i32,
     pub(crate) protocol: String,
@@ -41,7 +43,7 @@ pub(crate) struct Listener {
 }
 
 /// A health check; times in seconds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct HealthCheck {
     /// `TCP:31000`, `HTTP:31000/healthz`
     pub(crate) target: String,
@@ -52,7 +54,7 @@ pub(crate) struct HealthCheck {
 }
 
 /// Attributes. In an observation, what AWS reports; in a write, what shall change, `None` being "leave alone".
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Attributes {
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) connection_draining: Option<ConnectionDraining>,
@@ -62,7 +64,7 @@ pub(crate) struct Attributes {
 }
 
 /// Access logs of a classic balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct AccessLog {
     pub(crate) enabled: bool,
     /// Minutes.
@@ -72,7 +74,7 @@ pub(crate) struct AccessLog {
 }
 
 /// Connection draining of a classic balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct ConnectionDraining {
     pub(crate) enabled: bool,
     /// Seconds.
@@ -80,7 +82,7 @@ pub(crate) struct ConnectionDraining {
 }
 
 /// A policy of a classic balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Policy {
     pub(crate) name: String,
     /// `ProxyProtocolPolicyType`, `SSLNegotiationPolicyType`, …

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// Which balancers or target groups are asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Which {
@@ -13,7 +15,7 @@ pub(crate) enum Which {
 }
 
 /// A balancer of the v2 API.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct LoadBalancer {
     pub(crate) arn: String,
     pub(crate) name: String,
@@ -32,7 +34,7 @@ pub(crate) struct LoadBalancer {
 }
 
 /// Where a balancer stands.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct BalancerZone {
     pub(crate) zone: String,
     pub(crate) subnet: String,
@@ -50,7 +52,7 @@ pub(crate) struct SubnetMapping {
 }
 
 /// A listener.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) arn: String,
     pub(crate) port: i32,
@@ -63,7 +65,7 @@ pub(crate) struct Listener {
 }
 
 /// A target group.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct TargetGroup {
     pub(crate) arn: String,
     pub(crate) name: String,
@@ -78,7 +80,7 @@ pub(crate) struct TargetGroup {
 }
 
 /// The health check of a target group; times in seconds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct HealthCheck {
     /// `TCP`, `HTTP`, `HTTPS`
     pub(crate) protocol: String,
@@ -94,7 +96,7 @@ pub(crate) struct HealthCheck {
 }
 
 /// A registered target.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Target {
     /// Instance ID.
     pub(crate) id: String,
@@ -102,7 +104,7 @@ pub(crate) struct Target {
 }
 
 /// A target and its health.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct TargetHealth {
     pub(crate) target: Target,
     /// `initial`, `healthy`, `unhealthy`, `draining`, `unused`, …

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::Tags;
 use super::ec2::{Peer, Permission};
 use super::elb::{AccessLog, ConnectionDraining, HealthCheck as ClassicHealthCheck, Listener as ClassicListener};
 use super::elbv2::{HealthCheck, SubnetMapping, Target};
 
 /// Names a cloud object in a write.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Id {
     /// ID or ARN.
     Known(String),
@@ -20,7 +22,7 @@ pub(crate) enum Id {
 }
 
 /// An object by what is known of it before it exists.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Object {
     /// A security group by name.
     SecurityGroup(String),

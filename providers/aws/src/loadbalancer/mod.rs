@@ -29,6 +29,7 @@ use std::time::Duration;
 use ccm_provider::{
     EventType, Finding, LoadBalancerStatus, Planned, ProviderError, Service, ServiceKey, ServiceWork, Severity, Subject,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::client::Api;
 use crate::cluster::Cluster;
@@ -55,10 +56,9 @@ pub(crate) struct Balancers {
     cluster: Cluster,
 }
 
-/// A wish and what was seen for it.
-#[derive(Debug)]
+/// What was seen for a wish.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Seen {
-    wish: Wish,
     observed: Observed,
     /// For a deletion: how long AWS may still not show all of it.
     unsettled: Option<Duration>,
@@ -79,8 +79,7 @@ impl Balancers {
         Self { ground, probe, reads, settling, cluster }
     }
 
-    fn plan_one(&self, seen: &Seen) -> Result<plan::Planned, ProviderError> {
-        let Seen { wish, observed, .. } = seen;
+    fn plan_one(&self, wish: &Wish, observed: &Observed) -> Result<plan::Planned, ProviderError> {
         let ground = &self.ground;
         match &wish.goal {
             Goal::Gone => {
@@ -171,30 +170,31 @@ impl Planned for Balancers {
             // Before it is read: what is written meanwhile, or settles meanwhile, may be missing in the answers.
             let unsettled = self.settling.left(&wish.name).filter(|_| matches!(wish.goal, Goal::Gone));
             let observed = observe::gather(wish, &self.reads, &self.ground).await?;
-            all.push(Seen { wish: wish.clone(), observed, unsettled });
+            all.push(Seen { observed, unsettled });
         }
         Ok(all)
     }
 
-    fn plan(&self, observed: &Vec<Seen>, _: &Vec<Wish>) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
+    fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
-        for seen in observed {
-            let planned = self.plan_one(seen)?;
-            let purpose = match (&seen.wish.goal, seen.unsettled) {
+        for (wish, seen) in wishes.iter().zip(observed) {
+            let planned = self.plan_one(wish, &seen.observed)?;
+            let purpose = match (&wish.goal, seen.unsettled) {
                 (Goal::Gone, Some(left)) if planned.steps.is_empty() => return Err(settling::look_again(left)),
                 (Goal::Gone, unsettled) => Purpose::Remove { unsettled },
-                _ => Purpose::Keep(seen.wish.name.clone()),
+                _ => Purpose::Keep(wish.name.clone()),
             };
             steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
-            findings.extend(seen.wish.findings.iter().cloned());
-            findings.extend(of_other_kind(&seen.wish, &seen.observed));
+            findings.extend(wish.findings.iter().cloned());
+            findings.extend(of_other_kind(wish, &seen.observed));
             findings.extend(planned.findings);
         }
         Ok((steps, findings))
     }
 
-    fn guard(&self, observed: &Vec<Seen>, steps: &[Step]) -> Result<(), ProviderError> {
-        observed.iter().try_for_each(|seen| guard::guard(&seen.wish, &seen.observed, &self.ground, steps))
+    fn guard(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>, steps: &[Step]) -> Result<(), ProviderError> {
+        let mut seen = wishes.iter().zip(observed);
+        seen.try_for_each(|(wish, seen)| guard::guard(wish, &seen.observed, &self.ground, steps))
     }
 
     async fn apply(&self, step: &Step, outputs: &mut Outputs) -> Result<(), ProviderError> {
@@ -233,19 +233,19 @@ impl Planned for Balancers {
         step.told.clone()
     }
 
-    fn status(&self, observed: &Vec<Seen>, service: &Service) -> Option<LoadBalancerStatus> {
+    fn status(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>, service: &Service) -> Option<LoadBalancerStatus> {
         let key: ServiceKey = service.key();
-        let seen = observed.iter().find(|seen| seen.wish.service == key)?;
+        let (wish, seen) = wishes.iter().zip(observed).find(|(wish, _)| wish.service == key)?;
         let network = seen.observed.network.as_ref().map(|network| &network.balancer);
         let network = network.filter(|balancer| balancer.kind == network::KIND).map(network::status);
         let classic = seen.observed.classic.as_ref().map(|classic| classic::status(&classic.balancer));
-        match seen.wish.goal {
+        match wish.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,
             // Without a balancer there may be parts of one, or AWS doesn't show it yet: worth asking for the deletion.
             Goal::Gone => classic.or(network).or_else(|| {
-                let parts =
-                    seen.unsettled.is_some() || self.plan_one(seen).is_ok_and(|planned| !planned.steps.is_empty());
+                let parts = seen.unsettled.is_some()
+                    || self.plan_one(wish, &seen.observed).is_ok_and(|planned| !planned.steps.is_empty());
                 parts.then(LoadBalancerStatus::default)
             }),
         }

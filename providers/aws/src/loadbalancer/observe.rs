@@ -4,6 +4,8 @@ mod gather;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
@@ -12,7 +14,7 @@ use crate::client::elbv2;
 pub(crate) use gather::gather;
 
 /// The observation for one wish.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Observed {
     pub(crate) classic: Option<Classic>,
     pub(crate) network: Option<Network>,
@@ -35,7 +37,7 @@ pub(crate) struct Observed {
 }
 
 /// From where a network balancer probes which ports of the nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Probes {
     /// Health-check ports of its target groups; the group's own port where that is `traffic-port`.
     pub(crate) ports: BTreeSet<i32>,
@@ -44,7 +46,7 @@ pub(crate) struct Probes {
 }
 
 /// A classic balancer with all that is compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Classic {
     pub(crate) balancer: elb::LoadBalancer,
     pub(crate) attributes: elb::Attributes,
@@ -54,7 +56,7 @@ pub(crate) struct Classic {
 }
 
 /// A network balancer with all that is compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Network {
     pub(crate) balancer: elbv2::LoadBalancer,
     pub(crate) attributes: elbv2::Attributes,
@@ -65,7 +67,7 @@ pub(crate) struct Network {
 }
 
 /// A target group with all that is compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TargetGroup {
     pub(crate) group: elbv2::TargetGroup,
     /// `None` where it was not read: only read when the wish names attributes.
@@ -75,7 +77,7 @@ pub(crate) struct TargetGroup {
 }
 
 /// What is needed of an instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) id: String,
     pub(crate) state: String,

@@ -58,6 +58,10 @@ fn work(service: &Service, action: ServiceAction) -> [ServiceWork; 1] {
     [ServiceWork { service: service.clone().into(), nodes: nodes().into(), action }]
 }
 
+fn wish(balancers: &Balancers, service: &Service, action: ServiceAction) -> Wish {
+    balancers.desired("kubernetes", &work(service, action)).0.remove(0)
+}
+
 async fn see(balancers: &Balancers, service: &Service, action: ServiceAction) -> Result<Seen, ProviderError> {
     let work = work(service, action);
     let (wishes, verdicts) = balancers.desired("kubernetes", &work);
@@ -179,7 +183,10 @@ async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
     assert!(calls.contains(&"DescribeLoadBalancers classic 1".to_owned()), "{calls:?}");
     assert!(calls.contains(&"DescribeLoadBalancers 1".to_owned()), "{calls:?}");
     // The core asks first whether there is anything: there is.
-    assert_eq!(balancers.status(&vec![seen], &service), Some(LoadBalancerStatus::default()));
+    assert_eq!(
+        balancers.status(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Delete)], &service),
+        Some(LoadBalancerStatus::default())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +196,7 @@ async fn nothing_left_is_nothing_to_delete() {
     cloud.network_of(&other);
     let balancers = balancers(&cloud);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-    assert_eq!(balancers.status(&vec![seen], &service), None);
+    assert_eq!(balancers.status(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Delete)], &service), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +266,8 @@ async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
     cloud.impair();
     let balancers = balancers(&cloud);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    let status = balancers.status(&vec![seen], &service).unwrap();
+    let status =
+        balancers.status(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Ensure)], &service).unwrap();
     assert!(status.ingress[0].hostname.ends_with(".elb.us-west-2.amazonaws.com"), "{status:?}");
 }
 
@@ -269,8 +277,9 @@ async fn a_balancer_of_the_other_kind_with_our_name_is_told() {
     let service = service(1, "nlb");
     cloud.classic_of(&service);
     let balancers = balancers(&cloud);
+    let wish = wish(&balancers, &service, ServiceAction::Ensure);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    assert!(of_other_kind(&seen.wish, &seen.observed).unwrap().message.contains("of the other kind is there too"));
+    assert!(of_other_kind(&wish, &seen.observed).unwrap().message.contains("of the other kind is there too"));
 }
 
 fn step(write: crate::client::write::ElbV2Write) -> Step {
@@ -284,6 +293,7 @@ async fn the_guard_refuses_to_delete_what_lacks_our_mark() {
     let service = service(1, "nlb");
     cloud.network_of(&service);
     let balancers = balancers(&cloud);
+    let wish = wish(&balancers, &service, ServiceAction::Delete);
     let mut seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     let network = seen.observed.network.clone().unwrap();
     let steps = [
@@ -291,8 +301,7 @@ async fn the_guard_refuses_to_delete_what_lacks_our_mark() {
         step(ElbV2Write::DeleteTargetGroup { target_group: network.target_groups[0].group.arn.clone() }),
     ];
     let refused = |seen: &Seen, step: &Step| {
-        guard::guard(&seen.wish, &seen.observed, &balancers.ground, std::slice::from_ref(step))
-            .map_err(|e| e.to_string())
+        guard::guard(&wish, &seen.observed, &balancers.ground, std::slice::from_ref(step)).map_err(|e| e.to_string())
     };
     assert_eq!(steps.iter().map(|step| refused(&seen, step)).collect::<Vec<_>>(), [Ok(()), Ok(())]);
     let observed = seen.observed.network.as_mut().unwrap();
@@ -315,6 +324,7 @@ async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     let service = service(1, "nlb");
     cloud.network_of(&service);
     let balancers = balancers(&cloud);
+    let wish = wish(&balancers, &service, ServiceAction::Ensure);
     let mut seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let group = &mut seen.observed.network.as_mut().unwrap().target_groups[0];
     let target = Target { id: "i-00000009".to_owned(), port: 30001 };
@@ -322,7 +332,7 @@ async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     let arn = group.group.arn.clone();
     let leave = step(ElbV2Write::DeregisterTargets { target_group: arn.clone(), targets: vec![target.clone()] });
     let join = step(ElbV2Write::RegisterTargets { target_group: arn.into(), targets: vec![target] });
-    let guard = |steps: &[Step]| guard::guard(&seen.wish, &seen.observed, &balancers.ground, steps);
+    let guard = |steps: &[Step]| guard::guard(&wish, &seen.observed, &balancers.ground, steps);
     let error = guard(std::slice::from_ref(&leave)).unwrap_err();
     assert!(error.to_string().contains("no target would be left though 1 nodes are wanted"), "{error}");
     assert!(guard(&[leave, join]).is_ok());

@@ -1,0 +1,196 @@
+//! What a provider tells people who ask: why a node or Service is as it is, what leaked, what breaks in a migration.
+//!
+//! `ccm explain`, `ccm orphans` and `ccm migrate-check` ask; no controller does. Every method reads the cloud at most, save
+//! [`Inspect::delete_orphan`]. The answers must come from the same tables and decisions that the provider works with: a
+//! second opinion would be worse than none.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::ProviderError;
+use crate::node::{Node, NodeRef};
+use crate::plan::{Finding, Severity, Step};
+use crate::service::Service;
+
+/// Answers of a provider to people. Each method has a default that says nothing.
+#[async_trait]
+pub trait Inspect: Send + Sync {
+    /// The chain from a node to the cloud, nearest first: instance, its state, where it is, what marks it.
+    async fn explain_node(&self, cluster: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
+        let _ = (cluster, node);
+        Ok(Vec::new())
+    }
+
+    /// The chain from a Service to the cloud, nearest first: balancer, listeners, hosts and their health, firewall rules.
+    async fn explain_service(&self, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
+        let _ = (cluster, service);
+        Ok(Vec::new())
+    }
+
+    /// Cloud objects with this cluster's marks that nothing claims, in an order in which they can be deleted (what others
+    /// refer to comes last). Complete, or an error: nothing is an orphan on a partial read.
+    async fn orphans(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
+        let _ = (cluster, claims);
+        Ok(Vec::new())
+    }
+
+    /// Removes one orphan, as [`Inspect::orphans`] of this process told it. Looks again first: an object that has lost its
+    /// mark or is in use is refused. Not there any more is a success.
+    ///
+    /// The caller has shown [`Orphan::step`] and was told to go on. Never called in a dry run.
+    async fn delete_orphan(&self, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
+        let _ = (cluster, orphan);
+        Err(ProviderError::NotImplemented)
+    }
+
+    /// What in the cloud would break, or differ, when this program takes over: missing permissions (asked by dry-run calls),
+    /// marks, names of instances, balancers of the Go program. An error of one check is a [`Check`] too.
+    async fn migration_checks(&self, cluster: &str, claims: &Claims) -> Vec<Check> {
+        let _ = (cluster, claims);
+        Vec::new()
+    }
+}
+
+/// Everything in the cluster that may claim a cloud object.
+#[derive(Debug, Clone, Default)]
+pub struct Claims {
+    /// All nodes.
+    pub nodes: Vec<NodeRef>,
+    /// All Services, of every type.
+    pub services: Vec<Arc<Service>>,
+}
+
+/// One link of the chain from an object to the cloud.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fact {
+    /// What it is about: `instance i-0123`, `load balancer abc`, `target group abc`.
+    pub about: String,
+    /// How it stands.
+    pub state: FactState,
+    /// What is seen, in words.
+    pub text: String,
+    /// What to do, where something is to be done.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hint: Option<String>,
+}
+
+/// How a link of the chain stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FactState {
+    /// As it should be, or merely good to know.
+    Good,
+    /// Not there yet; nobody has to act.
+    Waiting,
+    /// Somebody has to act.
+    Bad,
+}
+
+impl Fact {
+    /// A link that is as it should be.
+    pub fn good(about: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { about: about.into(), state: FactState::Good, text: text.into(), hint: None }
+    }
+
+    /// A link that time mends.
+    pub fn waiting(about: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { state: FactState::Waiting, ..Self::good(about, text) }
+    }
+
+    /// A link that is broken, and the way out.
+    pub fn bad(about: impl Into<String>, text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { state: FactState::Bad, hint: Some(hint.into()), ..Self::good(about, text) }
+    }
+}
+
+/// A cloud object with our marks that nothing in the cluster claims.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Orphan {
+    /// What it is: `LoadBalancer`, `SecurityGroup`, `Route`.
+    pub kind: String,
+    /// Its identity in the cloud.
+    pub id: String,
+    /// Its name, where that differs from the identity.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// What it was made for, as its marks say: `service default/web`.
+    pub owner: String,
+    /// Why it is an orphan, and what it was recognized by.
+    pub reason: String,
+    /// When it was made, where the cloud tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
+    /// What it costs, roughly and in words, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
+    /// Why it is not deleted although it is an orphan; `None` when `--delete` removes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+    /// Its deletion in words.
+    pub step: Step,
+    /// Whatever the provider needs to find it again.
+    #[serde(skip)]
+    pub handle: Value,
+}
+
+/// A finding of `ccm migrate-check`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// [`Severity::Error`]: the migration breaks something; [`Severity::Warning`]: something changes; [`Severity::Info`]:
+    /// checked and good, or good to know.
+    pub severity: Severity,
+    /// What was checked, a stable word: `permissions`, `subnet-tags`.
+    pub check: String,
+    /// The object: `node worker-1`, `flag --cluster-name`; empty for the cluster as a whole.
+    pub subject: String,
+    /// What was found.
+    pub message: String,
+    /// What to do; empty where nothing is to be done.
+    pub fix: String,
+}
+
+impl Check {
+    /// A check that found nothing wrong.
+    pub fn good(check: &str, subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Info,
+            check: check.to_owned(),
+            subject: subject.into(),
+            message: message.into(),
+            fix: String::new(),
+        }
+    }
+
+    /// Something changes.
+    pub fn warning(
+        check: &str,
+        subject: impl Into<String>,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self { severity: Severity::Warning, fix: fix.into(), ..Self::good(check, subject, message) }
+    }
+
+    /// Something breaks.
+    pub fn error(check: &str, subject: impl Into<String>, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, ..Self::warning(check, subject, message, fix) }
+    }
+}
+
+/// What a provider says of files and Services without any cloud: for `ccm lint`. Implemented by the factory, so that it
+/// needs no credentials, and reads the same tables as the parsers.
+pub trait Lint: Send + Sync {
+    /// What is wrong with the annotations of a Service, or ignored: unknown keys under this provider's prefixes with the key
+    /// that may be meant, wrong values, combinations without effect.
+    fn service(&self, service: &Service) -> Vec<Finding>;
+
+    /// What is wrong with a file of `--cloud-config`. A file that cannot be read at all is a finding of severity
+    /// [`Severity::Error`] too. Never holds a secret's value.
+    fn config(&self, text: &str) -> Vec<Finding>;
+}
