@@ -63,7 +63,7 @@ pub use planned::{Planned, PlannedLoadBalancer};
 pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
 pub use service::{Service, ServiceKey, ServicePort, ServiceSpec};
-pub use volume::{PersistentVolume, Volumes};
+pub use volume::{PersistentVolume, VolumeLabels, VolumeSource, Volumes};
 
 /// The examples of the guide.
 #[cfg(doctest)]
