@@ -62,7 +62,7 @@ pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 pub use planned::{Planned, PlannedLoadBalancer};
 pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
-pub use service::{Service, ServiceKey, ServicePort, ServiceSpec};
+pub use service::{Condition, Service, ServiceKey, ServicePort, ServiceSpec};
 pub use volume::{PersistentVolume, VolumeLabels, VolumeSource, Volumes};
 
 /// The examples of the guide.

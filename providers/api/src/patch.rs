@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::load_balancer::LoadBalancerStatus;
 use crate::node::{NodeAddress, Taint};
+use crate::service::Condition;
 use crate::well_known::FINALIZER_LOAD_BALANCER;
 
 /// For `nodes/<n>/status`: the addresses, and nothing but these. The directive at the end keeps the API server from merging
@@ -132,8 +133,36 @@ pub fn load_balancer_status(status: &LoadBalancerStatus) -> Value {
     json!({"status": {"loadBalancer": {"ingress": ingress}}})
 }
 
+/// For `services/<s>/status`: these conditions, and none of the types in `gone`. The API server merges by type, so that those of
+/// others stay.
+#[must_use]
+pub fn service_conditions(set: &[Condition], gone: &[&str]) -> Value {
+    let set = set.iter().map(|condition| json!(condition));
+    let gone = gone.iter().map(|kind| json!({"$patch": "delete", "type": kind}));
+    json!({"status": {"conditions": set.chain(gone).collect::<Vec<_>>()}})
+}
+
+/// Two patches of one object in one. They change different fields; where both name one, the second counts.
+#[must_use]
+pub fn both(first: Value, second: Value) -> Value {
+    match (first, second) {
+        (Value::Object(mut all), Value::Object(more)) => {
+            for (key, value) in more {
+                let value = match all.remove(&key) {
+                    Some(present) => both(present, value),
+                    None => value,
+                };
+                all.insert(key, value);
+            }
+            all.into()
+        }
+        (_, second) => second,
+    }
+}
+
 /// A time as the Kubernetes API writes it: UTC, whole seconds.
-fn rfc3339(time: jiff::Timestamp) -> String {
+#[must_use]
+pub fn rfc3339(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -297,6 +326,39 @@ mod tests {
         let status: LoadBalancerStatus = serde_json::from_value(written.clone()).unwrap();
         assert_eq!(load_balancer_status(&status), json!({"status": {"loadBalancer": written}}));
         assert_eq!(serde_json::to_value(&status).unwrap(), written);
+    }
+
+    #[test]
+    fn conditions_are_set_and_removed_by_type() {
+        let condition = Condition {
+            kind: "A".into(),
+            status: "True".into(),
+            last_transition_time: "2026-01-01T00:00:00Z".into(),
+            reason: "R".into(),
+            message: "m".into(),
+            ..Condition::default()
+        };
+        let written = json!({"type": "A", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "R",
+            "message": "m"});
+        assert_eq!(
+            service_conditions(std::slice::from_ref(&condition), &["B"]),
+            json!({"status": {"conditions": [written, {"$patch": "delete", "type": "B"}]}})
+        );
+        let counted = service_conditions(&[Condition { observed_generation: 3, ..condition }], &[]);
+        assert_eq!(counted["status"]["conditions"][0]["observedGeneration"], 3);
+    }
+
+    #[test]
+    fn two_patches_become_one() {
+        let status = load_balancer_status(&LoadBalancerStatus::default());
+        let all = both(both(add_finalizer(&[]), status), service_conditions(&[], &["A"]));
+        assert_eq!(
+            all,
+            json!({
+                "metadata": {"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]},
+                "status": {"loadBalancer": {"ingress": null}, "conditions": [{"$patch": "delete", "type": "A"}]},
+            })
+        );
     }
 
     #[test]

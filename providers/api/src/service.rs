@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::load_balancer::LoadBalancerStatus;
 use crate::well_known::FINALIZER_LOAD_BALANCER;
@@ -49,6 +49,8 @@ pub struct ObjectMeta {
     pub uid: Arc<str>,
     /// Version for optimistic locking.
     pub resource_version: Arc<str>,
+    /// Counts the changes of `spec`; 0 where the API server does not count them, as with Services.
+    pub generation: i64,
     /// Labels.
     #[serde(deserialize_with = "null_default")]
     pub labels: BTreeMap<String, String>,
@@ -135,6 +137,34 @@ pub struct ServicePort {
 pub struct ServiceStatus {
     /// The balancer's addresses.
     pub load_balancer: LoadBalancerStatus,
+    /// What holds of the Service, one entry per type, whoever wrote it.
+    #[serde(deserialize_with = "null_default")]
+    pub conditions: Vec<Condition>,
+}
+
+/// One condition of an object: `metav1.Condition`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Condition {
+    /// Its type, by which conditions are told apart.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// The `metadata.generation` that it was made for; 0 when not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// When `status` changed last, as the API writes times.
+    pub last_transition_time: String,
+    /// One word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// Null and absent read the same.
