@@ -9,6 +9,7 @@ pub mod node;
 pub mod node_task;
 pub mod route;
 pub mod service;
+pub mod survey;
 
 use std::sync::Arc;
 

@@ -26,6 +26,8 @@ pub struct Gate {
     in_flight: Arc<Semaphore>,
     // The last plan of each subject, so that a dry run says each thing once. Bounded: see `show`.
     shown: Arc<Mutex<HashMap<String, Plan>>>,
+    // Where plans go instead of the log.
+    collected: Option<Arc<Mutex<Vec<Plan>>>>,
     metrics: Metrics,
 }
 
@@ -72,8 +74,22 @@ impl Gate {
             dry_run,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
             shown: Arc::default(),
+            collected: None,
             metrics,
         }
+    }
+
+    /// A gate through which nothing goes, and which keeps the plans that it is shown: for commands.
+    pub fn collecting(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
+        Self { collected: Some(Arc::default()), ..Self::new(client, leadership, true, metrics) }
+    }
+
+    /// The plans that were shown to a collecting gate, in the order of their subjects.
+    pub fn collected(&self) -> Vec<Plan> {
+        let Some(collected) = &self.collected else { return Vec::new() };
+        let mut plans = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+        plans.sort_by(|a, b| a.subject.cmp(&b.subject));
+        plans
     }
 
     /// The same gate for writes under a second lease.
@@ -111,6 +127,12 @@ impl Gate {
     /// Shows a plan: at INFO in a dry run, at DEBUG otherwise. True when this is a dry run and the plan is news: then the
     /// caller tells it in an event too.
     pub fn show(&self, plan: &Plan) -> bool {
+        if let Some(collected) = &self.collected {
+            if !plan.is_silent() {
+                collected.lock().unwrap_or_else(PoisonError::into_inner).push(plan.clone());
+            }
+            return false;
+        }
         if plan.is_empty() {
             return false;
         }

@@ -41,6 +41,7 @@ pub use self::cidr_set::{Candidate, CidrSet, Totals};
 pub use self::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
 use self::metrics::IpamMetrics;
 pub use self::pool::{Finding, Full, Pool, Reserved, Seen};
+use crate::survey::{self, Scope, Survey};
 use crate::{NotStarted, Shared, node_path};
 
 /// Canonical name.
@@ -121,6 +122,25 @@ pub fn start(
         let run = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics);
         futures::join!(closing, run);
     })
+}
+
+/// What one pass over the nodes would do.
+pub fn survey(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    config: Option<&Config>,
+    scope: &Scope,
+) -> Result<Survey, NotStarted> {
+    let Some(config) = config else {
+        return Err(NotStarted("--allocate-node-cidrs=false: pod ranges are not assigned here".into()));
+    };
+    let queue = Queue::new("cidrallocator_node", RateLimit::DEFAULT, &shared.metrics);
+    let nodes = shared.nodes.list();
+    let keys = nodes.iter().map(|node| node.name.clone()).filter(|name| scope.has_node(name)).collect();
+    let controller = IpamController::new(shared, events, queue, config)?;
+    // First all that is taken, so that no free block is told that is none.
+    nodes.into_iter().for_each(|node| controller.changed(&ObjectChange::Added(node)));
+    Ok(Box::pin(async move { survey::sync_once(&controller, keys, |name| survey::node_subject(name)).await }))
 }
 
 #[async_trait]

@@ -25,6 +25,7 @@ use http::Method;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
 use self::metrics::LifecycleMetrics;
+use crate::survey::Survey;
 use crate::{NotStarted, Shared, node_path};
 
 /// Canonical name.
@@ -84,6 +85,18 @@ pub fn start(
         let pass = move || controller.clone().pass();
         runner::periodically(NAME, config.period, Pace::FromEnd, shared.leadership, shared.metrics, pass).await;
     })
+}
+
+/// What one pass would do. What waits for more evidence is told as an event.
+pub fn survey(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Survey, NotStarted> {
+    let Some(view) = shared.view.clone() else {
+        return Err(NotStarted("cloud provider does not support instances".into()));
+    };
+    let controller = Arc::new(LifecycleController::new(shared, view, events, budget));
+    Ok(Box::pin(async move {
+        controller.pass().await;
+        Vec::new()
+    }))
 }
 
 impl LifecycleController {

@@ -23,6 +23,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use self::metrics::NodeMetrics;
+use crate::survey::{self, Scope, Survey, Unplanned};
 use crate::{NotStarted, Shared, node_path, node_status_path};
 
 /// Canonical name.
@@ -32,6 +33,8 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["patch"], "provider ID, labels, and the taint of new nodes"),
     Permission::new("", "nodes/status", &["patch"], "addresses of nodes"),
 ];
+/// Nodes whose addresses are compared at once in a survey.
+const SURVEYED_AT_ONCE: usize = 100;
 /// Tries of a write that meets a conflict, and the pause between them.
 const CONFLICT_TRIES: u32 = 20;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
@@ -124,6 +127,27 @@ pub fn start(
         };
         futures::join!(refresh, closing, runner::run(controller, queue.clone(), limits, leadership.clone(), metrics));
     })
+}
+
+/// What one pass would do: initialization, labels, addresses.
+pub fn survey(shared: Shared, events: Arc<dyn EventSink>, scope: Scope) -> Result<Survey, NotStarted> {
+    let Some(view) = shared.view.clone() else {
+        return Err(NotStarted("cloud provider does not support instances".into()));
+    };
+    let mut nodes = shared.nodes.list();
+    nodes.retain(|node| scope.has_node(&node.name));
+    let controller = Arc::new(NodeController::new(shared, view, events));
+    Ok(Box::pin(async move {
+        let keys = nodes.iter().map(|node| node.name.clone()).collect();
+        let mut failed = survey::sync_once(&*controller, keys, |name| survey::node_subject(name)).await;
+        nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
+        let refreshed = controller.refresh(nodes, SURVEYED_AT_ONCE).await;
+        failed.extend(refreshed.into_iter().map(|(name, error)| Unplanned {
+            subject: survey::node_subject(&name),
+            error: SyncError::Retry(format!("failed to update node addresses: {error}")),
+        }));
+        failed
+    }))
 }
 
 #[async_trait]
@@ -288,31 +312,34 @@ impl NodeController {
     pub async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
         let mut nodes = self.shared.nodes.list();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
+        for (node, error) in self.refresh(nodes, parallel).await {
+            tracing::error!(%node, error, "Failed to update node addresses for node");
+        }
+    }
+
+    /// The addresses of these nodes; answers what failed.
+    async fn refresh(&self, nodes: Vec<NodeRef>, parallel: usize) -> Vec<(NodeName, String)> {
         let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO);
-        let Some(answers) = self.shared.leadership.until_ended(answers).await else { return };
-        let refresh = |(node, answer): (NodeRef, Lookup)| {
-            let me = &self;
-            async move {
-                let error = match answer {
-                    Lookup::Found(instance) => match &instance.metadata {
-                        Ok(Some(metadata)) => {
-                            // The cache again: the look-up may have taken long.
-                            let current = me.shared.nodes.get(&node.name).unwrap_or(node.clone());
-                            let subject = Subject::node(&node.name, &node.uid);
-                            me.update_addresses(&current, metadata, &subject).await.err()
-                        }
-                        Ok(None) => None,
-                        Err(error) => Some(error.to_string()),
-                    },
-                    Lookup::Unknown(error) => Some(error.to_string()),
-                    Lookup::Gone(_) | Lookup::Foreign => None,
-                };
-                if let Some(error) = error {
-                    tracing::error!(node = %node.name, error, "Failed to update node addresses for node");
-                }
-            }
-        };
-        futures::stream::iter(nodes.into_iter().zip(answers)).for_each_concurrent(parallel, refresh).await;
+        let Some(answers) = self.shared.leadership.until_ended(answers).await else { return Vec::new() };
+        let refresh = nodes.into_iter().zip(answers).map(|(node, answer)| async move {
+            let error = match answer {
+                Lookup::Found(instance) => match &instance.metadata {
+                    Ok(Some(metadata)) => {
+                        // The cache again: the look-up may have taken long.
+                        let current = self.shared.nodes.get(&node.name).unwrap_or(node.clone());
+                        let subject = Subject::node(&node.name, &node.uid);
+                        self.update_addresses(&current, metadata, &subject).await.err()
+                    }
+                    Ok(None) => None,
+                    Err(error) => Some(error.to_string()),
+                },
+                Lookup::Unknown(error) => Some(error.to_string()),
+                Lookup::Gone(_) | Lookup::Foreign => None,
+            };
+            error.map(|error| (node.name.clone(), error))
+        });
+        let failed = futures::stream::iter(refresh).buffer_unordered(parallel.max(1));
+        failed.filter_map(std::future::ready).collect().await
     }
 
     async fn fix_labels(&self, node: &Node) -> Result<Outcome, SyncError> {

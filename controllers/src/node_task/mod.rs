@@ -20,6 +20,7 @@ use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::{Queue, RateLimit};
 use serde_json::{Value, json};
 
+use crate::survey::{self, Scope, Survey};
 use crate::{NotStarted, Shared, node_path};
 
 /// What it asks of the API server.
@@ -88,6 +89,26 @@ pub fn start(
         let limits = Limits { batch: limits.batch, groups: limits.workers };
         futures::join!(closing, runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics));
     })
+}
+
+/// What one pass over the nodes would do. Nodes that are deleted already are not known to it.
+pub fn survey(
+    shared: Shared,
+    task: Option<Arc<dyn NodeTask>>,
+    spec: &'static NodeTaskSpec,
+    events: Arc<dyn EventSink>,
+    scope: &Scope,
+) -> Result<Survey, NotStarted> {
+    let Some(task) = task else {
+        return Err(NotStarted(format!("the cloud provider has no controller {:?}", spec.name)));
+    };
+    let mut nodes = shared.nodes.list();
+    nodes.retain(|node| scope.has_node(&node.name) && task.is_due(node));
+    let key = |node: &NodeRef| Key { name: node.name.clone(), provider_id: node.provider_id.clone(), deleted: false };
+    let keys = nodes.iter().map(key).collect();
+    let queue = Queue::new(spec.queue, RateLimit::DEFAULT, &shared.metrics);
+    let controller = NodeTaskController { shared, events, task, spec, queue };
+    Ok(Box::pin(async move { survey::sync_once(&controller, keys, |key| survey::node_subject(&key.name)).await }))
 }
 
 #[async_trait]

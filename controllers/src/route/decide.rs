@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::{Change, NewRoute, Node, NodeAddress, NodeName, NodeRef, Plan, Risk, Route, Step, Verb, address};
+use ccm_provider::{
+    Change, Finding, NewRoute, Node, NodeAddress, NodeName, NodeRef, Plan, Risk, Route, Severity, Step, Verb, address,
+};
 use ipnet::IpNet;
 
 /// Parses `--cluster-cidr`: one range, or one of each family.
@@ -169,8 +171,8 @@ pub fn condition(node: &Node, available: bool) -> Option<bool> {
 }
 
 impl Changes {
-    /// The writes in words.
-    pub fn plan(&self) -> Plan {
+    /// The writes in words, those of the conditions of `nodes` too, as they are when every route can be made.
+    pub fn plan(&self, nodes: &[NodeRef]) -> Plan {
         let step = |verb, route: &Route, reason: &str| Step {
             verb,
             kind: "Route".into(),
@@ -186,8 +188,34 @@ impl Changes {
         let mut plan = Plan::new("routes");
         let delete = self.delete.iter().map(|r| step(Verb::Delete, r, "no node has this range, or it leads elsewhere"));
         let create = self.create.iter().map(|r| step(Verb::Create, &r.route, "the node has this pod range"));
-        plan.steps = delete.chain(create).collect();
+        let conditions = nodes.iter().filter_map(|node| {
+            let wanted = self.nodes.get(&node.name)?;
+            condition(node, *wanted > 0).map(|_| condition_step(node, *wanted > 0))
+        });
+        plan.steps = delete.chain(create).chain(conditions).collect();
+        let waits = |name: &NodeName| {
+            let text = "a route leads to this node, which is not in the cluster; it goes once that is seen again or the node is \
+                        seen to be deleted";
+            Finding::new(Severity::Info, format!("node {name}"), text)
+        };
+        plan.findings = self.unconfirmed.iter().map(waits).collect();
         plan
+    }
+}
+
+fn condition_step(node: &Node, available: bool) -> Step {
+    let word = |unavailable: bool| if unavailable { "True" } else { "False" }.to_owned();
+    Step {
+        verb: Verb::Update,
+        kind: "Node".into(),
+        id: node.name.to_string(),
+        changes: vec![Change {
+            field: "condition NetworkUnavailable".into(),
+            before: node.network_unavailable.as_ref().map(|(status, _)| format!("{status:?}")),
+            after: Some(word(!available)),
+        }],
+        reason: if available { "all its routes are there" } else { "the node has no pod range" }.into(),
+        risk: Risk::None,
     }
 }
 

@@ -19,12 +19,13 @@ use ccm_provider::{
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::{Gate, GateError, Permission, Queue, RateLimit};
+use ccm_runtime::{Gate, GateError, Permission, Queue, RateLimit, SyncError};
 use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
 
 use self::decide::Changes;
 pub use self::decide::parse_cluster_cidrs;
+use crate::survey::{Survey, Unplanned};
 use crate::{NotStarted, Shared, node_status_path};
 
 /// Canonical name.
@@ -79,11 +80,7 @@ pub fn start(
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
-    let Some(routes) = routes else {
-        return Err(NotStarted(
-            "--configure-cloud-routes is set, but the cloud provider does not support routes".into(),
-        ));
-    };
+    let Some(routes) = routes else { return Err(no_routes()) };
     let controller = Arc::new(RouteController::new(shared.clone(), routes, provider, events, config.cluster_cidrs));
     let queue = Queue::new("Routes", LIMIT, &shared.metrics);
     controller.clone().listen(config.watch_based.then(|| queue.clone()));
@@ -104,6 +101,27 @@ pub fn start(
             runner::periodically(NAME, config.period, Pace::FromStart, shared.leadership, shared.metrics, pass).await;
         }
     })
+}
+
+/// What one reconcile would do.
+pub fn survey(
+    shared: Shared,
+    routes: Option<Arc<dyn Routes>>,
+    provider: &str,
+    events: Arc<dyn EventSink>,
+    config: Config,
+) -> Result<Survey, NotStarted> {
+    let Some(routes) = routes else { return Err(no_routes()) };
+    let controller = RouteController::new(shared, routes, provider, events, config.cluster_cidrs);
+    Ok(Box::pin(async move {
+        let failed = controller.reconcile().await.err();
+        let failed = failed.map(|error| Unplanned { subject: "routes".into(), error: SyncError::Retry(error) });
+        failed.into_iter().collect()
+    }))
+}
+
+fn no_routes() -> NotStarted {
+    NotStarted("--configure-cloud-routes is set, but the cloud provider does not support routes".into())
 }
 
 impl RouteController {
@@ -196,7 +214,7 @@ impl RouteController {
         let routes = listed.map_err(|error| format!("error listing routes: {error}"))?;
         self.shared.metrics.observed("routes");
         let changes = self.plan(&routes);
-        self.shared.gate.show(&changes.plan());
+        self.shared.gate.show(&changes.plan(&self.shared.nodes.list()));
         if self.shared.gate.is_dry_run() {
             return Ok(());
         }

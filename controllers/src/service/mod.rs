@@ -22,6 +22,7 @@ use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::{Permission, Queue, RateLimit};
 
 use self::metrics::{Pass, ServiceMetrics};
+use crate::survey::{self, Scope, Survey};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -118,6 +119,25 @@ pub fn start(
         let syncs = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics.clone());
         futures::join!(closing, passes, syncs);
     })
+}
+
+/// What one pass would do.
+pub fn survey(
+    shared: Shared,
+    balancer: Option<Arc<dyn LoadBalancer>>,
+    events: Arc<dyn EventSink>,
+    config: Config,
+    scope: &Scope,
+) -> Result<Survey, NotStarted> {
+    let Some(balancer) = balancer else {
+        return Err(NotStarted("the cloud provider does not support external load balancers".into()));
+    };
+    let concerns = |service: &Service| {
+        scope.has_service(&service.key()) && (service.wants_load_balancer() || service.needs_cleanup())
+    };
+    let keys = shared.services.list().iter().filter(|service| concerns(service)).map(|s| Work::Sync(s.key())).collect();
+    let controller = ServiceController::new(shared, balancer, events, config);
+    Ok(Box::pin(async move { survey::sync_once(&controller, keys, |work| format!("service {}", work.key())).await }))
 }
 
 impl ServiceController {

@@ -1,0 +1,108 @@
+//! One pass of a controller that only tells what it would do: for `ccm plan` and its kin.
+//!
+//! The controllers themselves run, over stores that are filled once and a gate that collects plans instead of writing. So
+//! what is shown is what would happen, by the same decisions.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use ccm_provider::{NodeName, ServiceKey};
+use ccm_runtime::SyncError;
+use ccm_runtime::runner::Reconciler;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+
+/// Groups at work at once: enough for providers to join their questions.
+const GROUPS: usize = 64;
+
+/// What is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything that the controllers look after.
+    All,
+    /// One node.
+    Node(NodeName),
+    /// One Service.
+    Service(ServiceKey),
+    /// The routes.
+    Routes,
+}
+
+impl Scope {
+    /// Whether this node is looked at.
+    pub fn has_node(&self, name: &NodeName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Node(asked) => asked == name,
+            Self::Service(_) | Self::Routes => false,
+        }
+    }
+
+    /// Whether this Service is looked at.
+    pub fn has_service(&self, key: &ServiceKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Service(asked) => asked == key,
+            Self::Node(_) | Self::Routes => false,
+        }
+    }
+
+    /// Whether any node is looked at.
+    pub fn has_nodes(&self) -> bool {
+        matches!(self, Self::All | Self::Node(_))
+    }
+
+    /// Whether any Service is looked at.
+    pub fn has_services(&self) -> bool {
+        matches!(self, Self::All | Self::Service(_))
+    }
+
+    /// Whether the routes are looked at.
+    pub fn has_routes(&self) -> bool {
+        matches!(self, Self::All | Self::Routes)
+    }
+}
+
+/// Something that could not be planned.
+#[derive(Debug, Clone)]
+pub struct Unplanned {
+    /// `node worker-1`, `service default/web`, `routes`
+    pub subject: String,
+    /// What the controller would have met.
+    pub error: SyncError,
+}
+
+/// The pass: plans go to the gate, what could not be planned comes back.
+pub type Survey = BoxFuture<'static, Vec<Unplanned>>;
+
+/// Syncs each key once, group by group, as the runner does.
+pub(crate) async fn sync_once<R: Reconciler>(
+    controller: &R,
+    keys: Vec<R::Key>,
+    subject: impl Fn(&R::Key) -> String,
+) -> Vec<Unplanned> {
+    let mut failed = Vec::new();
+    let mut groups: BTreeMap<R::Group, Vec<(R::Key, R::Observed)>> = BTreeMap::new();
+    let observed = controller.observe(&keys).await;
+    for (key, observed) in keys.into_iter().zip(observed) {
+        match observed {
+            Ok(observed) => groups.entry(controller.group(&key)).or_default().push((key, observed)),
+            Err(error) => failed.push(Unplanned { subject: subject(&key), error }),
+        }
+    }
+    let syncs = futures::stream::iter(groups.into_values().map(|work| controller.reconcile(work)));
+    let answers: Vec<_> = syncs.buffer_unordered(GROUPS).collect().await;
+    for (key, answer) in answers.into_iter().flatten() {
+        match answer {
+            // The gate is closed: that is the point.
+            Ok(_) | Err(SyncError::Closed(_)) => {}
+            Err(error) => failed.push(Unplanned { subject: subject(&key), error }),
+        }
+    }
+    failed
+}
+
+/// `node <name>`
+pub(crate) fn node_subject(name: &dyn Display) -> String {
+    format!("node {name}")
+}
