@@ -257,7 +257,7 @@ mod tests {
         let topology = |labels: Value| {
             let json = json!({"metadata": {"name": "pv", "labels": labels}});
             let volume: PersistentVolume = serde_json::from_value(json).unwrap();
-            volume.topology().map(|pair| pair.into_iter().map(|(_, value)| value).collect::<Vec<_>>())
+            volume.topology().map(|pair| pair.into_values().collect::<Vec<_>>())
         };
         assert_eq!(topology(json!({LABEL_ZONE: "a", LABEL_REGION: "r"})), Some(vec!["r".into(), "a".into()]));
         assert_eq!(topology(json!({LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"})), Some(vec!["r".into(), "a".into()]));

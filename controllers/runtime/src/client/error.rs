@@ -76,6 +76,11 @@ impl ApiError {
         }
     }
 
+    /// 403: the identity lacks a right.
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == 403
+    }
+
     /// 404
     pub fn is_not_found(&self) -> bool {
         self.code() == 404

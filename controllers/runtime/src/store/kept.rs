@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use ccm_provider::node::{ConditionStatus, Pairs};
 use ccm_provider::well_known::ANNOTATION_PROVIDED_NODE_IP;
-use ccm_provider::{AddressType, Node, NodeAddress, NodeName, Service, ServiceKey, Taint};
+use ccm_provider::{
+    AddressType, Node, NodeAddress, NodeName, PersistentVolume, Service, ServiceKey, Taint, VolumeSource,
+};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -273,9 +275,68 @@ impl Kept for Service {
     }
 }
 
+impl Kept for PersistentVolume {
+    type Key = Arc<str>;
+    const PATH: &'static str = "/api/v1/persistentvolumes";
+    const NAME: &'static str = "persistentvolumes";
+
+    /// Of a volume that no cloud can have more to say about, because it has its topology or no source of a cloud, only what
+    /// tells so stays.
+    fn decode(json: &str, _keep: &Keep) -> Result<Self, serde_json::Error> {
+        let mut volume: Self = serde_json::from_str(json)?;
+        let settled = volume.topology().is_some() || VolumeSource::of(&volume, &VolumeSource::ALL).is_none();
+        if settled {
+            volume.spec.clear();
+            volume.metadata.annotations.clear();
+            volume.metadata.labels = volume.topology().unwrap_or_default();
+        } else {
+            let read = |field: &str| field == "nodeAffinity" || VolumeSource::ALL.iter().any(|s| s.field == field);
+            volume.spec.retain(|field, _| read(field));
+            volume.metadata.annotations.remove(LAST_APPLIED);
+        }
+        volume.metadata.finalizers = Vec::new();
+        Ok(volume)
+    }
+
+    fn key(&self) -> Arc<str> {
+        self.metadata.name.clone()
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn set_resource_version(&mut self, version: &str) {
+        self.metadata.resource_version = version.into();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_volume_that_waits_for_labels_keeps_its_source_and_one_that_is_settled_next_to_nothing() {
+        let decode = |json: &str| PersistentVolume::decode(json, &Keep::default()).unwrap();
+        let source = r#""spec": {"capacity": {"storage": "1Gi"}, "claimRef": {"name": "c"},
+            "nodeAffinity": {"required": {}}, "awsElasticBlockStore": {"volumeID": "vol-1"}}"#;
+        let waiting = decode(&format!(
+            r#"{{"metadata": {{"name": "a", "uid": "u", "resourceVersion": "7", "labels": {{"x": "y"}},
+                "annotations": {{"kubectl.kubernetes.io/last-applied-configuration": "{{}}", "k": "v"}},
+                "finalizers": ["kubernetes.io/pv-protection"]}}, {source}}}"#
+        ));
+        assert_eq!(waiting.spec.keys().collect::<Vec<_>>(), ["awsElasticBlockStore", "nodeAffinity"]);
+        assert_eq!((waiting.metadata.labels.len(), waiting.metadata.annotations.len()), (1, 1));
+        assert_eq!((&*Kept::key(&waiting), waiting.resource_version()), ("a", "7"));
+        let labelled = decode(&format!(
+            r#"{{"metadata": {{"name": "a", "annotations": {{"k": "v"}}, "labels": {{"x": "y",
+                "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}}}}, {source}}}"#
+        ));
+        assert!(labelled.spec.is_empty() && labelled.metadata.annotations.is_empty());
+        assert_eq!((labelled.topology().unwrap().len(), labelled.metadata.labels.len()), (2, 2));
+        let local = decode(r#"{"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"hostPath": {"path": "/"}}}"#);
+        assert!(local.spec.is_empty() && local.metadata.labels.is_empty());
+    }
 
     #[test]
     fn a_node_keeps_what_is_read_and_drops_the_rest() {

@@ -38,6 +38,9 @@ pub struct Reflector<T: Kept> {
     streaming: bool,
     stale: u32,
     backoff: Duration,
+    /// Pause after a refusal for lack of rights, and whether one was told.
+    forbidden: Option<Duration>,
+    told: bool,
 }
 
 impl<T: Kept> std::fmt::Debug for Reflector<T> {
@@ -74,7 +77,15 @@ impl<T: Kept> Reflector<T> {
             streaming: true,
             stale: 0,
             backoff: BACKOFF.0,
+            forbidden: None,
+            told: false,
         }
+    }
+
+    /// For what is of use but not needed: while the rights are missing, that is logged once, and asked again at this pause.
+    #[must_use]
+    pub fn patient(self, pause: Duration) -> Self {
+        Self { forbidden: Some(pause), ..self }
     }
 
     /// Runs for ever; ends by being dropped.
@@ -87,11 +98,20 @@ impl<T: Kept> Reflector<T> {
                 (false, _) => self.watch().await,
             };
             match ended {
-                Ok(()) | Err(Ended::Normally) => relist = false,
+                Ok(()) | Err(Ended::Normally) => {
+                    self.told = false;
+                    relist = false;
+                }
                 Err(Ended::Forgotten) => {
                     tracing::debug!(kind = T::NAME, "the watched version is forgotten: listing again");
                     relist = true;
                     self.pause(None).await;
+                }
+                Err(Ended::Failed(error)) if error.is_forbidden() && self.forbidden.is_some() => {
+                    if !std::mem::replace(&mut self.told, true) {
+                        tracing::warn!(kind = T::NAME, %error, "list and watch are not allowed: trying again now and then");
+                    }
+                    self.pause(self.forbidden).await;
                 }
                 Err(Ended::Failed(error)) => {
                     tracing::warn!(kind = T::NAME, %error, synced = self.store.is_synced(), "list or watch failed, trying again");
