@@ -3,7 +3,7 @@
 mod check;
 pub mod componentconfig;
 pub mod gates;
-mod help;
+pub(crate) mod help;
 pub mod migration;
 mod names;
 mod obsolete;
@@ -128,7 +128,7 @@ impl Options {
         let controllers = controllers(program, &mut check);
         let node = node_config(&mut check);
         let lifecycle = lifecycle_config(&mut check);
-        let service = service_config(&mut check);
+        let service = service_config(gates, &mut check);
         let route_period = check.period("route-reconciliation-period");
         let (address, port) = (check.address("bind-address"), secure_port(&mut check));
         let serving = Serving::from_values(values, address, port, &mut check.errors);
@@ -281,10 +281,11 @@ fn lifecycle_config(check: &mut Check<'_>) -> lifecycle::Config {
     }
 }
 
-fn service_config(check: &mut Check<'_>) -> service::Config {
+fn service_config(gates: Gates, check: &mut Check<'_>) -> service::Config {
     service::Config {
         concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
         allow_emptying: check.values.bool("allow-emptying-load-balancers"),
+        conditions: gates.service_conditions,
     }
 }
 

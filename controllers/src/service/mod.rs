@@ -4,6 +4,7 @@
 //! its host updates are never worked on at the same time, Services that share cloud objects are handed to the provider
 //! together, and a burst of node changes is one pass.
 
+pub mod conditions;
 pub mod decide;
 mod guard;
 mod hosts;
@@ -44,6 +45,8 @@ pub struct Config {
     pub concurrent_syncs: Option<usize>,
     /// `--allow-emptying-load-balancers`
     pub allow_emptying: bool,
+    /// The gate `ServiceLoadBalancerConditions`: the state of the balancer is told in the Service's conditions too.
+    pub conditions: bool,
 }
 
 /// What is queued: the Service as a whole, or only the hosts of its balancer. Each has its own back-off.

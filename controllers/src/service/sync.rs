@@ -12,16 +12,19 @@ use std::time::{Duration, Instant};
 
 use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    Change, EventType, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service, ServiceAction, ServiceKey,
-    ServiceWork, Step, Subject, Verb, patch, well_known,
+    Change, ErrorClass, EventType, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service, ServiceAction,
+    ServiceKey, ServiceWork, Step, Subject, Verb, patch, well_known,
 };
 use ccm_runtime::client::Call;
+use ccm_runtime::clock::timestamp;
 use ccm_runtime::runner::{Outcome, SyncError, panic_text};
 use ccm_runtime::{Gate, GateError};
 use futures::FutureExt;
 use futures::future::join_all;
+use serde_json::Value;
 
-use super::{Known, ServiceController, Work, decide};
+use super::conditions::Progress;
+use super::{Known, ServiceController, Work, conditions, decide};
 
 /// When a Service whose first ensure would empty its balancer is looked at again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
@@ -318,7 +321,17 @@ impl ServiceController {
         let subject = Subject::service(service);
         match purpose {
             Purpose::Hosts => self.finish_hosts(work, answer, took).await,
-            Purpose::Ensure => self.finish_ensure(service, answer).await.map_err(|error| self.failed(&subject, error)),
+            Purpose::Ensure => {
+                let class = why_not(&answer);
+                let error = match self.finish_ensure(service, answer).await {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(error) => self.failed(&subject, error),
+                };
+                if let Some(class) = class {
+                    self.note_failure(service, &class, &error).await;
+                }
+                Err(error)
+            }
             Purpose::Cleanup => match answer {
                 Err(error) if !error.is_implemented_elsewhere() => {
                     Err(self.failed(&subject, SyncError::provider("failed to delete load balancer", &error)))
@@ -348,13 +361,16 @@ impl ServiceController {
             }
             Err(error) if error.is_implemented_elsewhere() => {
                 tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
+                let conditions = self.conditions(service, Progress::Elsewhere);
+                self.patch_status(service, &service.status.load_balancer, conditions).await?;
                 return Ok(Outcome::Done);
             }
             Err(error) => return Err(SyncError::provider("failed to ensure load balancer", &error)),
         };
         let subject = Subject::service(service);
         self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
-        self.patch_status(service, &status).await?;
+        let conditions = self.conditions(service, Progress::Ensured(&status));
+        self.patch_status(service, &status, conditions).await?;
         Ok(Outcome::Done)
     }
 
@@ -368,11 +384,15 @@ impl ServiceController {
             self.shared.show(&plan, &*self.events, &subject);
             return Ok(Outcome::Done);
         }
-        if let Err(error) = self.remove_finalizer(service).await {
-            return Err(self.failed(&subject, error));
+        let mut conditions = self.conditions(service, Progress::Gone);
+        if service.has_finalizer() {
+            // Where the object goes with its finalizer, no later write would find it.
+            if let Err(error) = self.remove_finalizer(service, conditions.take()).await {
+                return Err(self.failed(&subject, error));
+            }
         }
         self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
-        if let Err(error) = self.patch_status(service, &LoadBalancerStatus::default()).await {
+        if let Err(error) = self.patch_status(service, &LoadBalancerStatus::default(), conditions).await {
             return Err(self.failed(&subject, error));
         }
         self.lock().remove(&service.key());
@@ -382,14 +402,39 @@ impl ServiceController {
     /// Tells the user on the Service; a closed gate is no failure.
     fn failed(&self, subject: &Subject, error: SyncError) -> SyncError {
         if !matches!(error, SyncError::Closed(_)) {
-            let message = format!("Error syncing load balancer: {error}");
+            let message = format!("{}{error}", conditions::FAILED);
             self.events.event(subject, EventType::Warning, "SyncLoadBalancerFailed", &message);
         }
         error
     }
 
+    /// The conditions to be written with the next patch of the status; `None` when they are not asked for, or are as they
+    /// should be.
+    fn conditions(&self, service: &Service, progress: Progress<'_>) -> Option<Value> {
+        if !self.config.conditions {
+            return None;
+        }
+        // The finalizer may have been written since the Service was read, and conditions with it.
+        let now = self.shared.services.get(&service.key()).filter(|now| now.metadata.uid == service.metadata.uid);
+        let present = now.as_ref().map_or(&service.status.conditions, |now| &now.status.conditions);
+        conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
+    }
+
+    /// Says in the conditions that an ensure failed. Where that fails too, the event has said it.
+    async fn note_failure(&self, service: &Service, class: &ErrorClass, error: &SyncError) {
+        let message = format!("{}{error}", conditions::FAILED);
+        let progress = Progress::Failed { class, message: &message };
+        let conditions = self.conditions(service, progress);
+        if let Err(error) = self.patch_status(service, &service.status.load_balancer, conditions).await {
+            tracing::debug!(service = %service.key(), %error, "the conditions could not be written");
+        }
+    }
+
     async fn add_finalizer(&self, service: &Service) -> Result<(), SyncError> {
-        let body = patch::add_finalizer(&service.metadata.finalizers);
+        let mut body = patch::add_finalizer(&service.metadata.finalizers);
+        if let Some(conditions) = self.conditions(service, Progress::Begun) {
+            body = patch::both(body, conditions);
+        }
         match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
             Ok(answer) => {
                 self.shared.services.written(&answer);
@@ -399,11 +444,11 @@ impl ServiceController {
         }
     }
 
-    async fn remove_finalizer(&self, service: &Service) -> Result<(), SyncError> {
-        if !service.has_finalizer() {
-            return Ok(());
+    async fn remove_finalizer(&self, service: &Service, conditions: Option<Value>) -> Result<(), SyncError> {
+        let mut body = patch::remove_finalizer(&service.metadata.finalizers);
+        if let Some(conditions) = conditions {
+            body = patch::both(body, conditions);
         }
-        let body = patch::remove_finalizer(&service.metadata.finalizers);
         match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
             Ok(_) => Ok(()),
             // The object went with its last finalizer, or somebody else took it away.
@@ -412,11 +457,19 @@ impl ServiceController {
         }
     }
 
-    async fn patch_status(&self, service: &Service, status: &LoadBalancerStatus) -> Result<(), SyncError> {
-        if service.status.load_balancer.same_as(status) {
-            return Ok(());
-        }
-        let body = patch::load_balancer_status(status);
+    /// One write for both, none where neither changes.
+    async fn patch_status(
+        &self,
+        service: &Service,
+        status: &LoadBalancerStatus,
+        conditions: Option<Value>,
+    ) -> Result<(), SyncError> {
+        let changed = !service.status.load_balancer.same_as(status);
+        let body = match (changed.then(|| patch::load_balancer_status(status)), conditions) {
+            (None, None) => return Ok(()),
+            (Some(status), Some(conditions)) => patch::both(status, conditions),
+            (Some(one), None) | (None, Some(one)) => one,
+        };
         match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
             Ok(answer) => {
                 self.shared.services.written(&answer);
@@ -425,6 +478,16 @@ impl ServiceController {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(SyncError::gate("failed to update load balancer status", error)),
         }
+    }
+}
+
+/// Why an ensure failed; `None` if it did not.
+fn why_not(answer: &Answer) -> Option<ErrorClass> {
+    match answer {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(ErrorClass::Bug),
+        Err(error) if error.is_implemented_elsewhere() => None,
+        Err(error) => Some(error.class()),
     }
 }
 

@@ -43,6 +43,9 @@ pub struct Gates {
     /// wait for it to run out. Upstream it is off by default, because work may still be going on there when the lease is
     /// released. Here it is over by then.
     pub release_lease_on_exit: bool,
+    /// `ServiceLoadBalancerConditions`: Services have conditions that tell the state of their balancer. Not a gate of upstream,
+    /// where KEP-4631 is not implemented.
+    pub service_conditions: bool,
     /// `ContextualLogging`: without effect, the logs always name their context.
     pub contextual_logging: bool,
     /// `LoggingAlphaOptions` and `LoggingBetaOptions`: which logging flags may be used.
@@ -57,6 +60,7 @@ impl Default for Gates {
             watch_based_routes: false,
             webhook: false,
             release_lease_on_exit: true,
+            service_conditions: false,
             contextual_logging: true,
             logging: LoggingGates::default(),
         }
@@ -74,7 +78,7 @@ const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
 /// In alphabetical order.
-const TABLE: [Row; 8] = [
+const TABLE: [Row; 9] = [
     Row { name: ALL_ALPHA, stage: Stage::Alpha, on: |gates| &mut gates.all_alpha },
     Row { name: ALL_BETA, stage: Stage::Beta, on: |gates| &mut gates.all_beta },
     Row {
@@ -91,6 +95,7 @@ const TABLE: [Row; 8] = [
     },
     Row { name: "LoggingAlphaOptions", stage: Stage::Alpha, on: |gates| &mut gates.logging.alpha },
     Row { name: "LoggingBetaOptions", stage: Stage::Beta, on: |gates| &mut gates.logging.beta },
+    Row { name: "ServiceLoadBalancerConditions", stage: Stage::Alpha, on: |gates| &mut gates.service_conditions },
 ];
 
 impl Gates {

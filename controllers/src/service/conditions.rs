@@ -1,0 +1,213 @@
+//! What the conditions of a Service say about its balancer. Pure.
+//!
+//! Types, reasons and meaning are those of KEP-4631. Two things are as for any other condition of Kubernetes, and not as there:
+//! `lastTransitionTime` moves only when `status` changes, and what changed nothing is not written, so that neither a restart nor
+//! a sync of a Service at rest is a write.
+
+use std::net::IpAddr;
+
+use ccm_provider::{Condition, ErrorClass, LoadBalancerStatus, Service, patch};
+use serde_json::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// Whether the balancer takes traffic.
+pub const SERVING: &str = "LoadBalancerServing";
+/// Whether it is being made or changed.
+pub const PROVISIONING: &str = "LoadBalancerProvisioning";
+/// Whether it is known to be less than what the Service asks for. There only while it is.
+pub const DEGRADED: &str = "LoadBalancerDegraded";
+
+/// Reasons that conditions are given here.
+mod reason {
+    pub(super) const SERVING: &str = "Serving";
+    pub(super) const PROVISIONING: &str = "Provisioning";
+    pub(super) const COMPLETE: &str = "Complete";
+    pub(super) const UNSUPPORTED: &str = "Unsupported";
+    pub(super) const INFRASTRUCTURE: &str = "Infrastructure";
+    pub(super) const FAMILIES: &str = "IPFamiliesNotSupported";
+    pub(super) const PORTS: &str = "PortsNotSupported";
+    pub(super) const ADDRESS: &str = "LoadBalancerIPNotSupported";
+    pub(super) const MULTIPLE: &str = "Multiple";
+    pub(super) const OF_DEGRADED: [&str; 4] = [FAMILIES, PORTS, ADDRESS, MULTIPLE];
+}
+
+const ENSURING: &str = "Ensuring load balancer";
+const ENSURED: &str = "Ensured load balancer";
+const NO_ADDRESS: &str = "The load balancer has no address yet";
+/// In front of the message of each failed sync, in events too.
+pub(super) const FAILED: &str = "Error syncing load balancer: ";
+/// Longest message of a condition, in bytes. Source: `metav1.Condition`.
+const MESSAGE: usize = 32_768;
+
+/// How far a Service has come.
+#[derive(Debug, Clone, Copy)]
+pub enum Progress<'a> {
+    /// The work begins with a write anyway: that of the finalizer.
+    Begun,
+    /// The provider gave this status.
+    Ensured(&'a LoadBalancerStatus),
+    /// The provider could not.
+    Failed {
+        /// Why.
+        class: &'a ErrorClass,
+        /// As the event has it.
+        message: &'a str,
+    },
+    /// Somebody else looks after the balancer.
+    Elsewhere,
+    /// No balancer is left, and none is wanted.
+    Gone,
+}
+
+/// The conditions that change with this progress, as a patch of the Service's status; `None` when none does. `present` are the
+/// conditions as last seen, which may be newer than `service`.
+pub fn changes(
+    service: &Service,
+    present: &[Condition],
+    progress: Progress<'_>,
+    now: jiff::Timestamp,
+) -> Option<Value> {
+    let find = |kind: &str| present.iter().find(|condition| condition.kind == kind);
+    let (wanted, unwanted) = wanted(service, present, progress);
+    let set: Vec<Condition> = wanted
+        .into_iter()
+        .map(|(kind, status, reason, message)| {
+            let since = find(kind).filter(|old| old.status == status && !old.last_transition_time.is_empty());
+            Condition {
+                kind: kind.to_owned(),
+                status: status.to_owned(),
+                observed_generation: service.metadata.generation,
+                last_transition_time: since.map_or_else(|| patch::rfc3339(now), |old| old.last_transition_time.clone()),
+                reason: reason.to_owned(),
+                message: cut(message),
+            }
+        })
+        .filter(|new| find(&new.kind) != Some(new))
+        .collect();
+    let gone: Vec<&str> = unwanted.into_iter().filter(|kind| find(kind).is_some()).collect();
+    (!set.is_empty() || !gone.is_empty()).then(|| patch::service_conditions(&set, &gone))
+}
+
+/// Type, status, reason, message.
+type Wanted = (&'static str, &'static str, &'static str, String);
+
+/// The conditions to set, and the types to remove. What is in neither list stays as it is.
+fn wanted(service: &Service, present: &[Condition], progress: Progress<'_>) -> (Vec<Wanted>, Vec<&'static str>) {
+    let has_address = !service.status.load_balancer.ingress.is_empty();
+    let has = |kinds: &[&str]| present.iter().any(|condition| kinds.contains(&&*condition.kind));
+    match progress {
+        // Whoever wrote them: what they say holds until this sync has an end.
+        Progress::Begun if has(&[SERVING, PROVISIONING]) => Default::default(),
+        Progress::Begun => (pair(has_address, Stand::Working, ENSURING), Vec::new()),
+        Progress::Ensured(status) => {
+            let mut set = match status.ingress.is_empty() {
+                true => pair(false, Stand::Working, NO_ADDRESS),
+                false => pair(true, Stand::Done, ENSURED),
+            };
+            let others = |one: &&Condition| one.kind == DEGRADED && !reason::OF_DEGRADED.contains(&&*one.reason);
+            let foreign = present.iter().find(others).is_some();
+            match degraded(service, status) {
+                _ if foreign => (set, Vec::new()),
+                None => (set, vec![DEGRADED]),
+                Some((reason, message)) => {
+                    set.push((DEGRADED, "True", reason, message));
+                    (set, Vec::new())
+                }
+            }
+        }
+        Progress::Failed { class, message } => (pair(has_address, stand(class), message), Vec::new()),
+        Progress::Elsewhere => {
+            let ours = |kind: &&str| present.iter().any(|one| one.kind == **kind && is_ours(one));
+            (Vec::new(), [SERVING, PROVISIONING, DEGRADED].into_iter().filter(ours).collect())
+        }
+        Progress::Gone => (Vec::new(), vec![SERVING, PROVISIONING, DEGRADED]),
+    }
+}
+
+/// What an attempt has come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// It goes on by itself.
+    Working,
+    Done,
+    /// It ended without the balancer as it is wanted, for this reason.
+    Failed(&'static str),
+}
+
+/// The cloud is at work where it says when to come back, or where only somebody was faster. What the Service must change comes
+/// first is not supported; everything else is the cloud's.
+fn stand(class: &ErrorClass) -> Stand {
+    match class {
+        ErrorClass::Transient { after: Some(_) } | ErrorClass::Conflict => Stand::Working,
+        ErrorClass::Invalid { .. } | ErrorClass::Unsupported => Stand::Failed(reason::UNSUPPORTED),
+        ErrorClass::NotFound
+        | ErrorClass::Unknown
+        | ErrorClass::Throttled { .. }
+        | ErrorClass::Transient { after: None }
+        | ErrorClass::Denied { .. }
+        | ErrorClass::Bug => Stand::Failed(reason::INFRASTRUCTURE),
+    }
+}
+
+/// Both conditions that every balancer has. A balancer that has an address goes on serving, whatever becomes of a change.
+fn pair(has_address: bool, stand: Stand, message: &str) -> Vec<Wanted> {
+    let serving = match stand {
+        _ if has_address => (SERVING, "True", reason::SERVING, ENSURED.to_owned()),
+        Stand::Failed(reason) => (SERVING, "False", reason, message.to_owned()),
+        Stand::Working | Stand::Done => (SERVING, "False", reason::PROVISIONING, message.to_owned()),
+    };
+    let provisioning = match stand {
+        Stand::Working => (PROVISIONING, "True", reason::PROVISIONING, message.to_owned()),
+        Stand::Done | Stand::Failed(_) => (PROVISIONING, "False", reason::COMPLETE, message.to_owned()),
+    };
+    vec![serving, provisioning]
+}
+
+/// What the status itself shows to be missing. Where it has names instead of addresses, less is known.
+fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static str, String)> {
+    let ips: Vec<IpAddr> = status.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok()).collect();
+    let only_ips = !ips.is_empty() && ips.len() == status.ingress.len();
+    let mut found = Vec::new();
+    let one_family = ips.iter().all(IpAddr::is_ipv4) || ips.iter().all(IpAddr::is_ipv6);
+    if only_ips && one_family && service.spec.ip_families.len() > 1 {
+        let text = "the Service has two IP families, and the load balancer has addresses of one".to_owned();
+        found.push((reason::FAMILIES, text));
+    }
+    let broken: Vec<String> = status
+        .ingress
+        .iter()
+        .flat_map(|ingress| &ingress.ports)
+        .filter_map(|port| Some(format!("{}/{}: {}", port.port, port.protocol, port.error.as_ref()?)))
+        .collect();
+    if !broken.is_empty() {
+        found.push((reason::PORTS, format!("ports that the load balancer does not serve: {}", broken.join(", "))));
+    }
+    let asked = service.spec.load_balancer_ip.parse::<IpAddr>();
+    if only_ips && asked.is_ok_and(|asked| !ips.contains(&asked)) {
+        let text = format!("the load balancer does not have the address {:?}", service.spec.load_balancer_ip);
+        found.push((reason::ADDRESS, text));
+    }
+    let reason = match &found[..] {
+        [] => return None,
+        [(reason, _)] => *reason,
+        _ => reason::MULTIPLE,
+    };
+    let texts: Vec<String> = found.into_iter().map(|(_, text)| text).collect();
+    Some((reason, texts.join("; ")))
+}
+
+/// Whether a condition of our types was written here, and not by who looks after the balancer instead.
+fn is_ours(condition: &Condition) -> bool {
+    match &*condition.kind {
+        DEGRADED => reason::OF_DEGRADED.contains(&&*condition.reason),
+        _ => [ENSURING, ENSURED, NO_ADDRESS].contains(&&*condition.message) || condition.message.starts_with(FAILED),
+    }
+}
+
+/// At most as long as the API allows, on the boundary of a character.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MESSAGE));
+    text
+}
