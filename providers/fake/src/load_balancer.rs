@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, PortStatus, ProviderError, Service,
+    LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Plan, PortStatus, ProviderError, Service,
+    ServiceWork,
 };
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::answer::{Answer, Ensured, Got};
@@ -18,12 +20,28 @@ use crate::faults::Subject;
 use crate::method::Method;
 use crate::state::{Balancer, Tables};
 
+mod plan;
+
 #[cfg(test)]
 mod tests;
+
+use plan::plan;
+pub(crate) use plan::{Observed, Replayed};
 
 /// [`LoadBalancer`] of the fake cloud.
 #[derive(Debug)]
 pub(crate) struct FakeLoadBalancer(pub(crate) Arc<Cloud>);
+
+/// What a call is about, as the log shows it.
+#[derive(Debug, Clone, Copy)]
+struct About<'a> {
+    cluster: &'a str,
+    /// `namespace/name` of the Service.
+    key: &'a str,
+    uid: &'a str,
+    /// Of the balancer.
+    name: &'a str,
+}
 
 impl FakeLoadBalancer {
     async fn call<T: Answer>(
@@ -34,19 +52,46 @@ impl FakeLoadBalancer {
         nodes: Option<&[String]>,
         act: impl FnOnce(&Config, &mut Tables, &str) -> Result<T, ProviderError> + Send,
     ) -> Result<T, ProviderError> {
-        let key = service.key().to_string();
-        let mut args = json!({
-            "cluster": cluster,
-            "service": key,
-            "uid": service.metadata.uid,
-            "name": self.name(cluster, service),
-        });
+        let (key, name) = (service.key().to_string(), self.name(cluster, service));
+        let about = About { cluster, key: &key, uid: &service.metadata.uid, name: &name };
+        self.call_about(method, about, nodes, act).await
+    }
+
+    async fn call_about<T: Answer>(
+        &self,
+        method: Method,
+        about: About<'_>,
+        nodes: Option<&[String]>,
+        act: impl FnOnce(&Config, &mut Tables, &str) -> Result<T, ProviderError> + Send,
+    ) -> Result<T, ProviderError> {
+        let About { cluster, key, uid, name } = about;
+        let mut args = json!({"cluster": cluster, "service": key, "uid": uid, "name": name});
         if let (Some(args), Some(nodes)) = (args.as_object_mut(), nodes) {
             args.insert("nodes".to_owned(), Json::from(nodes.to_vec()));
         }
-        let subject = Subject { service: Some(&key), ..Subject::default() };
-        self.0.call(method, subject, args, |config, tables| act(config, tables, &key)).await
+        let subject = Subject { service: Some(key), ..Subject::default() };
+        self.0.call(method, subject, args, |config, tables| act(config, tables, key)).await
     }
+
+    /// What a plan for the Service must know: one `GetLoadBalancer`.
+    pub(crate) async fn look(&self, cluster: &str, service: &Service) -> Result<Observed, ProviderError> {
+        let mut seen = None;
+        let act = |config: &Config, tables: &mut Tables, key: &str| {
+            let balancer = tables.balancers.get(key).cloned();
+            let answer = Got(balancer.as_ref().map(status_of));
+            seen = Some(Observed { balancer, offer: Offer::of(config, tables, key, None) });
+            Ok(answer)
+        };
+        let answer = self.call(Method::GetLoadBalancer, cluster, service, None, act).await?;
+        let seen = seen.ok_or_else(|| ProviderError::bug("the table was not looked at"))?;
+        // A fault may have replaced the answer.
+        let balancer = answer.0.map(|status| Balancer { ingress: status.ingress, ..seen.balancer.unwrap_or_default() });
+        Ok(Observed { balancer, ..seen })
+    }
+}
+
+fn status_of(balancer: &Balancer) -> LoadBalancerStatus {
+    LoadBalancerStatus { ingress: balancer.ingress.clone() }
 }
 
 fn names_of(nodes: &[NodeRef]) -> Vec<String> {
@@ -56,9 +101,7 @@ fn names_of(nodes: &[NodeRef]) -> Vec<String> {
 #[async_trait]
 impl LoadBalancer for FakeLoadBalancer {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        let act = |_: &Config, tables: &mut Tables, key: &str| {
-            Ok(Got(tables.balancers.get(key).map(|b| LoadBalancerStatus { ingress: b.ingress.clone() })))
-        };
+        let act = |_: &Config, tables: &mut Tables, key: &str| Ok(Got(tables.balancers.get(key).map(status_of)));
         self.call(Method::GetLoadBalancer, cluster, service, None, act).await.map(|Got(status)| status)
     }
 
@@ -101,6 +144,14 @@ impl LoadBalancer for FakeLoadBalancer {
         };
         self.call(Method::EnsureLoadBalancerDeleted, cluster, service, None, act).await
     }
+
+    async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Json, ProviderError> {
+        self.look(cluster, &item.service).await?.to_json()
+    }
+
+    fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Json) -> Result<Plan, ProviderError> {
+        plan(self.name(cluster, &item.service), item, &Observed::read(&item.service, observed)?)
+    }
 }
 
 /// The ingress list of a balancer; `None` for "no status at all".
@@ -110,31 +161,91 @@ fn decide(
     key: &str,
     service: &Service,
 ) -> Result<Option<Vec<LoadBalancerIngress>>, ProviderError> {
-    let settings = &config.load_balancers;
-    let rule = settings.statuses.iter().find(|rule| rule.service.as_ref().is_none_or(|glob| glob.matches(key)));
-    if let Some(rule) = rule {
-        return Ok((!rule.missing).then(|| rule.ingress.clone()));
+    let own = tables.balancers.get(key);
+    Offer::of(config, tables, key, own).ingress(own, service)
+}
+
+/// What decides the ingress list of one Service, beside the Service and its balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Offer {
+    /// The entry of `statuses` that applies; with none, the pool does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ip_mode: Option<String>,
+    #[serde(default)]
+    ports: bool,
+    /// The address that a new balancer gets; `None` when the pool is exhausted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    free: Option<IpAddr>,
+}
+
+/// An entry of `statuses`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Status {
+    ingress: Vec<LoadBalancerIngress>,
+    missing: bool,
+}
+
+impl Offer {
+    /// An address is looked for where `own` has none.
+    fn of(config: &Config, tables: &Tables, key: &str, own: Option<&Balancer>) -> Self {
+        let settings = &config.load_balancers;
+        let rule = settings.statuses.iter().find(|rule| rule.service.as_ref().is_none_or(|glob| glob.matches(key)));
+        let free = match (rule, address_of(own)) {
+            (None, None) => free_address(settings.pool, tables),
+            _ => None,
+        };
+        Self {
+            status: rule.map(|rule| Status { ingress: rule.ingress.clone(), missing: rule.missing }),
+            ip_mode: settings.ip_mode.clone(),
+            ports: settings.ports,
+            free,
+        }
     }
-    let own = tables.balancers.get(key).into_iter().flat_map(|balancer| &balancer.ingress);
-    let ip = match own.map(|ingress| &ingress.ip).find(|ip| !ip.is_empty()) {
-        Some(ip) => ip.clone(),
-        None => free_address(settings.pool, tables)?.to_string(),
-    };
-    let port = |port: &ccm_provider::ServicePort| PortStatus {
-        port: port.port,
-        protocol: if port.protocol.is_empty() { "TCP".to_owned() } else { port.protocol.clone() },
-        error: None,
-    };
-    Ok(Some(vec![LoadBalancerIngress {
-        ip,
-        hostname: String::new(),
-        ip_mode: settings.ip_mode.clone(),
-        ports: if settings.ports { service.spec.ports.iter().map(port).collect() } else { Vec::new() },
-    }]))
+
+    /// Whether the pool gives a balancer its first address.
+    fn is_fresh(&self, own: Option<&Balancer>) -> bool {
+        self.status.is_none() && address_of(own).is_none()
+    }
+
+    /// The ingress list; `None` for "no status at all".
+    fn ingress(
+        &self,
+        own: Option<&Balancer>,
+        service: &Service,
+    ) -> Result<Option<Vec<LoadBalancerIngress>>, ProviderError> {
+        if let Some(status) = &self.status {
+            return Ok((!status.missing).then(|| status.ingress.clone()));
+        }
+        let ip = match (address_of(own), self.free) {
+            (Some(ip), _) => ip.to_owned(),
+            (None, Some(free)) => free.to_string(),
+            (None, None) => return Err(ProviderError::unknown("address pool exhausted")),
+        };
+        let port = |port: &ccm_provider::ServicePort| PortStatus {
+            port: port.port,
+            protocol: if port.protocol.is_empty() { "TCP".to_owned() } else { port.protocol.clone() },
+            error: None,
+        };
+        Ok(Some(vec![LoadBalancerIngress {
+            ip,
+            hostname: String::new(),
+            ip_mode: self.ip_mode.clone(),
+            ports: if self.ports { service.spec.ports.iter().map(port).collect() } else { Vec::new() },
+        }]))
+    }
+}
+
+/// The address that a balancer keeps.
+fn address_of(balancer: Option<&Balancer>) -> Option<&str> {
+    let ingress = balancer.into_iter().flat_map(|balancer| &balancer.ingress);
+    ingress.map(|ingress| &*ingress.ip).find(|ip| !ip.is_empty())
 }
 
 /// The lowest host address of the pool that no balancer has.
-fn free_address(pool: IpNet, tables: &Tables) -> Result<IpAddr, ProviderError> {
+fn free_address(pool: IpNet, tables: &Tables) -> Option<IpAddr> {
     let ingress = tables.balancers.values().flat_map(|balancer| &balancer.ingress);
     let taken: BTreeSet<IpAddr> = ingress.filter_map(|ingress| ingress.ip.parse().ok()).collect();
     // Of IPv6 the first address is for routers; ipnet counts it as a host.
@@ -142,6 +253,5 @@ fn free_address(pool: IpNet, tables: &Tables) -> Result<IpAddr, ProviderError> {
         IpNet::V6(net) if net.prefix_len() < 127 => Some(IpAddr::V6(net.network())),
         _ => None,
     };
-    let free = pool.hosts().find(|ip| Some(*ip) != not_a_host && !taken.contains(ip));
-    free.ok_or_else(|| ProviderError::unknown("address pool exhausted"))
+    pool.hosts().find(|ip| Some(*ip) != not_a_host && !taken.contains(ip))
 }

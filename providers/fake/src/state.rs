@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ccm_kit::document::{self, DocumentError};
 use ccm_kit::{Fields, Problems, Value};
 use ccm_provider::{LoadBalancerIngress, Route};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::answer::{read_route, route_to_json};
@@ -15,7 +16,8 @@ use crate::config::{Config, InitialBalancer, each, read_ingress};
 mod tests;
 
 /// A load balancer.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Balancer {
     pub(crate) name: String,
     pub(crate) ingress: Vec<LoadBalancerIngress>,

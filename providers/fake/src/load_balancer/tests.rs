@@ -1,3 +1,5 @@
+use ccm_provider::{FlagValues, ProviderFactory, ServiceAction};
+
 use super::*;
 use crate::tests::{Bed, balancers, ensure, node, service};
 
@@ -133,4 +135,135 @@ async fn faults_filter_by_service_and_replace_statuses() {
     assert_eq!(get(&bed, &cloud, "d/b").await, json!([{"ip": "203.0.113.1"}]));
     assert_eq!(ensure(&cloud, "d/c").await.unwrap(), json!(null));
     assert_eq!(get(&bed, &cloud, "d/c").await, json!([{"hostname": "h"}]));
+}
+
+fn work(key: &str, hosts: &[&str], action: ServiceAction) -> ServiceWork {
+    let nodes: Vec<NodeRef> = hosts.iter().map(|name| node(name, "")).collect();
+    ServiceWork { service: service(key).into(), nodes: nodes.into(), action }
+}
+
+/// The plan as text, made here and from the observation alone.
+async fn planned(cloud: &crate::Fake, item: &ServiceWork) -> String {
+    let here = balancers(cloud).plan("kubernetes", item).await;
+    let kept = balancers(cloud).observe("kubernetes", item).await.unwrap().to_string();
+    let elsewhere = crate::Factory.replay(&Json::Null, &FlagValues::default()).unwrap().unwrap();
+    let there = elsewhere.plan_observed("kubernetes", item, &serde_json::from_str(&kept).unwrap());
+    match (here, there) {
+        (Ok(here), Ok(there)) => {
+            assert_eq!(json!(here), json!(there));
+            here.to_string()
+        }
+        (here, there) => {
+            let (here, there) = (here.unwrap_err().to_string(), there.unwrap_err().to_string());
+            assert_eq!(here, there);
+            here
+        }
+    }
+}
+
+#[tokio::test]
+async fn plans_say_what_a_call_would_change_and_only_read() {
+    use ServiceAction::{Delete, Ensure, UpdateHosts};
+    let bed = Bed::new("");
+    let cloud = bed.cloud();
+    let check = async |hosts: &[&str], action, expected: &str| {
+        let expected = format!("service d/a:{expected}");
+        assert_eq!(planned(&cloud, &work("d/a", hosts, action)).await, expected);
+    };
+    check(
+        &["n1", "n2"],
+        Ensure,
+        "\n  1. create LoadBalancer auidofa: ingress = 203.0.113.1 or the next free address, \
+        hosts = n1 n2 (because the Service wants a load balancer)",
+    )
+    .await;
+    check(&[], Delete, " nothing to do").await;
+    check(
+        &["n1"],
+        UpdateHosts,
+        " nothing to do\n  note: load balancer: load balancer not found: an update fails, and an \
+        ensure would make it",
+    )
+    .await;
+    let nodes = [node("n2", ""), node("n1", "")];
+    balancers(&cloud).ensure("kubernetes", &service("d/a"), &nodes).await.unwrap();
+    check(&["n1", "n2"], Ensure, " nothing to do").await;
+    check(&["n2", "n1"], UpdateHosts, " nothing to do").await;
+    check(
+        &["n1"],
+        UpdateHosts,
+        "\n  1. update LoadBalancer auidofa: hosts n1 n2 -> n1 (because the set of nodes \
+        changed)",
+    )
+    .await;
+    check(
+        &[],
+        Delete,
+        "\n  1. delete LoadBalancer auidofa: ingress 203.0.113.1 removed (because the Service wants no load \
+        balancer any more) [disruptive]",
+    )
+    .await;
+    let calls: Vec<Json> = bed.ends().into_iter().map(|line| line["call"].clone()).collect();
+    assert_eq!(calls.iter().filter(|call| **call == "EnsureLoadBalancer").count(), 1);
+    assert_eq!(calls.iter().filter(|call| **call == "GetLoadBalancer").count(), calls.len() - 1);
+}
+
+#[tokio::test]
+async fn a_plan_after_an_ensure_is_empty_and_one_after_an_edit_is_what_the_next_ensure_does() {
+    let files = [
+        "",
+        "loadBalancers: {ipMode: VIP}",
+        "loadBalancers: {ports: true}",
+        "loadBalancers: {statuses: [{service: d/a, ingress: [{hostname: h}]}]}",
+        "loadBalancers: {statuses: [{service: d/a, missing: true}]}",
+        "loadBalancers: {initial: [{service: d/a, ingress: [{ip: 192.0.2.9}]}]}",
+    ];
+    for before in files {
+        for after in files {
+            let bed = Bed::new(before);
+            let cloud = bed.cloud();
+            ensure(&cloud, "d/a").await.unwrap();
+            let item = work("d/a", &[], ServiceAction::Ensure);
+            assert!(planned(&cloud, &item).await.starts_with("service d/a: nothing to do"), "{before}");
+            bed.write(after);
+            let plan = planned(&cloud, &item).await;
+            let old = get(&bed, &cloud, "d/a").await;
+            ensure(&cloud, "d/a").await.unwrap();
+            let new = get(&bed, &cloud, "d/a").await;
+            assert!(old == new || !plan.contains("nothing to do"), "{before} -> {after}: {plan}");
+            assert!(old != new || !plan.contains("ingress"), "{before} -> {after}: {plan}");
+            assert!(planned(&cloud, &item).await.starts_with("service d/a: nothing to do"), "{before} -> {after}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_ensure_refuses_a_plan_refuses_too_and_faults_of_reads_count() {
+    let bed = Bed::new(
+        "loadBalancers: {pool: 192.0.2.1/32}\nfaults:\n- {call: GetLoadBalancer, service: d/down, error: down}\n\
+         - {call: GetLoadBalancer, service: d/odd, result: {exists: true, status: {ingress: [{ip: 192.0.2.7}]}}}",
+    );
+    let cloud = bed.cloud();
+    ensure(&cloud, "d/a").await.unwrap();
+    assert_eq!(planned(&cloud, &work("d/b", &[], ServiceAction::Ensure)).await, "address pool exhausted");
+    let error = balancers(&cloud).plan("kubernetes", &work("d/down", &[], ServiceAction::Ensure)).await.unwrap_err();
+    assert_eq!(error.to_string(), "down");
+    let plan = planned(&cloud, &work("d/odd", &[], ServiceAction::Delete)).await;
+    assert!(plan.contains("ingress 192.0.2.7 removed"), "{plan}");
+}
+
+#[tokio::test]
+async fn a_snapshot_has_no_cloud_and_says_what_it_cannot_read() {
+    let elsewhere = crate::Factory.replay(&Json::Null, &FlagValues::default()).unwrap().unwrap();
+    let item = work("d/a", &[], ServiceAction::Ensure);
+    for odd in [json!(null), json!({"balancer": 3}), json!({"offer": 3})] {
+        let error = elsewhere.plan_observed("kubernetes", &item, &odd).unwrap_err().to_string();
+        assert!(error.starts_with("what was observed for the Service d/a cannot be read: "), "{error}");
+    }
+    let refused = "there is no cloud behind a snapshot: only what was observed can be planned from";
+    assert_eq!(elsewhere.get("kubernetes", &item.service).await.unwrap_err().to_string(), refused);
+    assert_eq!(elsewhere.ensure("kubernetes", &item.service, &[]).await.unwrap_err().to_string(), refused);
+    assert_eq!(elsewhere.update("kubernetes", &item.service, &[]).await.unwrap_err().to_string(), refused);
+    assert_eq!(elsewhere.ensure_deleted("kubernetes", &item.service).await.unwrap_err().to_string(), refused);
+    assert_eq!(elsewhere.name("kubernetes", &item.service), "auidofa");
 }

@@ -112,6 +112,10 @@ impl Harness for Fake {
         Some(CloudConfig { text: std::fs::read_to_string(&path).unwrap(), path })
     }
 
+    fn plans_are_exact(&self) -> bool {
+        true
+    }
+
     async fn add_instance(&self, name: &str) -> Made {
         let address = format!("10.0.0.{}", name.len());
         let entry =
