@@ -78,6 +78,10 @@ pub(crate) trait Api: Send + Sync + std::fmt::Debug {
 
     /// Sends one write, whose [`Id`]s must all be known. Answers with the ID or ARN of what was made, if anything was.
     async fn write(&self, write: &Write) -> Answer<Option<String>>;
+
+    /// Asks EC2 whether it would carry a write out, with `DryRun`: nothing changes. Success means that it would; what is
+    /// missing is an error with the code `UnauthorizedOperation`. Elastic Load Balancing has no such question.
+    async fn dry_run(&self, write: &write::Ec2Write) -> Answer<()>;
 }
 
 /// What a describe call of EC2 is narrowed to. Empty means everything that the account has in the region.

@@ -57,10 +57,11 @@ impl Call {
         Ok(Call { service, action, version, params, headers, caller })
     }
 
-    /// Whether the operation changes something.
+    /// Whether the operation changes something. With `DryRun` EC2 only says whether it could.
     #[must_use]
     pub fn mutating(&self) -> bool {
-        mutating(&self.action)
+        let dry = self.service == Service::Ec2 && self.params.get("DryRun") == Some("true");
+        mutating(&self.action) && !dry
     }
 
     /// Text of a request header.

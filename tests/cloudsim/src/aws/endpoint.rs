@@ -190,7 +190,7 @@ impl Endpoint {
         let injected_error = refused.is_some() || fault.as_ref().is_some_and(|fault| !fault.applies_effect());
         let outcome = match (refused, &fault) {
             (Some(error), _) => Err(error),
-            (None, Some(fault)) if !fault.applies_effect() => match injected(fault, call.service) {
+            (None, Some(fault)) if !fault.applies_effect() => match injected(fault, &call) {
                 Injected::Error(error) => Err(error),
                 Injected::Answer(response) => {
                     entry.status = response.status().as_u16();
@@ -278,8 +278,10 @@ enum Injected {
     Reset,
 }
 
-fn injected(fault: &Fault, service: Service) -> Injected {
+fn injected(fault: &Fault, call: &Call) -> Injected {
+    let service = call.service;
     match fault {
+        Fault::Deny => Injected::Error(denied(call)),
         Fault::Code { status, code, message } => {
             let message = if message.is_empty() { "Injected by the simulation." } else { message };
             Injected::Error(ApiError::with_status(*status, code, message))
@@ -307,6 +309,20 @@ fn throttled(service: Service) -> ApiError {
     match service {
         Service::Ec2 => ApiError::with_status(503, "RequestLimitExceeded", "Request limit exceeded."),
         Service::Elb | Service::Elbv2 | Service::Sts => ApiError::new("Throttling", "Rate exceeded"),
+    }
+}
+
+/// unverified: the texts, beyond that they name the caller and the action.
+fn denied(call: &Call) -> ApiError {
+    let who = call.caller.as_ref().map(|caller| caller.access_key.as_str()).unwrap_or_default();
+    let prefix = if call.service == Service::Ec2 { "ec2" } else { "elasticloadbalancing" };
+    let text = format!("User: {who} is not authorized to perform: {prefix}:{}", call.action);
+    match call.service {
+        Service::Ec2 => {
+            let text = format!("You are not authorized to perform this operation. {text}");
+            ApiError::with_status(403, "UnauthorizedOperation", text)
+        }
+        Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, "AccessDenied", text),
     }
 }
 

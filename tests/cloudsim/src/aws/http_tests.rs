@@ -190,6 +190,22 @@ fn broken_answers_are_broken_in_the_ways_that_were_asked_for() {
 }
 
 #[test]
+fn a_missing_permission_shows_in_dry_runs_too_and_a_dry_run_counts_as_no_write() {
+    let aws = start(Options::default());
+    let (vpc, before) = (vpc(&aws), groups(&aws));
+    let dry = format!("{}&DryRun=true", group_form(&vpc, "g"));
+    let mark = aws.mark();
+    assert!(ec2(&aws, &dry).unwrap().body.contains("<Code>DryRunOperation</Code>"));
+    aws.fault(Rule::every(Fault::Deny).on("ec2", "CreateSecurityGroup"));
+    let denied = ec2(&aws, &dry).unwrap();
+    assert_eq!(denied.status, 403);
+    assert!(denied.body.contains("<Code>UnauthorizedOperation</Code>"), "{}", denied.body);
+    assert!(denied.body.contains("not authorized to perform: ec2:CreateSecurityGroup"), "{}", denied.body);
+    assert_eq!(aws.ledger(|ledger| ledger.mutating(mark).count()), 0);
+    assert_eq!(groups(&aws), before);
+}
+
+#[test]
 fn a_call_that_hangs_after_its_effect_has_had_it() {
     let aws = start(Options::default());
     let (vpc, before) = (vpc(&aws), groups(&aws));

@@ -60,6 +60,8 @@ pub enum Fault {
     },
     /// The call is held back by the service's throttle; nothing was done.
     Throttle,
+    /// The caller lacks the permission, in the words of the service; nothing was done.
+    Deny,
 }
 
 impl Fault {
@@ -89,6 +91,7 @@ impl Fault {
             Fault::ExpiredCredentials => "expired credentials".to_owned(),
             Fault::ClockSkew { seconds } => format!("clock skew {seconds} s"),
             Fault::Throttle => "throttle".to_owned(),
+            Fault::Deny => "deny".to_owned(),
         }
     }
 }

@@ -124,7 +124,13 @@ pub(super) async fn volumes(api: &SdkApi, query: &Query) -> Answer<Vec<Volume>> 
     describe!(api, query, "DescribeVolumes", describe_volumes, set_volume_ids, PAGE, take, id)
 }
 
-pub(super) async fn write(api: &SdkApi, operation: Operation, write: &Ec2Write) -> Answer<Option<String>> {
+/// `dry` is sent as `DryRun`: with `true` EC2 answers an error whose code says whether it would have done it.
+pub(super) async fn write(
+    api: &SdkApi,
+    operation: Operation,
+    write: &Ec2Write,
+    dry: Option<bool>,
+) -> Answer<Option<String>> {
     let ec2 = &api.clients.ec2;
     match write {
         Ec2Write::CreateSecurityGroup { name, description, vpc, tags } => {
@@ -134,27 +140,27 @@ pub(super) async fn write(api: &SdkApi, operation: Operation, write: &Ec2Write) 
             });
             let request = ec2.create_security_group().group_name(name).description(description).vpc_id(vpc);
             let request = request.set_tag_specifications(tags.map(|tags| vec![tags]));
-            let answer = api.call(operation, || request.clone().send()).await?;
+            let answer = api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
             return Ok(convert::present(answer.group_id));
         }
         Ec2Write::DeleteSecurityGroup { group } => {
             let request = ec2.delete_security_group().group_id(known(operation, group)?);
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::AuthorizeSecurityGroupIngress { group, permissions } => {
             let request = ec2.authorize_security_group_ingress().group_id(known(operation, group)?);
             let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::RevokeSecurityGroupIngress { group, permissions } => {
             let request = ec2.revoke_security_group_ingress().group_id(known(operation, group)?);
             let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::CreateTags { resources, tags } => {
             let request = ec2.create_tags().set_resources(some(all_known(operation, resources)?));
             let request = request.set_tags(some(convert::tag_list(tags)));
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::DeleteTags { resources, tags } => {
             // Without tags EC2 would remove all of them.
@@ -163,25 +169,25 @@ pub(super) async fn write(api: &SdkApi, operation: Operation, write: &Ec2Write) 
             }
             let request = ec2.delete_tags().set_resources(some(resources.clone()));
             let request = request.set_tags(some(convert::tag_list(tags)));
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::CreateRoute { .. } | Ec2Write::ReplaceRoute { .. } | Ec2Write::DeleteRoute { .. } => {
-            route(api, operation, write).await?;
+            route(api, operation, write, dry).await?;
         }
         Ec2Write::ModifyInstanceAttribute { instance } => {
             let request = ec2.modify_instance_attribute().instance_id(instance).source_dest_check(off());
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::ModifyNetworkInterfaceAttribute { interface } => {
             let request = ec2.modify_network_interface_attribute();
             let request = request.network_interface_id(interface).source_dest_check(off());
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
     }
     Ok(None)
 }
 
-async fn route(api: &SdkApi, operation: Operation, write: &Ec2Write) -> Answer<()> {
+async fn route(api: &SdkApi, operation: Operation, write: &Ec2Write, dry: Option<bool>) -> Answer<()> {
     let ec2 = &api.clients.ec2;
     let families = |destination: &str| {
         let destination = Some(destination.to_owned());
@@ -201,20 +207,20 @@ async fn route(api: &SdkApi, operation: Operation, write: &Ec2Write) -> Answer<(
             let request = ec2.create_route().route_table_id(table);
             let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
             let request = request.set_instance_id(instance).set_network_interface_id(interface);
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::ReplaceRoute { table, destination, target } => {
             let ((ipv4, ipv6), (instance, interface)) = (families(destination), targets(target));
             let request = ec2.replace_route().route_table_id(table);
             let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
             let request = request.set_instance_id(instance).set_network_interface_id(interface);
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         Ec2Write::DeleteRoute { table, destination } => {
             let (ipv4, ipv6) = families(destination);
             let request = ec2.delete_route().route_table_id(table);
             let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
-            api.call(operation, || request.clone().send()).await?;
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
         _ => return Err(malformed(operation, "not a route")),
     }

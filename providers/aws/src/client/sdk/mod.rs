@@ -251,9 +251,18 @@ impl Api for SdkApi {
     async fn write(&self, write: &Write) -> Answer<Option<String>> {
         let operation = write.operation();
         match write {
-            Write::Ec2(write) => ec2::write(self, operation, write).await,
+            Write::Ec2(write) => ec2::write(self, operation, write, None).await,
             Write::Elb(write) => elb::write(self, operation, write).await.map(|()| None),
             Write::ElbV2(write) => elbv2::write(self, operation, write).await,
+        }
+    }
+
+    async fn dry_run(&self, write: &super::write::Ec2Write) -> Answer<()> {
+        let operation = Operation::new(super::operation::Service::Ec2, write.name());
+        match ec2::write(self, operation, write, Some(true)).await {
+            Err(error) if error.is(&["DryRunOperation"]) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(malformed(operation, "the endpoint does not know dry runs")),
         }
     }
 }

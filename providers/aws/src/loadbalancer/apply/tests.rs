@@ -94,6 +94,10 @@ impl Api for Script {
             Some(Err((code, message))) => Err(ApiError::refused(write.operation(), code, message)),
         }
     }
+
+    async fn dry_run(&self, write: &Ec2Write) -> Answer<()> {
+        unreachable!("{write:?}")
+    }
 }
 
 struct Bed {

@@ -275,4 +275,7 @@ impl Api for Cloud {
     async fn write(&self, write: &Write) -> Answer<Option<String>> {
         unreachable!("{write:?}")
     }
+    async fn dry_run(&self, write: &crate::client::write::Ec2Write) -> Answer<()> {
+        unreachable!("{write:?}")
+    }
 }

@@ -37,7 +37,12 @@ impl Bed {
         Self { aws, api, network, nodes }
     }
 
+    /// In a dry run first, which must change nothing.
     async fn ec2(&self, write: Ec2Write) -> Option<String> {
+        let state = || self.aws.world(|world| (world.ec2.groups.clone(), world.ec2.route_tables.clone()));
+        let before = state();
+        self.api.dry_run(&write).await.unwrap_or_else(|error| panic!("dry run of {write:?}: {error}"));
+        assert_eq!(state(), before, "{write:?}");
         let write = Write::Ec2(write);
         self.api.write(&write).await.unwrap_or_else(|error| panic!("{write:?}: {error}"))
     }
