@@ -1,4 +1,5 @@
-//! The cloud loops: initialization and lifecycle of nodes, load balancers for Services, routes, pod ranges.
+//! The cloud loops: initialization and lifecycle of nodes, load balancers for Services, routes, pod ranges,
+//! labels of volumes.
 //!
 //! Every controller has the same shape: `decide` holds pure functions over observed state, `mod` the trigger and the
 //! apply. Nothing here knows a particular cloud, an HTTP client or a flag.
@@ -7,6 +8,7 @@ pub mod ipam;
 pub mod lifecycle;
 pub mod node;
 pub mod node_task;
+pub mod persistent_volume;
 pub mod route;
 pub mod service;
 pub mod survey;

@@ -1,0 +1,316 @@
+//! persistentvolume-label-controller: writes on a volume where it is, so that its pods go there.
+//!
+//! It takes over what the controller of Kubernetes 1.8 to 1.13 and the admission plugin `PersistentVolumeLabel` did: zone and
+//! region as labels, and as node affinity where a volume has none. It asks about volumes that users declare, with in-tree
+//! sources or for the CSI driver of the same cloud; what a provisioner made carries its topology already. It adds, and never
+//! changes or removes.
+//!
+//! The webhook of the same purpose, in the program, decides with the same functions ([`decide`]).
+
+pub mod decide;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use ccm_provider::{
+    EventSink, EventType, ObjectChange, PersistentVolume, ProviderError, Subject, VolumeLabels, VolumeSource, Volumes,
+};
+use ccm_runtime::client::Call;
+use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_runtime::store::{Keep, Reflector};
+use ccm_runtime::{Gate, GateError, Metrics, Permission, Queue, RateLimit, Store};
+
+use self::decide::When;
+use crate::survey::{self, Survey};
+use crate::{NotStarted, Shared};
+
+/// Canonical name.
+pub const NAME: &str = "persistentvolume-label-controller";
+/// What this controller asks of the API server, events aside.
+pub const PERMISSIONS: &[Permission] = &[
+    Permission::new("", "persistentvolumes", &["list", "watch"], "volumes that lack the labels of their zone"),
+    Permission::new("", "persistentvolumes", &["patch"], "zone and region of a volume, as labels and node affinity"),
+];
+/// Writes at once.
+const WORKERS: usize = 5;
+/// How long the cloud may take to answer.
+const READ_DEADLINE: Duration = Duration::from_secs(60);
+/// When a volume whose disk does not exist is asked about again.
+const NO_DISK: Duration = Duration::from_secs(300);
+/// When a right that was missing is tried again.
+const NO_RIGHT: Duration = Duration::from_secs(300);
+
+/// What the cloud said of one volume: `Ok(None)` for one that is not of this cloud.
+pub type Answer = Result<Option<VolumeLabels>, ProviderError>;
+
+/// The controller.
+pub struct VolumeController {
+    shared: Shared,
+    volumes: Arc<Store<PersistentVolume>>,
+    labeller: Arc<dyn Volumes>,
+    events: Arc<dyn EventSink>,
+    /// When writes may be tried again after the API server refused one for lack of rights.
+    forbidden_until: Mutex<Option<Instant>>,
+}
+
+impl std::fmt::Debug for VolumeController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("VolumeController")
+    }
+}
+
+/// What was found for a key.
+#[derive(Debug)]
+pub enum Observed {
+    /// Nothing is to be done.
+    Settled,
+    /// A write will be refused until then.
+    Forbidden(Duration),
+    /// The volume lacks labels; what the cloud says.
+    Asked(Arc<PersistentVolume>, VolumeSource, Answer),
+}
+
+/// Starts the controller with what the provider has for volumes; the future runs until no new work may begin. It watches the
+/// volumes by itself, with its own rights: nobody else reads them, and a cluster may not let it.
+pub fn start(
+    shared: Shared,
+    labeller: Option<Arc<dyn Volumes>>,
+    events: Arc<dyn EventSink>,
+) -> Result<impl Future<Output = ()> + Send, NotStarted> {
+    let labeller = labeller.ok_or_else(no_labeller)?;
+    let volumes = Store::new(Keep::default());
+    let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    let reflector = Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).patient(NO_RIGHT);
+    let queue = Queue::new("pvLabels", RateLimit::DEFAULT, &shared.metrics);
+    let controller = Arc::new(VolumeController::new(shared.clone(), volumes.clone(), labeller, events));
+    volumes.on_change({
+        let (queue, controller) = (queue.clone(), controller.clone());
+        move |change| {
+            let (ObjectChange::Added(volume) | ObjectChange::Updated(_, volume)) = &change else { return };
+            let same = matches!(&change, ObjectChange::Updated(old, new) if !decide::matters(old, new));
+            if !same && controller.lacks_labels(volume).is_some() {
+                queue.add(volume.metadata.name.clone());
+            }
+        }
+    });
+    Ok(async move {
+        let leadership = shared.leadership.clone();
+        let watching = async {
+            tokio::select! {
+                biased;
+                () = leadership.ended() => queue.shut_down(),
+                () = reflector.run() => {}
+            }
+        };
+        let limits = Limits { batch: 5000, groups: WORKERS };
+        let run = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics);
+        futures::join!(watching, run);
+    })
+}
+
+/// Asks the cloud about volumes, all in one call.
+///
+/// Of the answers, each is for the volume at its place; when the call takes longer than `limit`, all of them are errors.
+pub async fn ask(
+    labeller: &dyn Volumes,
+    volumes: &[PersistentVolume],
+    limit: Duration,
+    metrics: &Metrics,
+) -> Vec<Answer> {
+    const CALL: &str = "GetLabelsForVolume";
+    if volumes.is_empty() {
+        return Vec::new();
+    }
+    let began = tokio::time::Instant::now();
+    let read = async { Ok(labeller.labels(volumes).await) };
+    let answers = match Gate::cloud_read(CALL, limit, read).await {
+        Ok(answers) if answers.len() == volumes.len() => answers,
+        Ok(answers) => {
+            let text = format!("the provider answered for {} of {} volumes", answers.len(), volumes.len());
+            volumes.iter().map(|_| Err(ProviderError::bug(text.clone()))).collect()
+        }
+        Err(error) => volumes.iter().map(|_| Err(error.clone())).collect(),
+    };
+    metrics.provider_call(CALL, answers.iter().find_map(|answer| answer.as_ref().err()), began.elapsed());
+    answers
+}
+
+/// What one pass over the volumes of a store would do.
+pub fn survey(
+    shared: Shared,
+    volumes: Arc<Store<PersistentVolume>>,
+    labeller: Option<Arc<dyn Volumes>>,
+    events: Arc<dyn EventSink>,
+) -> Result<Survey, NotStarted> {
+    let controller = VolumeController::new(shared, volumes, labeller.ok_or_else(no_labeller)?, events);
+    Ok(Box::pin(async move {
+        let keys = controller.volumes.list().iter().map(|volume| volume.metadata.name.clone()).collect();
+        survey::sync_once(&controller, keys, |name| decide::plan_subject(name)).await
+    }))
+}
+
+fn no_labeller() -> NotStarted {
+    NotStarted("cloud provider does not support labels of volumes".into())
+}
+
+#[async_trait]
+impl Reconciler for VolumeController {
+    type Key = Arc<str>;
+    type Observed = Observed;
+    type Group = Arc<str>;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn group(&self, key: &Arc<str>) -> Arc<str> {
+        key.clone()
+    }
+
+    async fn observe(&self, keys: &[Arc<str>]) -> Vec<Result<Observed, SyncError>> {
+        if let Some(left) = self.forbidden() {
+            return keys.iter().map(|_| Ok(Observed::Forbidden(left))).collect();
+        }
+        let known: Vec<Option<(Arc<PersistentVolume>, VolumeSource)>> = keys
+            .iter()
+            .map(|key| {
+                let volume = self.volumes.get(key)?;
+                let source = *self.lacks_labels(&volume)?;
+                Some((volume, source))
+            })
+            .collect();
+        let asked: Vec<PersistentVolume> = known.iter().flatten().map(|(volume, _)| (**volume).clone()).collect();
+        let mut answers = ask(&*self.labeller, &asked, READ_DEADLINE, &self.shared.metrics).await.into_iter();
+        let observed = known.into_iter().map(|known| {
+            let Some((volume, source)) = known else { return Ok(Observed::Settled) };
+            let answer =
+                answers.next().ok_or_else(|| SyncError::Retry("the look-up ended without an answer".into()))?;
+            Ok(Observed::Asked(volume, source, answer))
+        });
+        observed.collect()
+    }
+
+    async fn reconcile(&self, work: Vec<(Arc<str>, Observed)>) -> Vec<(Arc<str>, Result<Outcome, SyncError>)> {
+        let mut answers = Vec::with_capacity(work.len());
+        for (key, observed) in work {
+            let answer = match observed {
+                Observed::Settled => Ok(Outcome::Done),
+                Observed::Forbidden(left) => Ok(Outcome::After(left)),
+                Observed::Asked(volume, source, answer) => self.label(&volume, source, answer).await,
+            };
+            answers.push((key, answer));
+        }
+        answers
+    }
+}
+
+impl VolumeController {
+    /// A controller that is driven by the caller.
+    pub fn new(
+        shared: Shared,
+        volumes: Arc<Store<PersistentVolume>>,
+        labeller: Arc<dyn Volumes>,
+        events: Arc<dyn EventSink>,
+    ) -> Self {
+        Self { shared, volumes, labeller, events, forbidden_until: Mutex::default() }
+    }
+
+    fn lacks_labels(&self, volume: &PersistentVolume) -> Option<&VolumeSource> {
+        decide::lacks_labels(volume, self.labeller.sources())
+    }
+
+    async fn label(
+        &self,
+        volume: &PersistentVolume,
+        source: VolumeSource,
+        answer: Answer,
+    ) -> Result<Outcome, SyncError> {
+        let labels = match answer {
+            Ok(labels) => labels.unwrap_or_default(),
+            Err(error) => {
+                let text = source.failed(volume, &error);
+                self.tell_failure(volume, &text);
+                return Err(again(text, &error));
+            }
+        };
+        let mutation = decide::mutate(volume, &labels, When::Later)
+            .inspect_err(|error| self.tell_failure(volume, error))
+            .map_err(SyncError::Retry)?;
+        for (key, present, cloud) in &mutation.contradictions {
+            let message = format!(
+                "the label {key}={present} contradicts the cloud, which says {cloud}. It is left as it is: change it if pods \
+                 of the volume don't start"
+            );
+            tracing::warn!(volume = %volume.metadata.name, "{message}");
+            self.events.event(&subject(volume), EventType::Warning, "VolumeLabelContradictsCloud", &message);
+        }
+        self.shared.show(&mutation.plan(volume), &*self.events, &subject(volume));
+        if mutation.is_empty() {
+            return Ok(Outcome::Done);
+        }
+        let path = format!("/api/v1/persistentvolumes/{}", volume.metadata.name);
+        match self.shared.gate.write(&Call::strategic(path, &mutation.merge_patch(volume)).brief()).await {
+            Ok(_) => {
+                *self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                tracing::info!(volume = %volume.metadata.name, ?labels, "labelled the volume");
+                Ok(Outcome::Done)
+            }
+            Err(error) if error.is_not_found() => Ok(Outcome::Done),
+            Err(error) if is_forbidden(&error) => Ok(Outcome::After(self.refused(&error))),
+            Err(error) => Err(SyncError::gate("failed to label the volume", error)),
+        }
+    }
+
+    /// Tells the user on the volume why it has no labels.
+    fn tell_failure(&self, volume: &PersistentVolume, error: &str) {
+        let message =
+            format!("{error}. The volume has no labels of its zone until this is resolved; it is tried again");
+        self.events.event(&subject(volume), EventType::Warning, "FailedToLabelVolume", &message);
+    }
+
+    /// How long no write is worth trying.
+    fn forbidden(&self) -> Option<Duration> {
+        let until = (*self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(until.saturating_duration_since(self.shared.clock.now())).filter(|left| !left.is_zero())
+    }
+
+    /// The API server refused a write for lack of rights, and will refuse all: logged once, tried again much later.
+    fn refused(&self, error: &GateError) -> Duration {
+        let mut until = self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.is_none() {
+            tracing::warn!(
+                %error,
+                "volumes cannot be labelled: grant `patch` on persistentvolumes, or switch this off with \
+                 --controllers=*,-{NAME}; trying again now and then"
+            );
+        }
+        *until = Some(self.shared.clock.now() + NO_RIGHT);
+        NO_RIGHT
+    }
+}
+
+/// When a volume is asked about again after this error.
+fn again(text: String, error: &ProviderError) -> SyncError {
+    match (error.root(), SyncError::provider("", error)) {
+        (ProviderError::DiskNotFound, _) => SyncError::RetryAfter { message: text, after: NO_DISK },
+        (_, SyncError::RetryAfter { after, .. }) => SyncError::RetryAfter { message: text, after },
+        _ => SyncError::Retry(text),
+    }
+}
+
+fn is_forbidden(error: &GateError) -> bool {
+    error.api().is_some_and(ccm_runtime::ApiError::is_forbidden)
+}
+
+fn subject(volume: &PersistentVolume) -> Subject {
+    Subject {
+        kind: "PersistentVolume",
+        api_version: "v1",
+        namespace: Arc::from(""),
+        name: volume.metadata.name.clone(),
+        uid: volume.metadata.uid.clone(),
+    }
+}
