@@ -24,6 +24,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ccm_provider::{Finding, Severity};
 use serde_json::Value as Json;
 
 #[cfg(test)]
@@ -31,13 +32,33 @@ mod tests;
 
 /// Why a document was refused. Prints every mistake, the first one first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.join("; "))]
-pub struct DocumentError(Vec<String>);
+#[error("{}", self.problems().join("; "))]
+pub struct DocumentError(Vec<Problem>);
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Problem {
+    /// Empty for the whole document.
+    path: String,
+    text: String,
+}
 
 impl DocumentError {
     /// The mistakes, each beginning with the path of its key where it has one.
-    pub fn problems(&self) -> &[String] {
-        &self.0
+    pub fn problems(&self) -> Vec<String> {
+        let line = |Problem { path, text }: &Problem| {
+            if path.is_empty() { text.clone() } else { format!("{path}: {text}") }
+        };
+        self.0.iter().map(line).collect()
+    }
+
+    /// The mistakes as findings; `whole` is the key of those that are about the whole document.
+    pub fn findings(&self, whole: &str) -> Vec<Finding> {
+        let finding = |Problem { path, text }: &Problem| {
+            let key = if path.is_empty() { whole } else { path };
+            Finding::new(Severity::Error, key, text)
+        };
+        self.0.iter().map(finding).collect()
     }
 }
 
@@ -51,19 +72,18 @@ pub fn parse(text: &str) -> Result<Json, DocumentError> {
     }
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-        DocumentError(vec![text])
+        DocumentError(vec![Problem { path: String::new(), text }])
     })
 }
 
 /// The mistakes found so far.
 #[derive(Debug, Default)]
-pub struct Problems(RefCell<Vec<String>>);
+pub struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
     /// Notes a mistake at a path; an empty path means the whole document.
     pub fn add(&self, path: &str, problem: impl std::fmt::Display) {
-        let text = if path.is_empty() { problem.to_string() } else { format!("{path}: {problem}") };
-        self.0.borrow_mut().push(text);
+        self.0.borrow_mut().push(Problem { path: path.to_owned(), text: problem.to_string() });
     }
 
     /// Whether there are none.
@@ -305,13 +325,18 @@ fn join(path: &str, key: &str) -> String {
 
 /// `; did you mean "…"?` if one of the words is close.
 pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known).map(|best| format!("; did you mean {best:?}?"))
+}
+
+/// The first of the words that are closest, if they are close enough to be meant. Case does not count.
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = word.to_lowercase();
-    let close = |candidate: &&&str| {
+    let close = |candidate: &&str| {
         let limit = (candidate.chars().count() / 2).clamp(1, 3);
         distance(&lower, &candidate.to_lowercase()) <= limit
     };
-    let best = known.iter().filter(close).min_by_key(|candidate| distance(&lower, &candidate.to_lowercase()))?;
-    Some(format!("; did you mean {best:?}?"))
+    let known = known.iter().copied();
+    known.filter(close).min_by_key(|candidate| distance(&lower, &candidate.to_lowercase()))
 }
 
 /// Edits (insert, delete, replace) between two texts; a swap of neighbours is two.

@@ -5,7 +5,7 @@ fn parse(text: &str) -> Config {
 }
 
 fn problems(text: &str) -> Vec<String> {
-    Config::parse(text, Path::new(""), None).unwrap_err().problems().to_vec()
+    Config::parse(text, Path::new(""), None).unwrap_err().problems()
 }
 
 #[test]

@@ -6,7 +6,7 @@ fn problems(text: &str, read: impl FnOnce(&mut Fields<'_>)) -> Vec<String> {
     let tree = parse(text).unwrap();
     let problems = Problems::default();
     read(&mut Value::root(&tree, &problems).fields().unwrap());
-    problems.into_result().map_or_else(|error| error.problems().to_vec(), |()| Vec::new())
+    problems.into_result().map_or_else(|error| error.problems(), |()| Vec::new())
 }
 
 #[test]
@@ -105,4 +105,35 @@ proptest! {
     fn no_text_makes_the_parser_panic(text in "[-a:{}\\[\\], \n\t'\"|>&*!#?~.0-9é]{0,40}") {
         let _ = parse(&text);
     }
+}
+
+#[test]
+fn mistakes_are_findings_with_the_path_as_key() {
+    let tree = parse("a: 1\nb: []\nlong: x\n").unwrap();
+    let problems = Problems::default();
+    {
+        let root = Value::root(&tree, &problems);
+        root.problem("odd as a whole");
+        let mut fields = root.fields().unwrap();
+        let _ = (fields.text("a"), fields.flag("b"));
+    }
+    let error = problems.into_result().unwrap_err();
+    let told: Vec<String> = error.findings("file").iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "file: odd as a whole",
+            "a: want text (in quotes), found the number 1",
+            "b: want true or false, found a list",
+            "long: unknown key; known keys: a, b"
+        ]
+    );
+    let broken = parse("a: [").unwrap_err().findings("file");
+    assert_eq!((broken.len(), &*broken[0].key, broken[0].severity), (1, "file", Severity::Error));
+}
+
+#[test]
+fn the_nearest_word_is_one_of_the_known_ones() {
+    assert_eq!(nearest("Shutdwon", &["shut", "shutdown", "shutdowns"]), Some("shutdown"));
+    assert_eq!(nearest("x", &["shutdown"]), None);
 }
