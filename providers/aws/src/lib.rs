@@ -39,6 +39,7 @@ pub use metrics::metrics_reference;
 pub use permissions::iam_policies;
 #[cfg(feature = "sdk")]
 pub use provider::Factory;
+pub use volumes::VOLUME_SOURCES;
 
 /// The generated parts of this crate's README, by name.
 pub fn reference(part: &str) -> Option<String> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::{Batcher, Blame, Bulk, Interrupted, Limits};
-use ccm_provider::well_known::{ANNOTATION_PROVISIONED_BY, LABEL_REGION, LABEL_ZONE, VOLUME_PLACEHOLDER};
-use ccm_provider::{ErrorClass, Finding, PersistentVolume, ProviderError, Severity, Volumes};
+use ccm_provider::well_known::{LABEL_REGION, LABEL_ZONE, VOLUME_PLACEHOLDER};
+use ccm_provider::{ErrorClass, Finding, PersistentVolume, ProviderError, Severity, VolumeSource, Volumes};
 
 use crate::client::ec2::Volume;
 use crate::client::error::ErrorKind;
@@ -21,7 +21,10 @@ use crate::instances::describe::FILTER_VALUES;
 #[cfg(test)]
 mod tests;
 
-const CSI_DRIVER: &str = "ebs.csi.aws.com";
+/// What EBS volumes are declared with. What the CSI driver provisions is not among them: that gets its topology from the
+/// driver.
+pub const VOLUME_SOURCES: [VolumeSource; 2] =
+    [VolumeSource::AWS_EBS, VolumeSource::csi("ebs.csi.aws.com", VolumeSource::AWS_EBS.words)];
 
 type Labels = Result<Option<BTreeMap<String, String>>, ProviderError>;
 
@@ -52,6 +55,10 @@ impl Volumes for EbsVolumes {
         });
         labels.collect()
     }
+
+    fn sources(&self) -> &[VolumeSource] {
+        &VOLUME_SOURCES
+    }
 }
 
 /// `vol-…`, not empty behind the hyphen.
@@ -73,32 +80,25 @@ impl VolumeId {
     }
 }
 
-/// The EBS volume behind a PersistentVolume: none for other kinds, for one that is still being provisioned, and for one that
-/// the CSI driver provisions, because that gives it its own topology.
+/// The EBS volume behind a PersistentVolume: none for other kinds, and for one that is still being provisioned.
 fn wanted(volume: &PersistentVolume) -> Result<Option<VolumeId>, ProviderError> {
-    let in_tree = volume.spec.contains_key("awsElasticBlockStore");
-    let driver = volume.spec.get("csi").and_then(|csi| csi.get("driver")?.as_str());
-    let by_hand = !volume.metadata.annotations.contains_key(ANNOTATION_PROVISIONED_BY);
-    let declared = driver == Some(CSI_DRIVER) && by_hand;
-    if !in_tree && !declared {
-        return Ok(None);
-    }
-    match volume.volume_id() {
+    let Some(source) = VolumeSource::of(volume, &VOLUME_SOURCES) else { return Ok(None) };
+    match source.id_of(volume) {
         None | Some("" | VOLUME_PLACEHOLDER) => Ok(None),
-        Some(text) => VolumeId::parse(text).map(Some).ok_or_else(|| malformed(text, in_tree)),
+        Some(text) => VolumeId::parse(text).map(Some).ok_or_else(|| malformed(text, source)),
     }
 }
 
-fn malformed(text: &str, in_tree: bool) -> ProviderError {
-    let key = if in_tree { "spec.awsElasticBlockStore.volumeID" } else { "spec.csi.volumeHandle" };
+fn malformed(text: &str, source: &VolumeSource) -> ProviderError {
+    let key = format!("spec.{}.{}", source.field, source.id);
     let way_out = "expected vol-… or aws://<zone>/vol-…";
+    let message = format!("{key} {text:?} names no EBS volume; {way_out}");
     let finding = Finding {
         severity: Severity::Error,
-        key: key.to_owned(),
+        key,
         value: Some(text.to_owned()),
         message: format!("names no EBS volume; {way_out}"),
     };
-    let message = format!("{key} {text:?} names no EBS volume; {way_out}");
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, message)
 }
 

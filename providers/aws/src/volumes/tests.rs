@@ -1,6 +1,9 @@
 use super::*;
 use crate::ec2_world::World;
+use ccm_provider::well_known::ANNOTATION_PROVISIONED_BY;
 use serde_json::{Value, json};
+
+const CSI_DRIVER: &str = "ebs.csi.aws.com";
 
 fn volume(source: &Value) -> PersistentVolume {
     serde_json::from_value(json!({"metadata": {"name": "pv"}, "spec": source})).unwrap()
@@ -66,6 +69,15 @@ async fn what_is_not_ours_or_not_there_yet_has_no_labels_and_is_not_asked_for() 
     let labels = EbsVolumes::new(world.clone()).labels(&volumes).await;
     assert!(labels.iter().all(|labels| matches!(labels, Ok(None))), "{labels:?}");
     assert!(world.calls().is_empty());
+}
+
+#[test]
+fn the_controller_is_told_which_volumes_are_ours() {
+    let declared = |volume: &PersistentVolume| VolumeSource::of(volume, &VOLUME_SOURCES).map(|source| source.words);
+    assert_eq!(declared(&in_tree("vol-1")), Some("AWS EBS volume"));
+    assert_eq!(declared(&csi(CSI_DRIVER, "vol-1")), Some("AWS EBS volume"));
+    assert_eq!(declared(&csi("pd.csi.storage.gke.io", "vol-1")), None);
+    assert_eq!(EbsVolumes::new(world()).sources(), VOLUME_SOURCES);
 }
 
 #[tokio::test(start_paused = true)]
