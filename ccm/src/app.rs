@@ -1,7 +1,6 @@
 //! The program: arguments, provider, manager, exit code.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use ccm_provider::{CloudProvider, Flag, ProviderFactory, Registry, RegistryError
 use ccm_runtime::Metrics;
 
 use crate::controllers::Controller;
-use crate::exit::Failure;
+use crate::exit::{FINDINGS, Failure, Verdict};
 use crate::manager::Ports;
 use crate::options::Options;
 use crate::options::parse::{self, Asked};
@@ -92,7 +91,8 @@ impl App {
         // Before the last words, which are not an entry.
         logging::flush();
         match ended {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(Verdict::Clean) => ExitCode::SUCCESS,
+            Ok(Verdict::Findings) => ExitCode::from(FINDINGS),
             Err(failure) => {
                 if let Some(usage) = failure.usage {
                     eprintln!("{usage}");
@@ -103,23 +103,21 @@ impl App {
         }
     }
 
-    fn start(mut self, args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+    fn start(mut self, args: impl IntoIterator<Item = OsString>) -> Result<Verdict, Failure> {
         if let Some(error) = self.broken {
             return Err(Failure::fatal(error.to_string()));
         }
         self.program.complete(&self.registry)?;
         let args: Vec<OsString> = args.into_iter().collect();
-        let asked = match commands::asked(&self.program, &args) {
-            Some(answer) => Asked::Print(answer?),
-            None => parse::parse(&self.program, args)?,
-        };
-        let values = match asked {
-            Asked::Run(values) => values,
-            Asked::Print(text) => {
-                // Whoever reads may have seen enough.
-                drop(std::io::stdout().write_all(text.as_bytes()));
-                return Ok(());
-            }
+        let values = match commands::asked(&self.program, &args) {
+            Some(asked) => return self.command(asked?),
+            None => match parse::parse(&self.program, args)? {
+                Asked::Run(values) => values,
+                Asked::Print(text) => {
+                    commands::print(&text);
+                    return Ok(Verdict::Clean);
+                }
+            },
         };
         for line in parse::deprecations(&self.program, &values) {
             eprintln!("{line}");
@@ -127,23 +125,29 @@ impl App {
         let options = Options::new(&values, &self.program)?;
         logging::start(&options.logging);
         self.log_options(&options);
-        install_tls();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::fatal(format!("cannot start the runtime: {error}")))?;
-        let ended = runtime.block_on(async {
+        let ended = in_runtime(async {
             // In this order, so that of several things that are wrong the user reads the first that is to be mended.
             let metrics = Metrics::new();
             let client = manager::connect(&options, &metrics).await?;
             let ports = Ports::bind(&options, &metrics).await?;
-            let provider = self.provider(&options).await?;
+            let provider = provider(&self.registry, &options).await?;
             manager::run(options, provider, client, metrics, ports).await
         });
-        // Tasks that nobody waits for any more, such as a read of a slow cloud, must not hold up the exit.
-        runtime.shutdown_background();
-        ended
+        ended.map(|()| Verdict::Clean)
+    }
+
+    fn command(self, asked: commands::Asked) -> Result<Verdict, Failure> {
+        match asked {
+            commands::Asked::Print(text) => {
+                commands::print(&text);
+                Ok(Verdict::Clean)
+            }
+            commands::Asked::Run(command, values, words, output) => {
+                let call = commands::Call { program: self.program, registry: self.registry, values, words, output };
+                logging::start(&call.logging());
+                in_runtime(command.run(call))
+            }
+        }
     }
 
     fn log_options(&self, options: &Options) {
@@ -156,21 +160,35 @@ impl App {
             tracing::warn!("{warning}");
         }
     }
+}
 
-    async fn provider(&self, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {
-        let made = self.registry.init(&options.cloud_provider, &options.cloud_config, &options.values, &OPTIONAL).await;
-        let provider = made.map_err(|error| Failure::fatal(error.to_string()))?;
-        if !provider.has_cluster_id() {
-            if !options.allow_untagged_cloud {
-                return Err(Failure::fatal(
-                    "no ClusterID found. A ClusterID is required for the cloud provider to function properly. This check can \
-                     be bypassed by setting the --allow-untagged-cloud option",
-                ));
-            }
-            tracing::warn!(
-                "detected a cluster without a ClusterID. A ClusterID will be required in the future. Please tag your cluster to avoid any future issues"
-            );
+/// Runs this to its end. Tasks that nobody waits for any more, such as a read of a slow cloud, do not hold up the exit.
+fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    install_tls();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::fatal(format!("cannot start the runtime: {error}")))?;
+    let ended = runtime.block_on(work);
+    runtime.shutdown_background();
+    ended
+}
+
+/// The provider that the flags ask for.
+pub(crate) async fn provider(registry: &Registry, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {
+    let made = registry.init(&options.cloud_provider, &options.cloud_config, &options.values, &OPTIONAL).await;
+    let provider = made.map_err(|error| Failure::fatal(error.to_string()))?;
+    if !provider.has_cluster_id() {
+        if !options.allow_untagged_cloud {
+            return Err(Failure::fatal(
+                "no ClusterID found. A ClusterID is required for the cloud provider to function properly. This check can \
+                 be bypassed by setting the --allow-untagged-cloud option",
+            ));
         }
-        Ok(provider)
+        tracing::warn!(
+            "detected a cluster without a ClusterID. A ClusterID will be required in the future. Please tag your cluster to avoid any future issues"
+        );
     }
+    Ok(provider)
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use ccm_controllers::{NotStarted, Shared, ipam, lifecycle, node, node_task as task, route, service};
+use ccm_controllers::survey;
+pub use ccm_controllers::survey::{Scope, Unplanned};
+pub use ccm_controllers::{NotStarted, Shared};
+use ccm_controllers::{ipam, lifecycle, node, node_task as task, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec};
 use ccm_runtime::Permission;
@@ -34,6 +37,8 @@ pub struct Controller {
     pub check: fn(&FlagValues) -> Vec<String>,
     /// Makes it, once the process leads and the provider is initialized.
     pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
+    /// Tells what one pass of it would do, for `ccm plan`; `None`: it cannot be asked.
+    pub survey: Option<Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>>,
 }
 
 impl std::fmt::Debug for Controller {
@@ -44,6 +49,29 @@ impl std::fmt::Debug for Controller {
 
 /// A running controller, or why the process goes on without it. A failure ends the process.
 pub type Started = Result<Result<BoxFuture<'static, ()>, NotStarted>, Failure>;
+
+/// A pass that only tells, why the controller would not run, or `None` where the scope does not concern it.
+pub type Surveyed = Result<Option<Result<survey::Survey, NotStarted>>, Failure>;
+
+/// What such a pass is made of.
+pub struct Survey<'a> {
+    /// Stores that were filled once, and a gate that collects plans.
+    pub shared: Shared,
+    /// The initialized provider.
+    pub provider: &'a Arc<dyn CloudProvider>,
+    /// All flags.
+    pub options: &'a Options,
+    /// What would be told on objects.
+    pub events: Arc<dyn EventSink>,
+    /// What is looked at.
+    pub scope: &'a Scope,
+}
+
+impl std::fmt::Debug for Survey<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Survey").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
 
 /// What a controller is made of.
 pub struct Start<'a> {
@@ -80,6 +108,7 @@ fn entry(
     client_name: &'static str,
     permissions: &'static [Permission],
     start: fn(&Start<'_>) -> Started,
+    survey: fn(&Survey<'_>) -> Surveyed,
 ) -> Controller {
     // The label has been the short name ever since the long names exist.
     let label = aliases.first().copied().unwrap_or(name);
@@ -93,62 +122,99 @@ fn entry(
         flags: &[],
         check: |_| Vec::new(),
         start: Arc::new(start),
+        survey: Some(Arc::new(survey)),
     }
 }
 
 fn cloud_node() -> Controller {
-    entry(node::NAME, &["cloud-node"], "node-controller", node::PERMISSIONS, |start| {
+    let start = |start: &Start<'_>| {
         let events = start.events("cloud-node-controller");
         Ok(node::start(start.shared.clone(), events, start.options.node).map(boxed))
+    };
+    entry(node::NAME, &["cloud-node"], "node-controller", node::PERMISSIONS, start, |survey| {
+        let Survey { shared, events, scope, .. } = survey;
+        Ok(scope.has_nodes().then(|| node::survey(shared.clone(), events.clone(), (*scope).clone())))
     })
 }
 
 fn cloud_node_lifecycle() -> Controller {
-    entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", lifecycle::PERMISSIONS, |start| {
+    let start = |start: &Start<'_>| {
         let events = start.events("cloud-node-lifecycle-controller");
         Ok(lifecycle::start(start.shared.clone(), events, start.options.lifecycle).map(boxed))
+    };
+    entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", lifecycle::PERMISSIONS, start, |survey| {
+        let Survey { shared, events, scope, options, .. } = survey;
+        Ok(scope.has_nodes().then(|| lifecycle::survey(shared.clone(), events.clone(), options.lifecycle.budget)))
     })
 }
 
 fn service_lb() -> Controller {
-    entry(service::NAME, &["service"], "service-controller", service::PERMISSIONS, |start| {
+    let start = |start: &Start<'_>| {
         let events = start.events("service-controller");
         let balancer = start.provider.load_balancer();
         Ok(service::start(start.shared.clone(), balancer, events, start.options.service).map(boxed))
+    };
+    entry(service::NAME, &["service"], "service-controller", service::PERMISSIONS, start, |survey| {
+        let Survey { shared, events, scope, options, provider } = survey;
+        let begin =
+            || service::survey(shared.clone(), provider.load_balancer(), events.clone(), options.service, scope);
+        Ok(scope.has_services().then(begin))
     })
 }
 
 fn node_route() -> Controller {
-    entry(route::NAME, &["route"], "route-controller", route::PERMISSIONS, |start| {
-        let options = start.options;
-        if !options.configure_cloud_routes {
-            return Ok(Err(NotStarted("--configure-cloud-routes=false".into())));
-        }
+    let start = |start: &Start<'_>| {
         let routes = start.provider.routes();
-        let cluster_cidrs = match routes {
-            // Only now does it matter whether the range is right.
-            Some(_) => options.cluster_cidrs().map_err(Failure::fatal)?,
-            None => Vec::new(),
-        };
-        let config = route::Config {
-            cluster_cidrs,
-            period: options.route_period,
-            watch_based: options.gates.watch_based_routes,
+        let config = match route_config(start.options, routes.is_some())? {
+            Ok(config) => config,
+            Err(not_started) => return Ok(Err(not_started)),
         };
         let events = start.events("route_controller");
         Ok(route::start(start.shared.clone(), routes, start.provider.name(), events, config).map(boxed))
+    };
+    entry(route::NAME, &["route"], "route-controller", route::PERMISSIONS, start, |survey| {
+        let Survey { shared, events, scope, options, provider } = survey;
+        if !scope.has_routes() {
+            return Ok(None);
+        }
+        let routes = provider.routes();
+        Ok(Some(
+            route_config(options, routes.is_some())?
+                .and_then(|config| route::survey(shared.clone(), routes, provider.name(), events.clone(), config)),
+        ))
     })
+}
+
+/// The settings, or why the controller does not run. Only with a provider of routes does it matter whether the range is right.
+fn route_config(options: &Options, has_routes: bool) -> Result<Result<route::Config, NotStarted>, Failure> {
+    if !options.configure_cloud_routes {
+        return Ok(Err(NotStarted("--configure-cloud-routes=false".into())));
+    }
+    Ok(Ok(route::Config {
+        cluster_cidrs: if has_routes { options.cluster_cidrs().map_err(Failure::fatal)? } else { Vec::new() },
+        period: options.route_period,
+        watch_based: options.gates.watch_based_routes,
+    }))
 }
 
 /// Off by default: several installers give `--allocate-node-cidrs=true` to this program while kube-controller-manager
 /// allocates.
 fn node_ipam() -> Controller {
-    let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, |start| {
-        let config = ipam_config(&start.options.values).map_err(|errors| Failure::fatal(errors.join("; ")))?;
+    let start = |start: &Start<'_>| {
+        let config = ipam_settings(start.options)?;
         Ok(ipam::start(start.shared.clone(), start.events(ipam::COMPONENT), config.as_ref()).map(boxed))
+    };
+    let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, start, |survey| {
+        let Survey { shared, events, scope, options, .. } = survey;
+        let config = ipam_settings(options)?;
+        Ok(scope.has_nodes().then(|| ipam::survey(shared.clone(), events.clone(), config.as_ref(), scope)))
     });
     let check = |values: &FlagValues| ipam_config(values).err().unwrap_or_default();
     Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, check, ..controller }
+}
+
+fn ipam_settings(options: &Options) -> Result<Option<ipam::Config>, Failure> {
+    ipam_config(&options.values).map_err(|errors| Failure::fatal(errors.join("; ")))
 }
 
 fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>> {
@@ -166,8 +232,7 @@ fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>>
 
 /// A controller that a provider brings along; it runs with that provider only.
 pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> Controller {
-    let start = move |start: &Start<'_>| {
-        let options = start.options;
+    let allowed = move |options: &Options| {
         if options.cloud_provider != provider {
             let (name, chosen) = (spec.name, &options.cloud_provider);
             let reason =
@@ -175,8 +240,17 @@ pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> 
             return Ok(Err(NotStarted(reason)));
         }
         let errors = (spec.check)(&options.values);
-        if !errors.is_empty() {
-            return Err(Failure::fatal(errors.join("; ")));
+        if errors.is_empty() { Ok(Ok(())) } else { Err(Failure::fatal(errors.join("; "))) }
+    };
+    let survey = move |survey: &Survey<'_>| {
+        let Survey { shared, events, scope, options, provider } = survey;
+        let begin = |()| task::survey(shared.clone(), provider.node_task(spec.name), spec, events.clone(), scope);
+        let allowed = allowed(options)?;
+        Ok(scope.has_nodes().then(|| allowed.and_then(begin)))
+    };
+    let start = move |start: &Start<'_>| {
+        if let Err(not_started) = allowed(start.options)? {
+            return Ok(Err(not_started));
         }
         let events = start.events(spec.name);
         Ok(task::start(start.shared.clone(), start.provider.node_task(spec.name), spec, events).map(boxed))
@@ -191,6 +265,7 @@ pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> 
         flags: &[],
         check: |_| Vec::new(),
         start: Arc::new(start),
+        survey: Some(Arc::new(survey)),
     }
 }
 

@@ -11,7 +11,19 @@ pub struct Failure {
     pub usage: Option<String>,
 }
 
-/// Exit codes other than 0.
+/// How a command ended that did its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Exit code 0: nothing to tell, or nothing that needs a hand.
+    Clean,
+    /// Exit code 2: there are changes, findings or leaks.
+    Findings,
+}
+
+/// Exit code of [`Verdict::Findings`].
+pub(crate) const FINDINGS: u8 = 2;
+
+/// Exit codes of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Flags, validation, ports, kubeconfig; a lost lease.

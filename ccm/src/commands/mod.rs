@@ -1,16 +1,144 @@
 //! What the program does besides running: the first argument names it.
 //!
-//! Without such a word all arguments are flags, as those of the Go programs, and every other word is an error.
+//! Without such a word all arguments are flags, as those of the Go programs, and every other word is an error. A command
+//! takes the flags of the program too, so that the arguments of the DaemonSet can be pasted behind it, and works with the
+//! tables, plans and decisions of the controllers; nothing here decides anything a second time.
 
 mod completion;
+mod output;
+mod plan;
+mod progress;
+mod target;
+mod world;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 
-use crate::exit::Failure;
+use ccm_provider::Registry;
+use ccm_provider::flag::{Flag, FlagValues, Kind};
+use futures::future::BoxFuture;
+
+use crate::exit::{Failure, Verdict};
+use crate::logging::LoggingOptions;
+use crate::options::{Options, help, parse};
 use crate::program::Program;
+use output::{Format, Output};
 
-/// The answer of the command that the arguments (the program's name first) begin with; `None` if they begin with none.
-pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<String, Failure>> {
+/// A command.
+pub(crate) struct Command {
+    /// The word that asks for it.
+    name: &'static str,
+    /// What may follow it, for the usage.
+    words: &'static str,
+    /// What it does, in a sentence.
+    about: &'static str,
+    /// More for its `--help`: examples, exit codes.
+    details: &'static str,
+    /// Flags of its own, beside those of the program and [`OUTPUT`].
+    flags: &'static [Flag],
+    /// What `-o` takes beside `text` and `json`.
+    formats: &'static [Format],
+    run: fn(Call) -> BoxFuture<'static, Result<Verdict, Failure>>,
+}
+
+/// All commands but `completion`, which needs neither runtime nor cluster.
+const COMMANDS: &[Command] = &[plan::COMMAND];
+
+const SECTION: &str = "Command flags";
+const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');
+
+/// A command with its arguments.
+pub(crate) struct Call {
+    pub(crate) program: Program,
+    pub(crate) registry: Registry,
+    /// Flags of the program and of the command.
+    pub(crate) values: FlagValues,
+    /// What is no flag, the command's name left out.
+    pub(crate) words: Vec<String>,
+    pub(crate) output: Output,
+}
+
+impl Call {
+    /// The flags of the program, checked.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
+        Options::new(&self.values, &self.program)
+    }
+
+    /// Nothing without `-v1`: a command prints what it found itself. What is wrong with the flags is told later.
+    pub(crate) fn logging(&self) -> LoggingOptions {
+        let asked = crate::options::logging(&self.values);
+        LoggingOptions { quiet: true, verbosity: asked.verbosity, vmodule: asked.vmodule, ..LoggingOptions::default() }
+    }
+}
+
+/// What the arguments ask for.
+pub(crate) enum Asked {
+    /// Print this.
+    Print(String),
+    /// Run this.
+    Run(&'static Command, FlagValues, Vec<String>, Output),
+}
+
+/// What the arguments (the program's name first) ask of a command; `None` if they begin with none.
+pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked, Failure>> {
     let name = args.get(1)?.to_str()?;
-    (name == completion::NAME).then(|| completion::run(program, args))
+    if name == completion::NAME {
+        return Some(completion::run(program, args).map(Asked::Print));
+    }
+    let command = COMMANDS.iter().find(|command| command.name == name)?;
+    Some(command.parse(program, args.get(2..).unwrap_or_default()))
+}
+
+/// The usage of each command, without the program's name.
+pub(crate) fn usages() -> impl Iterator<Item = String> {
+    COMMANDS.iter().map(Command::usage).chain([format!("{} <shell>", completion::NAME)])
+}
+
+impl Command {
+    fn usage(&self) -> String {
+        let words = if self.words.is_empty() { String::new() } else { format!(" {}", self.words) };
+        format!("{}{words} [flags]", self.name)
+    }
+
+    fn parse(&'static self, program: &Program, args: &[OsString]) -> Result<Asked, Failure> {
+        let flags: Vec<Flag> = program.flags.iter().chain(self.flags).chain([&OUTPUT]).copied().collect();
+        let failed = |message: String| {
+            let hint =
+                format!("Usage:\n  {} {}\nSee `{} {} --help`.", program.name, self.usage(), program.name, self.name);
+            Failure::error(message).with_usage(hint)
+        };
+        let (values, words) = parse::read(&flags, args.iter().cloned()).map_err(failed)?;
+        if values.bool("help") {
+            return Ok(Asked::Print(self.help(program)));
+        }
+        let format = Format::parse(&values.text(OUTPUT.name), self.formats).map_err(failed)?;
+        Ok(Asked::Run(self, values, words, Output::new(format)))
+    }
+
+    fn help(&self, program: &Program) -> String {
+        let width = parse::width(std::io::stdout());
+        let wrap = |text: &str| help::wrap(text, 0, width.unwrap_or_default());
+        let mut flags: Vec<&Flag> = self.flags.iter().chain([&OUTPUT]).collect();
+        flags.sort_by_key(|flag| flag.name);
+        format!(
+            "{}\n\nUsage:\n  {} {}\n\n{}\n\n{SECTION}:\n\n{}\nAll flags of `{} --help` too: those of the DaemonSet can be pasted as they are.\n",
+            wrap(self.about),
+            program.name,
+            self.usage(),
+            self.details,
+            help::lines(program, &flags, width),
+            program.name,
+        )
+    }
+
+    /// Runs it, and prints nothing else.
+    pub(crate) async fn run(&self, call: Call) -> Result<Verdict, Failure> {
+        (self.run)(call).await
+    }
+}
+
+/// Prints a result. Whoever reads may have seen enough, which is no failure.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }

@@ -33,12 +33,13 @@ const LIBRARIES: [&str; 18] = [
 pub(super) struct Filter {
     verbosity: AtomicU32,
     vmodule: Vec<(Glob, u32)>,
+    quiet: bool,
 }
 
 impl Filter {
-    pub(super) fn new(verbosity: u32, vmodule: &[VmoduleItem]) -> Self {
+    pub(super) fn new(verbosity: u32, vmodule: &[VmoduleItem], quiet: bool) -> Self {
         let vmodule = vmodule.iter().map(|item| (Glob::new(&*item.pattern), item.verbosity)).collect();
-        Self { verbosity: AtomicU32::new(verbosity), vmodule }
+        Self { verbosity: AtomicU32::new(verbosity), vmodule, quiet }
     }
 
     pub(super) fn verbosity(&self) -> u32 {
@@ -52,7 +53,7 @@ impl Filter {
     }
 
     pub(super) fn shows(&self, meta: &Metadata<'_>) -> bool {
-        let needed = needed(meta.target(), *meta.level());
+        let needed = needed(meta.target(), *meta.level()).max(u32::from(self.quiet));
         needed == 0 || needed <= self.verbosity() || meta.file().is_some_and(|file| needed <= self.of_file(file))
     }
 

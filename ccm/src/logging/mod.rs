@@ -102,7 +102,7 @@ pub fn flush_within(limit: Duration) {
 
 fn set_up(options: &LoggingOptions, sink: Sink, streams: Vec<Arc<Stream>>) {
     let buffered = !streams.is_empty();
-    let filter = Arc::new(Filter::new(options.verbosity, &options.vmodule));
+    let filter = Arc::new(Filter::new(options.verbosity, &options.vmodule, options.quiet));
     let layer = Log { filter: filter.clone(), format: options.format(), sink };
     if tracing::subscriber::set_global_default(Registry::default().with(layer)).is_err() {
         tracing::debug!("logging is set up already");

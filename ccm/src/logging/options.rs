@@ -21,6 +21,8 @@ pub struct LoggingOptions {
     pub flush_frequency: Duration,
     /// `-v`: see [`super::set_verbosity`] for what it shows.
     pub verbosity: u32,
+    /// Nothing is shown without `-v1`: for commands, which print their findings themselves.
+    pub quiet: bool,
     /// `--vmodule`: verbosity of single source files; the first pattern that matches counts.
     pub vmodule: Vec<VmoduleItem>,
     /// `--log-text-split-stream`, `--log-text-info-buffer-size`: used with format `text`.
@@ -90,6 +92,7 @@ impl Default for LoggingOptions {
             format: "text".into(),
             flush_frequency: Duration::from_secs(5),
             verbosity: 0,
+            quiet: false,
             vmodule: Vec::new(),
             text: Routing::default(),
             json: Routing::default(),

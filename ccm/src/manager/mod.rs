@@ -257,7 +257,7 @@ fn health(options: &Options, leadership: &Leadership) -> Health {
 }
 
 /// The provider's instances, the older interface adapted.
-fn instances(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {
+pub(crate) fn instances(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {
     provider.instances().or_else(|| {
         let legacy = LegacyInstances::new(provider.name(), provider.legacy_instances()?, provider.zones());
         Some(Arc::new(OneByOne::new(legacy, 20)))

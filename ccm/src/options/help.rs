@@ -20,7 +20,10 @@ pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
 
 /// The text without its first paragraph: what the Go programs print when an argument is wrong.
 pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
-    let mut text = format!("Usage:\n  {0} [flags]\n  {0} completion <shell>\n", program.name);
+    let mut text = format!("Usage:\n  {} [flags]\n", program.name);
+    for command in crate::commands::usages() {
+        let _ = writeln!(text, "  {} {command}", program.name);
+    }
     for section in sections(program) {
         let mut flags: Vec<&Flag> =
             program.flags.iter().filter(|flag| flag.section == section && !flag.hidden).collect();
@@ -91,7 +94,7 @@ pub(crate) fn default(flag: &Flag) -> Option<String> {
     }
 }
 
-fn lines(program: &Program, flags: &[&Flag], width: Option<usize>) -> String {
+pub(crate) fn lines(program: &Program, flags: &[&Flag], width: Option<usize>) -> String {
     let heads: Vec<String> = flags.iter().map(|flag| head(flag)).collect();
     let column = heads.iter().map(|head| head.chars().count()).max().unwrap_or_default() + 3;
     let mut text = String::new();
@@ -119,7 +122,7 @@ fn head(flag: &Flag) -> String {
 }
 
 /// Breaks lines at blanks so that none is longer than `width`, if it isn't 0, all but the first indented.
-fn wrap(text: &str, indent: usize, width: usize) -> String {
+pub(crate) fn wrap(text: &str, indent: usize, width: usize) -> String {
     let room = if width == 0 { usize::MAX } else { width.saturating_sub(indent).max(1) };
     let margin = format!("\n{:indent$}", "");
     let mut lines: Vec<String> = Vec::new();

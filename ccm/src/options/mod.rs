@@ -212,7 +212,7 @@ fn gates(values: &FlagValues, warnings: &mut Vec<String>) -> Gates {
 }
 
 /// The parser has checked the values; what makes no sense together comes out of [`LoggingOptions::validate`].
-fn logging(values: &FlagValues) -> LoggingOptions {
+pub(crate) fn logging(values: &FlagValues) -> LoggingOptions {
     let routing = |format: &str| Routing {
         split_stream: values.bool(&format!("log-{format}-split-stream")),
         info_buffer_size: round_up(&values.text(&format!("log-{format}-info-buffer-size")), Unit::Byte)
@@ -223,6 +223,7 @@ fn logging(values: &FlagValues) -> LoggingOptions {
         flush_frequency: values.duration("log-flush-frequency"),
         verbosity: values.int("v").and_then(|v| u32::try_from(v).ok()).unwrap_or_default(),
         vmodule: parse_vmodule(&values.list("vmodule").join(",")).unwrap_or_default(),
+        quiet: false,
         text: routing("text"),
         json: routing("json"),
     }

@@ -33,10 +33,9 @@ const PROGRAM: &str = "cloud-controller-manager";
 ///
 /// The first argument that is wrong; with the usage, as the Go program prints it, if it is a flag.
 pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
-    let mut line = Line { flags: &program.flags, uses: BTreeMap::new(), words: Vec::new() };
-    line.read(without_path(args.into_iter().skip(1)))
+    let args = without_path(args.into_iter().skip(1));
+    let (values, words) = read(&program.flags, args)
         .map_err(|message| Failure::error(message).with_usage(help::usage(program, width(std::io::stderr()))))?;
-    let (values, words) = line.finish();
     if values.bool("help") {
         return Ok(Asked::Print(help::text(program, width(std::io::stdout()))));
     }
@@ -48,6 +47,16 @@ pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Res
         "raw" => Asked::Print(format!("{}\n", version::info(None).raw())),
         _ => Asked::Run(values),
     })
+}
+
+/// The values of these flags, and the words that are none.
+pub(crate) fn read(
+    flags: &[Flag],
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<(FlagValues, Vec<String>), String> {
+    let mut line = Line { flags, uses: BTreeMap::new(), words: Vec::new() };
+    line.read(args.into_iter())?;
+    Ok(line.finish())
 }
 
 /// Manifests of images without an entry point begin their arguments with the path of the Go program.
@@ -211,7 +220,7 @@ fn go_list(words: &[String]) -> String {
 }
 
 /// The width of the terminal to which a stream goes, if it goes to one.
-fn width(stream: impl AsFd) -> Option<usize> {
+pub(crate) fn width(stream: impl AsFd) -> Option<usize> {
     terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
 

@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ccm::Controller;
-use ccm::controllers::Start;
+use ccm::controllers::{Scope, Shared, Start, Survey, Unplanned};
 use ccm_provider::flag::Kind;
 use ccm_provider::{Change, Flag, Node, Plan, Risk, Step, Verb};
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{Pace, periodically};
-use ccm_runtime::{Gate, GateError, Permission};
+use ccm_runtime::{Gate, GateError, Permission, SyncError};
 use serde_json::json;
 
 use crate::machines;
@@ -24,6 +24,7 @@ const PERMISSIONS: [Permission; 1] = [Permission::new("", "nodes", &["patch"], "
 
 /// The entry in the table of controllers: `--controllers=*,-maintenance` switches it off.
 pub(crate) fn controller(rack: Arc<OnceLock<Arc<Rack>>>) -> Controller {
+    let planned = Arc::clone(&rack);
     Controller {
         name: NAME,
         aliases: &["maintenance"],
@@ -54,7 +55,24 @@ pub(crate) fn controller(rack: Arc<OnceLock<Arc<Rack>>>) -> Controller {
             };
             Ok(Ok(Box::pin(periodically(NAME, period, Pace::FromEnd, leadership, metrics, pass))))
         }),
+        survey: Some(Arc::new(move |survey: &Survey<'_>| {
+            let rack = planned.get().cloned();
+            let (shared, scope) = (survey.shared.clone(), survey.scope.clone());
+            Ok(scope.has_nodes().then(|| Ok(Box::pin(plan_once(rack, shared, scope)) as _)))
+        })),
     }
+}
+
+/// What one pass would do, for `ccm plan`: the same sync, through a gate that only collects plans.
+async fn plan_once(rack: Option<Arc<Rack>>, shared: Shared, scope: Scope) -> Vec<Unplanned> {
+    let mut failed = Vec::new();
+    let Some(rack) = rack else { return failed };
+    for node in shared.nodes.list().into_iter().filter(|node| scope.has_node(&node.name)) {
+        if let Err(error) = sync(&rack, &shared.gate, &node).await {
+            failed.push(Unplanned { subject: format!("node {}", node.name), error: SyncError::Retry(error) });
+        }
+    }
+    failed
 }
 
 /// Observe, decide, write. An error of the rack changes nothing.

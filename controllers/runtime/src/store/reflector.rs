@@ -121,6 +121,27 @@ impl<T: Kept> Reflector<T> {
         }
     }
 
+    /// Lists once, for who does not watch.
+    ///
+    /// # Errors
+    ///
+    /// The list failed; the store is not synced then.
+    pub async fn fill(mut self) -> Result<(), ApiError> {
+        // A list that takes so long that its version is forgotten meanwhile begins again, once.
+        for last in [false, true] {
+            match self.list_in_pages().await {
+                Ok(()) | Err(Ended::Normally) => break,
+                Err(Ended::Forgotten) if !last => {}
+                Err(Ended::Forgotten) => {
+                    let text = format!("the list of {} is out of date before it is complete", T::NAME);
+                    return Err(ApiError::Decode(text));
+                }
+                Err(Ended::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     async fn pause(&mut self, at_least: Option<Duration>) {
         let delay = self.backoff.mul_f64(self.rng.random_range(1.0..2.0));
         self.backoff = (self.backoff * 2).min(BACKOFF.1);

@@ -1,0 +1,65 @@
+//! Says on stderr what a command is at, once it takes longer than a second.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+/// From when on something is said, and how often a line is added where lines cannot be overwritten.
+const SOON: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// What a command is at. Silent when dropped.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    at: watch::Sender<String>,
+    terminal: bool,
+    _teller: AbortOnDropHandle<()>,
+}
+
+impl Progress {
+    /// Begins with this; must be called within a runtime.
+    pub(crate) fn at(what: impl Into<String>) -> Self {
+        let (at, seen) = watch::channel(what.into());
+        let terminal = std::io::stderr().is_terminal();
+        Self { at, terminal, _teller: AbortOnDropHandle::new(tokio::spawn(tell(seen, terminal))) }
+    }
+
+    /// Goes on with this.
+    pub(crate) fn go_on(&self, what: impl Into<String>) {
+        self.at.send_replace(what.into());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.terminal {
+            // The line goes, so that the result stands alone.
+            drop(write!(std::io::stderr(), "\r\u{1b}[K"));
+        }
+    }
+}
+
+async fn tell(mut seen: watch::Receiver<String>, terminal: bool) {
+    let began = Instant::now();
+    tokio::time::sleep(SOON).await;
+    loop {
+        let what = seen.borrow_and_update().clone();
+        let took = began.elapsed().as_secs();
+        let mut err = std::io::stderr();
+        // There is no place to tell that stderr is closed.
+        drop(match terminal {
+            true => write!(err, "\r\u{1b}[K{what} … {took}s").and_then(|()| err.flush()),
+            false => writeln!(err, "{what} … {took}s"),
+        });
+        let pause = if terminal { SOON } else { AGAIN };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            changed = seen.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}

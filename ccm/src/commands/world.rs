@@ -1,0 +1,229 @@
+//! What a command looks at: the cluster as listed once, and the cloud. Nothing is watched, elected or written.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ccm_controllers::Shared;
+use ccm_controllers::survey::{Scope, Unplanned};
+use ccm_provider::{Claims, Clock, CloudProvider, EventSink, EventType, Node, Plan, ProviderContext, Service, Subject};
+use ccm_runtime::store::{Keep, Kept, Reflector};
+use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
+
+use super::Call;
+use super::progress::Progress;
+use crate::app;
+use crate::controllers::Survey;
+use crate::exit::Failure;
+use crate::manager;
+use crate::options::Options;
+
+/// A cluster and its cloud at one moment.
+pub(crate) struct World {
+    pub(crate) options: Options,
+    pub(crate) client: Client,
+    pub(crate) provider: Arc<dyn CloudProvider>,
+    pub(crate) shared: Shared,
+    /// What the controllers would have told as events.
+    pub(crate) told: Arc<Told>,
+}
+
+/// A pass of the controllers.
+#[derive(Debug)]
+pub(crate) struct Surveyed {
+    /// What would be written, and notes.
+    pub(crate) plans: Vec<Plan>,
+    /// What could not be planned.
+    pub(crate) unplanned: Vec<Unplanned>,
+    /// Warnings that the controllers would have told on objects.
+    pub(crate) warnings: Vec<Warning>,
+    /// Controllers that do not run, each with the reason.
+    pub(crate) skipped: Vec<(&'static str, String)>,
+}
+
+/// A warning event that was not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Warning {
+    /// `node worker-1`, `service default/web`
+    pub(crate) subject: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// Keeps the warnings instead of writing them.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<Vec<Warning>>);
+
+impl Told {
+    pub(crate) fn take(&self) -> Vec<Warning> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl EventSink for Told {
+    fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str) {
+        if kind != EventType::Warning {
+            return;
+        }
+        let name = match subject.namespace.is_empty() {
+            true => subject.name.to_string(),
+            false => format!("{}/{}", subject.namespace, subject.name),
+        };
+        let subject = format!("{} {name}", subject.kind.to_lowercase());
+        let warning = Warning { subject, reason: reason.to_owned(), message: message.to_owned() };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&warning) {
+            all.push(warning);
+        }
+    }
+}
+
+/// The objects of a cluster.
+pub(crate) struct Objects {
+    pub(crate) nodes: Arc<Store<Node>>,
+    pub(crate) services: Arc<Store<Service>>,
+}
+
+/// The connection that the flags ask for.
+pub(crate) async fn connect(options: &Options) -> Result<Client, Failure> {
+    manager::connect(options, &Metrics::new()).await
+}
+
+/// Lists one kind of objects, whole.
+pub(crate) async fn list<T: Kept>(client: &Client, keep: Keep) -> Result<Arc<Store<T>>, Failure> {
+    let store = Store::new(keep);
+    let filled = Reflector::new(store.clone(), client.clone(), 0).fill().await;
+    filled.map_err(|error| {
+        let verbs = "this command needs `get` and `list`; see the RBAC in manifests/";
+        let hint = if error.is_forbidden() { format!(" ({verbs})") } else { String::new() };
+        Failure::error(format!("cannot list {}: {error}{hint}", T::NAME))
+    })?;
+    Ok(store)
+}
+
+impl World {
+    /// Connects, lists, and starts the provider. A provider that cannot be made ends with 255, as in a run.
+    pub(crate) async fn open(call: &Call, progress: &Progress) -> Result<Self, Failure> {
+        let options = call.options()?;
+        progress.go_on("connecting to the API server");
+        let client = connect(&options).await?;
+        progress.go_on(format!("starting the provider {}", options.cloud_provider));
+        let provider = app::provider(&call.registry, &options).await?;
+        progress.go_on("listing nodes and Services");
+        let keep = Keep::new(provider.node_annotations());
+        let (nodes, services) = futures::try_join!(list(&client, keep), list(&client, Keep::default()))?;
+        Ok(Self::of(options, client, provider, Objects { nodes, services }, Arc::new(SystemClock)).await)
+    }
+
+    /// Over objects that are there already. The provider is initialized.
+    pub(crate) async fn of(
+        options: Options,
+        client: Client,
+        provider: Arc<dyn CloudProvider>,
+        objects: Objects,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let metrics = Metrics::new();
+        let leadership = Leadership::new(clock.clone());
+        leadership.lead(None);
+        let Objects { nodes, services } = objects;
+        let told = Arc::new(Told::default());
+        let cluster: Arc<str> = options.cluster_name.as_str().into();
+        let context = ProviderContext::new(
+            cluster.clone(),
+            nodes.clone(),
+            services.clone(),
+            told.clone(),
+            clock.clone(),
+            Arc::new(leadership.clone()),
+        );
+        provider.initialize(context).await;
+        let size = nodes.clone();
+        let view = manager::instances(&*provider)
+            .map(|instances| InstanceView::new(instances, provider.name(), move || size.len(), metrics.clone()));
+        let gate = Gate::collecting(client.clone(), leadership.clone(), metrics.clone());
+        let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster };
+        Self { options, client, provider, shared, told }
+    }
+
+    /// Everything that may claim a cloud object.
+    pub(crate) fn claims(&self) -> Claims {
+        Claims { nodes: self.shared.nodes.list(), services: self.shared.services.list() }
+    }
+
+    /// An object that is not there is an error that names it.
+    pub(crate) fn check(&self, scope: &Scope) -> Result<(), Failure> {
+        let missing = match scope {
+            Scope::Node(name) => self.shared.nodes.get(name).is_none().then(|| format!("node {name:?}")),
+            Scope::Service(key) => self.shared.services.get(key).is_none().then(|| format!("service \"{key}\"")),
+            Scope::All | Scope::Routes => None,
+        };
+        missing.map_or(Ok(()), |missing| Err(Failure::error(format!("{missing} is not in the cluster"))))
+    }
+
+    /// One pass of the controllers that the flags switch on, as far as they are concerned.
+    pub(crate) async fn survey(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
+        let mut surveyed =
+            Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() };
+        for (controller, on) in &self.options.controllers {
+            let survey = Survey {
+                shared: self.shared.clone(),
+                provider: &self.provider,
+                options: &self.options,
+                events: self.told.clone(),
+                scope,
+            };
+            let begun = match &controller.survey {
+                _ if !on => continue,
+                None => Err("it cannot be asked for plans".to_owned()),
+                Some(begin) => match begin(&survey)? {
+                    Some(Ok(pass)) => Ok(pass),
+                    Some(Err(not_started)) => Err(not_started.to_string()),
+                    None => continue,
+                },
+            };
+            match begun {
+                Ok(pass) => {
+                    progress.go_on(format!("asking {}", controller.name));
+                    surveyed.unplanned.extend(pass.await);
+                }
+                Err(reason) => surveyed.skipped.push((controller.name, reason)),
+            }
+        }
+        surveyed.plans = self.shared.gate.collected();
+        surveyed.warnings = self.told.take();
+        Ok(surveyed.within(scope))
+    }
+}
+
+impl Surveyed {
+    /// What concerns the scope: a controller may have looked at more.
+    fn within(mut self, scope: &Scope) -> Self {
+        let asked = match scope {
+            Scope::All => return self.sorted(),
+            Scope::Node(name) => format!("node {name}"),
+            Scope::Service(key) => format!("service {key}"),
+            Scope::Routes => "routes".to_owned(),
+        };
+        // `node a addresses` is about `node a`, and `node a.b` is not.
+        let concerns =
+            |subject: &str| subject.strip_prefix(&*asked).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        self.plans.retain(|plan| concerns(&plan.subject));
+        self.unplanned.retain(|unplanned| concerns(&unplanned.subject));
+        self.warnings.retain(|warning| concerns(&warning.subject));
+        self.sorted()
+    }
+
+    fn sorted(mut self) -> Self {
+        self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
+        self.unplanned.sort_by(|a, b| a.subject.cmp(&b.subject));
+        // What could not be planned says why already.
+        let unplanned = &self.unplanned;
+        self.warnings.retain(|warning| !unplanned.iter().any(|unplanned| unplanned.subject == warning.subject));
+        self.warnings.sort_by(|a, b| a.subject.cmp(&b.subject));
+        self
+    }
+
+    /// Writes in all plans.
+    pub(crate) fn changes(&self) -> usize {
+        self.plans.iter().map(|plan| plan.steps.len()).sum()
+    }
+}
