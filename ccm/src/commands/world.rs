@@ -82,6 +82,15 @@ pub(crate) struct Objects {
     pub(crate) services: Arc<Store<Service>>,
 }
 
+impl Objects {
+    /// All of the cluster.
+    pub(crate) async fn list(client: &Client, provider: &dyn CloudProvider) -> Result<Self, Failure> {
+        let keep = Keep::new(provider.node_annotations());
+        let (nodes, services) = futures::try_join!(list(client, keep), list(client, Keep::default()))?;
+        Ok(Self { nodes, services })
+    }
+}
+
 /// The connection that the flags ask for.
 pub(crate) async fn connect(options: &Options) -> Result<Client, Failure> {
     manager::connect(options, &Metrics::new()).await
@@ -108,9 +117,18 @@ impl World {
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
         let provider = app::provider(&call.registry, &options).await?;
         progress.go_on("listing nodes and Services");
-        let keep = Keep::new(provider.node_annotations());
-        let (nodes, services) = futures::try_join!(list(&client, keep), list(&client, Keep::default()))?;
-        Ok(Self::of(options, client, provider, Objects { nodes, services }, Arc::new(SystemClock)).await)
+        let objects = Objects::list(&client, &*provider).await?;
+        Ok(Self::of(options, client, provider, objects, Arc::new(SystemClock)).await)
+    }
+
+    /// With the cloud alone: there is no cluster (any more).
+    pub(crate) async fn without_cluster(call: &Call, progress: &Progress) -> Result<Self, Failure> {
+        let options = call.options()?;
+        progress.go_on(format!("starting the provider {}", options.cloud_provider));
+        let provider = app::provider(&call.registry, &options).await?;
+        let client = Client::without_server("this command runs without a cluster", Metrics::new());
+        let objects = Objects { nodes: Store::new(Keep::default()), services: Store::new(Keep::default()) };
+        Ok(Self::of(options, client, provider, objects, Arc::new(SystemClock)).await)
     }
 
     /// Over objects that are there already. The provider is initialized.

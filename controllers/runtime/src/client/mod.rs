@@ -79,6 +79,12 @@ impl Client {
         Self::new(Link::given(inner), metrics)
     }
 
+    /// A client without any API server, for work over objects that come from elsewhere: each request fails with `why`.
+    pub fn without_server(why: &'static str, metrics: Metrics) -> Self {
+        let refuse = move |_: Request<Body>| async move { Err::<http::Response<Body>, _>(std::io::Error::other(why)) };
+        Self::over(kube::Client::new(tower::service_fn(refuse), "default"), metrics)
+    }
+
     fn new(link: Link, metrics: Metrics) -> Self {
         Self { link: Arc::new(link), account: None, user_agent: None, rate: None, limiter: None, metrics }
     }

@@ -1,0 +1,293 @@
+//! `ccm orphans`: cloud objects with this cluster's marks that nothing in the cluster claims.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::sync::Arc;
+
+use ccm_provider::flag::{Flag, Kind};
+use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
+use ccm_provider::{Aspects, Claims, Inspect, Lookup, Orphan, ProviderError};
+use ccm_runtime::Gate;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::output::{self, Colour, Format, Output};
+use super::plan::step_text;
+use super::progress::Progress;
+use super::world::{Objects, World};
+use super::{Call, Command, SECTION};
+use crate::exit::{Failure, Verdict};
+
+const DELETE: Flag =
+    Flag::new(SECTION, "delete", Kind::Bool, "false", "Delete them: print the plan, ask, look again, then delete.");
+const YES: Flag = Flag::new(SECTION, "yes", Kind::Bool, "false", "With --delete: do not ask.");
+const GONE: Flag = Flag::new(
+    SECTION,
+    "cluster-is-gone",
+    Kind::Bool,
+    "false",
+    "There is no API server to ask any more: nothing claims anything, so that everything with the cluster's marks is an orphan.",
+);
+
+pub(super) const COMMAND: Command = Command {
+    name: "orphans",
+    words: "",
+    about: "Lists cloud objects with this cluster's marks that no Service and no node claims: what crashes and deleted clusters leave behind.",
+    details: "\
+The cloud is read first and the cluster after it, twice, so that nothing that is just being made is taken for a leak.
+--delete shows what it would do and asks; every object is looked at again right before it goes.
+
+Exit codes: 0 there is none (or all are deleted), 2 there are some, 1 something failed, 255 no provider.
+
+  ccm orphans --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm orphans --delete …
+  ccm orphans --cluster-is-gone --cloud-provider=aws --cloud-config=cloud.conf      after the cluster was deleted",
+    flags: &[DELETE, YES, GONE],
+    formats: &[],
+    run,
+};
+
+fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
+    async move {
+        if !call.words.is_empty() {
+            return Err(Failure::error(format!("orphans takes no arguments, got {:?}", call.words.join(" "))));
+        }
+        let (delete, ask) = (call.values.bool(DELETE.name), !call.values.bool(YES.name));
+        if delete && ask && !std::io::stdin().is_terminal() {
+            return Err(Failure::error(
+                "--delete asks before it deletes, and stdin is no terminal: add --yes, or leave --delete out",
+            ));
+        }
+        let hunt = Hunt::begin(&call).await?;
+        let orphans = hunt.find().await?;
+        if !delete {
+            super::print(&list(&orphans, call.output));
+            return Ok(if orphans.is_empty() { Verdict::Clean } else { Verdict::Findings });
+        }
+        hunt.delete(orphans, ask, call.output).await
+    }
+    .boxed()
+}
+
+/// The search.
+struct Hunt {
+    world: World,
+    inspect: Arc<dyn Inspect>,
+    /// `--cluster-is-gone`: nobody claims anything.
+    gone: bool,
+}
+
+impl Hunt {
+    async fn begin(call: &Call) -> Result<Self, Failure> {
+        let progress = Progress::at("reading the flags");
+        let gone = call.values.bool(GONE.name);
+        let world =
+            if gone { World::without_cluster(call, &progress).await? } else { World::open(call, &progress).await? };
+        let Some(inspect) = world.provider.inspect() else {
+            let name = world.provider.name();
+            return Err(Failure::error(format!(
+                "the provider {name} cannot tell which cloud objects are this cluster's"
+            )));
+        };
+        Ok(Self { world, inspect, gone })
+    }
+
+    /// What is an orphan by two looks. The cluster is listed after the first look at the cloud, so that whatever was there
+    /// then has its claim in that list, if it has one.
+    async fn find(&self) -> Result<Vec<Orphan>, Failure> {
+        let progress = Progress::at("looking for marked objects in the cloud");
+        let first = self.look(&self.world.claims()).await?;
+        if first.is_empty() {
+            return Ok(first);
+        }
+        progress.go_on("listing nodes and Services again");
+        let claims = self.claims().await?;
+        progress.go_on("looking at the cloud again");
+        let again = self.look(&claims).await?;
+        let seen: BTreeSet<(&str, &str)> = first.iter().map(|orphan| (&*orphan.kind, &*orphan.id)).collect();
+        let confirmed = |orphan: &Orphan| seen.contains(&(&*orphan.kind, &*orphan.id));
+        Ok(again.into_iter().filter(confirmed).collect())
+    }
+
+    async fn look(&self, claims: &Claims) -> Result<Vec<Orphan>, Failure> {
+        let read = self.inspect.orphans(&self.world.shared.cluster, claims);
+        let found = Gate::cloud_read("looking for orphans", READ_DEADLINE * 5, read).await;
+        found.map_err(|error| failed("cannot look for orphans", &error))
+    }
+
+    /// What the cluster claims now.
+    async fn claims(&self) -> Result<Claims, Failure> {
+        if self.gone {
+            return Ok(Claims::default());
+        }
+        let Objects { nodes, services } = Objects::list(&self.world.client, &*self.world.provider).await?;
+        Ok(Claims { nodes: nodes.list(), services: services.list() })
+    }
+
+    async fn delete(&self, orphans: Vec<Orphan>, ask: bool, output: Output) -> Result<Verdict, Failure> {
+        let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
+        if output.format == Format::Text {
+            super::print(&plan(&doomed, &kept, output));
+        }
+        if doomed.is_empty() {
+            return self.end(Vec::new(), &kept, output);
+        }
+        self.is_the_cluster().await?;
+        if self.world.options.dry_run {
+            eprintln!("--dry-run: nothing is deleted.");
+            return Ok(Verdict::Findings);
+        }
+        if ask && !confirmed(doomed.len())? {
+            eprintln!("Nothing is deleted.");
+            return Ok(Verdict::Findings);
+        }
+        // The answer may have taken long.
+        let still: BTreeSet<(String, String)> = self.find().await?.into_iter().map(|o| (o.kind, o.id)).collect();
+        let shared = &self.world.shared;
+        let gate = Gate::new(self.world.client.clone(), shared.leadership.clone(), false, shared.metrics.clone());
+        let progress = Progress::at("deleting");
+        let mut done = Vec::new();
+        for orphan in doomed {
+            let result = if still.contains(&(orphan.kind.clone(), orphan.id.clone())) {
+                progress.go_on(format!("deleting {} {}", orphan.kind, orphan.id));
+                let limit = tokio::time::timeout(WRITE_DEADLINE, self.inspect.delete_orphan(&shared.cluster, &orphan));
+                match gate.cloud(limit).await {
+                    Ok(Ok(result)) => result.map_err(|error| reason(&error)),
+                    Ok(Err(_)) => Err(reason(&ProviderError::deadline("the deletion", WRITE_DEADLINE))),
+                    Err(closed) => Err(closed.to_string()),
+                }
+            } else {
+                Err("no orphan any more: left as it is".to_owned())
+            };
+            done.push((orphan, result));
+        }
+        drop(progress);
+        self.end(done, &kept, output)
+    }
+
+    /// A kubeconfig of another cluster would make orphans of all that is in use: at least one node must have its instance in
+    /// this cloud.
+    async fn is_the_cluster(&self) -> Result<(), Failure> {
+        if self.gone {
+            return Ok(());
+        }
+        let nodes = self.world.shared.nodes.list();
+        if let Some(view) = &self.world.shared.view {
+            let answers = view.get(&nodes, Aspects::LIFECYCLE, std::time::Duration::ZERO).await;
+            if answers.iter().any(|answer| matches!(answer, Lookup::Found(_))) {
+                return Ok(());
+            }
+        }
+        Err(Failure::error(format!(
+            "nothing is deleted: none of the {} nodes of this cluster has an instance in this cloud, so that this may be another \
+             cluster than the one with the marks; check --kubeconfig and --cloud-config, or use --cluster-is-gone when the \
+             cluster does not exist any more",
+            nodes.len()
+        )))
+    }
+
+    fn end(
+        &self,
+        done: Vec<(Orphan, Result<(), String>)>,
+        kept: &[Orphan],
+        output: Output,
+    ) -> Result<Verdict, Failure> {
+        super::print(&match output.format {
+            Format::Json => output::document("OrphansDeleted", deleted_json(&done, kept)),
+            Format::Text | Format::Github => deleted_text(&done, output),
+        });
+        let failed = done.iter().filter(|(_, result)| result.is_err()).count();
+        match (failed, kept.is_empty()) {
+            (0, true) => Ok(Verdict::Clean),
+            (0, false) => Ok(Verdict::Findings),
+            _ => Err(Failure::error(format!("{failed} of {} objects were not deleted", done.len()))),
+        }
+    }
+}
+
+fn reason(error: &ProviderError) -> String {
+    let class = error.class();
+    format!("{error} ({}: {})", class.word(), class.way_out())
+}
+
+fn failed(context: &str, error: &ProviderError) -> Failure {
+    Failure::error(format!("{context}: {}", reason(error)))
+}
+
+/// Asks on the terminal; only `yes` is a yes.
+fn confirmed(count: usize) -> Result<bool, Failure> {
+    let unreadable = |error: std::io::Error| Failure::error(format!("cannot ask: {error}"));
+    let mut err = std::io::stderr();
+    write!(err, "Delete {count} objects in the cloud? This cannot be undone. Type yes: ").map_err(unreadable)?;
+    err.flush().map_err(unreadable)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(unreadable)?;
+    Ok(answer.trim() == "yes")
+}
+
+fn list(orphans: &[Orphan], output: Output) -> String {
+    if output.format == Format::Json {
+        return output::document("Orphans", json!({"orphans": orphans}));
+    }
+    if orphans.is_empty() {
+        return "No orphans: every marked cloud object is claimed.\n".to_owned();
+    }
+    let mut text = String::new();
+    for orphan in orphans {
+        let name = if orphan.name.is_empty() { String::new() } else { format!(" ({})", orphan.name) };
+        let _ = writeln!(text, "{}", output.paint(Colour::Bold, &format!("{} {}{name}", orphan.kind, orphan.id)));
+        let mut rows = vec![("made for", orphan.owner.clone()), ("orphan because", orphan.reason.clone())];
+        rows.extend(orphan.created.map(|created| ("made at", created.to_string())));
+        rows.extend(orphan.cost.clone().map(|cost| ("costs", cost)));
+        rows.extend(orphan.kept.clone().map(|kept| ("kept because", kept)));
+        let rows: Vec<Vec<String>> = rows
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| vec![format!("  {key}"), value])
+            .collect();
+        text.push_str(&output::table(&rows));
+    }
+    let deletable = orphans.iter().filter(|orphan| orphan.kept.is_none()).count();
+    let _ = writeln!(text, "\n{}; --delete removes {deletable} of them.", count(orphans.len()));
+    text
+}
+
+fn count(orphans: usize) -> String {
+    if orphans == 1 { "1 orphan".to_owned() } else { format!("{orphans} orphans") }
+}
+
+fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
+    let mut text = String::new();
+    for orphan in doomed {
+        let _ = writeln!(text, "{}\n      because {}", step_text(&orphan.step, output), orphan.reason);
+    }
+    for orphan in kept {
+        let why = orphan.kept.as_deref().unwrap_or_default();
+        let _ =
+            writeln!(text, "{}", output.paint(Colour::Dim, &format!("  keep {} {}: {why}", orphan.kind, orphan.id)));
+    }
+    if doomed.is_empty() {
+        text.push_str("Nothing to delete.\n");
+    }
+    text
+}
+
+fn deleted_text(done: &[(Orphan, Result<(), String>)], output: Output) -> String {
+    let mut text = String::new();
+    for (orphan, result) in done {
+        let _ = match result {
+            Ok(()) => writeln!(text, "{} {} {}", output.paint(Colour::Green, "deleted"), orphan.kind, orphan.id),
+            Err(why) => {
+                writeln!(text, "{} {} {}: {why}", output.paint(Colour::Red, "not deleted"), orphan.kind, orphan.id)
+            }
+        };
+    }
+    text
+}
+
+fn deleted_json(done: &[(Orphan, Result<(), String>)], kept: &[Orphan]) -> Value {
+    let one = |(orphan, result): &(Orphan, Result<(), String>)| json!({"orphan": orphan, "deleted": result.is_ok(), "error": result.as_ref().err()});
+    json!({"results": done.iter().map(one).collect::<Vec<_>>(), "kept": kept})
+}
