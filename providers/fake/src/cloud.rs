@@ -1,5 +1,6 @@
 //! What all calls have in common: the file is looked at, the call is logged, faults apply.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -13,7 +14,7 @@ use crate::call_log::{CallLog, CallName, ErrorFields, OpenCall, Outcome};
 use crate::config::{Config, StartConfig};
 use crate::faults::{self, Counters, Rule, Subject};
 use crate::method::Method;
-use crate::state::Tables;
+use crate::state::{Balancer, Tables};
 
 /// The cloud behind all interfaces.
 #[derive(Debug)]
@@ -50,6 +51,13 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
+/// What the file says without effect.
+fn tell(config: &Config) {
+    for finding in config.doubts() {
+        tracing::warn!(key = finding.key, value = finding.value, "cloud config: {}", finding.message);
+    }
+}
+
 fn invalid(message: String) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
@@ -65,6 +73,7 @@ impl Cloud {
             None => Config::defaults(),
         }
         .map_err(|error| refuse(&error))?;
+        tell(&config);
         let start = config.start.clone();
         let log = CallLog::open(start.call_log.as_deref()).map_err(|error| {
             let path = start.call_log.as_deref().unwrap_or(Path::new("")).display();
@@ -106,6 +115,7 @@ impl Cloud {
                 for key in self.start.changes(&new.start) {
                     tracing::warn!(key, "this key is read at the start only; the change takes effect at the next one");
                 }
+                tell(&new);
                 counters.retain(&new.faults);
                 let before = tables.clone();
                 if old.load_balancers.initial != new.load_balancers.initial {
@@ -122,6 +132,17 @@ impl Cloud {
             }
         }
         Arc::clone(config)
+    }
+
+    /// What the file says now.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.reload()
+    }
+
+    /// The balancers as they are. No call: whoever relies on one asks for it.
+    pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
+        self.reload();
+        self.world().tables.balancers.clone()
     }
 
     fn save_changes(&self, before: &Tables, after: &Tables) -> Result<(), ProviderError> {

@@ -12,6 +12,8 @@ use ipnet::IpNet;
 use crate::faults::Rule;
 use crate::state::StoredRoute;
 
+mod doubts;
+
 #[cfg(test)]
 mod tests;
 
@@ -255,6 +257,11 @@ impl Instances {
             read.list.push(instance);
         }
         read
+    }
+
+    /// The entries, in order.
+    pub(crate) fn list(&self) -> &[Instance] {
+        &self.list
     }
 
     /// The first entry with this provider ID, or with this name where the question or the entry has no provider ID: a node

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ccm_kit::document::{self, DocumentError};
 use ccm_kit::{Fields, Glob, Problems, Value};
-use ccm_provider::ProviderError;
+use ccm_provider::{ProviderError, duration};
 use serde_json::Value as Json;
 
 use crate::answer;
@@ -39,6 +39,8 @@ pub(crate) struct Rule {
     pub(crate) applied: bool,
     /// Replaces a successful answer.
     pub(crate) result: Option<Json>,
+    /// Keys that were given and have no effect in this rule.
+    idle: Vec<&'static str>,
 }
 
 #[derive(Debug, Clone)]
@@ -91,14 +93,19 @@ impl Rule {
             applied: f.flag("applied").unwrap_or(false),
             failure: None,
             result: None,
+            idle: Vec::new(),
         };
-        let failure = Failure::read(&mut f, rule.applied);
+        let mut idle = Vec::new();
+        let failure = Failure::read(&mut f, rule.applied, &mut idle);
         // Null is an answer, too: "nothing" as metadata, say.
         let result = f.value_or_null("result");
         if let Some(result) = &result {
             rule.check_result(result);
         }
-        Some(Self { failure, result: result.map(|result| result.json().clone()), ..rule })
+        if result.is_some() && failure.is_some() {
+            idle.push("result");
+        }
+        Some(Self { failure, result: result.map(|result| result.json().clone()), idle, ..rule })
     }
 
     /// A result that fits none of the calls that the rule is for is a mistake in the file.
@@ -133,6 +140,57 @@ impl Rule {
             && filter(&self.volume, subject.volume)
     }
 
+    /// Those of the methods whose calls about this subject the rule applies to.
+    pub(crate) fn hits(&self, methods: &[Method], subject: &Subject<'_>) -> Vec<Method> {
+        methods.iter().copied().filter(|method| self.matches(&[*method], subject)).collect()
+    }
+
+    /// What the rule does to a call, in words.
+    pub(crate) fn effect(&self) -> String {
+        let mut words = Vec::new();
+        if !self.delay.is_zero() {
+            words.push(format!("wait {}", duration::format(self.delay)));
+        }
+        if let Some(hold) = &self.hold {
+            words.push(format!("wait as long as {} exists", hold.display()));
+        }
+        match (self.error(), &self.result) {
+            (Some(error), _) if self.applied => words.push(format!("take effect and fail: {error}")),
+            (Some(error), _) => words.push(format!("fail: {error}")),
+            (None, Some(_)) => words.push("have their answer replaced".to_owned()),
+            (None, None) => {}
+        }
+        let what = if words.is_empty() { "go on as without the rule".to_owned() } else { words.join(", then ") };
+        let after = (self.after > 0).then(|| format!("not the first {}", self.after));
+        let times = self.times.map(|times| format!("{times} times in each process"));
+        let limits: Vec<String> = after.into_iter().chain(times).collect();
+        if limits.is_empty() { what } else { format!("{what} ({})", limits.join(", ")) }
+    }
+
+    /// Whether the rule makes calls wait or lie, rather than fail.
+    pub(crate) fn disturbs(&self) -> bool {
+        !self.delay.is_zero() || self.hold.is_some() || self.result.is_some()
+    }
+
+    /// What was written and has no effect: key within the rule, value, what is wrong.
+    pub(crate) fn doubts(&self) -> Vec<(&'static str, Option<String>, String)> {
+        let mut doubts: Vec<_> = self.idle.iter().map(|key| (*key, None, idle(key).to_owned())).collect();
+        // Not an error: a rule may be written for a call that another version of the program makes.
+        let unknown = self.calls.iter().filter(|call| !Method::ALL.iter().any(|method| call.matches(method.name())));
+        doubts.extend(unknown.map(|call| {
+            let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
+            let hint = document::did_you_mean(call.as_str(), &known).unwrap_or_default();
+            ("call", Some(call.as_str().to_owned()), format!("no call has such a name{hint}"))
+        }));
+        if let Some(service) = self.service.as_ref().filter(|pattern| names_no_service(pattern)) {
+            doubts.push(("service", Some(service.as_str().to_owned()), NO_SERVICE.to_owned()));
+        }
+        if self.times == Some(0) {
+            doubts.push(("times", Some("0".to_owned()), "the rule never applies".to_owned()));
+        }
+        doubts
+    }
+
     /// The error to return in place of the answer, if the rule has one.
     pub(crate) fn error(&self) -> Option<ProviderError> {
         let failure = self.failure.as_ref()?;
@@ -153,7 +211,7 @@ impl Rule {
 }
 
 impl Failure {
-    fn read(f: &mut Fields<'_>, applied: bool) -> Option<Self> {
+    fn read(f: &mut Fields<'_>, applied: bool, idle: &mut Vec<&'static str>) -> Option<Self> {
         let words = [
             ("InstanceNotFound", Kind::InstanceNotFound),
             ("NotImplemented", Kind::NotImplemented),
@@ -169,9 +227,28 @@ impl Failure {
         let wrap = f.text("wrap").filter(not_empty);
         // A kind or `applied` without a text still asks for a failure.
         let fails = text.is_some() || kind != Kind::Other || applied;
+        let unused =
+            [("retryAfter", !retry_after.is_zero() && kind != Kind::Retry), ("wrap", wrap.is_some() && !fails)];
+        idle.extend(unused.into_iter().filter_map(|(key, unused)| unused.then_some(key)));
         let text = text.unwrap_or_else(|| "injected fault".to_owned());
         fails.then_some(Self { kind, text, retry_after, wrap })
     }
+}
+
+fn idle(key: &str) -> &'static str {
+    match key {
+        "retryAfter" => "no effect without kind: Retry",
+        "wrap" => "no effect without an error",
+        _ => "no effect beside an error",
+    }
+}
+
+/// What is wrong with a pattern that [`names_no_service`].
+pub(crate) const NO_SERVICE: &str = "no Service is named like this; write namespace/name";
+
+/// Whether a pattern of Services can match none.
+pub(crate) fn names_no_service(pattern: &Glob) -> bool {
+    !pattern.as_str().contains(['/', '*', '?'])
 }
 
 fn read_calls(f: &mut Fields<'_>) -> Vec<Glob> {
@@ -186,16 +263,7 @@ fn read_calls(f: &mut Fields<'_>) -> Vec<Glob> {
     if values.is_empty() {
         value.problem("needed: a method name, or a list of them");
     }
-    let calls: Vec<Glob> = values.iter().filter_map(Value::text).map(Glob::new).collect();
-    for call in &calls {
-        // Not an error: a rule may be written for a call that another version of the program makes.
-        if !Method::ALL.iter().any(|method| call.matches(method.name())) {
-            let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-            let hint = document::did_you_mean(call.as_str(), &known).unwrap_or_default();
-            tracing::warn!(key = value.path(), %call, "this fault never applies: no call has such a name{hint}");
-        }
-    }
-    calls
+    values.iter().filter_map(Value::text).map(Glob::new).collect()
 }
 
 /// Reads a value that stands alone.

@@ -27,8 +27,10 @@ mod call_log;
 mod cloud;
 mod config;
 mod faults;
+mod inspect;
 mod instances;
 mod legacy;
+mod lint;
 mod load_balancer;
 mod method;
 mod routes;
@@ -42,16 +44,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    CloudConfig, CloudProvider, Clusters, FlagValues, InformerUser, Instances, InstancesV2, LoadBalancer, OneByOne,
-    ProviderContext, ProviderError, ProviderFactory, Routes, SharedInformers, Volumes, Zones,
+    CloudConfig, CloudProvider, Clusters, FlagValues, InformerUser, Inspect, Instances, InstancesV2, Lint,
+    LoadBalancer, OneByOne, ProviderContext, ProviderError, ProviderFactory, Routes, SharedInformers, Volumes, Zones,
 };
 use serde_json::{Value as Json, json};
 
 use crate::cloud::Cloud;
 use crate::config::Interfaces;
 use crate::faults::Subject;
+use crate::inspect::FakeInspect;
 use crate::instances::FakeInstances;
 use crate::legacy::Legacy;
+use crate::lint::Checks;
 use crate::load_balancer::{FakeLoadBalancer, Replayed};
 use crate::method::Method;
 use crate::routes::FakeRoutes;
@@ -73,6 +77,10 @@ impl ProviderFactory for Factory {
         _: &FlagValues,
     ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         Ok(Arc::new(Fake::new(config.as_ref())?))
+    }
+
+    fn lint(&self) -> Option<&dyn Lint> {
+        Some(&Checks)
     }
 
     fn replay(&self, _facts: &Json, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
@@ -150,6 +158,10 @@ impl CloudProvider for Fake {
 
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {
         self.on().clusters.then(|| Arc::new(FakeClusters(self.shared())) as Arc<dyn Clusters>)
+    }
+
+    fn inspect(&self) -> Option<Arc<dyn Inspect>> {
+        Some(Arc::new(FakeInspect::new(self.shared())))
     }
 
     fn informer_user(&self) -> Option<Arc<dyn InformerUser>> {

@@ -26,7 +26,7 @@ mod plan;
 mod tests;
 
 use plan::plan;
-pub(crate) use plan::{Observed, Replayed};
+pub(crate) use plan::{Observed, Replayed, deletion, words};
 
 /// [`LoadBalancer`] of the fake cloud.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ pub(crate) struct FakeLoadBalancer(pub(crate) Arc<Cloud>);
 
 /// What a call is about, as the log shows it.
 #[derive(Debug, Clone, Copy)]
-struct About<'a> {
-    cluster: &'a str,
+pub(crate) struct About<'a> {
+    pub(crate) cluster: &'a str,
     /// `namespace/name` of the Service.
-    key: &'a str,
-    uid: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) uid: &'a str,
     /// Of the balancer.
-    name: &'a str,
+    pub(crate) name: &'a str,
 }
 
 impl FakeLoadBalancer {
@@ -75,6 +75,12 @@ impl FakeLoadBalancer {
 
     /// What a plan for the Service must know: one `GetLoadBalancer`.
     pub(crate) async fn look(&self, cluster: &str, service: &Service) -> Result<Observed, ProviderError> {
+        let (key, name) = (service.key().to_string(), self.name(cluster, service));
+        self.look_at(About { cluster, key: &key, uid: &service.metadata.uid, name: &name }).await
+    }
+
+    /// The same, of a Service that there may not be.
+    pub(crate) async fn look_at(&self, about: About<'_>) -> Result<Observed, ProviderError> {
         let mut seen = None;
         let act = |config: &Config, tables: &mut Tables, key: &str| {
             let balancer = tables.balancers.get(key).cloned();
@@ -82,11 +88,20 @@ impl FakeLoadBalancer {
             seen = Some(Observed { balancer, offer: Offer::of(config, tables, key, None) });
             Ok(answer)
         };
-        let answer = self.call(Method::GetLoadBalancer, cluster, service, None, act).await?;
+        let answer = self.call_about(Method::GetLoadBalancer, about, None, act).await?;
         let seen = seen.ok_or_else(|| ProviderError::bug("the table was not looked at"))?;
         // A fault may have replaced the answer.
         let balancer = answer.0.map(|status| Balancer { ingress: status.ingress, ..seen.balancer.unwrap_or_default() });
         Ok(Observed { balancer, ..seen })
+    }
+
+    /// One `EnsureLoadBalancerDeleted`.
+    pub(crate) async fn remove(&self, about: About<'_>) -> Result<(), ProviderError> {
+        let act = |_: &Config, tables: &mut Tables, key: &str| {
+            tables.balancers.remove(key);
+            Ok(())
+        };
+        self.call_about(Method::EnsureLoadBalancerDeleted, about, None, act).await
     }
 }
 
@@ -138,11 +153,8 @@ impl LoadBalancer for FakeLoadBalancer {
     }
 
     async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError> {
-        let act = |_: &Config, tables: &mut Tables, key: &str| {
-            tables.balancers.remove(key);
-            Ok(())
-        };
-        self.call(Method::EnsureLoadBalancerDeleted, cluster, service, None, act).await
+        let (key, name) = (service.key().to_string(), self.name(cluster, service));
+        self.remove(About { cluster, key: &key, uid: &service.metadata.uid, name: &name }).await
     }
 
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Json, ProviderError> {
@@ -211,7 +223,7 @@ impl Offer {
     }
 
     /// The ingress list; `None` for "no status at all".
-    fn ingress(
+    pub(crate) fn ingress(
         &self,
         own: Option<&Balancer>,
         service: &Service,

@@ -20,7 +20,8 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct FakeRoutes(pub(crate) Arc<Cloud>);
 
-fn target(route: &Route) -> &str {
+/// The node that a route leads to; empty for none.
+pub(crate) fn target(route: &Route) -> &str {
     route.target_node.as_ref().map_or("", NodeName::as_str)
 }
 
@@ -30,27 +31,48 @@ fn subject(route: &Route) -> Subject<'_> {
 
 /// The place of a route in the table.
 fn position(tables: &Tables, cluster: &str, route: &Route) -> Option<usize> {
-    tables.routes.iter().position(|stored| {
-        stored.cluster == cluster
-            && target(&stored.route) == target(route)
-            && stored.route.destination_cidr == route.destination_cidr
-    })
+    tables.routes.iter().position(|stored| stored.cluster == cluster && same(&stored.route, route))
+}
+
+/// The routes of a cluster and those without one.
+fn listed(config: &Config, tables: &Tables, cluster: &str) -> Vec<Route> {
+    let told = config.routes.node_addresses;
+    let listed = tables.routes.iter().filter(|stored| stored.cluster == cluster || stored.cluster.is_empty());
+    listed
+        .map(|stored| Route {
+            enable_node_addresses: told,
+            target_node_addresses: if told { stored.route.target_node_addresses.clone() } else { Vec::new() },
+            ..stored.route.clone()
+        })
+        .collect()
+}
+
+impl FakeRoutes {
+    /// Those of the listed routes that were made for the cluster: one `ListRoutes`.
+    pub(crate) async fn made_for(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
+        let mut marks = Vec::new();
+        let act = |config: &Config, tables: &mut Tables| {
+            let own = tables.routes.iter().filter(|stored| !cluster.is_empty() && stored.cluster == cluster);
+            marks = own.map(|stored| stored.route.clone()).collect();
+            Ok(listed(config, tables, cluster))
+        };
+        let args = json!({"cluster": cluster});
+        let mut routes = self.0.call(Method::ListRoutes, Subject::default(), args, act).await?;
+        // A fault may have replaced the list.
+        routes.retain(|route| marks.iter().any(|mark| same(mark, route)));
+        Ok(routes)
+    }
+}
+
+/// Whether two routes of one cluster have one place in the table.
+fn same(one: &Route, other: &Route) -> bool {
+    target(one) == target(other) && one.destination_cidr == other.destination_cidr
 }
 
 #[async_trait]
 impl SingleRoutes for FakeRoutes {
     async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
-        let act = |config: &Config, tables: &mut Tables| {
-            let told = config.routes.node_addresses;
-            let listed = tables.routes.iter().filter(|stored| stored.cluster == cluster || stored.cluster.is_empty());
-            Ok(listed
-                .map(|stored| Route {
-                    enable_node_addresses: told,
-                    target_node_addresses: if told { stored.route.target_node_addresses.clone() } else { Vec::new() },
-                    ..stored.route.clone()
-                })
-                .collect())
-        };
+        let act = |config: &Config, tables: &mut Tables| Ok(listed(config, tables, cluster));
         self.0.call(Method::ListRoutes, Subject::default(), json!({"cluster": cluster}), act).await
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Observed {
     /// The balancer, if there is one.
     pub(crate) balancer: Option<Balancer>,
     /// What decides its addresses.
-    pub(super) offer: Offer,
+    pub(crate) offer: Offer,
 }
 
 impl Observed {
@@ -41,7 +41,9 @@ pub(crate) fn plan(name: String, item: &ServiceWork, observed: &Observed) -> Res
     let balancer = observed.balancer.as_ref();
     let step = match (item.action, balancer) {
         (ServiceAction::Delete, None) => None,
-        (ServiceAction::Delete, Some(balancer)) => Some(deletion(name, balancer)),
+        (ServiceAction::Delete, Some(balancer)) => {
+            Some(deletion(name, balancer, "the Service wants no load balancer any more"))
+        }
         (ServiceAction::UpdateHosts, None) => {
             let text = "load balancer not found: an update fails, and an ensure would make it";
             plan.findings.push(Finding::new(Severity::Error, "load balancer", text));
@@ -96,9 +98,9 @@ fn creation(name: String, item: &ServiceWork, wanted: &Wanted) -> Step {
     step(Verb::Create, name, changes, "the Service wants a load balancer", Risk::None)
 }
 
-fn deletion(name: String, balancer: &Balancer) -> Step {
+/// The deletion of a balancer.
+pub(crate) fn deletion(name: String, balancer: &Balancer, reason: &str) -> Step {
     let changes = change("ingress", words(&balancer.ingress), None);
-    let reason = "the Service wants no load balancer any more";
     step(Verb::Delete, name, changes.into_iter().collect(), reason, Risk::Disruptive)
 }
 

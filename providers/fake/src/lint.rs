@@ -1,0 +1,32 @@
+//! What is wrong with the file, without any cloud.
+
+use std::path::Path;
+
+use ccm_provider::{Finding, Lint, Service};
+
+use crate::config::Config;
+
+#[cfg(test)]
+mod tests;
+
+/// The key of what is wrong with the file as a whole.
+const WHOLE: &str = "cloud-config";
+
+/// [`Lint`] of the fake cloud.
+#[derive(Debug)]
+pub(crate) struct Checks;
+
+impl Lint for Checks {
+    /// The fake cloud reads no annotation and takes every Service.
+    fn service(&self, _: &Service) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    /// Mistakes first; doubts are told once there are none.
+    fn config(&self, text: &str) -> Vec<Finding> {
+        match Config::parse(text, Path::new(""), None) {
+            Ok(config) => config.doubts(),
+            Err(error) => error.findings(WHOLE),
+        }
+    }
+}
