@@ -45,7 +45,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    fn of(id: InstanceId, instance: &Instance) -> Self {
+    /// What is needed of an instance as EC2 tells it.
+    pub(crate) fn of(id: InstanceId, instance: &Instance) -> Self {
         let primary = instance.interfaces.iter().find(|interface| interface.device_index == Some(0));
         Self {
             id,

@@ -4,7 +4,7 @@
 //! such limits in EC2 and Elastic Load Balancing. Which action knows which resource type and condition key: AWS's service
 //! authorization reference.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -169,6 +169,41 @@ pub fn iam_policies() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// What the actions of a policy are for: the name of its file in `manifests/aws/iam`.
+pub(crate) const NODE: &str = "node.json";
+/// As [`NODE`].
+pub(crate) const LOAD_BALANCER: &str = "load-balancer.json";
+/// As [`NODE`].
+pub(crate) const ROUTE: &str = "route.json";
+/// As [`NODE`].
+pub(crate) const TAGGING: &str = "tagging.json";
+/// As [`NODE`].
+pub(crate) const VOLUME: &str = "volume.json";
+
+impl Role {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Node => NODE,
+            Self::LoadBalancer => LOAD_BALANCER,
+            Self::Route => ROUTE,
+            Self::Tagging => TAGGING,
+            Self::Volume => VOLUME,
+        }
+    }
+}
+
+/// The policies that grant a permission.
+pub(crate) fn granted_by(permission: &str) -> BTreeSet<&'static str> {
+    let with = GRANTS.iter().filter(|grant| grant.actions.contains(&permission));
+    with.map(|grant| grant.role.file()).collect()
+}
+
+/// All permissions of Elastic Load Balancing that change something.
+pub(crate) fn balancer_writes() -> BTreeSet<&'static str> {
+    let actions = GRANTS.iter().flat_map(|grant| grant.actions).copied();
+    actions.filter(|action| action.starts_with("elasticloadbalancing:") && !action.contains(":Describe")).collect()
+}
+
 fn document(statement: Vec<Statement>) -> String {
     let document = Document { version: "2012-10-17", statement };
     // Infallible: texts, lists and maps by text.
@@ -236,8 +271,6 @@ fn trust() -> Statement {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::client::operation::{Operation, READS, Service};
     use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};

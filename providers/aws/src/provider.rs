@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, InstancesV2, LoadBalancer, NodeTask, NodeTaskSpec, PlannedLoadBalancer,
-    ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
+    CloudConfig, CloudProvider, ErrorClass, Inspect, InstancesV2, LoadBalancer, NodeTask, NodeTaskSpec,
+    PlannedLoadBalancer, ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
 };
 
 use crate::client::pacing::Pacing;
@@ -16,6 +16,7 @@ use crate::config::NlbGroups;
 use crate::flags::{FARGATE_SHUTDOWN, FLAGS};
 use crate::fleet::Fleet;
 use crate::identity::{InstanceId, Own};
+use crate::inspect::Inspector;
 use crate::instances::{Ec2Instances, Settings};
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Ground;
@@ -69,6 +70,7 @@ struct Aws {
     balancers: Arc<PlannedLoadBalancer<Balancers>>,
     routes: Arc<VpcRoutes>,
     volumes: Arc<EbsVolumes>,
+    inspector: Arc<Inspector>,
 }
 
 impl Aws {
@@ -77,23 +79,34 @@ impl Aws {
         let zones = Arc::new(Zones::new(api.clone()));
         let fleet = Fleet::new(api.clone());
         let settings = settings(&start, flags.bool(FARGATE_SHUTDOWN));
-        let instances = Ec2Instances::new(settings, api.clone(), zones.clone(), cluster.clone()).map_err(|error| {
-            let class = ErrorClass::Invalid { findings: Vec::new() };
-            ProviderError::new(class, format!("SupportedTopologyInstanceTypePattern: {error}"))
-        })?;
+        let instances =
+            Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone()).map_err(|error| {
+                let class = ErrorClass::Invalid { findings: Vec::new() };
+                ProviderError::new(class, format!("SupportedTopologyInstanceTypePattern: {error}"))
+            })?;
         let probe = start.config.health_probe.clone();
         let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), ground(&start), probe);
         let routes = VpcRoutes::new(route_settings(&start), api.clone(), fleet, cluster.clone());
-        let volumes = EbsVolumes::new(api);
+        let volumes = EbsVolumes::new(api.clone());
+        let (instances, balancers) = (Arc::new(instances), Arc::new(PlannedLoadBalancer(balancers)));
+        let inspector = Inspector {
+            api,
+            instances: instances.clone(),
+            balancers: balancers.clone(),
+            settings,
+            routes: route_settings(&start),
+            cluster: cluster.clone(),
+        };
         Ok(Self {
             start,
             flags,
             metrics,
             cluster,
-            instances: Arc::new(instances),
-            balancers: Arc::new(PlannedLoadBalancer(balancers)),
+            instances,
+            balancers,
             routes: Arc::new(routes),
             volumes: Arc::new(volumes),
+            inspector: Arc::new(inspector),
         })
     }
 }
@@ -170,6 +183,10 @@ impl CloudProvider for Aws {
             return Some(Arc::new(Tagging::new(api, self.cluster.clone(), self.metrics.clone(), settings)));
         }
         (name == prefix_ipam::SPEC.name).then(|| Arc::new(PrefixIpam::new(api)) as Arc<dyn NodeTask>)
+    }
+
+    fn inspect(&self) -> Option<Arc<dyn Inspect>> {
+        Some(self.inspector.clone())
     }
 
     fn metrics(&self) -> String {

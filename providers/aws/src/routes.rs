@@ -29,6 +29,7 @@ mod plan;
 mod tests;
 
 use plan::{Observed, Step};
+pub(crate) use plan::{leads_nowhere, only_table};
 
 /// A table this young is planned with, unless it was written to since.
 const TABLE_AGE: Duration = Duration::from_secs(5);
@@ -80,7 +81,7 @@ impl VpcRoutes {
         let nodes = self.cluster.nodes().ok_or_else(|| ProviderError::bug("routes were asked for before the start"))?;
         let last_write = self.memory().last_write;
         let tables = self.tables.get(max_age, last_write).await?;
-        let table = plan::only_table(&tables.value, cluster, &self.settings)?;
+        let table = only_table(&tables.value, cluster, &self.settings)?;
         let pairs = nodes.list().into_iter().filter_map(|node| Some((instance_of(&node)?, node.name.clone())));
         let observed = Observed::new(table, pairs, &self.memory().former);
         self.memory().former.clone_from(&observed.former);
@@ -184,8 +185,21 @@ fn for_all(count: usize, error: &ProviderError) -> Vec<Result<(), ProviderError>
     std::iter::repeat_n(error, count).map(|error| Err(error.clone())).collect()
 }
 
+/// The write that removes a route which leads nowhere; none when the table has it no more.
+///
+/// # Errors
+///
+/// It leads somewhere by now.
+pub(crate) fn removal(table: &RouteTable, destination: &str) -> Result<Option<Ec2Write>, ProviderError> {
+    let observed = Observed::new(table, std::iter::empty(), &BTreeMap::new());
+    let route = Route { destination_cidr: destination.to_owned(), blackhole: true, ..Route::default() };
+    let steps = plan::delete(&observed, &route)?;
+    plan::guard(&observed, &steps)?;
+    Ok(steps.into_iter().map(|step| step.write).next())
+}
+
 /// The tables that may be meant.
-async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<RouteTable>> {
+pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<RouteTable>> {
     if let Some(id) = &settings.table {
         return api.route_tables(&Query::by("route-table-id", [id])).await;
     }

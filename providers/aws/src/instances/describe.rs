@@ -20,7 +20,7 @@ pub(crate) const FILTER_VALUES: usize = 200;
 /// Codes of a call that names an instance which EC2 does not know.
 const NOT_FOUND: &[&str] = &["InvalidInstanceID.NotFound"];
 /// All states but `terminated`: a name may be that of a former instance with the same address.
-const LIVE_STATES: [&str; 5] = ["pending", "running", "shutting-down", "stopping", "stopped"];
+pub(crate) const LIVE_STATES: [&str; 5] = ["pending", "running", "shutting-down", "stopping", "stopped"];
 
 pub(crate) const DESCRIBE_INSTANCES: Operation = Operation::new(Service::Ec2, "DescribeInstances");
 

@@ -49,9 +49,9 @@ const REASON: &str = "AWSLoadBalancerWarning";
 /// The balancers of the cluster.
 #[derive(Debug)]
 pub(crate) struct Balancers {
-    ground: Ground,
+    pub(crate) ground: Ground,
     probe: HealthProbe,
-    reads: Reads,
+    pub(crate) reads: Reads,
     settling: Settling,
     cluster: Cluster,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Balancers {
 /// What was seen for a wish.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Seen {
-    observed: Observed,
+    pub(crate) observed: Observed,
     /// For a deletion: how long AWS may still not show all of it.
     unsettled: Option<Duration>,
 }
@@ -79,7 +79,12 @@ impl Balancers {
         Self { ground, probe, reads, settling, cluster }
     }
 
-    fn plan_one(&self, wish: &Wish, observed: &Observed) -> Result<plan::Planned, ProviderError> {
+    /// What brings the cloud from what is observed to what is wished for.
+    ///
+    /// # Errors
+    ///
+    /// The wish cannot be met in the cloud as it is.
+    pub(crate) fn plan_one(&self, wish: &Wish, observed: &Observed) -> Result<plan::Planned, ProviderError> {
         let ground = &self.ground;
         match &wish.goal {
             Goal::Gone => {
@@ -123,7 +128,7 @@ impl Balancers {
 }
 
 /// The scheme of internal balancers.
-const INTERNAL: &str = "internal";
+pub(crate) const INTERNAL: &str = "internal";
 
 /// A balancer of the kind that isn't wanted, with our name.
 fn of_other_kind(wish: &Wish, observed: &Observed) -> Option<Finding> {

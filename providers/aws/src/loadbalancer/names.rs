@@ -67,8 +67,8 @@ fn composed(service: &ServiceKey, hash: &[u8]) -> String {
     name
 }
 
-/// Whether a target group may have been made for a port of the Service: the name tells no more than the first letters of
-/// namespace and name.
+/// Whether a target group, or the managed group of a network balancer, may have been made for the Service: the name tells no
+/// more than the first letters of namespace and name.
 pub(crate) fn may_be_target_group_of(name: &str, service: &ServiceKey) -> bool {
     let hash = name.strip_prefix(&*composed(service, &[]));
     hash.is_some_and(|hash| hash.len() == 10 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))

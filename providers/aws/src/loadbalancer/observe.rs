@@ -14,7 +14,7 @@ use crate::client::elbv2;
 pub(crate) use gather::gather;
 
 /// The observation for one wish.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Observed {
     pub(crate) classic: Option<Classic>,
     pub(crate) network: Option<Network>,

@@ -18,9 +18,9 @@ use crate::client::ec2::{RouteTable, Subnet};
 use crate::ownership::is_untagged;
 
 /// Marks subnets for balancers that face the internet. Only presence matters.
-const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
+pub(crate) const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
 /// Marks subnets for internal balancers.
-const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
+pub(crate) const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
 /// The tag that gives a subnet its name.
 const NAME: &str = "Name";
 /// What the ID of a subnet begins with.

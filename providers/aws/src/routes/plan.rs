@@ -56,6 +56,11 @@ pub(super) struct Observed {
     pub(super) strangers: BTreeSet<InstanceId>,
 }
 
+/// Whether a route is one of those that nothing comes through and that are removed when no node has their range.
+pub(crate) fn leads_nowhere(route: &ec2::Route) -> bool {
+    Target::of(route) == Target::Blackhole
+}
+
 /// One write and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
@@ -88,10 +93,12 @@ impl fmt::Display for Step {
     }
 }
 
+/// The table of the cluster.
+///
 /// # Errors
 ///
 /// None of the tables, or several, may be meant.
-pub(super) fn only_table<'a>(
+pub(crate) fn only_table<'a>(
     tables: &'a [RouteTable],
     cluster: &str,
     settings: &Settings,

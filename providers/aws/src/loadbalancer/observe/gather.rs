@@ -37,17 +37,7 @@ const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound
 ///
 /// One of the reads failed: nothing is known then.
 pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answer<Observed> {
-    let mut observed = Observed {
-        classic: None,
-        network: None,
-        loose_target_groups: Vec::new(),
-        groups: BTreeMap::new(),
-        subnets: BTreeMap::new(),
-        route_tables: Vec::new(),
-        zones: BTreeMap::new(),
-        instances: BTreeMap::new(),
-        other_balancers: BTreeMap::new(),
-    };
+    let mut observed = Observed::default();
     let (classic, network) = balancers(wish, reads).await?;
     let (classic, network, instances) = futures::try_join!(
         async { maybe(classic, |balancer| read_classic(wish, balancer, reads)).await },

@@ -146,6 +146,12 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
     rules
 }
 
+/// Whether a rule was written for the network balancer of this name.
+pub(crate) fn is_for(rule: &Rule, balancer: &str) -> bool {
+    let of = |kind: &str| rule.description.strip_prefix(kind).and_then(|rest| rest.strip_prefix('=')) == Some(balancer);
+    of(CLIENT) || of(HEALTH)
+}
+
 /// Brings the rules for a network balancer in line in every group of the cluster; `goal` is what it shall be with the subnets
 /// that it stands in, or `None` when it is gone. A rule that EC2 already has under another description is enough: several
 /// balancers may need the same one.
@@ -259,10 +265,9 @@ struct Change {
 impl Change {
     fn of(group: &SecurityGroup, wanted: &[Rule], wish: &Wish, observed: &Observed) -> Self {
         let found = permissions::split(&group.ingress);
-        let ours = [format!("{CLIENT}={}", wish.name), format!("{HEALTH}={}", wish.name)];
         let mut open = permissions::missing(wanted, &found);
         let mut close = permissions::surplus(&found, wanted);
-        close.retain(|rule| ours.contains(&rule.description));
+        close.retain(|rule| is_for(rule, &wish.name));
         let passed_on: Vec<Rule> = close.iter().filter_map(|rule| pass_on(rule, observed)).collect();
 
         let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open).chain(&passed_on);

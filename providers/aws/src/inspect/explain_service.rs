@@ -1,0 +1,229 @@
+//! From a Service to its balancer, and on to the nodes behind it.
+
+use ccm_provider::{ErrorClass, Fact, Finding, NodeReader, ProviderError, Service, ServiceAction, Severity};
+
+use super::standing::{self, Standing};
+use super::{Inspector, health};
+use crate::loadbalancer::INTERNAL;
+use crate::loadbalancer::desired::{Goal, Wish};
+use crate::loadbalancer::network::KIND;
+use crate::loadbalancer::observe::{Classic, Network, Observed};
+use crate::loadbalancer::security_groups::nodes;
+use crate::loadbalancer::security_groups::permissions::{self, Rule};
+use crate::loadbalancer::wish::left_behind;
+
+/// # Errors
+///
+/// A read failed.
+pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
+    if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.has_finalizer()) {
+        let text = format!("loadBalancerClass {class:?}: another controller makes the load balancer");
+        return Ok(vec![Fact::good("wish", text)]);
+    }
+    let nodes = of.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+    let action = standing::action(service);
+    match standing::look(of, cluster, service, &nodes, action).await {
+        Ok(Some(standing)) => Ok(facts(of, service, &standing)),
+        Ok(None) => Ok(vec![Fact::good("wish", "nothing of this Service is, or shall be, here")]),
+        Err(error) if error.is_implemented_elsewhere() => {
+            let text = "the annotation …-type leaves the Service to the AWS Load Balancer Controller";
+            let behind = left_behind(service).map(|finding| {
+                let hint = "delete the Service and create it anew to be rid of it";
+                Fact::bad("load balancer of before", finding.to_string(), hint)
+            });
+            Ok([Fact::good("wish", text)].into_iter().chain(behind).collect())
+        }
+        Err(error) if matches!(error.class(), ErrorClass::Invalid { .. }) => {
+            let mut facts = vec![Fact::bad("wish", error.to_string(), error.class().way_out())];
+            // The nodes of a balancer that is there come and go all the same.
+            let hosts = standing::look(of, cluster, service, &nodes, ServiceAction::UpdateHosts).await;
+            if let Ok(Some(standing)) = hosts
+                && standing.is_there()
+            {
+                facts.extend(balancers(of, service, &standing));
+            }
+            Ok(facts)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn facts(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact> {
+    let mut facts = vec![wish(&standing.wish)];
+    facts.extend(balancers(of, service, standing));
+    match &standing.plan {
+        Err(error) => facts.push(Fact::bad("plan", error.to_string(), error.class().way_out())),
+        Ok((steps, findings)) => {
+            facts.extend(findings.iter().map(finding));
+            match steps.len() {
+                0 => facts.push(Fact::good("plan", "nothing is left to do in the cloud")),
+                left => facts.push(Fact::waiting("plan", format!("writes left: {left}"))),
+            }
+            facts
+                .extend(steps.iter().map(|step| Fact::waiting(format!("{} {}", step.kind, step.id), step.to_string())));
+        }
+    }
+    facts
+}
+
+fn wish(wish: &Wish) -> Fact {
+    let scheme = |internal: bool| if internal { INTERNAL } else { "internet-facing" };
+    match &wish.goal {
+        Goal::Gone => Fact::good("wish", "no load balancer (any more)"),
+        Goal::Classic(classic) => {
+            let ports: Vec<String> = classic
+                .listeners
+                .iter()
+                .map(|listener| {
+                    format!("{} {} to node port {}", listener.protocol, listener.port, listener.instance_port)
+                })
+                .collect();
+            let text = format!(
+                "a classic load balancer {}, {}: {}",
+                wish.name,
+                scheme(classic.common.internal),
+                ports.join(", ")
+            );
+            Fact::good("wish", text)
+        }
+        Goal::Network(network) => {
+            let ports: Vec<String> = network
+                .ports
+                .iter()
+                .map(|port| format!("{} {} to node port {}", port.protocol, port.port, port.node_port))
+                .collect();
+            let text = format!(
+                "a network load balancer {}, {}: {}",
+                wish.name,
+                scheme(network.common.internal),
+                ports.join(", ")
+            );
+            Fact::good("wish", text)
+        }
+    }
+}
+
+fn finding(finding: &Finding) -> Fact {
+    let about = match &finding.value {
+        Some(value) => format!("{} {value:?}", finding.key),
+        None => finding.key.clone(),
+    };
+    match finding.severity {
+        Severity::Info => Fact::good(about, &finding.message),
+        Severity::Warning | Severity::Error => {
+            Fact::bad(about, &finding.message, "correct it where it is written, or leave it if this is what you want")
+        }
+    }
+}
+
+fn balancers(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact> {
+    let observed = &standing.observed;
+    let mut facts = Vec::new();
+    if let Some(found) = &observed.classic {
+        facts.extend(classic(of, service, found));
+        facts.extend(rules(&standing.wish, observed, &found.balancer.security_groups));
+    }
+    if let Some(found) = &observed.network {
+        facts.extend(network(of, service, found));
+        facts.extend(rules(&standing.wish, observed, &[]));
+    }
+    let leftovers = observed.loose_target_groups.iter().map(|loose| {
+        let text = "left behind by an attempt that was cut off; it goes with the next sync, or with the Service";
+        Fact::waiting(format!("target group {}", loose.group.name), text)
+    });
+    facts.extend(leftovers);
+    if !standing.is_there() && !matches!(standing.wish.goal, Goal::Gone) {
+        facts.push(Fact::waiting(format!("load balancer {}", standing.wish.name), "AWS has none of this name yet"));
+    }
+    facts
+}
+
+fn classic(of: &Inspector, service: &Service, found: &Classic) -> Vec<Fact> {
+    let balancer = &found.balancer;
+    let about = format!("load balancer {}", balancer.name);
+    let mut facts = vec![Fact::good(&about, format!("classic, {}, {}", balancer.scheme, balancer.dns_name))];
+    facts.extend(marks(of, &about, &found.tags));
+    facts.extend(shown(service, &about, &balancer.dns_name));
+    let listeners = balancer.listeners.iter().filter_map(|description| description.listener.as_ref());
+    facts.extend(listeners.map(|listener| {
+        let text = format!("to {} on node port {}", listener.instance_protocol, listener.instance_port);
+        Fact::good(format!("listener {} {}", listener.protocol, listener.port), text)
+    }));
+    let check =
+        balancer.health_check.as_ref().map(|check| format!(", health check {}", check.target)).unwrap_or_default();
+    facts.push(match balancer.instances.len() {
+        0 => Fact::bad("instances", "no node is registered", "see that the Service has nodes: `ccm plan` shows which"),
+        count => Fact::good("instances", format!("{count} registered{check}")),
+    });
+    facts
+}
+
+fn network(of: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
+    let balancer = &found.balancer;
+    let about = format!("load balancer {}", balancer.name);
+    if balancer.kind != KIND {
+        let text = format!("AWS has one of this name, of type {}: it was not made for this Service", balancer.kind);
+        return vec![Fact::bad(about, text, "delete or rename it")];
+    }
+    let what = format!("network, {}, {}", balancer.scheme, balancer.dns_name);
+    let mut facts = vec![match &*balancer.state {
+        "active" => Fact::good(&about, what),
+        "provisioning" => Fact::waiting(&about, format!("{what}: provisioning, which takes some minutes")),
+        "active_impaired" => Fact::bad(
+            &about,
+            format!("{what}: active_impaired: it works, but cannot grow"),
+            "free addresses in its subnets: each needs at least 8",
+        ),
+        "failed" => Fact::bad(
+            &about,
+            format!("{what}: failed: AWS could not make it"),
+            "delete the Service and create it anew; see that its subnets have free addresses",
+        ),
+        other => Fact::waiting(&about, format!("{what}: {other}")),
+    }];
+    facts.extend(marks(of, &about, &found.tags));
+    facts.extend(shown(service, &about, &balancer.dns_name));
+    facts.extend(found.listeners.iter().map(|listener| {
+        let arn = listener.target_group.as_deref().unwrap_or_default();
+        let group = found.target_groups.iter().find(|group| group.group.arn == arn);
+        let about = format!("listener {} {}", listener.protocol, listener.port);
+        match group {
+            Some(group) => {
+                Fact::good(about, format!("to target group {}, port {}", group.group.name, group.group.port))
+            }
+            None => Fact::bad(about, "leads to no target group", "it is put right with the next sync; see the plan"),
+        }
+    }));
+    let local = service.requests_only_local_traffic();
+    facts.extend(found.target_groups.iter().map(|group| health::of_group(group, local)));
+    facts
+}
+
+fn marks(of: &Inspector, about: &str, tags: &crate::client::Tags) -> Option<Fact> {
+    let key = of.mark();
+    (!of.settings.ownership.is_member(tags)).then(|| {
+        Fact::bad(
+            about,
+            format!("lacks the tag {key}: it may be another cluster's, so it is neither changed nor deleted"),
+            format!("tag it {key} = owned if it is this cluster's; else delete the Service or the load balancer"),
+        )
+    })
+}
+
+fn shown(service: &Service, about: &str, dns_name: &str) -> Option<Fact> {
+    let shown = service.status.load_balancer.ingress.iter().any(|ingress| ingress.hostname == dns_name);
+    let wanted = matches!(standing::action(service), ServiceAction::Ensure);
+    (wanted && !shown).then(|| Fact::waiting(about, "the status of the Service does not show its name yet"))
+}
+
+/// What lets the balancer reach the nodes.
+fn rules(wish: &Wish, observed: &Observed, attached: &[String]) -> Vec<Fact> {
+    let is_ours = |rule: &Rule| nodes::is_for(rule, &wish.name) || attached.iter().any(|group| rule.is_from(group));
+    let groups = observed.groups.values().filter(|group| !attached.contains(&group.id));
+    let with = groups.filter_map(|group| {
+        let count = permissions::split(&group.ingress).iter().filter(|rule| is_ours(rule)).count();
+        let text = format!("lets the load balancer in, rules: {count}");
+        (count > 0).then(|| Fact::good(format!("security group {}", group.id), text))
+    });
+    with.collect()
+}

@@ -1,0 +1,51 @@
+//! What in the account breaks, or changes, when this program takes over.
+//!
+//! | Check | About |
+//! |---|---|
+//! | `cluster-tag` | whether the cluster has an ID |
+//! | `permissions` | what the identity may do; see [`permissions`] |
+//! | `subnet-tags` | where load balancers would stand |
+//! | `provider-ids`, `node-names`, `instance-tags`, `node-vpc`, `node-security-groups` | the instances of the nodes; see [`nodes`] |
+//! | `load-balancers` | what is left to do for each Service |
+
+mod nodes;
+mod permissions;
+mod services;
+mod subnets;
+
+use ccm_provider::{Check, Claims};
+
+use super::Inspector;
+
+/// All checks. What could not be checked is an error of that check.
+pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
+    let mut checks = vec![cluster_tag(of)];
+    let seen = nodes::read(of, claims).await;
+    checks.extend(permissions::checks(of, cluster, claims, seen.as_ref().ok()).await);
+    checks.extend(subnets::checks(of, claims).await);
+    match &seen {
+        Ok(seen) => checks.extend(nodes::checks(of, claims, seen)),
+        Err(error) => checks.push(super::unchecked("provider-ids", "", error.clone())),
+    }
+    checks.extend(services::checks(of, cluster, claims).await);
+    checks
+}
+
+fn cluster_tag(of: &Inspector) -> Check {
+    const CHECK: &str = "cluster-tag";
+    let ownership = &of.settings.ownership;
+    match ownership.cluster_key() {
+        None => Check::warning(
+            CHECK,
+            "flag --allow-untagged-cloud",
+            "the cluster has no ID: all objects of the VPC count as its own, and security groups are never deleted",
+            "set KubernetesClusterID in section [Global] of the cloud config, and tag instances, subnets and the nodes' security \
+             group kubernetes.io/cluster/<ID>",
+        ),
+        Some(key) if ownership.legacy => {
+            let text = format!("new objects are tagged {key} = owned and KubernetesCluster = {}", ownership.cluster);
+            Check::good(CHECK, "", text)
+        }
+        Some(key) => Check::good(CHECK, "", format!("new objects are tagged {key} = owned")),
+    }
+}

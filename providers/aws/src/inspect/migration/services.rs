@@ -1,0 +1,82 @@
+//! What is left to do for each Service: the plan that the controller would carry out.
+
+use ccm_provider::{Check, Claims, ErrorClass, NodeRef, Service, Severity};
+use futures::future::join_all;
+
+use crate::inspect::Inspector;
+use crate::inspect::standing::{self, Standing};
+
+const CHECK: &str = "load-balancers";
+/// Services that are looked at side by side: as many as one call for names and tags takes.
+const AT_ONCE: usize = 20;
+
+pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
+    let ours = |service: &&std::sync::Arc<Service>| {
+        service.needs_cleanup() || (service.wants_load_balancer() && service.metadata.deletion_timestamp.is_none())
+    };
+    let services: Vec<&std::sync::Arc<Service>> = claims.services.iter().filter(ours).collect();
+    let mut checks = Vec::new();
+    for some in services.chunks(AT_ONCE) {
+        let mut looks = Vec::new();
+        for service in some {
+            looks.push(look(of, cluster, service, &claims.nodes));
+        }
+        checks.extend(join_all(looks).await);
+    }
+    checks
+}
+
+async fn look(of: &Inspector, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Check {
+    let subject = format!("service {}", service.key());
+    let action = standing::action(service);
+    match standing::look(of, cluster, service, nodes, action).await {
+        Ok(Some(standing)) => judge(subject, &standing),
+        Ok(None) => Check::good(CHECK, subject, "another controller makes the load balancer"),
+        Err(error) if error.is_implemented_elsewhere() => {
+            Check::good(CHECK, subject, "another controller makes the load balancer")
+        }
+        Err(error) if matches!(error.class(), ErrorClass::Invalid { .. }) => {
+            let fix =
+                "correct the Service before the move: only the nodes behind its load balancer are kept up until then";
+            Check::error(CHECK, subject, error.to_string(), fix)
+        }
+        Err(error) => Check::error(CHECK, subject, format!("could not be checked: {error}"), error.class().way_out()),
+    }
+}
+
+fn judge(subject: String, standing: &Standing) -> Check {
+    let name = &standing.wish.name;
+    match &standing.plan {
+        Err(error) => Check::error(CHECK, subject, error.to_string(), error.class().way_out()),
+        Ok((steps, findings)) => {
+            let warnings: Vec<String> =
+                findings.iter().filter(|f| f.severity > Severity::Info).map(ToString::to_string).collect();
+            let told: Vec<String> = steps.iter().map(ToString::to_string).collect();
+            match (told.is_empty(), warnings.is_empty()) {
+                (true, true) => Check::good(CHECK, subject, format!("load balancer {name} is taken over as it is")),
+                (true, false) => {
+                    let text = format!("load balancer {name} is taken over as it is, but: {}", warnings.join("; "));
+                    Check::warning(
+                        CHECK,
+                        subject,
+                        text,
+                        "correct the annotations, or leave them if this is what you want",
+                    )
+                }
+                (false, _) if !standing.is_there() => {
+                    let text = format!("load balancer {name} is not there; what would be done: {}", told.join("; "));
+                    Check::warning(CHECK, subject, text, "see that it is not meant to have another name or account")
+                }
+                (false, _) => {
+                    let text = format!("what would change on load balancer {name}: {}", told.join("; "));
+                    Check::warning(
+                        CHECK,
+                        subject,
+                        text,
+                        "see that these changes are wanted, or change the Service before the move",
+                    )
+                }
+            }
+        }
+    }
+}

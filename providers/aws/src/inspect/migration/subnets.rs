@@ -1,0 +1,85 @@
+//! Which subnets load balancers would stand in, by the rule that they are made by.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm_provider::{Check, Claims, ProviderError, Service};
+
+use crate::annotations::{Annotations, INTERNAL, SUBNETS};
+use crate::inspect::{Inspector, unchecked};
+use crate::loadbalancer::desired::Subnets;
+use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::subnets::{ROLE_INTERNAL, ROLE_PUBLIC, wanted};
+
+const CHECK: &str = "subnet-tags";
+
+pub(super) async fn checks(of: &Inspector, claims: &Claims) -> Vec<Check> {
+    let observed = match read(of).await {
+        Ok(observed) => observed,
+        Err(error) => return vec![unchecked(CHECK, "", error)],
+    };
+    [false, true].into_iter().map(|internal| check(of, claims, &observed, internal)).collect()
+}
+
+async fn read(of: &Inspector) -> Result<Observed, ProviderError> {
+    let (reads, own) = (&of.balancers().reads, &of.ground().self_subnet);
+    let (subnets, tables) = futures::try_join!(reads.subnets(Duration::ZERO), reads.route_tables())?;
+    let zones = reads.zones.knowing(subnets.iter().map(|subnet| &*subnet.zone)).await?;
+    let mut observed = Observed {
+        subnets: subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect(),
+        route_tables: tables.to_vec(),
+        zones: (*zones).clone(),
+        ..Observed::default()
+    };
+    if !own.is_empty() && !observed.subnets.contains_key(own) {
+        let found = of.api.subnets(&crate::client::Query::by("subnet-id", [own])).await?;
+        observed.subnets.extend(found.into_iter().map(|subnet| (subnet.id.clone(), subnet)));
+    }
+    Ok(observed)
+}
+
+fn check(of: &Inspector, claims: &Claims, observed: &Observed, internal: bool) -> Check {
+    let (kind, role) = if internal { ("internal", ROLE_INTERNAL) } else { ("public", ROLE_PUBLIC) };
+    let subject = format!("{kind} load balancers");
+    match wanted(&Subnets::Discover, internal, &BTreeSet::new(), observed, of.ground()) {
+        Ok(ids) => {
+            let unmarked: Vec<&str> = ids
+                .iter()
+                .filter_map(|id| observed.subnets.get(id))
+                .filter(|subnet| !subnet.tags.contains_key(role))
+                .map(|subnet| &*subnet.id)
+                .collect();
+            let note = match unmarked.is_empty() {
+                true => String::new(),
+                false => format!(
+                    "; without the tag {role}, so another subnet of the zone would win with it: {}",
+                    unmarked.join(", ")
+                ),
+            };
+            Check::good(CHECK, subject, format!("would stand in {}{note}", ids.join(", ")))
+        }
+        Err(error) => {
+            let key = of.settings.ownership.cluster_key().unwrap_or_else(|| "kubernetes.io/cluster/<ID>".to_owned());
+            let fix = format!(
+                "tag one subnet in each zone {role} = 1 and {key} = shared{}, or name subnets in the annotation {}",
+                if internal { "" } else { ", with a route to an internet gateway" },
+                SUBNETS.row.key
+            );
+            // A cluster without public subnets is none the worse while no Service asks for one.
+            match claims.services.iter().find(|service| asks(service, internal)) {
+                Some(service) => {
+                    Check::error(CHECK, subject, format!("{error}; Service {} asks for one", service.key()), fix)
+                }
+                None => Check::warning(CHECK, subject, format!("{error}; no Service asks for one"), fix),
+            }
+        }
+    }
+}
+
+/// Whether a Service wants a balancer of this scheme in subnets that are to be found.
+fn asks(service: &Service, internal: bool) -> bool {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    service.wants_load_balancer()
+        && !annotations.has(&SUBNETS)
+        && annotations.get_or_default(&INTERNAL).is_ok_and(|wants| wants == internal)
+}

@@ -1,0 +1,372 @@
+//! Which objects are orphans, why, and whether they may go.
+
+use super::*;
+
+/// What the cluster claims.
+#[derive(Debug)]
+pub(super) struct Claimed<'a> {
+    /// All Services, for the reasons.
+    all: BTreeMap<String, &'a Service>,
+    /// Those that have a balancer, or have one to lose.
+    claiming: BTreeMap<String, &'a Service>,
+    /// Names of their balancers.
+    balancers: BTreeSet<String>,
+    /// Names of the groups of their network balancers.
+    groups: BTreeSet<String>,
+    /// Pod ranges of the nodes.
+    ranges: BTreeSet<ipnet::IpNet>,
+}
+
+impl<'a> Claimed<'a> {
+    pub(super) fn new(cluster: &str, claims: &'a Claims) -> Self {
+        let all: BTreeMap<String, &Service> =
+            claims.services.iter().map(|service| (service.key().to_string(), &**service)).collect();
+        // A Service of whatever class may have had a balancer of ours; the finalizer goes when that is gone.
+        let claims_one = |service: &&Service| service.is_load_balancer() || service.has_finalizer();
+        let claiming: BTreeMap<String, &Service> = all
+            .iter()
+            .filter(|(_, service)| claims_one(service))
+            .map(|(key, service)| (key.clone(), *service))
+            .collect();
+        let group = |service: &&Service| names::network_group(cluster, &service.key(), &service.metadata.uid);
+        Self {
+            balancers: claiming.values().map(|service| service.default_load_balancer_name()).collect(),
+            groups: claiming.values().map(group).collect(),
+            ranges: claims
+                .nodes
+                .iter()
+                .flat_map(|node| &node.pod_cidrs)
+                .filter_map(|cidr| address::parse_cidr(cidr))
+                .collect(),
+            all,
+            claiming,
+        }
+    }
+
+    /// Why nothing claims what was made for a Service.
+    fn why(&self, service: &str) -> String {
+        match self.all.get(service) {
+            None => format!("there is no Service {service}"),
+            Some(found) if found.is_load_balancer() => format!("Service {service} has another UID"),
+            Some(found) => {
+                format!("Service {service} is of type {}, and its load balancer was given up", found.spec.kind)
+            }
+        }
+    }
+
+    /// Why an object of an earlier Service of the same name stays.
+    fn namesake(&self, service: &str) -> Option<String> {
+        self.claiming.contains_key(service).then(|| {
+            format!(
+                "a Service {service} exists with another UID: it was deleted and made anew, or restored from a backup; see \
+                 that nothing uses this any more, and remove it by hand"
+            )
+        })
+    }
+}
+
+/// `a` and the UID of a Service, cut to 32.
+fn is_balancer_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() == 32 && name.starts_with('a') && name.bytes().all(plain)
+}
+
+/// `namespace/name` as a key.
+pub(super) fn key(text: &str) -> Option<ServiceKey> {
+    let (namespace, name) = text.split_once('/')?;
+    Some(ServiceKey { namespace: namespace.into(), name: name.into() })
+}
+
+/// # Errors
+///
+/// What refers to an orphan could not be read.
+pub(super) async fn orphans(
+    of: &Inspector,
+    cluster: &str,
+    inventory: &Inventory,
+    claimed: &Claimed<'_>,
+) -> Result<Vec<Orphan>, ProviderError> {
+    let mut orphans = Vec::new();
+    for (balancer, tags) in &inventory.classic {
+        let service = tags.get(SERVICE_KEY).cloned().unwrap_or_default();
+        let handle = Handle::Classic { name: balancer.name.clone(), service: service.clone() };
+        let known = Balancer { name: &balancer.name, id: &balancer.name, tags, service: &service };
+        orphans.extend(known.judged(of, cluster, claimed, &handle).await?);
+    }
+    let mut going = BTreeSet::new();
+    for (balancer, tags) in &inventory.network {
+        let service = tags.get(SERVICE_KEY).cloned().unwrap_or_default();
+        let (name, arn) = (balancer.name.clone(), balancer.arn.clone());
+        let handle = Handle::Network { name, arn: arn.clone(), service: service.clone() };
+        let known = Balancer { name: &balancer.name, id: &balancer.arn, tags, service: &service };
+        let judged = known.judged(of, cluster, claimed, &handle).await?;
+        going.extend(judged.iter().filter(|orphan| orphan.kept.is_none()).map(|_| arn.clone()));
+        orphans.extend(judged);
+    }
+    for (group, tags) in &inventory.target_groups {
+        orphans.extend(target_group(of, group, tags, claimed, &going));
+    }
+    let gone: BTreeSet<&str> =
+        orphans.iter().filter(|orphan| orphan.kept.is_none()).map(|orphan| &*orphan.id).collect();
+    let users = users(inventory, &gone);
+    let mut groups = Vec::new();
+    for group in &inventory.security_groups {
+        if let Some(orphan) = security_group(of, group, claimed, &users).await? {
+            groups.push(orphan);
+        }
+    }
+    orphans.extend(groups);
+    orphans.extend(inventory.table.iter().flat_map(|table| blackholes(of, table, claimed)));
+    Ok(orphans)
+}
+
+/// A balancer of either kind.
+struct Balancer<'a> {
+    name: &'a str,
+    id: &'a str,
+    tags: &'a Tags,
+    service: &'a str,
+}
+
+impl Balancer<'_> {
+    async fn judged(
+        &self,
+        of: &Inspector,
+        cluster: &str,
+        claimed: &Claimed<'_>,
+        handle: &Handle,
+    ) -> Result<Option<Orphan>, ProviderError> {
+        let (ours, tagged) = (is_balancer_name(self.name), key(self.service).is_some());
+        let owned = of.settings.ownership.is_owned(self.tags);
+        // The cluster's tag alone is on what other tools made, too.
+        if !owned || (!ours && !tagged) || claimed.balancers.contains(self.name) {
+            return Ok(None);
+        }
+        let kept = match (ours, tagged) {
+            (false, _) => Some("its name is none that this program gives; remove it by hand".to_owned()),
+            (_, false) => Some(format!("no tag {SERVICE_KEY} says which Service it was made for; remove it by hand")),
+            _ => claimed.namesake(self.service),
+        };
+        let owner = if tagged { format!("service {}", self.service) } else { "unknown".to_owned() };
+        let why =
+            if tagged { claimed.why(self.service) } else { "no Service has a load balancer of this name".to_owned() };
+        let reason = format!("{why}; recognized by its tags {} and {SERVICE_KEY}", of.mark());
+        let step = match kept {
+            None => told(&delete::of_balancer(of, cluster, handle).await?.1, self.name, &why),
+            Some(_) => deletion("LoadBalancer", self.name, &why),
+        };
+        Ok(Some(Orphan {
+            kind: "LoadBalancer".to_owned(),
+            id: self.id.to_owned(),
+            name: if self.id == self.name { String::new() } else { self.name.to_owned() },
+            owner,
+            reason,
+            created: None,
+            cost: Some(BALANCER_COST.to_owned()),
+            kept,
+            step: Step { risk: Risk::Disruptive, ..step },
+            handle: as_value(handle),
+        }))
+    }
+}
+
+fn as_value(handle: &Handle) -> serde_json::Value {
+    // Infallible: texts and lists of texts.
+    serde_json::to_value(handle).unwrap_or_default()
+}
+
+/// One step for all writes: what happens besides the deletion becomes its changes.
+fn told(steps: &[crate::loadbalancer::plan::Step], name: &str, why: &str) -> Step {
+    let mut told = deletion("LoadBalancer", name, why);
+    for step in steps.iter().filter(|step| step.told.verb != Verb::Delete) {
+        let change = |change: &Change| Change {
+            field: format!("{} of {} {}", change.field, step.told.kind, step.told.id).into(),
+            ..change.clone()
+        };
+        told.changes.extend(step.told.changes.iter().map(change));
+    }
+    told
+}
+
+fn deletion(kind: &'static str, id: &str, reason: &str) -> Step {
+    Step {
+        verb: Verb::Delete,
+        kind: kind.into(),
+        id: id.to_owned(),
+        changes: Vec::new(),
+        reason: reason.to_owned(),
+        risk: Risk::None,
+    }
+}
+
+fn target_group(
+    of: &Inspector,
+    group: &elbv2::TargetGroup,
+    tags: &Tags,
+    claimed: &Claimed<'_>,
+    going: &BTreeSet<String>,
+) -> Option<Orphan> {
+    let service = tags.get(SERVICE_KEY)?;
+    let made_for = key(service)?;
+    let ours = names::may_be_target_group_of(&group.name, &made_for);
+    if !of.settings.ownership.is_owned(tags) || !ours || claimed.claiming.contains_key(service) {
+        return None;
+    }
+    let user = group.balancers.iter().find(|arn| !going.contains(*arn));
+    let why = claimed.why(service);
+    let handle = Handle::TargetGroup {
+        name: group.name.clone(),
+        arn: group.arn.clone(),
+        service: service.clone(),
+        of: group.balancers.clone(),
+    };
+    Some(Orphan {
+        kind: "TargetGroup".to_owned(),
+        id: group.arn.clone(),
+        name: group.name.clone(),
+        owner: format!("service {service}"),
+        reason: format!("{why}; recognized by its tags {} and {SERVICE_KEY}", of.mark()),
+        created: None,
+        cost: None,
+        kept: user.map(|arn| format!("load balancer {arn} leads to it")),
+        step: deletion("TargetGroup", &group.name, &why),
+        handle: as_value(&handle),
+    })
+}
+
+/// The balancers that stay, by security group.
+fn users<'a>(inventory: &'a Inventory, gone: &BTreeSet<&str>) -> BTreeMap<&'a str, &'a str> {
+    let classic =
+        inventory.classic.iter().map(|(balancer, _)| (&*balancer.name, &*balancer.name, &balancer.security_groups));
+    let network =
+        inventory.network.iter().map(|(balancer, _)| (&*balancer.arn, &*balancer.name, &balancer.security_groups));
+    let staying = classic.chain(network).filter(|(id, ..)| !gone.contains(id));
+    staying.flat_map(|(_, name, groups)| groups.iter().map(move |group| (&**group, name))).collect()
+}
+
+/// What a managed security group was made for.
+struct MadeFor {
+    owner: String,
+    why: String,
+    kept: Option<String>,
+}
+
+async fn security_group(
+    of: &Inspector,
+    group: &SecurityGroup,
+    claimed: &Claimed<'_>,
+    users: &BTreeMap<&str, &str>,
+) -> Result<Option<Orphan>, ProviderError> {
+    let shared = of.ground().shared_group.as_ref() == Some(&group.id);
+    if !of.settings.ownership.is_owned(&group.tags) || group.vpc != of.settings.vpc || shared {
+        return Ok(None);
+    }
+    let user = users.get(&*group.id);
+    if user.is_some_and(|name| claimed.balancers.contains(*name)) {
+        return Ok(None);
+    }
+    let Some(made) = of_classic(group, claimed).or_else(|| of_network(group, claimed)) else { return Ok(None) };
+    let used = user.map(|name| format!("load balancer {name} uses it"));
+    let (step, blocked) = match (&made.kept, &used) {
+        (None, None) => going(of, group, &made.why).await?,
+        _ => (deletion("SecurityGroup", &group.id, &made.why), None),
+    };
+    let handle = Handle::SecurityGroup {
+        id: group.id.clone(),
+        name: group.name.clone(),
+        description: group.description.clone(),
+    };
+    Ok(Some(Orphan {
+        kind: "SecurityGroup".to_owned(),
+        id: group.id.clone(),
+        name: group.name.clone(),
+        owner: made.owner,
+        reason: format!("{}; recognized by its tag {}, name and description", made.why, of.mark()),
+        created: None,
+        cost: None,
+        kept: made.kept.or(used).or(blocked),
+        step,
+        handle: as_value(&handle),
+    }))
+}
+
+/// The deletion with the rules of other groups that go first, and what keeps EC2 from it.
+async fn going(of: &Inspector, group: &SecurityGroup, why: &str) -> Result<(Step, Option<String>), ProviderError> {
+    let (cut, blocked) = delete::references(of, group).await?;
+    let mut step = deletion("SecurityGroup", &group.id, why);
+    step.changes.push(Change { field: "name".into(), before: Some(group.name.clone()), after: None });
+    for cut in cut {
+        let field = format!("ingress of {}", cut.told.id);
+        let change = |change: Change| Change { field: field.clone().into(), ..change };
+        step.changes.extend(cut.told.changes.into_iter().map(change));
+    }
+    let blocked = blocked.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Ok((step, Some(blocked).filter(|text| !text.is_empty())))
+}
+
+/// The group of a classic balancer names balancer and Service.
+fn of_classic(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
+    let balancer = group.name.strip_prefix(&names::classic_group(""))?;
+    let (_, service) = group.description.strip_suffix(')')?.split_once('(')?;
+    let made_for = key(service)?;
+    let ours = group.description == names::classic_group_description(balancer, &made_for);
+    (ours && !claimed.balancers.contains(balancer)).then(|| MadeFor {
+        owner: format!("service {service}"),
+        why: claimed.why(service),
+        kept: claimed.namesake(service),
+    })
+}
+
+/// That of a network balancer has only the first letters of the Service's namespace and name in its own name.
+fn of_network(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
+    let mut parts = group.name.strip_prefix("k8s-")?.split('-');
+    let (namespace, name) = (parts.next()?, parts.next()?);
+    let letters = ServiceKey { namespace: namespace.into(), name: name.into() };
+    let ours = group.description == names::NETWORK_GROUP_DESCRIPTION
+        && names::may_be_target_group_of(&group.name, &letters)
+        && !claimed.groups.contains(&group.name);
+    let namesake = claimed.claiming.values().find(|service| names::may_be_target_group_of(&group.name, &service.key()));
+    ours.then(|| MadeFor {
+        owner: format!("a service that begins like {namespace}/{name}"),
+        why: "no Service has a security group of this name".to_owned(),
+        kept: namesake.map(|service| {
+            format!(
+                "Service {} begins with the same letters: it may be its group of before a change of --cluster-name; remove it \
+                 by hand if nothing uses it",
+                service.key()
+            )
+        }),
+    })
+}
+
+fn blackholes<'a>(
+    of: &'a Inspector,
+    table: &'a RouteTable,
+    claimed: &'a Claimed<'_>,
+) -> impl Iterator<Item = Orphan> + 'a {
+    let owned = of.settings.ownership.is_owned(&table.tags);
+    let mark = of.mark();
+    table.routes.iter().filter(|route| routes::leads_nowhere(route)).filter_map(move |route| {
+        let range = address::parse_cidr(&route.destination).filter(|range| range.prefix_len() > 0)?;
+        if claimed.ranges.contains(&range) {
+            return None;
+        }
+        let id = format!("{} {}", table.id, route.destination);
+        let why = "it leads nowhere, and no node has this pod range";
+        let handle = Handle::Route { table: table.id.clone(), destination: route.destination.clone() };
+        Some(Orphan {
+            kind: "Route".to_owned(),
+            step: deletion("Route", &id, why),
+            id,
+            name: String::new(),
+            owner: "a node that is gone".to_owned(),
+            reason: format!("{why}; recognized by its route table, which is the cluster's"),
+            created: None,
+            cost: None,
+            kept: (!owned).then(|| {
+                format!("the route table is not tagged {mark} = owned: the route may be another cluster's; remove it by hand")
+            }),
+            handle: as_value(&handle),
+        })
+    })
+}
