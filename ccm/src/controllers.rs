@@ -243,8 +243,8 @@ pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> 
         if errors.is_empty() { Ok(Ok(())) } else { Err(Failure::fatal(errors.join("; "))) }
     };
     let survey = move |survey: &Survey<'_>| {
-        let Survey { shared, events, scope, options, provider } = survey;
-        let begin = |()| task::survey(shared.clone(), provider.node_task(spec.name), spec, events.clone(), scope);
+        let Survey { shared, scope, options, provider, .. } = survey;
+        let begin = |()| task::survey(shared.clone(), provider.node_task(spec.name), spec, scope);
         let allowed = allowed(options)?;
         Ok(scope.has_nodes().then(|| allowed.and_then(begin)))
     };
@@ -252,8 +252,7 @@ pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> 
         if let Err(not_started) = allowed(start.options)? {
             return Ok(Err(not_started));
         }
-        let events = start.events(spec.name);
-        Ok(task::start(start.shared.clone(), start.provider.node_task(spec.name), spec, events).map(boxed))
+        Ok(task::start(start.shared.clone(), start.provider.node_task(spec.name), spec).map(boxed))
     };
     Controller {
         name: spec.name,

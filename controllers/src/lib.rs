@@ -15,7 +15,7 @@ pub mod survey;
 
 use std::sync::Arc;
 
-use ccm_provider::{Clock, EventSink, EventType, Node, Service, Subject};
+use ccm_provider::{Clock, Node, Service};
 use ccm_runtime::metrics::Def;
 use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
 
@@ -56,15 +56,6 @@ impl std::fmt::Debug for Shared {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotStarted(pub String);
-
-impl Shared {
-    /// Tells the plan of a dry run on the object itself, once per plan.
-    fn show(&self, plan: &ccm_provider::Plan, events: &dyn EventSink, subject: &Subject) {
-        if self.gate.show(plan) {
-            events.event(subject, EventType::Normal, "DryRun", &format!("With --dry-run nothing is written. {plan}"));
-        }
-    }
-}
 
 /// Path of a node.
 fn node_path(name: &str) -> String {

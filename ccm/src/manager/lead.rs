@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use ccm_controllers::{NotStarted, Shared};
-use ccm_provider::{ProviderContext, duration};
+use ccm_provider::{LeaderToken, ProviderContext, duration};
 use ccm_runtime::client::Call;
 use ccm_runtime::election::{ElectionConfig, Ended};
 use ccm_runtime::runner::panic_text;
@@ -129,7 +130,9 @@ impl Manager {
 
     fn lease_of(&self, controller: &Controller) -> Lease {
         let migration = self.options.migration.as_ref();
-        migration.map_or(Lease::Main, |migration| migration.lease_of(controller.name, controller.aliases))
+        let lease = migration.map_or(Lease::Main, |migration| migration.lease_of(controller.name, controller.aliases));
+        // A dry run holds no lease at all, and shows what would be done under either.
+        if lease == Lease::Migration && self.options.dry_run { Lease::Main } else { lease }
     }
 
     /// What comes before any controller, once per process whatever the number of leases: a healthy API server, and the
@@ -142,7 +145,10 @@ impl Manager {
             self.shared.services.clone(),
             std::sync::Arc::new(self.recorder.for_component("cloud-controller-manager")),
             self.clock.clone(),
-            std::sync::Arc::new(self.leadership.clone()),
+            match self.options.dry_run {
+                true => std::sync::Arc::new(NeverWrites(self.leadership.clone())),
+                false => std::sync::Arc::new(self.leadership.clone()),
+            },
         );
         let initialized = AssertUnwindSafe(self.provider.initialize(context)).catch_unwind();
         match tokio::time::timeout(INITIALIZE, initialized).await {
@@ -264,6 +270,20 @@ impl Manager {
             tracing::warn!(%error, "the API server is not healthy yet");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
+    }
+}
+
+/// What a provider is told in a dry run: it works, and no write of its own is allowed.
+struct NeverWrites(Leadership);
+
+#[async_trait]
+impl LeaderToken for NeverWrites {
+    fn is_leading(&self) -> bool {
+        false
+    }
+
+    async fn lost(&self) {
+        self.0.ended().await;
     }
 }
 

@@ -163,7 +163,10 @@ impl Manager {
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), Failure> {
         tracing::info!("Version: v{}, provider {}", env!("CARGO_PKG_VERSION"), self.provider.name());
         if self.options.dry_run {
-            tracing::info!("--dry-run: nothing is written, neither to the cluster nor to the cloud");
+            tracing::info!(
+                "--dry-run: nothing is written, neither to the cluster nor to the cloud; this process takes part in no election \
+                 and may run beside a leader"
+            );
         }
         // Standbys watch too, so that a new leader starts with warm stores.
         self.watch(self.shared.nodes.clone());

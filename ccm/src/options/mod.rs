@@ -65,7 +65,7 @@ pub struct Options {
     pub webhooks: Vec<Webhook>,
     /// `--feature-gates`
     pub gates: Gates,
-    /// `None` with `--leader-elect=false`.
+    /// `None` with `--leader-elect=false`, and in a dry run.
     pub election: Option<ElectionConfig>,
     /// `None` without `--enable-leader-migration`, or without election.
     pub migration: Option<Migration>,
@@ -156,7 +156,8 @@ impl Options {
             controllers,
             webhooks,
             gates,
-            election,
+            // Who writes nothing needs no lease, and must not keep a leader from having it.
+            election: election.filter(|_| !values.bool("dry-run")),
             migration,
             dry_run: values.bool("dry-run"),
             profiling: values.bool("profiling"),

@@ -37,7 +37,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::new(GENERIC, "configure-cloud-routes", Kind::Bool, "true", "Should CIDRs allocated by allocate-node-cidrs be configured on the cloud provider."),
     Flag::new(GENERIC, "controller-start-interval", Kind::Duration, "0s", "Interval between starting controller managers."),
     Flag::new(GENERIC, "controllers", Kind::List, "*", "A list of controllers to enable. '*' enables all on-by-default controllers, 'foo' enables the controller named 'foo', '-foo' disables the controller named 'foo'."),
-    Flag::new(GENERIC, "dry-run", Kind::Bool, "false", "Write nothing, neither to the cluster nor to the cloud: log the plan of every change, and tell it in an event on the object."),
+    Flag::new(GENERIC, "dry-run", Kind::Bool, "false", "Write nothing, neither to the cluster nor to the cloud: log the plan of every change, and every event that would be written. It takes part in no election, so it may run beside a leader."),
     Flag::new(GENERIC, "external-cloud-volume-plugin", Kind::Text, "", "The plugin to use when cloud provider is set to external. Accepted and not used."),
     Flag::new(GENERIC, "feature-gates", Kind::Switches, "", "A set of key=value pairs that describe feature gates for alpha/experimental features."),
     Flag::new(GENERIC, "kube-api-burst", Kind::Int32, "", "Requests that a client may send at once beyond kube-api-qps. When not given, 30 if kube-api-qps is given."),

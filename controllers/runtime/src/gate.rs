@@ -114,27 +114,36 @@ impl Gate {
         &self.client
     }
 
-    fn open(&self, target: &str) -> Result<(), GateError> {
-        let refusal = match (self.dry_run, self.leadership.may_write()) {
-            (true, _) => GateError::DryRun,
-            (_, false) => GateError::NotLeading,
-            (false, true) => return Ok(()),
-        };
-        self.metrics.gate_refused(target, if self.dry_run { "dry-run" } else { "not-leading" });
-        Err(refusal)
+    fn may(&self) -> Result<(), GateError> {
+        match (self.dry_run, self.leadership.may_write()) {
+            (true, _) => Err(GateError::DryRun),
+            (_, false) => Err(GateError::NotLeading),
+            (false, true) => Ok(()),
+        }
     }
 
-    /// Shows a plan: at INFO in a dry run, at DEBUG otherwise. True when this is a dry run and the plan is news: then the
-    /// caller tells it in an event too.
-    pub fn show(&self, plan: &Plan) -> bool {
+    fn open(&self, target: &str) -> Result<(), GateError> {
+        let may = self.may();
+        if may.is_err() {
+            self.metrics.gate_refused(target, if self.dry_run { "dry-run" } else { "not-leading" });
+        }
+        may
+    }
+
+    /// Shows a plan, and what was only noticed: at INFO in a dry run, each once until it changes, at DEBUG otherwise.
+    pub fn show(&self, plan: &Plan) {
         if let Some(collected) = &self.collected {
             if !plan.is_silent() {
                 collected.lock().unwrap_or_else(PoisonError::into_inner).push(plan.clone());
             }
-            return false;
+            return;
         }
-        if plan.is_empty() {
-            return false;
+        if plan.is_silent() {
+            if self.dry_run {
+                // What comes up again later is news again.
+                self.shown.lock().unwrap_or_else(PoisonError::into_inner).remove(&plan.subject);
+            }
+            return;
         }
         for step in &plan.steps {
             self.metrics.plan_step(step.verb.as_str(), &step.kind, self.dry_run);
@@ -142,20 +151,19 @@ impl Gate {
         self.metrics.plans().note(&*plan.subject, &plan.to_string());
         if !self.dry_run {
             tell(plan, |number, of, what| tracing::debug!(subject = %plan.subject, "Plan {number}/{of}: {what}"));
-            return false;
+            return;
         }
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.len() >= SHOWN_AT_MOST {
             shown.clear();
         }
         if shown.get(&plan.subject) == Some(plan) {
-            return false;
+            return;
         }
         shown.insert(plan.subject.clone(), plan.clone());
         tell(plan, |number, of, what| {
             tracing::info!(subject = %plan.subject, "Plan (dry run, nothing is written) {number}/{of}: {what}");
         });
-        true
     }
 
     /// Writes to the API server.
@@ -166,10 +174,17 @@ impl Gate {
         self.client.send_while(call, || self.open("api")).await
     }
 
-    /// Writes an event: also in a dry run, since events tell the plan.
+    /// Writes an event. It is not counted with the writes, nor does it wait with them.
     pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
-        let may = || if self.leadership.may_write() { Ok(()) } else { Err(GateError::NotLeading) };
-        self.client.send_while(call, may).await
+        self.client.send_while(call, || self.may()).await
+    }
+
+    /// Writes an event about the lease itself: that this process leads no more is told by a process that leads no more.
+    pub(crate) async fn write_lease_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
+        if self.dry_run {
+            return Err(GateError::DryRun);
+        }
+        Ok(self.client.send(call).await?)
     }
 
     /// Lets a write to the cloud through. Dropped at once when the lease is lost: another process may write by then.

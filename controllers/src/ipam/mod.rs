@@ -261,8 +261,7 @@ impl IpamController {
 
     /// Writes the blocks of a node.
     async fn assign(&self, node: &NodeRef, blocks: &[Box<str>]) -> Result<Outcome, SyncError> {
-        let subject = Subject::node(&node.name, &node.uid);
-        self.shared.show(&plan(node, blocks), &*self.events, &subject);
+        self.shared.gate.show(&plan(node, blocks));
         let mut attempt = 1;
         let error = loop {
             // It may have waited for others, or been changed by them.

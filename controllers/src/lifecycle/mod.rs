@@ -207,7 +207,7 @@ impl LifecycleController {
             reason: evidence.to_string(),
             risk: Risk::None,
         });
-        self.shared.show(&plan, &*self.events, &subject);
+        self.shared.gate.show(&plan);
         if self.shared.gate.is_dry_run() {
             return;
         }
@@ -234,7 +234,7 @@ impl LifecycleController {
         let mut node = node.clone();
         for attempt in 1.. {
             let Some(taints) = changed_taints(&node, add) else { return };
-            self.shared.show(&taint_plan(&node, add), &*self.events, &Subject::node(&node.name, &node.uid));
+            self.shared.gate.show(&taint_plan(&node, add));
             let body = patch::node_taints(&node.resource_version, &taints);
             match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body).brief()).await {
                 Ok(answer) => {

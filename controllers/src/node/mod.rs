@@ -224,10 +224,10 @@ impl NodeController {
             Lookup::Unknown(error) => return Err(self.failed(node, SyncError::provider(&context, &error))),
         };
         let subject = Subject::node(&node.name, &node.uid);
-        let Some(written) = self.remove_taint(node, &metadata, &subject).await? else { return Ok(Outcome::Done) };
+        let Some(written) = self.remove_taint(node, &metadata).await? else { return Ok(Outcome::Done) };
         self.observe_age(&written, &self.metrics.taint_removal);
         tracing::info!(node = %node.name, "Successfully initialized node with cloud provider");
-        if let Err(error) = self.update_addresses(&written, &metadata, &subject).await {
+        if let Err(error) = self.update_addresses(&written, &metadata).await {
             tracing::error!(node = %node.name, error, "Failed to update node addresses for node");
         }
         self.events.event(&subject, EventType::Normal, "Synced", "Node synced successfully");
@@ -246,12 +246,7 @@ impl NodeController {
     }
 
     /// Writes everything but the addresses; `None` when there is nothing left to do or nothing may be written.
-    async fn remove_taint(
-        &self,
-        node: &NodeRef,
-        metadata: &InstanceMetadata,
-        subject: &Subject,
-    ) -> Result<Option<NodeRef>, SyncError> {
+    async fn remove_taint(&self, node: &NodeRef, metadata: &InstanceMetadata) -> Result<Option<NodeRef>, SyncError> {
         let mut node = node.clone();
         for attempt in 1.. {
             let init = decide::initialize(&node, metadata, self.view.provider_id_required())
@@ -260,7 +255,7 @@ impl NodeController {
                 tracing::warn!(node = %node.name, "{text}");
             }
             let addresses = decide::addresses(&node, &metadata.node_addresses).ok().flatten();
-            self.shared.show(&init.plan(&node, addresses.as_deref()), &*self.events, subject);
+            self.shared.gate.show(&init.plan(&node, addresses.as_deref()));
             let labels = init.labels.clone();
             let id = init.provider_id.as_deref();
             let body = patch::node_initialization(&node.resource_version, id, labels, &init.taints);
@@ -289,15 +284,10 @@ impl NodeController {
         }
     }
 
-    async fn update_addresses(
-        &self,
-        node: &Node,
-        metadata: &InstanceMetadata,
-        subject: &Subject,
-    ) -> Result<(), String> {
+    async fn update_addresses(&self, node: &Node, metadata: &InstanceMetadata) -> Result<(), String> {
         let Some(wanted) = decide::addresses(node, &metadata.node_addresses)? else { return Ok(()) };
         let plan = Plan::new(format!("node {} addresses", node.name)).with(decide::address_step(node, &wanted));
-        self.shared.show(&plan, &*self.events, subject);
+        self.shared.gate.show(&plan);
         let call = patch::node_addresses(&wanted);
         match self.shared.gate.write(&Call::strategic(node_status_path(&node.name), &call).brief()).await {
             Ok(_) => Ok(()),
@@ -327,8 +317,7 @@ impl NodeController {
                     Ok(Some(metadata)) => {
                         // The cache again: the look-up may have taken long.
                         let current = self.shared.nodes.get(&node.name).unwrap_or(node.clone());
-                        let subject = Subject::node(&node.name, &node.uid);
-                        self.update_addresses(&current, metadata, &subject).await.err()
+                        self.update_addresses(&current, metadata).await.err()
                     }
                     Ok(None) => None,
                     Err(error) => Some(error.to_string()),
@@ -360,7 +349,7 @@ impl NodeController {
             reason: "the stable labels follow the beta labels".into(),
             risk: Risk::None,
         });
-        self.shared.show(&plan, &*self.events, &Subject::node(&node.name, &node.uid));
+        self.shared.gate.show(&plan);
         let call = patch::node_labels(fixes);
         match self.shared.gate.write(&Call::strategic(node_path(&node.name), &call).brief()).await {
             Ok(_) => Ok(Outcome::Done),

@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    EventSink, Node, NodeChanges, NodeName, NodeRef, NodeTask, NodeTaskSpec, NodeWork, ObjectChange, ProviderError,
-    Subject,
+    Node, NodeChanges, NodeName, NodeRef, NodeTask, NodeTaskSpec, NodeWork, ObjectChange, ProviderError,
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::permission::Permission;
@@ -50,7 +49,6 @@ impl Key {
 /// The controller.
 pub struct NodeTaskController {
     shared: Shared,
-    events: Arc<dyn EventSink>,
     task: Arc<dyn NodeTask>,
     spec: &'static NodeTaskSpec,
     queue: Arc<Queue<Key>>,
@@ -67,7 +65,6 @@ pub fn start(
     shared: Shared,
     task: Option<Arc<dyn NodeTask>>,
     spec: &'static NodeTaskSpec,
-    events: Arc<dyn EventSink>,
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
     let Some(task) = task else {
         return Err(NotStarted(format!("the cloud provider has no controller {:?}", spec.name)));
@@ -75,7 +72,7 @@ pub fn start(
     let limits = task.limits();
     let rate = RateLimit { bucket: limits.rate.or(RateLimit::DEFAULT.bucket), ..RateLimit::DEFAULT };
     let queue = Queue::new(spec.queue, rate, &shared.metrics);
-    let controller = Arc::new(NodeTaskController { shared: shared.clone(), events, task, spec, queue: queue.clone() });
+    let controller = Arc::new(NodeTaskController { shared: shared.clone(), task, spec, queue: queue.clone() });
     shared.nodes.on_change({
         let controller = controller.clone();
         move |change| controller.changed(&change)
@@ -96,7 +93,6 @@ pub fn survey(
     shared: Shared,
     task: Option<Arc<dyn NodeTask>>,
     spec: &'static NodeTaskSpec,
-    events: Arc<dyn EventSink>,
     scope: &Scope,
 ) -> Result<Survey, NotStarted> {
     let Some(task) = task else {
@@ -107,7 +103,7 @@ pub fn survey(
     let key = |node: &NodeRef| Key { name: node.name.clone(), provider_id: node.provider_id.clone(), deleted: false };
     let keys = nodes.iter().map(key).collect();
     let queue = Queue::new(spec.queue, RateLimit::DEFAULT, &shared.metrics);
-    let controller = NodeTaskController { shared, events, task, spec, queue };
+    let controller = NodeTaskController { shared, task, spec, queue };
     Ok(Box::pin(async move { survey::sync_once(&controller, keys, |key| survey::node_subject(&key.name)).await }))
 }
 
@@ -186,10 +182,7 @@ impl NodeTaskController {
 
     async fn show(&self, work: &NodeWork) -> Result<Outcome, SyncError> {
         let plan = self.task.plan(work).await.map_err(|error| SyncError::provider("", &error))?;
-        match &work.node {
-            Some(node) => self.shared.show(&plan, &*self.events, &Subject::node(&node.name, &node.uid)),
-            None => drop(self.shared.gate.show(&plan)),
-        }
+        self.shared.gate.show(&plan);
         Ok(Outcome::Done)
     }
 

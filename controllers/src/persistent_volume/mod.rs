@@ -247,7 +247,7 @@ impl VolumeController {
             tracing::warn!(volume = %volume.metadata.name, "{message}");
             self.events.event(&subject(volume), EventType::Warning, "VolumeLabelContradictsCloud", &message);
         }
-        self.shared.show(&mutation.plan(volume), &*self.events, &subject(volume));
+        self.shared.gate.show(&mutation.plan(volume));
         if mutation.is_empty() {
             return Ok(Outcome::Done);
         }

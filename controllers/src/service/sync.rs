@@ -274,7 +274,7 @@ impl ServiceController {
         match Gate::cloud_read("the plan", READ_DEADLINE, plan).await {
             Ok(mut plan) => {
                 plan.steps.splice(0..0, finalizer_step(&work));
-                self.shared.show(&plan, &*self.events, &subject);
+                self.shared.gate.show(&plan);
                 Prepared::Ended(Ok(Outcome::Done))
             }
             Err(error) => {
@@ -381,7 +381,7 @@ impl ServiceController {
                 steps: finalizer_removal(service).into_iter().collect(),
                 ..Plan::new(format!("service {}", service.key()))
             };
-            self.shared.show(&plan, &*self.events, &subject);
+            self.shared.gate.show(&plan);
             return Ok(Outcome::Done);
         }
         let mut conditions = self.conditions(service, Progress::Gone);

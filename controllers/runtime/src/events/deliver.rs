@@ -126,7 +126,8 @@ impl Sender {
             let outcome = self.write(event).await;
             let error = match outcome {
                 Ok(()) => return self.metrics.event(if event.patch.is_some() { "counted" } else { "created" }),
-                Err(GateError::NotLeading | GateError::DryRun) => return self.metrics.event("not-leading"),
+                Err(GateError::NotLeading) => return self.metrics.event("not-leading"),
+                Err(GateError::DryRun) => return self.only_told(event),
                 Err(GateError::Api(error)) if is_final(&error) => return self.rejected(event, &error),
                 Err(GateError::Api(error)) => error,
             };
@@ -157,12 +158,28 @@ impl Sender {
     async fn send(&self, event: &Outgoing, call: &Call<'_>) -> Result<(), GateError> {
         let gate = event.gate.as_ref().unwrap_or(&self.gate);
         if event.subject.kind == "Lease" {
-            // That this process leads no more is told by a process that leads no more.
-            gate.client().send(call).await?;
+            gate.write_lease_event(call).await?;
         } else {
             gate.write_event(call).await?;
         }
         Ok(())
+    }
+
+    /// In a dry run the log has what would be an event. Repeats, which would only be counted, are left out.
+    fn only_told(&self, event: &Outgoing) {
+        self.metrics.event("dry-run");
+        if event.patch.is_none() {
+            let text = |key: &str| event.body.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+            let Subject { kind, namespace, name, .. } = &event.subject;
+            let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+            tracing::info!(
+                subject = format!("{} {namespace}{name}", kind.to_lowercase()),
+                "Event (dry run, not written): {} {}: {}",
+                text("type"),
+                text("reason"),
+                text("message")
+            );
+        }
     }
 
     fn rejected(&self, event: &Outgoing, error: &ApiError) {
