@@ -104,6 +104,12 @@ pub trait CloudProvider: Send + Sync {
     fn node_annotations(&self) -> &[&str] {
         &[]
     }
+
+    /// What the keys of Service annotations begin with that the provider reads, for example `loadbalancer.example.com/`, beside
+    /// those of the domains `kubernetes.io` and `k8s.io`. Snapshots hold no other annotations of Services.
+    fn service_annotations(&self) -> &[&str] {
+        &[]
+    }
 }
 
 /// Kubernetes clusters as a product of the cloud (upstream: `Clusters`). No controller calls it.

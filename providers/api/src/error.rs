@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::plan::Finding;
 
 /// Error of any provider call.
 ///
 /// The variants with fixed texts are the sentinels of the Go interface; they are recognized through any number of
 /// [`ProviderError::wrap`]s. Everything else is [`ProviderError::Cloud`] with an [`ErrorClass`].
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// As data, for snapshots, it is what the core decides by and what users read; the log text stays behind.
+#[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ProviderError {
     /// The instance does not exist. From a legacy existence look-up it is evidence that the node may be deleted.
     #[error("instance not found")]
@@ -59,13 +64,14 @@ pub enum ProviderError {
 }
 
 /// A failed cloud call: one text for the user, one for the log.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CloudError {
     /// Decides what the core does.
     pub class: ErrorClass,
     /// Event text: what failed, why, and what the user can do. Never a secret.
     pub message: String,
     /// Log text: operation, request ID, chain of causes. May be empty. Never a secret.
+    #[serde(skip)]
     pub detail: String,
 }
 
@@ -105,7 +111,8 @@ impl ErrorClass {
 }
 
 /// What an error means to the core.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ErrorClass {
     /// Positive knowledge that the object does not exist.
     NotFound,
@@ -230,6 +237,35 @@ mod tests {
         assert!(ProviderError::ImplementedElsewhere.wrap("x").is_implemented_elsewhere());
         assert!(ProviderError::InstanceNotFound.wrap("x").is_instance_not_found());
         assert!(!ProviderError::unknown("instance not found").is_instance_not_found());
+    }
+
+    #[test]
+    fn an_error_as_data_keeps_its_class_delay_and_words() {
+        let again = |error: ProviderError| -> ProviderError {
+            serde_json::from_value(serde_json::to_value(error).unwrap()).unwrap()
+        };
+        let throttled = ErrorClass::Throttled { after: Some(Duration::from_millis(1500)) };
+        let denied = ErrorClass::Denied { action: "ec2:CreateTags".into() };
+        for error in [
+            ProviderError::InstanceNotFound,
+            ProviderError::NotImplemented.wrap("x"),
+            ProviderError::ImplementedElsewhere,
+            ProviderError::DiskNotFound,
+            ProviderError::retry("later", Duration::from_secs(42)).wrap("inner").wrap("outer"),
+            ProviderError::new(throttled, "slow down"),
+            ProviderError::new(denied, "no"),
+            ProviderError::new(
+                ErrorClass::Invalid { findings: vec![Finding::new(crate::Severity::Error, "k", "m")] },
+                "bad",
+            ),
+        ] {
+            let after = again(error.clone());
+            assert_eq!((after.to_string(), after.class()), (error.to_string(), error.class()));
+            assert_eq!(after.is_implemented_elsewhere(), error.is_implemented_elsewhere());
+        }
+        let kept = CloudError { class: ErrorClass::Bug, message: "m".into(), detail: "request 7".into() };
+        let text = serde_json::to_string(&ProviderError::Cloud(Arc::new(kept))).unwrap();
+        assert!(!text.contains("request 7"), "the log text stays behind: {text}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::ProviderError;
 use crate::node::{NodeAddress, NodeRef};
@@ -66,7 +67,8 @@ impl Aspects {
 }
 
 /// The answer for one node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Lookup {
     /// The instance exists.
     Found(Arc<Instance>),
@@ -87,7 +89,8 @@ impl Lookup {
 }
 
 /// An existing instance. An aspect that was not asked for may hold anything.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Instance {
     /// Whether it is stopped: then the node gets the shutdown taint while it is not Ready. An error leaves the taints
     /// alone, [`ProviderError::NotImplemented`] means "not stopped".
@@ -97,7 +100,8 @@ pub struct Instance {
 }
 
 /// What a node takes over from its instance. Every field may be empty, which means "do not set".
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct InstanceMetadata {
     /// `spec.providerID`, with scheme: `aws:///eu-west-1a/i-0123`.
     pub provider_id: String,
@@ -115,7 +119,8 @@ pub struct InstanceMetadata {
 }
 
 /// Why an instance counts as gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Evidence {
     /// What was seen.
     pub kind: EvidenceKind,
@@ -126,7 +131,8 @@ pub struct Evidence {
 }
 
 /// What was seen of an instance that is gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum EvidenceKind {
     /// The cloud shows the instance in a state from which none returns.
     Terminated {
@@ -150,7 +156,8 @@ impl std::fmt::Display for Evidence {
 }
 
 /// A complete read of all instances.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// When the read began: whatever existed before that is in it.
     pub began: SystemTime,

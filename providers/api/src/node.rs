@@ -1,6 +1,7 @@
 //! The parts of a Kubernetes Node that the core and the providers read.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,7 +56,10 @@ impl fmt::Debug for NodeName {
 pub type NodeRef = Arc<Node>;
 
 /// The fields of a Node that are kept. Images, managed fields, capacities and foreign annotations never reach memory.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+///
+/// As data, for snapshots, it is these fields; it is not read from the API server in this form.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Node {
     /// `metadata.name`
     pub name: NodeName,
@@ -64,24 +68,33 @@ pub struct Node {
     /// `metadata.resourceVersion`
     pub resource_version: Box<str>,
     /// `metadata.creationTimestamp`
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// `metadata.labels`
+    #[serde(skip_serializing_if = "Pairs::is_empty")]
     pub labels: Pairs,
     /// Those of `metadata.annotations` that the core or the provider asked to keep.
+    #[serde(skip_serializing_if = "Pairs::is_empty")]
     pub annotations: Pairs,
     /// `spec.providerID`; `None` when empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<Box<str>>,
     /// `spec.podCIDRs`, or `spec.podCIDR` where only that is set.
+    #[serde(skip_serializing_if = "slice_is_empty")]
     pub pod_cidrs: Box<[Box<str>]>,
     /// `spec.taints`
+    #[serde(skip_serializing_if = "slice_is_empty")]
     pub taints: Box<[Taint]>,
     /// `status.addresses`
+    #[serde(skip_serializing_if = "slice_is_empty")]
     pub addresses: Box<[NodeAddress]>,
     /// Status of the `Ready` condition; `None` when there is no such condition.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<ConditionStatus>,
     /// The `NetworkUnavailable` condition: status and reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub network_unavailable: Option<(ConditionStatus, Arc<str>)>,
 }
 
@@ -109,7 +122,7 @@ impl Node {
 }
 
 /// Status of a condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ConditionStatus {
     /// `True`
     True,
@@ -156,6 +169,18 @@ impl Pairs {
     }
 }
 
+impl Serialize for Pairs {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(BTreeMap::<Arc<str>, Arc<str>>::deserialize(from)?.into_iter().collect())
+    }
+}
+
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Pairs {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<(Arc<str>, Arc<str>)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
@@ -190,6 +215,10 @@ pub struct Taint {
 
 fn str_is_empty(text: &Arc<str>) -> bool {
     text.is_empty()
+}
+
+fn slice_is_empty<T>(slice: &[T]) -> bool {
+    slice.is_empty()
 }
 
 impl Taint {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::ProviderError;
 use crate::flag::FlagValues;
@@ -57,7 +58,7 @@ pub trait NodeTask: Send + Sync {
 }
 
 /// How fast and how often a [`NodeTask`] works.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NodeTaskLimits {
     /// Nodes handed over at once.
     pub batch: usize,

@@ -1,6 +1,7 @@
 //! Routes from the cloud's network to the pods of each node (upstream: `Routes`).
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::ProviderError;
 use crate::node::{NodeAddress, NodeName};
@@ -20,7 +21,8 @@ pub trait Routes: Send + Sync {
 }
 
 /// A route as listed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Route {
     /// The cloud's name of it; ignored in creation.
     pub name: String,

@@ -26,7 +26,7 @@ impl fmt::Display for ServiceKey {
 }
 
 /// A Service.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Service {
     /// Metadata.
@@ -38,7 +38,7 @@ pub struct Service {
 }
 
 /// Metadata of a Service or PersistentVolume.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectMeta {
     /// Namespace; empty for cluster-wide objects.
@@ -67,7 +67,7 @@ pub struct ObjectMeta {
 }
 
 /// `spec` of a Service.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
@@ -114,7 +114,7 @@ pub struct ServiceSpec {
 }
 
 /// One port of a Service.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServicePort {
     /// Name; empty when the only port is unnamed.
@@ -132,7 +132,7 @@ pub struct ServicePort {
 }
 
 /// `status` of a Service.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceStatus {
     /// The balancer's addresses.
