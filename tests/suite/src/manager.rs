@@ -106,6 +106,12 @@ impl Running {
         self.metrics.sample(line_start)
     }
 
+    /// The last plan for a subject, such as `node a`.
+    pub fn plan(&self, subject: &str) -> Option<String> {
+        let last = self.metrics.plans().list().into_iter();
+        last.filter(|plan| plan.subject == subject).map(|plan| plan.text).next()
+    }
+
     /// All of its metrics, as scraped.
     pub fn metrics(&self) -> String {
         self.metrics.text()

@@ -1,6 +1,8 @@
 //! The same program over a real API server, in real time; some of it as processes of their own.
 
 mod aws;
+mod conditions;
+mod dry_run;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

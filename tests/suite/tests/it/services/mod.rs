@@ -1,6 +1,8 @@
 //! Load balancers for Services.
 
 mod cleanup;
+mod conditions;
+mod drift;
 mod ensure;
 mod hosts;
 
