@@ -2,7 +2,6 @@
 
 mod cleanup;
 mod conditions;
-mod drift;
 mod ensure;
 mod hosts;
 
