@@ -4,6 +4,7 @@
 //! Every controller has the same shape: `decide` holds pure functions over observed state, `mod` the trigger and the
 //! apply. Nothing here knows a particular cloud, an HTTP client or a flag.
 
+pub(crate) mod drift;
 pub mod ipam;
 pub mod lifecycle;
 pub mod node;
@@ -22,7 +23,7 @@ use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
 /// Every metric of the controllers, for the reference page.
 pub fn metrics_reference() -> Vec<&'static Def> {
     let all = [node::metrics::DEFS, service::metrics::DEFS, route::metrics::DEFS, lifecycle::metrics::DEFS];
-    all.into_iter().chain([ipam::metrics::DEFS]).flatten().copied().collect()
+    all.into_iter().chain([ipam::metrics::DEFS, drift::DEFS]).flatten().copied().collect()
 }
 
 /// What all controllers share.

@@ -287,6 +287,7 @@ fn service_config(gates: Gates, check: &mut Check<'_>) -> service::Config {
     service::Config {
         concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
         allow_emptying: check.values.bool("allow-emptying-load-balancers"),
+        drift_check_period: check.values.duration("drift-check-period"),
         conditions: gates.service_conditions,
     }
 }

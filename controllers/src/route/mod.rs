@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ccm_provider::load_balancer::READ_DEADLINE;
 use ccm_provider::{
-    ErrorClass, EventSink, EventType, NewRoute, NodeName, ObjectChange, ProviderError, Route, Routes, Subject,
+    ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Subject,
     duration, patch,
 };
 use ccm_runtime::client::Call;
@@ -25,6 +25,7 @@ use ipnet::IpNet;
 
 use self::decide::Changes;
 pub use self::decide::parse_cluster_cidrs;
+use crate::drift::Drift;
 use crate::survey::{Survey, Unplanned};
 use crate::{NotStarted, Shared, node_status_path};
 
@@ -63,6 +64,9 @@ pub struct RouteController {
     scheme: String,
     // Nodes that were seen to be deleted, and those that the last reconcile missed.
     departed: Mutex<BTreeSet<NodeName>>,
+    // The nodes for which the last reconcile left nothing to do.
+    settled: Mutex<Option<Vec<NodeRef>>>,
+    drift: Drift,
     syncs: prometheus::IntCounter,
 }
 
@@ -134,8 +138,9 @@ impl RouteController {
         cluster_cidrs: Vec<IpNet>,
     ) -> Self {
         let syncs = metrics::syncs(&shared.metrics);
-        let scheme = provider.to_owned();
-        Self { shared, routes, events, cluster_cidrs, scheme, departed: Mutex::default(), syncs }
+        let drift = Drift::new(&shared.metrics, NAME);
+        let (scheme, departed, settled) = (provider.to_owned(), Mutex::default(), Mutex::default());
+        Self { shared, routes, events, cluster_cidrs, scheme, departed, settled, drift, syncs }
     }
 
     fn listen(self: Arc<Self>, queue: Option<Arc<Queue<()>>>) {
@@ -213,8 +218,10 @@ impl RouteController {
         self.shared.metrics.provider_call("ListRoutes", listed.as_ref().err(), began.elapsed());
         let routes = listed.map_err(|error| format!("error listing routes: {error}"))?;
         self.shared.metrics.observed("routes");
-        let changes = self.plan(&routes);
-        self.shared.gate.show(&changes.plan(&self.shared.nodes.list()));
+        let nodes = self.shared.nodes.list();
+        let changes = self.plan(&routes, &nodes);
+        self.note_drift(&changes, &nodes);
+        self.shared.gate.show(&changes.plan(&nodes));
         if self.shared.gate.is_dry_run() {
             return Ok(());
         }
@@ -222,7 +229,10 @@ impl RouteController {
         let conditions = self.tell_nodes(&changes, &failed).await;
         failed.retain(|_, count| *count > 0);
         match (failed.len(), conditions, changes.unconfirmed.len()) {
-            (0, 0, 0) => Ok(()),
+            (0, 0, 0) => {
+                *self.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some(nodes);
+                Ok(())
+            }
             (routes, conditions, unconfirmed) => Err(format!(
                 "{routes} nodes lack routes, {conditions} conditions could not be written, {unconfirmed} routes lead to nodes \
                  that may be gone"
@@ -230,10 +240,23 @@ impl RouteController {
         }
     }
 
-    fn plan(&self, routes: &[Route]) -> Changes {
-        let nodes = self.shared.nodes.list();
+    /// Counts what is due although the nodes are as they were when nothing was left to do.
+    fn note_drift(&self, changes: &Changes, nodes: &[NodeRef]) {
+        let same = |a: &NodeRef, b: &NodeRef| {
+            Arc::ptr_eq(a, b) || (a.name == b.name && a.pod_cidrs == b.pod_cidrs && a.addresses == b.addresses)
+        };
+        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let as_before = settled
+            .as_ref()
+            .is_some_and(|settled| settled.len() == nodes.len() && settled.iter().zip(nodes).all(|(a, b)| same(a, b)));
+        let drifted = if as_before { changes.delete.len() + changes.create.len() } else { 0 };
+        // Put right in this reconcile: what the next one finds is new.
+        self.drift.saw(drifted, drifted);
+    }
+
+    fn plan(&self, routes: &[Route], nodes: &[NodeRef]) -> Changes {
         let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = decide::plan(routes, &nodes, &self.cluster_cidrs, &departed, &self.scheme);
+        let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.scheme);
         // What no route leads to any more need not be remembered.
         departed.retain(|name| routes.iter().any(|route| route.target_node.as_ref() == Some(name)));
         departed.extend(changes.unconfirmed.iter().cloned());

@@ -66,6 +66,7 @@ impl ServiceController {
                 // Known before the call, so that a slow update never overwrites what a later ensure gave.
                 known.hosts = Some(hosts.clone());
                 known.pass = Some(pass.clone());
+                known.in_order = false;
             }
             self.queue.add(Work::Hosts(key));
         }
@@ -97,10 +98,12 @@ impl ServiceController {
         let subject = Subject::service(&work.service);
         let error = match answer {
             Ok(_) if work.nodes.is_empty() => {
+                self.in_order_again(work);
                 self.warn_no_nodes(&subject);
                 return Ok(Outcome::Done);
             }
             Ok(_) => {
+                self.in_order_again(work);
                 let text = "Updated load balancer with new hosts";
                 self.events.event(&subject, EventType::Normal, "UpdatedLoadBalancer", text);
                 return Ok(Outcome::Done);
@@ -122,6 +125,13 @@ impl ServiceController {
         // A full ensure repairs whatever the update met, and brings its own back-off. A cloud that asks for time gets it.
         self.queue.add_after(Work::Sync(key), error.retry_after().unwrap_or_default());
         Ok(Outcome::Done)
+    }
+
+    /// The balancer has the hosts of this update, unless a later pass found others.
+    fn in_order_again(&self, work: &ServiceWork) {
+        if let Some(known) = self.lock().get_mut(&work.service.key()) {
+            known.in_order = known.hosts.as_ref().is_some_and(|hosts| Arc::ptr_eq(hosts, &work.nodes));
+        }
     }
 
     /// The pass waits no longer for this Service.

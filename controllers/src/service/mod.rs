@@ -6,6 +6,7 @@
 
 pub mod conditions;
 pub mod decide;
+mod drift;
 mod guard;
 mod hosts;
 pub(crate) mod metrics;
@@ -18,11 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{EventSink, GroupKey, LoadBalancer, NodeRef, ObjectChange, Service, ServiceKey};
-use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_provider::{EventSink, GroupKey, LoadBalancer, NodeRef, ObjectChange, Plan, Service, ServiceKey};
+use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::{Permission, Queue, RateLimit};
 
 use self::metrics::{Pass, ServiceMetrics};
+use crate::drift::Drift;
 use crate::survey::{self, Scope, Survey};
 use crate::{NotStarted, Shared};
 
@@ -43,6 +45,8 @@ const GROUPS: usize = 16;
 pub struct Config {
     /// `--concurrent-service-syncs`; `None`: bounded only by the provider.
     pub concurrent_syncs: Option<usize>,
+    /// `--drift-check-period`; zero: never.
+    pub drift_check_period: Duration,
     /// `--allow-emptying-load-balancers`
     pub allow_emptying: bool,
     /// The gate `ServiceLoadBalancerConditions`: the state of the balancer is told in the Service's conditions too.
@@ -75,6 +79,8 @@ struct Known {
     hosts: Option<Arc<[NodeRef]>>,
     /// The pass that found other hosts and waits for their update.
     pass: Option<Arc<Pass>>,
+    /// Whether the last sync made the balancer what the Service and the hosts ask for.
+    in_order: bool,
 }
 
 /// The controller.
@@ -84,6 +90,9 @@ pub struct ServiceController {
     events: Arc<dyn EventSink>,
     config: Config,
     metrics: ServiceMetrics,
+    drift: Drift,
+    // What the last look for drift found.
+    drifted: Mutex<BTreeMap<ServiceKey, Plan>>,
     known: Mutex<BTreeMap<ServiceKey, Known>>,
     queue: Arc<Queue<Work>>,
     // Every change of nodes is the same key, so that a burst is one pass.
@@ -119,8 +128,18 @@ pub fn start(
             node_queue.shut_down();
         };
         let passes = controller.clone().node_passes();
+        let drift = {
+            let (controller, leadership, metrics) = (controller.clone(), leadership.clone(), shared.metrics.clone());
+            async move {
+                if !config.drift_check_period.is_zero() {
+                    let look = move || controller.clone().look_for_drift();
+                    let period = config.drift_check_period;
+                    runner::periodically("load balancer drift", period, Pace::FromEnd, leadership, metrics, look).await;
+                }
+            }
+        };
         let syncs = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics.clone());
-        futures::join!(closing, passes, syncs);
+        futures::join!(closing, passes, drift, syncs);
     })
 }
 
@@ -148,6 +167,8 @@ impl ServiceController {
     pub fn new(shared: Shared, balancer: Arc<dyn LoadBalancer>, events: Arc<dyn EventSink>, config: Config) -> Self {
         Self {
             metrics: ServiceMetrics::new(&shared.metrics),
+            drift: Drift::new(&shared.metrics, NAME),
+            drifted: Mutex::default(),
             queue: Queue::new("service", LIMIT, &shared.metrics),
             node_queue: Queue::new("node", LIMIT, &shared.metrics),
             known: Mutex::default(),
@@ -186,6 +207,10 @@ impl ServiceController {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_drifted(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Plan>> {
+        self.drifted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self, key: &ServiceKey) -> Option<Known> {

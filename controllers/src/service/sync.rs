@@ -138,9 +138,12 @@ impl ServiceController {
     fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
         let mut all = self.lock();
         match all.get_mut(key) {
-            Some(known) => known.service = service.clone(),
+            Some(known) => {
+                known.service = service.clone();
+                known.in_order = false;
+            }
             None => {
-                all.insert(key.clone(), Known { service: service.clone(), hosts: None, pass: None });
+                all.insert(key.clone(), Known { service: service.clone(), hosts: None, pass: None, in_order: false });
             }
         }
     }
@@ -371,6 +374,9 @@ impl ServiceController {
         self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         let conditions = self.conditions(service, Progress::Ensured(&status));
         self.patch_status(service, &status, conditions).await?;
+        if let Some(known) = self.lock().get_mut(&service.key()) {
+            known.in_order = true;
+        }
         Ok(Outcome::Done)
     }
 

@@ -581,3 +581,25 @@ async fn a_condition_patch_that_meets_a_conflict_is_tried_again_at_once() {
     assert_eq!(rig.faults().fired(fault), 2);
     assert_eq!(network(&rig.node("a").await.unwrap()).as_deref(), Some("False RouteCreated"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_somebody_else_removed_is_drift_and_comes_back() {
+    let rig = Rig::new(ON).await;
+    add(&rig, "a", &["10.8.0.0/24"]).await;
+    let manager = start(&rig, &[]).await;
+    until_network(&rig, "a", "False RouteCreated").await;
+    rig.pass(3 * PERIOD).await;
+    let total = || manager.metric("ccm_drift_steps_total{controller=\"node-route-controller\"}");
+    assert_eq!(total(), Some(0.0), "the first route is no drift");
+    // The table follows the file: our route is gone from it.
+    rig.cloud.write(&format!("{ON}routes: {{initial: [{{name: x, destinationCIDR: 192.168.0.0/16, targetNode: x}}]}}"));
+    rig.until_calls("CreateRoute", 2).await;
+    assert_eq!(total(), Some(1.0));
+    rig.pass(3 * PERIOD).await;
+    assert_eq!(total(), Some(1.0));
+    // A new node is none.
+    add(&rig, "b", &["10.8.1.0/24"]).await;
+    until_network(&rig, "b", "False RouteCreated").await;
+    rig.pass(3 * PERIOD).await;
+    assert_eq!(total(), Some(1.0));
+}

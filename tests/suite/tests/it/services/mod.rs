@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod conditions;
+mod drift;
 mod ensure;
 mod hosts;
 

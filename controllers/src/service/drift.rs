@@ -1,0 +1,72 @@
+//! Looks for balancers that differ although their Service did not change. Reads and tells; repairs nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::{EventType, Plan, ServiceAction, ServiceKey, ServiceWork, Subject};
+use ccm_runtime::Gate;
+use futures::StreamExt;
+
+use super::{Known, ServiceController};
+
+/// Services that are looked at at once: enough for a provider to join its questions.
+const AT_ONCE: usize = 20;
+/// Longest text about the differences in an event.
+const LONGEST: usize = 800;
+
+impl ServiceController {
+    /// One look at the balancers of all Services that are in order.
+    pub(super) async fn look_for_drift(self: Arc<Self>) {
+        let in_order: Vec<(ServiceKey, Known)> = self
+            .lock()
+            .iter()
+            .filter(|(_, known)| known.in_order)
+            .map(|(k, known)| (k.clone(), known.clone()))
+            .collect();
+        let looks = in_order.into_iter().map(|(key, known)| async {
+            let plan = self.plan_of(&known).await?;
+            // A sync that began meanwhile explains the difference.
+            let still = self.known(&key).is_some_and(|now| now.in_order && Arc::ptr_eq(&now.service, &known.service));
+            still.then_some((key, known, plan))
+        });
+        let found: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+        let mut seen = BTreeMap::new();
+        let (mut steps, mut new) = (0, 0);
+        let before = std::mem::take(&mut *self.lock_drifted());
+        for (key, known, plan) in found.into_iter().flatten().filter(|(_, _, plan)| !plan.is_empty()) {
+            steps += plan.steps.len();
+            if before.get(&key) != Some(&plan) {
+                new += plan.steps.len();
+                self.tell_drift(&known, &plan);
+            }
+            seen.insert(key, plan);
+        }
+        *self.lock_drifted() = seen;
+        self.drift.saw(steps, new);
+    }
+
+    /// What an ensure would write now; `None` where the cloud does not tell.
+    async fn plan_of(&self, known: &Known) -> Option<Plan> {
+        let nodes = known.hosts.clone()?;
+        let work = ServiceWork { service: known.service.clone(), nodes, action: ServiceAction::Ensure };
+        let plan = self.balancer.plan(&self.shared.cluster, &work);
+        match Gate::cloud_read("the plan", READ_DEADLINE, plan).await {
+            Ok(plan) => Some(plan),
+            Err(error) => {
+                tracing::debug!(service = %known.service.key(), %error, "whether the load balancer drifted is not known");
+                None
+            }
+        }
+    }
+
+    fn tell_drift(&self, known: &Known, plan: &Plan) {
+        tracing::warn!(service = %known.service.key(), %plan, "the load balancer differs although the Service did not change");
+        let text: String = plan.to_string().chars().take(LONGEST).collect();
+        let message = format!(
+            "The load balancer differs from what the Service asks for, although the Service did not change: somebody else \
+             changed it. It is put right at the next change of the Service or restart of the controller. {text}"
+        );
+        self.events.event(&Subject::service(&known.service), EventType::Warning, "LoadBalancerDrift", &message);
+    }
+}

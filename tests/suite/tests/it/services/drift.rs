@@ -1,0 +1,59 @@
+//! Balancers that somebody else changed: told, and left to the next change of the Service.
+
+use super::*;
+
+const CHECK: &str = "--drift-check-period=20s";
+const STEPS: &str = "ccm_drift_steps{controller=\"service-lb-controller\"}";
+const TOTAL: &str = "ccm_drift_steps_total{controller=\"service-lb-controller\"}";
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_somebody_else_removed_is_told_once_and_nothing_is_written() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    rig.create(service("other").with(|s| s["spec"]["loadBalancerClass"] = json!("example.com/theirs"))).await;
+    let manager = rig.start(&[SERVICES, CHECK]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!((manager.metric(STEPS), manager.metric(TOTAL)), (Some(0.0), Some(0.0)));
+    rig.store().log().clear();
+    // The whole table follows the file.
+    rig.cloud.write("loadBalancers: {initial: [{service: default/unrelated, ingress: [{ip: 203.0.113.77}]}]}");
+    let event = rig.until_event("s", "LoadBalancerDrift").await;
+    assert!(event.contains("create LoadBalancer"), "{event}");
+    let steps = manager.metric(STEPS).unwrap();
+    assert!(steps > 0.0);
+    rig.pass(30 * MINUTE).await;
+    assert_eq!((manager.metric(STEPS), manager.metric(TOTAL)), (Some(steps), Some(steps)), "each is counted once");
+    assert_eq!(rig.count_events("s", "LoadBalancerDrift").await, 1);
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
+    let written = rig.writes().into_iter().filter(|write| write.resource != "events").count();
+    assert_eq!(written, 0);
+    // The next change puts it right.
+    rig.patch_service("s", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    rig.pass(2 * MINUTE).await;
+    assert_eq!(manager.metric(STEPS), Some(0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_flag_the_cloud_is_not_asked() {
+    let (rig, manager) = balanced("").await;
+    let before = rig.cloud.calls("GetLoadBalancer").len();
+    rig.cloud.write("loadBalancers: {initial: [{service: default/unrelated, ingress: [{ip: 203.0.113.77}]}]}");
+    rig.pass(600 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("GetLoadBalancer").len(), before);
+    assert_eq!(manager.metric(STEPS), Some(0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_in_progress_and_failures_are_no_drift() {
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, error: broken}]").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let manager = rig.start(&[SERVICES, CHECK]).await;
+    rig.until_event("s", "SyncLoadBalancerFailed").await;
+    rig.pass(30 * MINUTE).await;
+    assert_eq!(manager.metric(TOTAL), Some(0.0));
+    assert_eq!(rig.count_events("s", "LoadBalancerDrift").await, 0);
+}
