@@ -4,6 +4,7 @@
 //! ([`Annotations::get`]), the reference page ([`reference`]) and the findings ([`lint`]). No key is spelled anywhere else.
 
 mod lint;
+mod strange;
 mod value;
 
 #[cfg(test)]
@@ -15,7 +16,7 @@ use std::fmt::Write as _;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
 
-pub(crate) use lint::{Surroundings, lint};
+pub(crate) use lint::{Surroundings, lint, lint_elsewhere};
 pub(crate) use value::{BackendProtocol, HealthPort, HealthProtocol, SslPorts, hides_client_ip};
 
 /// What every key of ours begins with.
@@ -129,6 +130,11 @@ impl<'a> Annotations<'a> {
     /// A warning about the value of a key.
     pub(crate) fn warn(&self, row: &Row, problem: impl Into<String>) -> Finding {
         finding(Severity::Warning, row, self.text(row), problem.into())
+    }
+
+    /// The first key of ours that is there, in the order of the table.
+    pub(crate) fn first(&self) -> Option<&'static Row> {
+        TABLE.iter().copied().find(|row| self.text(row).is_some())
     }
 
     fn keys(&self) -> impl Iterator<Item = (&'a str, &'a str)> {

@@ -7,6 +7,8 @@ use ccm_kit::gcfg::{self, Reader};
 use ccm_provider::{Finding, ProviderError, Severity};
 use regex::Regex;
 
+use crate::ownership::Ownership;
+
 mod overrides;
 mod table;
 
@@ -55,6 +57,15 @@ pub(crate) struct Config {
     pub(crate) nlb_groups: NlbGroups,
     /// `[ServiceOverride "…"]`, in the order of the file.
     pub(crate) overrides: Vec<ServiceOverride>,
+}
+
+/// A file as read.
+struct Read {
+    config: Config,
+    /// Of sections and keys.
+    findings: Vec<Finding>,
+    /// Of the overrides together.
+    of_overrides: Vec<Finding>,
 }
 
 /// An IP family of node addresses.
@@ -119,25 +130,55 @@ impl Config {
     /// Reads the file; `None` is no file. The findings are warnings; errors are all in the `Err`.
     pub(crate) fn parse(text: Option<&str>) -> Result<(Self, Vec<Finding>), ProviderError> {
         const CONTEXT: &str = "unable to read AWS cloud provider config file";
-        let document = gcfg::parse(text.unwrap_or_default()).map_err(|error| {
-            let finding = Finding {
-                severity: Severity::Error,
-                key: "cloud-config".to_owned(),
-                value: None,
-                message: error.to_string(),
-            };
-            let class = ccm_provider::ErrorClass::Invalid { findings: vec![finding] };
-            ProviderError::new(class, format!("{CONTEXT}: {error}"))
+        let Read { config, mut findings, of_overrides } = Self::read(text.unwrap_or_default()).map_err(|finding| {
+            let message = format!("{CONTEXT}: {}", finding.message);
+            ProviderError::new(ccm_provider::ErrorClass::Invalid { findings: vec![finding] }, message)
         })?;
+        gcfg::table::refuse(CONTEXT, &findings)?;
+        findings.extend(of_overrides);
+        gcfg::table::refuse("unable to validate custom endpoint overrides", &findings)?;
+        Ok((config, findings))
+    }
+
+    /// Everything that is wrong with the file, also what a start finds only later.
+    pub(crate) fn lint(text: &str) -> Vec<Finding> {
+        match Self::read(text) {
+            Ok(Read { config, mut findings, of_overrides }) => {
+                findings.extend(of_overrides);
+                findings.extend(config.late());
+                findings
+            }
+            Err(finding) => vec![finding],
+        }
+    }
+
+    /// What is told apart by where it stands. The error is that of a text that is no such file.
+    fn read(text: &str) -> Result<Read, Finding> {
+        let document =
+            gcfg::parse(text).map_err(|error| Finding::new(Severity::Error, "cloud-config", error.to_string()))?;
         let mut reader = Reader::new(&document, Severity::Warning);
         let global = reader.section(&table::GLOBAL);
         let raw_overrides = reader.subsections(&table::OVERRIDE);
         let mut findings = reader.finish();
         let mut config = global.check(&mut findings);
-        gcfg::table::refuse(CONTEXT, &findings)?;
-        config.overrides = overrides::check(raw_overrides, &mut findings);
-        gcfg::table::refuse("unable to validate custom endpoint overrides", &findings)?;
-        Ok((config, findings))
+        let mut of_overrides = Vec::new();
+        config.overrides = overrides::check(raw_overrides, &mut of_overrides);
+        Ok(Read { config, findings, of_overrides })
+    }
+
+    /// What stops a start when the value is used.
+    fn late(&self) -> Vec<Finding> {
+        let error = |key: &str, value: Option<&String>, error: String| Finding {
+            severity: Severity::Error,
+            key: format!("[Global] {key}"),
+            value: value.cloned(),
+            message: error,
+        };
+        let region = self.region().err().map(|e| error("Zone", self.zone.as_ref(), e.to_string()));
+        let role = self.role().err().map(|e| error("RoleARN", self.role.as_ref(), e.to_string()));
+        let cluster = Ownership::from_config(&self.cluster_tag, &self.cluster_id).err();
+        let cluster = cluster.map(|e| error("KubernetesClusterID", Some(&self.cluster_id), e.to_string()));
+        [region, role, cluster].into_iter().flatten().collect()
     }
 
     /// The region that the file decides: that of `Zone`, else `Region`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, Inspect, InstancesV2, LoadBalancer, NodeTask, NodeTaskSpec,
+    CloudConfig, CloudProvider, ErrorClass, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask, NodeTaskSpec,
     PlannedLoadBalancer, ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
 };
 
@@ -18,6 +18,7 @@ use crate::fleet::Fleet;
 use crate::identity::{InstanceId, Own};
 use crate::inspect::Inspector;
 use crate::instances::{Ec2Instances, Settings};
+use crate::lint::Checks;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Ground;
 use crate::metrics::Metrics;
@@ -44,6 +45,10 @@ impl ProviderFactory for Factory {
 
     fn node_tasks(&self) -> &'static [NodeTaskSpec] {
         &[tagging::SPEC, prefix_ipam::SPEC]
+    }
+
+    fn lint(&self) -> Option<&dyn Lint> {
+        Some(&Checks)
     }
 
     async fn build(

@@ -4,11 +4,12 @@ use ccm_kit::document::did_you_mean;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, Service, Severity};
 
+use super::strange::{Reader, strange};
 use super::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ADDITIONAL_TAGS, Annotations, BACKEND_PROTOCOL,
     BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS, HEALTH_INTERVAL, HEALTH_PATH,
-    HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, INTERNAL, Kind, On, PREFIX, PRIVATE_IPV4, PROXY_PROTOCOL,
-    SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS, SslPorts, TABLE, TYPE, finding,
+    HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, INTERNAL, Kind, On, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS,
+    SSL_CERT, SSL_POLICY, SSL_PORTS, SslPorts, TABLE, TYPE, finding,
 };
 use crate::ownership::Ownership;
 
@@ -17,35 +18,12 @@ use crate::ownership::Ownership;
 pub(crate) struct Surroundings<'a> {
     pub(crate) service: &'a Service,
     pub(crate) kind: Kind,
-    /// `NLBSecurityGroupMode = Managed`
-    pub(crate) managed_network_groups: bool,
-    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared`
-    pub(crate) shared_probe: bool,
+    /// `NLBSecurityGroupMode = Managed`; `None` where the cloud config is not at hand.
+    pub(crate) managed_network_groups: Option<bool>,
+    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared`; `None` where the cloud config is not at hand.
+    pub(crate) shared_probe: Option<bool>,
     pub(crate) ownership: &'a Ownership,
 }
-
-/// Keys under our prefix that only the aws-load-balancer-controller reads.
-const ELSEWHERE: &[&str] = &[
-    "alpn-policy",
-    "attributes",
-    "disable-nlb-sg",
-    "enable-icmp-for-path-mtu-discovery",
-    "enable-prefix-for-ipv6-source-nat",
-    "enable-tcp-udp-listener",
-    "healthcheck-success-codes",
-    "inbound-sg-rules-on-private-link-traffic",
-    "ip-address-type",
-    "ipv6-addresses",
-    "listener-attributes",
-    "manage-backend-security-group-rules",
-    "minimum-load-balancer-capacity",
-    "multi-cluster-target-group",
-    "name",
-    "nlb-target-type",
-    "scheme",
-    "security-group-prefix-lists",
-    "source-nat-ipv6-prefixes",
-];
 
 /// Everything that is noticed, in the order of the table, unknown keys last. What is wrong for this kind of balancer is an
 /// error, all else a warning.
@@ -71,23 +49,13 @@ pub(crate) fn lint(around: &Surroundings<'_>) -> Vec<Finding> {
     }
     findings.extend(contradictions(around, annotations));
     findings.extend(tls(around, annotations));
-    findings.extend(annotations.keys().filter_map(|(key, value)| unknown(key, value)));
+    findings.extend(annotations.keys().filter_map(|(key, value)| strange(key, value, Reader::Us)));
     findings
 }
 
-/// A key under our prefix that is not in the table.
-fn unknown(key: &str, value: &str) -> Option<Finding> {
-    let suffix = key.strip_prefix(PREFIX)?;
-    if TABLE.iter().any(|row| row.key == key) {
-        return None;
-    }
-    let message = if ELSEWHERE.contains(&suffix) {
-        format!("only the aws-load-balancer-controller reads it, with {}: external; no effect here", TYPE.row.key)
-    } else {
-        let known: Vec<&str> = TABLE.iter().map(|row| row.key).collect();
-        format!("unknown key, no effect{}", did_you_mean(key, &known).unwrap_or_default())
-    };
-    Some(Finding { severity: Severity::Warning, key: key.to_owned(), value: Some(value.to_owned()), message })
+/// What is noticed in the keys of a Service that the aws-load-balancer-controller serves: those that it doesn't know either.
+pub(crate) fn lint_elsewhere(annotations: Annotations<'_>) -> Vec<Finding> {
+    annotations.keys().filter_map(|(key, value)| strange(key, value, Reader::OtherController)).collect()
 }
 
 /// Values that are right by themselves but not together.
@@ -120,7 +88,7 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
         }
     }
     if network {
-        if annotations.has(&SECURITY_GROUPS) && !around.managed_network_groups {
+        if annotations.has(&SECURITY_GROUPS) && around.managed_network_groups == Some(false) {
             let want = "NLBSecurityGroupMode = Managed in the cloud config";
             warn(SECURITY_GROUPS.row, format!("no effect on a network load balancer without {want}"));
         }
@@ -138,6 +106,15 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
         }
     }
     findings.extend(health(around, annotations));
+    if network && around.managed_network_groups.is_none() && annotations.has(&SECURITY_GROUPS) {
+        let message = "counts on a network load balancer only with NLBSecurityGroupMode = Managed in the cloud config";
+        findings.push(finding(
+            Severity::Info,
+            SECURITY_GROUPS.row,
+            annotations.text(SECURITY_GROUPS.row),
+            message.to_owned(),
+        ));
+    }
     findings.extend(elsewhere(around, annotations));
     findings
 }
@@ -147,7 +124,7 @@ fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Findin
     let mut findings = Vec::new();
     let local = around.service.spec.external_traffic_policy == "Local";
     let network = around.kind == Kind::Network;
-    if network && around.shared_probe && !local {
+    if network && around.shared_probe == Some(true) && !local {
         for row in [HEALTH_PROTOCOL.row, HEALTH_PORT.row, HEALTH_PATH.row] {
             if annotations.text(row).is_some() {
                 let because = "ClusterServiceLoadBalancerHealthProbeMode = Shared sets protocol, port and path";
@@ -156,9 +133,14 @@ fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Findin
         }
     } else if annotations.has(&HEALTH_PATH) {
         let protocol = annotations.get(&HEALTH_PROTOCOL).ok().flatten();
-        let asks_path = protocol.map_or(local || around.shared_probe, super::HealthProtocol::has_path);
+        let shared = around.shared_probe == Some(true);
+        let asks_path = protocol.map_or(local || shared, super::HealthProtocol::has_path);
         if !asks_path {
-            let message = format!("no effect without {}: http or https", HEALTH_PROTOCOL.row.key);
+            let or = match (around.shared_probe, around.kind, protocol) {
+                (None, Kind::Classic, None) => ", or ClusterServiceLoadBalancerHealthProbeMode = Shared",
+                _ => "",
+            };
+            let message = format!("no effect without {}: http or https{or}", HEALTH_PROTOCOL.row.key);
             findings.push(annotations.warn(HEALTH_PATH.row, message));
         }
     }

@@ -27,8 +27,13 @@ fn ownership() -> Ownership {
 
 fn findings(service: &Service, kind: Kind) -> Vec<String> {
     let ownership = ownership();
-    let around =
-        Surroundings { service, kind, managed_network_groups: false, shared_probe: false, ownership: &ownership };
+    let around = Surroundings {
+        service,
+        kind,
+        managed_network_groups: Some(false),
+        shared_probe: Some(false),
+        ownership: &ownership,
+    };
     let told = lint(&around);
     told.iter().map(|f| format!("{:?} {}", f.severity, f.to_string().replace(PREFIX, "~"))).collect()
 }
@@ -186,8 +191,8 @@ fn unknown_keys_get_a_hint_and_keys_of_the_other_controller_are_explained() {
         &[
             "Warning ~cross-zone-load-balancing-enable \"true\": unknown key, no effect; did you mean \
              \"~cross-zone-load-balancing-enabled\"?",
-            "Warning ~scheme \"internal\": only the aws-load-balancer-controller reads it, with ~type: external; no \
-             effect here",
+            "Warning ~scheme \"internal\": only the aws-load-balancer-controller reads it: the balancer made here is not \
+             internal; write ~internal: \"true\"",
             "Warning ~zzz \"\": unknown key, no effect",
         ],
     );
@@ -295,8 +300,8 @@ fn shared_probes_override_the_health_check_of_network_balancers_only() {
         let around = Surroundings {
             service: &service,
             kind,
-            managed_network_groups: false,
-            shared_probe: true,
+            managed_network_groups: Some(false),
+            shared_probe: Some(true),
             ownership: &ownership,
         };
         lint(&around).iter().map(|finding| finding.message.clone()).collect::<Vec<_>>()

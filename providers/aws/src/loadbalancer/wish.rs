@@ -3,11 +3,14 @@
 
 mod check;
 mod hostname;
+mod review;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+
+pub(crate) use review::review;
 
 use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
@@ -19,6 +22,7 @@ use crate::annotations::{
 };
 use crate::config::HealthProbe;
 use crate::identity::{BadProviderId, Machine, ProviderId};
+use crate::ownership::Ownership;
 
 /// Who makes the balancer of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +89,27 @@ fn complete(
     probe: &HealthProbe,
     kind: Kind,
 ) -> Result<(), ProviderError> {
+    let (goal, noticed) = goal(item, &ground.ownership, probe, kind)?;
+    let around = Surroundings {
+        service: &item.service,
+        kind,
+        managed_network_groups: Some(ground.managed_network_groups),
+        shared_probe: Some(matches!(probe, HealthProbe::Shared { .. })),
+        ownership: &ground.ownership,
+    };
+    wish.goal = goal;
+    wish.findings = lint(&around);
+    wish.findings.extend(noticed);
+    Ok(())
+}
+
+/// What the balancer shall be, and what is noticed beside the annotations.
+fn goal(
+    item: &ServiceWork,
+    ownership: &Ownership,
+    probe: &HealthProbe,
+    kind: Kind,
+) -> Result<(Goal, Vec<Finding>), ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
     check::before_ports(service, annotations, kind)?;
@@ -94,23 +119,13 @@ fn complete(
         internal: annotations.get_or_default(&INTERNAL)?,
         source_ranges: check::source_ranges(service)?,
         subnets: annotations.get(&SUBNETS)?.map_or(Subnets::Discover, Subnets::Named),
-        tags: ground.ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
+        tags: ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
         targets,
     };
-    let around = Surroundings {
-        service,
-        kind,
-        managed_network_groups: ground.managed_network_groups,
-        shared_probe: matches!(probe, HealthProbe::Shared { .. }),
-        ownership: &ground.ownership,
-    };
-    wish.findings = lint(&around);
-    let (goal, findings) = of_kind(service, common, kind, probe)?;
+    let (goal, mut findings) = of_kind(service, common, kind, probe)?;
     check::after_ports(service)?;
-    wish.goal = goal;
-    wish.findings.extend(findings);
-    wish.findings.extend(noticed);
-    Ok(())
+    findings.extend(noticed);
+    Ok((goal, findings))
 }
 
 /// What can be done for a balancer that is there when the Service asks for something wrong since: its nodes come and go all

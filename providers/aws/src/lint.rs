@@ -1,0 +1,23 @@
+//! What is wrong with Services and configuration files, without account, credentials or network.
+
+use ccm_provider::{Finding, Lint, Service};
+
+use crate::config::Config;
+use crate::loadbalancer::wish::review;
+
+#[cfg(test)]
+mod tests;
+
+/// [`Lint`] of AWS: the tables and checks that the provider itself works with.
+#[derive(Debug)]
+pub(crate) struct Checks;
+
+impl Lint for Checks {
+    fn service(&self, service: &Service) -> Vec<Finding> {
+        review(service)
+    }
+
+    fn config(&self, text: &str) -> Vec<Finding> {
+        Config::lint(text)
+    }
+}
