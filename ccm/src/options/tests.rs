@@ -123,6 +123,22 @@ fn the_migration_counts_only_with_its_flag_and_an_election() {
 }
 
 #[test]
+fn a_dry_run_elects_nobody_and_still_knows_what_is_left_to_others() {
+    let found = options(&["--dry-run", "--leader-elect=true", "--enable-leader-migration"]).unwrap();
+    assert_eq!((found.election.is_none(), found.migration), (true, Some(Migration::default())));
+    assert!(
+        options(&["--dry-run", "--leader-elect-renew-deadline=20s"]).is_err(),
+        "what is wrong without --dry-run is wrong"
+    );
+}
+
+#[test]
+fn conditions_of_services_are_off_unless_asked_for() {
+    assert!(!options(&[]).unwrap().service.conditions);
+    assert!(options(&["--feature-gates=ServiceLoadBalancerConditions=true"]).unwrap().service.conditions);
+}
+
+#[test]
 fn logging_flags_reach_the_logging() {
     let options = options(&[
         "--v=4",

@@ -70,7 +70,7 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
         count => format!(" (and {count} that met a newer version and were made again)"),
     };
     let api = format!(
-        "{} writes to Nodes and Services{again}, {} to events and the lease. The dry run wrote none of the former.",
+        "{} writes to Nodes and Services{again}, {} to events and the lease. The dry run wrote none.",
         writes.objects, writes.notes
     );
     let ledger = calls.since(&Calls::default());

@@ -92,6 +92,10 @@ impl Bed {
     }
 
     fn with(fault: impl Fn(usize, &Method) -> Option<u16> + Send + 'static, deliver: bool) -> Self {
+        Self::of(fault, deliver, false)
+    }
+
+    fn of(fault: impl Fn(usize, &Method) -> Option<u16> + Send + 'static, deliver: bool, dry_run: bool) -> Self {
         let server = Arc::new(Mutex::new(Inner {
             objects: BTreeMap::new(),
             log: Vec::new(),
@@ -107,7 +111,7 @@ impl Bed {
         let clock = Arc::new(SimulatedClock::new(SystemTime::UNIX_EPOCH + s(1_767_323_045)));
         let leadership = Leadership::new(clock.clone());
         leadership.lead(None);
-        let gate = Gate::new(client, leadership.clone(), false, metrics.clone());
+        let gate = Gate::new(client, leadership.clone(), dry_run, metrics.clone());
         let (recorder, delivery) = Recorder::new(gate, clock, metrics.clone(), 1);
         let idle = if deliver {
             tokio::spawn(delivery.run());
@@ -390,19 +394,32 @@ async fn flush_waits_for_all_and_no_longer_than_it_may() {
     assert_eq!(bed.recorder.flush(Duration::ZERO).await, 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_does_not_lead_tells_nothing_but_that() {
-    let bed = Bed::new();
-    bed.leadership.lose();
-    bed.warn(&service("web"), "no");
-    let lease = Subject {
+fn lease() -> Subject {
+    Subject {
         kind: "Lease",
         api_version: "coordination.k8s.io/v1",
         namespace: "kube-system".into(),
         name: "ccm".into(),
         uid: "u-3".into(),
-    };
-    bed.events.event(&lease, EventType::Normal, "LeaderElection", "host_1 stopped leading");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_sends_no_event_at_all() {
+    let bed = Bed::of(|_, _| Some(200), true, true);
+    bed.warn(&service("web"), "no");
+    bed.warn(&service("web"), "no");
+    bed.events.event(&lease(), EventType::Normal, "LeaderElection", "host_1 stopped leading");
+    bed.settle().await;
+    assert_eq!((bed.outcome("dry-run"), bed.log()), (3.0, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_lead_tells_nothing_but_that() {
+    let bed = Bed::new();
+    bed.leadership.lose();
+    bed.warn(&service("web"), "no");
+    bed.events.event(&lease(), EventType::Normal, "LeaderElection", "host_1 stopped leading");
     bed.settle().await;
     assert_eq!(bed.outcome("not-leading"), 1.0);
     assert_eq!(bed.log().len(), 1);

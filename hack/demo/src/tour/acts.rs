@@ -64,7 +64,8 @@ impl Tour {
         routes.truncate(STEPS);
         routes.push(format!("… and {more} more"));
         self.block("plan for the routes:", routes);
-        let written = self.writes().objects;
+        let writes = self.writes();
+        let written = writes.objects + writes.conflicts + writes.notes;
         let changes = self.scene.world.look(|state| state.calls.changes);
         if written > 0 || changes > 0 {
             bail!(
@@ -72,8 +73,7 @@ impl Tour {
             );
         }
         self.result(format!(
-            "Planned: {}, 2 Services, {}. Written to Nodes, Services or the cloud: nothing. (The plans are also events: kubectl \
-             describe shows them.)",
+            "Planned: {}, 2 Services, {}. Written to the cluster or the cloud: nothing, not even a lease or an event.",
             count(nodes, "node"),
             count(more + STEPS.min(nodes), "route")
         ));

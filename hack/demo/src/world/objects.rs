@@ -210,10 +210,10 @@ fn service(event: EventType, object: &Value, world: &World, feed: &Feed) {
     }
 }
 
-/// Plans are left out: the tour shows those that matter, in full.
+/// Who leads is left out.
 fn kube_event(event: EventType, object: &Value, feed: &Feed) {
     let reason = text(object, "/reason");
-    if event != EventType::Added || matches!(reason, "DryRun" | "LeaderElection") {
+    if event != EventType::Added || reason == "LeaderElection" {
         return;
     }
     let (kind, name) = (text(object, "/involvedObject/kind"), text(object, "/involvedObject/name"));

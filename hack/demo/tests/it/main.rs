@@ -45,7 +45,7 @@ fn the_whole_tour_goes_as_told_and_leaves_nothing_behind() {
     let words = words(&log);
     for fact in [
         "export KUBECONFIG=/",
-        "Written to Nodes, Services or the cloud: nothing.",
+        "Written to the cluster or the cloud: nothing, not even a lease or an event.",
         "12 nodes initialized, routed and Ready",
         "deleting node node=\"node-02\" evidence=\"the cloud says that the instance does not exist\"",
         "node-02 was deleted on evidence. The balancers have 11 hosts, the cloud has 11 routes.",
