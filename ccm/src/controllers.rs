@@ -128,7 +128,7 @@ fn entry(
 
 fn cloud_node() -> Controller {
     let start = |start: &Start<'_>| {
-        let events = start.events("cloud-node-controller");
+        let events = start.events(node::COMPONENT);
         Ok(node::start(start.shared.clone(), events, start.options.node).map(boxed))
     };
     entry(node::NAME, &["cloud-node"], "node-controller", node::PERMISSIONS, start, |survey| {
@@ -139,7 +139,7 @@ fn cloud_node() -> Controller {
 
 fn cloud_node_lifecycle() -> Controller {
     let start = |start: &Start<'_>| {
-        let events = start.events("cloud-node-lifecycle-controller");
+        let events = start.events(lifecycle::COMPONENT);
         Ok(lifecycle::start(start.shared.clone(), events, start.options.lifecycle).map(boxed))
     };
     entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", lifecycle::PERMISSIONS, start, |survey| {
@@ -150,7 +150,7 @@ fn cloud_node_lifecycle() -> Controller {
 
 fn service_lb() -> Controller {
     let start = |start: &Start<'_>| {
-        let events = start.events("service-controller");
+        let events = start.events(service::COMPONENT);
         let balancer = start.provider.load_balancer();
         Ok(service::start(start.shared.clone(), balancer, events, start.options.service).map(boxed))
     };

@@ -76,11 +76,8 @@ pub struct Unplanned {
 pub type Survey = BoxFuture<'static, Vec<Unplanned>>;
 
 /// Syncs each key once, group by group, as the runner does.
-pub(crate) async fn sync_once<R: Reconciler>(
-    controller: &R,
-    keys: Vec<R::Key>,
-    subject: impl Fn(&R::Key) -> String,
-) -> Vec<Unplanned> {
+pub(crate) async fn sync_once<R: Reconciler>(controller: &R, keys: Vec<R::Key>) -> Vec<Unplanned> {
+    let subject = |key: &R::Key| controller.subject(key);
     let mut failed = Vec::new();
     let mut groups: BTreeMap<R::Group, Vec<(R::Key, R::Observed)>> = BTreeMap::new();
     let observed = controller.observe(&keys).await;

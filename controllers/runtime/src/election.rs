@@ -24,7 +24,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ApiError, Client};
+use crate::client::{ApiError, Call, Client};
 use crate::leader::{Leadership, State};
 use crate::metrics::Metrics;
 use lease::{Lease, Leases};
@@ -89,6 +89,30 @@ pub fn identity(hostname: &str) -> String {
     let hex = format!("{id:032x}");
     let part = |from, to| hex.get(from..to).unwrap_or_default();
     format!("{hostname}_{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+}
+
+/// A Lease as whoever reads it sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Who holds it; empty when it was given back.
+    pub holder: String,
+    /// For how long it holds after it was renewed, as the holder said.
+    pub duration: Option<Duration>,
+    /// When it was renewed last, by the clock of the holder.
+    pub renewed: Option<jiff::Timestamp>,
+}
+
+/// Reads the Lease of this name; `None` when there is none. For people: an election never believes in clocks of others.
+pub async fn look(client: &Client, namespace: &str, name: &str) -> Result<Option<Seen>, ApiError> {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+    let lease = match client.read(&Call::get(path)).await.map(Lease::from_value) {
+        Ok(Some(lease)) => lease,
+        Ok(None) => return Err(ApiError::Decode("it is no Lease with a resourceVersion".into())),
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let record = lease.record();
+    Ok(Some(Seen { holder: record.holder.to_owned(), duration: record.duration, renewed: lease.renewed() }))
 }
 
 /// How an election ended.

@@ -1,28 +1,55 @@
 //! What happened last: the plans and failures that `/debug/state` shows. Bounded, and without effect on anything.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use serde::Serialize;
+use ccm_provider::ErrorClass;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
+
+use crate::runner::SyncError;
 
 /// Entries of one kind that are kept.
 const KEPT: usize = 100;
 /// Longest text of an entry, in characters.
 const LONGEST: usize = 2000;
 
-/// One thing that happened, perhaps several times.
-#[derive(Debug, Clone, Serialize)]
+/// One thing that happened, perhaps several times. `ccm explain` reads it back from `/debug/state`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Happened {
     /// What it happened to: `service default/web`.
     pub subject: String,
     /// What it was, at last.
     pub text: String,
-    /// How often something of this kind happened to the subject since it was first noted.
+    /// How often something of this kind happened to the subject since it was first noted; since it last succeeded, for
+    /// failures.
     pub count: u64,
     /// How long ago it was, in seconds.
     pub seconds_ago: u64,
+    /// More about a failure.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failed>,
+}
+
+/// What is known of a failure beside its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failed {
+    /// The controller that failed.
+    pub controller: String,
+    /// What kind of failure it is, as [`ErrorClass::word`] has it, where the provider said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// What can be done about it: [`ErrorClass::way_out`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way_out: Option<String>,
+    /// When it is tried again, in seconds from now; 0 when that is due. Absent when only a change of the object brings it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_try_seconds: Option<u64>,
+    /// Whether it went well since.
+    pub settled: bool,
 }
 
 #[derive(Debug)]
@@ -31,35 +58,83 @@ struct Entry {
     text: String,
     count: u64,
     at: Instant,
+    failure: Option<Failure>,
 }
 
-/// The last things of one kind, one entry per subject.
+#[derive(Debug)]
+struct Failure {
+    controller: &'static str,
+    class: Option<ErrorClass>,
+    next: Option<Instant>,
+    settled: bool,
+}
+
+/// The last things of one kind, one entry per subject; for failures, per controller and subject.
 #[derive(Debug, Default)]
 pub struct Recent(Mutex<VecDeque<Entry>>);
 
 impl Recent {
     /// Notes what happened to a subject.
     pub fn note(&self, subject: impl Into<String>, text: &str) {
-        let subject = subject.into();
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = entries.iter().position(|entry| entry.subject == subject).and_then(|at| entries.remove(at));
-        let count = known.map_or(0, |entry| entry.count) + 1;
-        if entries.len() >= KEPT {
-            entries.pop_front();
+        self.push(subject.into(), text, None);
+    }
+
+    /// Notes that a controller failed, and when it tries again.
+    pub fn failed(&self, controller: &'static str, subject: String, error: &SyncError, next: Option<Duration>) {
+        let next = next.map(|next| Instant::now() + next);
+        let failure = Failure { controller, class: error.class().cloned(), next, settled: false };
+        self.push(subject, &error.to_string(), Some(failure));
+    }
+
+    /// Notes that what failed has succeeded.
+    pub fn settled(&self, controller: &str, subject: &str) {
+        for entry in self.lock().iter_mut().filter(|entry| entry.subject == subject) {
+            if let Some(failure) = entry.failure.as_mut().filter(|failure| failure.controller == controller) {
+                (failure.settled, failure.next) = (true, None);
+            }
         }
-        entries.push_back(Entry { subject, text: text.chars().take(LONGEST).collect(), count, at: Instant::now() });
+    }
+
+    /// Whether nothing was ever noted.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
     }
 
     /// The latest first.
     pub fn list(&self) -> Vec<Happened> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |failure: &Failure| Failed {
+            controller: failure.controller.to_owned(),
+            class: failure.class.as_ref().map(|class| class.word().to_owned()),
+            way_out: failure.class.as_ref().map(ErrorClass::way_out),
+            next_try_seconds: failure.next.map(|next| next.saturating_duration_since(Instant::now()).as_secs()),
+            settled: failure.settled,
+        };
         let happened = |entry: &Entry| Happened {
             subject: entry.subject.clone(),
             text: entry.text.clone(),
             count: entry.count,
             seconds_ago: entry.at.elapsed().as_secs(),
+            failure: entry.failure.as_ref().map(failed),
         };
-        entries.iter().rev().map(happened).collect()
+        self.lock().iter().rev().map(happened).collect()
+    }
+
+    fn push(&self, subject: String, text: &str, failure: Option<Failure>) {
+        let mut entries = self.lock();
+        let controller = |failure: &Option<Failure>| failure.as_ref().map(|failure| failure.controller);
+        let same = |entry: &Entry| entry.subject == subject && controller(&entry.failure) == controller(&failure);
+        let known = entries.iter().position(same).and_then(|at| entries.remove(at));
+        let known = known.filter(|entry| !entry.failure.as_ref().is_some_and(|failure| failure.settled));
+        let count = known.map_or(0, |entry| entry.count) + 1;
+        if entries.len() >= KEPT {
+            entries.pop_front();
+        }
+        let text = text.chars().take(LONGEST).collect();
+        entries.push_back(Entry { subject, text, count, at: Instant::now(), failure });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,6 +154,38 @@ mod tests {
         let list = recent.list();
         let short: Vec<_> = list.iter().map(|h| (&*h.subject, &*h.text, h.count, h.seconds_ago)).collect();
         assert_eq!(short, [("a", "three", 2, 7), ("b", "two", 1, 7)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_tells_its_class_and_its_next_try_until_it_is_settled() {
+        let recent = Recent::default();
+        let denied = ccm_provider::ProviderError::new(ErrorClass::Denied { action: "ec2:Do".into() }, "no");
+        let (name, error) = ("some-controller", SyncError::provider("cannot do", &denied));
+        let fail = || recent.failed(name, "node a".into(), &error, Some(Duration::from_secs(30)));
+        recent.failed("other-controller", "node a".into(), &SyncError::Terminal("x".into()), None);
+        fail();
+        fail();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let list = recent.list();
+        assert_eq!(
+            serde_json::to_value(&list).unwrap(),
+            serde_json::json!([
+                {"subject": "node a", "text": "cannot do: no", "count": 2, "secondsAgo": 10, "controller": name,
+                    "class": "denied", "wayOut": "grant ec2:Do to the identity of the controller manager",
+                    "nextTrySeconds": 20, "settled": false},
+                {"subject": "node a", "text": "x", "count": 1, "secondsAgo": 10, "controller": "other-controller",
+                    "settled": false},
+            ])
+        );
+        let read: Vec<Happened> = serde_json::from_value(serde_json::to_value(&list).unwrap()).unwrap();
+        assert_eq!(read, list);
+        recent.settled(name, "node a");
+        let settled = |happened: &Happened| happened.failure.as_ref().unwrap().settled;
+        assert_eq!(recent.list().iter().map(settled).collect::<Vec<_>>(), [true, false]);
+        fail();
+        assert_eq!(recent.list()[0].count, 1, "it counts anew");
+        recent.note("node a", "a plan");
+        assert!(serde_json::to_value(recent.list()).unwrap()[0].get("settled").is_none());
     }
 
     #[test]

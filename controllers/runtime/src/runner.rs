@@ -40,6 +40,16 @@ pub enum SyncError {
         /// When to come back.
         after: Duration,
     },
+    /// The provider said why: after the time that it asked for, else after the back-off of the queue.
+    #[error("{message}")]
+    Provider {
+        /// What went wrong.
+        message: String,
+        /// What kind of failure it is.
+        class: ErrorClass,
+        /// When to come back, without counting a failure; `None`: after the back-off.
+        after: Option<Duration>,
+    },
     /// Only when the object changes.
     #[error("{0}")]
     Terminal(String),
@@ -52,11 +62,20 @@ impl SyncError {
     /// `<context>: <error>`, with the delay that the provider asked for.
     pub fn provider(context: &str, error: &ProviderError) -> Self {
         let message = if context.is_empty() { error.to_string() } else { format!("{context}: {error}") };
-        match (error.retry_after(), error.class()) {
-            (Some(after), _) => Self::RetryAfter { message, after },
+        let class = error.class();
+        let after = match (error.retry_after(), &class) {
             // What the user must change first is tried at the longest interval only: it may depend on other objects.
-            (None, ErrorClass::Invalid { .. }) => Self::RetryAfter { message, after: Duration::from_secs(300) },
-            (None, _) => Self::Retry(message),
+            (None, ErrorClass::Invalid { .. }) => Some(Duration::from_secs(300)),
+            (after, _) => after,
+        };
+        Self::Provider { message, class, after }
+    }
+
+    /// What kind of failure it is, where the provider said so.
+    pub fn class(&self) -> Option<&ErrorClass> {
+        match self {
+            Self::Provider { class, .. } => Some(class),
+            _ => None,
         }
     }
 
@@ -90,6 +109,11 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// The group of a key. Read when the key is taken from the queue.
     fn group(&self, key: &Self::Key) -> Self::Group;
+
+    /// What a key stands for, as plans and `/debug/state` call it: `service default/web`.
+    fn subject(&self, key: &Self::Key) -> String {
+        format!("{key:?}")
+    }
 
     /// Reads for all keys at once: one answer per key, in order.
     async fn observe(&self, keys: &[Self::Key]) -> Vec<Result<Self::Observed, SyncError>>;
@@ -187,7 +211,7 @@ impl<R: Reconciler> Batch<R> {
     /// `None` when the provider panicked over it; the key is tried again.
     fn group(&self, key: &R::Key) -> Option<R::Group> {
         let group = std::panic::catch_unwind(AssertUnwindSafe(|| self.reconciler.group(key)));
-        group.map_err(|panic| self.put_back(key, Err(SyncError::Retry(self.panicked(&*panic))))).ok()
+        group.map_err(|panic| self.put_back(key, &Err(SyncError::Retry(self.panicked(&*panic))))).ok()
     }
 
     async fn run(self, batch: BTreeMap<R::Group, Vec<R::Key>>) {
@@ -213,8 +237,8 @@ impl<R: Reconciler> Batch<R> {
             for key in keys {
                 match observed.next() {
                     Some(Ok(seen)) => work.push((key, seen)),
-                    Some(Err(error)) => me.put_back(&key, Err(error)),
-                    None => me.put_back(&key, Err(SyncError::Retry("not observed".into()))),
+                    Some(Err(error)) => me.put_back(&key, &Err(error)),
+                    None => me.put_back(&key, &Err(SyncError::Retry("not observed".into()))),
                 }
             }
             groups.spawn(Self::run_group(me.clone(), group, work));
@@ -232,17 +256,17 @@ impl<R: Reconciler> Batch<R> {
                     let mut open: HashSet<R::Key> = keys.into_iter().collect();
                     for (key, answer) in answers {
                         if open.remove(&key) {
-                            self.put_back(&key, answer);
+                            self.put_back(&key, &answer);
                         }
                     }
                     for key in open {
-                        self.put_back(&key, Err(SyncError::Retry("no answer from the controller".into())));
+                        self.put_back(&key, &Err(SyncError::Retry("no answer from the controller".into())));
                     }
                 }
                 Err(panic) => {
                     let text = self.panicked(&*panic);
                     for key in keys {
-                        self.put_back(&key, Err(SyncError::Retry(text.clone())));
+                        self.put_back(&key, &Err(SyncError::Retry(text.clone())));
                     }
                 }
             }
@@ -251,26 +275,29 @@ impl<R: Reconciler> Batch<R> {
         let _ = self.ended.send(vec![group]);
     }
 
-    fn put_back(&self, key: &R::Key, answer: Result<Outcome, SyncError>) {
+    fn put_back(&self, key: &R::Key, answer: &Result<Outcome, SyncError>) {
         let controller = self.reconciler.name();
-        if let Err(error @ (SyncError::Terminal(_) | SyncError::RetryAfter { .. } | SyncError::Retry(_))) = &answer {
-            self.metrics.failures().note(format!("{controller} {key:?}"), &error.to_string());
-        }
-        match answer {
-            Ok(Outcome::Done) => self.queue.forget(key),
+        let next = match answer {
+            Ok(Outcome::Done) => {
+                self.queue.forget(key);
+                None
+            }
             Ok(Outcome::After(delay)) => {
                 self.queue.forget(key);
-                self.queue.add_after(key.clone(), delay);
+                self.queue.add_after(key.clone(), *delay);
+                None
             }
             Err(SyncError::Closed(reason)) => {
                 tracing::debug!(controller, ?key, %reason, "sync ended at the write gate");
+                None
             }
             Err(SyncError::Terminal(error)) => {
                 self.metrics.sync_error(controller);
                 tracing::warn!(controller, ?key, error, "sync failed; it is tried again when the object changes");
                 self.queue.forget(key);
+                None
             }
-            Err(SyncError::RetryAfter { message, after }) => {
+            Err(SyncError::RetryAfter { message, after } | SyncError::Provider { message, after: Some(after), .. }) => {
                 self.metrics.sync_error(controller);
                 tracing::warn!(
                     controller,
@@ -279,15 +306,29 @@ impl<R: Reconciler> Batch<R> {
                     ?after,
                     "sync failed; it is tried again as asked for"
                 );
-                self.queue.add_after(key.clone(), after);
+                self.queue.add_after(key.clone(), *after);
+                Some(*after)
             }
-            Err(SyncError::Retry(error)) => {
+            Err(SyncError::Retry(error) | SyncError::Provider { message: error, after: None, .. }) => {
                 self.metrics.sync_error(controller);
                 let after = self.queue.add_rate_limited(key.clone());
                 tracing::warn!(controller, ?key, error, ?after, "sync failed; it is tried again");
+                Some(after)
             }
-        }
+        };
+        self.note(key, answer, next);
         self.queue.done(key);
+    }
+
+    /// For those who ask what failed last, and whether it still does.
+    fn note(&self, key: &R::Key, answer: &Result<Outcome, SyncError>, next: Option<Duration>) {
+        let failures = self.metrics.failures();
+        match answer {
+            Err(SyncError::Closed(_)) => {}
+            Err(error) => failures.failed(self.reconciler.name(), self.reconciler.subject(key), error, next),
+            Ok(_) if failures.is_empty() => {}
+            Ok(_) => failures.settled(self.reconciler.name(), &self.reconciler.subject(key)),
+        }
     }
 
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> String {

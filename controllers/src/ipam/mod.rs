@@ -140,7 +140,7 @@ pub fn survey(
     let controller = IpamController::new(shared, events, queue, config)?;
     // First all that is taken, so that no free block is told that is none.
     nodes.into_iter().for_each(|node| controller.changed(&ObjectChange::Added(node)));
-    Ok(Box::pin(async move { survey::sync_once(&controller, keys, |name| survey::node_subject(name)).await }))
+    Ok(Box::pin(async move { survey::sync_once(&controller, keys).await }))
 }
 
 #[async_trait]
@@ -155,6 +155,10 @@ impl Reconciler for IpamController {
 
     fn group(&self, key: &NodeName) -> NodeName {
         key.clone()
+    }
+
+    fn subject(&self, key: &NodeName) -> String {
+        survey::node_subject(key)
     }
 
     async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {

@@ -30,6 +30,8 @@ use crate::{NotStarted, Shared, node_path};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
+/// What its events are told under.
+pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["delete"], "nodes whose instance is gone"),

@@ -28,11 +28,14 @@ use crate::{NotStarted, Shared, node_path, node_status_path};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-controller";
+/// What its events are told under.
+pub const COMPONENT: &str = "cloud-node-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["patch"], "provider ID, labels, and the taint of new nodes"),
     Permission::new("", "nodes/status", &["patch"], "addresses of nodes"),
 ];
+const ADDRESSES_FAILED: &str = "failed to update node addresses";
 /// Nodes whose addresses are compared at once in a survey.
 const SURVEYED_AT_ONCE: usize = 100;
 /// Tries of a write that meets a conflict, and the pause between them.
@@ -139,13 +142,12 @@ pub fn survey(shared: Shared, events: Arc<dyn EventSink>, scope: Scope) -> Resul
     let controller = Arc::new(NodeController::new(shared, view, events));
     Ok(Box::pin(async move {
         let keys = nodes.iter().map(|node| node.name.clone()).collect();
-        let mut failed = survey::sync_once(&*controller, keys, |name| survey::node_subject(name)).await;
+        let mut failed = survey::sync_once(&*controller, keys).await;
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
         let refreshed = controller.refresh(nodes, SURVEYED_AT_ONCE).await;
-        failed.extend(refreshed.into_iter().map(|(name, error)| Unplanned {
-            subject: survey::node_subject(&name),
-            error: SyncError::Retry(format!("failed to update node addresses: {error}")),
-        }));
+        failed.extend(
+            refreshed.into_iter().map(|(name, error)| Unplanned { subject: survey::node_subject(&name), error }),
+        );
         failed
     }))
 }
@@ -162,6 +164,10 @@ impl Reconciler for NodeController {
 
     fn group(&self, key: &NodeName) -> NodeName {
         key.clone()
+    }
+
+    fn subject(&self, key: &NodeName) -> String {
+        survey::node_subject(key)
     }
 
     async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {
@@ -303,12 +309,12 @@ impl NodeController {
         let mut nodes = self.shared.nodes.list();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
         for (node, error) in self.refresh(nodes, parallel).await {
-            tracing::error!(%node, error, "Failed to update node addresses for node");
+            tracing::error!(%node, %error, "Failed to update node addresses for node");
         }
     }
 
     /// The addresses of these nodes; answers what failed.
-    async fn refresh(&self, nodes: Vec<NodeRef>, parallel: usize) -> Vec<(NodeName, String)> {
+    async fn refresh(&self, nodes: Vec<NodeRef>, parallel: usize) -> Vec<(NodeName, SyncError)> {
         let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO);
         let Some(answers) = self.shared.leadership.until_ended(answers).await else { return Vec::new() };
         let refresh = nodes.into_iter().zip(answers).map(|(node, answer)| async move {
@@ -317,12 +323,13 @@ impl NodeController {
                     Ok(Some(metadata)) => {
                         // The cache again: the look-up may have taken long.
                         let current = self.shared.nodes.get(&node.name).unwrap_or(node.clone());
-                        self.update_addresses(&current, metadata).await.err()
+                        let updated = self.update_addresses(&current, metadata).await;
+                        updated.err().map(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))
                     }
                     Ok(None) => None,
-                    Err(error) => Some(error.to_string()),
+                    Err(error) => Some(SyncError::provider(ADDRESSES_FAILED, error)),
                 },
-                Lookup::Unknown(error) => Some(error.to_string()),
+                Lookup::Unknown(error) => Some(SyncError::provider(ADDRESSES_FAILED, &error)),
                 Lookup::Gone(_) | Lookup::Foreign => None,
             };
             error.map(|error| (node.name.clone(), error))

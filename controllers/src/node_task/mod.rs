@@ -104,7 +104,7 @@ pub fn survey(
     let keys = nodes.iter().map(key).collect();
     let queue = Queue::new(spec.queue, RateLimit::DEFAULT, &shared.metrics);
     let controller = NodeTaskController { shared, task, spec, queue };
-    Ok(Box::pin(async move { survey::sync_once(&controller, keys, |key| survey::node_subject(&key.name)).await }))
+    Ok(Box::pin(async move { survey::sync_once(&controller, keys).await }))
 }
 
 #[async_trait]
@@ -122,6 +122,10 @@ impl Reconciler for NodeTaskController {
         let mut hasher = DefaultHasher::new();
         key.name.hash(&mut hasher);
         hasher.finish() % u64::try_from(self.task.limits().workers.max(1)).unwrap_or(1)
+    }
+
+    fn subject(&self, key: &Key) -> String {
+        survey::node_subject(&key.name)
     }
 
     async fn observe(&self, keys: &[Key]) -> Vec<Result<NodeWork, SyncError>> {

@@ -148,7 +148,7 @@ pub fn survey(
     let controller = VolumeController::new(shared, volumes, labeller.ok_or_else(no_labeller)?, events);
     Ok(Box::pin(async move {
         let keys = controller.volumes.list().iter().map(|volume| volume.metadata.name.clone()).collect();
-        survey::sync_once(&controller, keys, |name| decide::plan_subject(name)).await
+        survey::sync_once(&controller, keys).await
     }))
 }
 
@@ -168,6 +168,10 @@ impl Reconciler for VolumeController {
 
     fn group(&self, key: &Arc<str>) -> Arc<str> {
         key.clone()
+    }
+
+    fn subject(&self, key: &Arc<str>) -> String {
+        decide::plan_subject(key)
     }
 
     async fn observe(&self, keys: &[Arc<str>]) -> Vec<Result<Observed, SyncError>> {
@@ -296,7 +300,7 @@ impl VolumeController {
 fn again(text: String, error: &ProviderError) -> SyncError {
     match (error.root(), SyncError::provider("", error)) {
         (ProviderError::DiskNotFound, _) => SyncError::RetryAfter { message: text, after: NO_DISK },
-        (_, SyncError::RetryAfter { after, .. }) => SyncError::RetryAfter { message: text, after },
+        (_, SyncError::Provider { class, after, .. }) => SyncError::Provider { message: text, class, after },
         _ => SyncError::Retry(text),
     }
 }

@@ -47,9 +47,23 @@ pub fn is_excluded(node: &Node) -> bool {
         .is_some_and(|value| !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
 }
 
-/// Whether a node belongs behind balancers. Readiness, cordons and roles play no part: health checks decide there.
+/// Whether a node belongs behind balancers.
 pub fn is_candidate(node: &Node) -> bool {
-    !node.deleting && !is_excluded(node) && !node.has_taint(TAINT_TO_BE_DELETED)
+    why_left_out(node).is_none()
+}
+
+/// Why a node does not belong behind balancers, in words; `None` if it does. Readiness, cordons and roles play no part: health
+/// checks decide there.
+pub fn why_left_out(node: &Node) -> Option<String> {
+    if node.deleting {
+        Some("it is being deleted".to_owned())
+    } else if is_excluded(node) {
+        Some(format!("it has the label {LABEL_EXCLUDE_BALANCERS}"))
+    } else if node.has_taint(TAINT_TO_BE_DELETED) {
+        Some(format!("it has the taint {TAINT_TO_BE_DELETED}: the autoscaler is about to remove it"))
+    } else {
+        None
+    }
 }
 
 /// The nodes behind balancers.

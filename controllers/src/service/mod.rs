@@ -30,6 +30,8 @@ use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "service-lb-controller";
+/// What its events are told under.
+pub const COMPONENT: &str = "service-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
 pub const PERMISSIONS: &[Permission] =
     &[Permission::new("", "services/status", &["patch"], "address of the balancer, and the finalizer")];
@@ -159,7 +161,7 @@ pub fn survey(
     };
     let keys = shared.services.list().iter().filter(|service| concerns(service)).map(|s| Work::Sync(s.key())).collect();
     let controller = ServiceController::new(shared, balancer, events, config);
-    Ok(Box::pin(async move { survey::sync_once(&controller, keys, |work| format!("service {}", work.key())).await }))
+    Ok(Box::pin(async move { survey::sync_once(&controller, keys).await }))
 }
 
 impl ServiceController {
@@ -234,6 +236,13 @@ impl Reconciler for ServiceController {
         match service {
             Some(service) => self.balancer.group(&service),
             None => GroupKey(key.to_string()),
+        }
+    }
+
+    fn subject(&self, key: &Work) -> String {
+        match key {
+            Work::Sync(key) => format!("service {key}"),
+            Work::Hosts(key) => format!("service {key} hosts"),
         }
     }
 

@@ -17,6 +17,46 @@ pub struct ConnectOptions {
     pub user_agent: String,
 }
 
+/// Another server that knows the same users as the API server: a replica of this program.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    /// Where it is, with `https`: the credentials are sent there.
+    pub address: Uri,
+    /// Whose word is taken for its certificate.
+    pub trust: Trust,
+}
+
+/// Whose word is taken for the certificate of a server.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// The authority that the API server is trusted by.
+    Same,
+    /// These, as DER.
+    Authorities(Vec<Vec<u8>>),
+    /// Anybody's: whoever listens there gets the credentials.
+    Anybody,
+}
+
+impl Setup {
+    /// The same credentials for another server.
+    pub(super) fn elsewhere(mut self, server: &Elsewhere) -> Result<Self, ConnectError> {
+        self.config.cluster_url = server.address.clone();
+        // The name and the proxy of the kubeconfig are those of the API server.
+        self.config.tls_server_name = None;
+        self.proxy = environment_proxy(&server.address, |name| std::env::var(name).ok())?;
+        match &server.trust {
+            Trust::Same => self.config.accept_invalid_certs = false,
+            Trust::Authorities(authorities) => {
+                self.config.accept_invalid_certs = false;
+                self.config.root_cert = Some(authorities.clone());
+                self.trust = "the given certificate authority".to_owned();
+            }
+            Trust::Anybody => self.config.accept_invalid_certs = true,
+        }
+        Ok(self)
+    }
+}
+
 /// What a connection is made of.
 pub(super) struct Setup {
     /// Address, TLS and credentials; the proxy is not in here.

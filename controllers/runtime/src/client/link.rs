@@ -9,7 +9,7 @@ use kube::config::AuthInfo;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
-use super::config::{ConnectOptions, Proxy, Setup, load};
+use super::config::{ConnectOptions, Elsewhere, Proxy, Setup, load};
 use super::connection::{Pool, pool};
 use super::error::{ConnectError, Peer, explain};
 
@@ -34,7 +34,7 @@ pub(super) struct Link {
 }
 
 enum Source {
-    /// In the process: tests.
+    /// Made once: in the process, in tests, or for a few questions.
     Given(Arc<Session>),
     Files(Box<Files>),
 }
@@ -57,6 +57,14 @@ impl Link {
         let (options, looked) = (options.clone(), Mutex::new(Instant::now()));
         let files = Files { options, address, current: RwLock::new(session), looked };
         Ok(Self { source: Source::Files(Box::new(files)), peer })
+    }
+
+    /// To another server with the credentials as they are now: for a few questions.
+    pub(super) async fn elsewhere(options: &ConnectOptions, server: &Elsewhere) -> Result<Self, ConnectError> {
+        let setup = load(options).await?.elsewhere(server)?;
+        let host = server.address.authority().map_or("", |address| address.as_str()).to_owned();
+        let peer = Peer { host, trust: setup.trust.clone(), proxy: setup.proxy.as_ref().map(Proxy::label) };
+        Ok(Self { source: Source::Given(Arc::new(build(setup).await?)), peer })
     }
 
     pub(super) fn given(client: kube::Client) -> Self {

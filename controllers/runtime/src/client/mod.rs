@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use account::{Account, Token};
 pub use call::{Call, REQUEST_DEADLINE};
-pub use config::ConnectOptions;
+pub use config::{ConnectOptions, Elsewhere, Trust};
 pub(crate) use error::status_error;
 pub use error::{ApiError, ConnectError, chain};
 use limit::Limiter;
@@ -71,6 +71,16 @@ impl Client {
     /// Reads the configuration: `--kubeconfig` and `--master`, else the pod's service account. Makes no request.
     pub async fn connect(options: &ConnectOptions, metrics: Metrics) -> Result<Self, ConnectError> {
         let link = Link::new(options).await?;
+        Ok(Self::new(link, metrics).with_user_agent(&options.user_agent))
+    }
+
+    /// Another server, with the credentials that `options` name for the API server. Makes no request.
+    pub async fn connect_elsewhere(
+        options: &ConnectOptions,
+        server: &Elsewhere,
+        metrics: Metrics,
+    ) -> Result<Self, ConnectError> {
+        let link = Link::elsewhere(options, server).await?;
         Ok(Self::new(link, metrics).with_user_agent(&options.user_agent))
     }
 

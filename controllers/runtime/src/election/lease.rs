@@ -55,6 +55,10 @@ impl Lease {
         }
     }
 
+    pub(super) fn renewed(&self) -> Option<jiff::Timestamp> {
+        self.text("/spec/renewTime").parse().ok()
+    }
+
     /// Whether nothing was renewed in between. Labels and the like do not count.
     pub(super) fn same_record(&self, other: &Self) -> bool {
         self.0.get("spec") == other.0.get("spec")
