@@ -266,7 +266,7 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 /// Whether this process leads.
 #[async_trait]
 pub trait LeaderToken: Send + Sync {
-    /// True while writes are allowed.
+    /// True while writes are allowed: never in a dry run.
     fn is_leading(&self) -> bool;
     /// Returns when this process leads no more or shuts down.
     async fn lost(&self);

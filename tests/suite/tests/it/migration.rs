@@ -40,6 +40,24 @@ async fn until_running(rig: &Rig, manager: &Running, label: &str) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_shows_what_would_be_done_under_either_lease_and_takes_none() {
+    let rig = Rig::new("interfaces: {routes: true}").await;
+    held_by(&rig, "kube-controller-manager").await;
+    let manager = rig.start(&[&MIGRATING[..], &["--dry-run"]].concat()).await;
+    rig.create(node("a").uninitialized().pod_cidr("10.244.1.0/24")).await;
+    rig.create(service("web")).await;
+    for subject in ["node a", "service default/web", "routes"] {
+        rig.until(MINUTE, subject, async |_| manager.plan(subject)).await;
+    }
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.store().log().remote_writes(), []);
+    assert!(rig.get("leases", "kube-system", "cloud-controller-manager").await.is_none());
+    let began = tokio::time::Instant::now();
+    manager.stop().await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1), "it holds nothing that would have to be given back");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_file_services_routes_and_lifecycle_wait_for_the_second_lease() {
     let rig = Rig::new("interfaces: {routes: true}").await;
     held_by(&rig, "kube-controller-manager").await;
