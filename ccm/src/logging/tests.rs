@@ -18,7 +18,7 @@ fn logged(format: Format, verbosity: u32, vmodule: &str, events: impl FnOnce()) 
     let sink = Sink::Writer(Mutex::new(Box::new(move |line: &[u8]| {
         sender.send(String::from_utf8(line.to_vec()).unwrap()).unwrap();
     })));
-    let filter = Arc::new(Filter::new(verbosity, &parse_vmodule(vmodule).unwrap()));
+    let filter = Arc::new(Filter::new(verbosity, &parse_vmodule(vmodule).unwrap(), false));
     let log = Log { filter, format, sink };
     tracing::subscriber::with_default(Registry::default().with(log), events);
     lines.try_iter().collect()
