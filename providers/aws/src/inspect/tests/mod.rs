@@ -1,1 +1,31 @@
+mod bed;
+mod cloud;
+mod explain_node;
+mod explain_service;
+mod migration;
+mod orphans;
+mod writes;
 
+use ccm_provider::{Fact, FactState};
+
+/// State, what it is about, text and hint, a line each.
+fn lines(facts: &[Fact]) -> String {
+    let line = |fact: &Fact| {
+        let state = match fact.state {
+            FactState::Good => "good",
+            FactState::Waiting => "waiting",
+            FactState::Bad => "BAD",
+        };
+        let hint = fact.hint.as_ref().map(|hint| format!(" => {hint}")).unwrap_or_default();
+        format!("{state} [{}] {}{hint}\n", fact.about, fact.text)
+    };
+    facts.iter().map(line).collect()
+}
+
+/// That each text is in it.
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+}

@@ -1,0 +1,223 @@
+use std::sync::Arc;
+
+use ccm_provider::well_known::TAINT_UNINITIALIZED;
+use ccm_provider::{Inspect as _, Node, Taint};
+
+use super::bed::{Bed, CLUSTER, group, id, node};
+use super::{has, lines};
+use crate::client::ec2::{NetworkInterface, Route};
+
+async fn explain(bed: &Bed, node: &Node) -> String {
+    lines(&bed.inspector().explain_node(CLUSTER, node).await.unwrap())
+}
+
+fn named(name: &str) -> Node {
+    Node { name: name.into(), ..Node::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_in_order_is_told_link_by_link() {
+    let bed = Bed::new();
+    let facts = explain(&bed, &node(1)).await;
+    assert!(!facts.contains("BAD") && !facts.contains("waiting"), "{facts}");
+    has(
+        &facts,
+        &[
+            "good [provider ID aws:///us-west-2a/i-00000000000000001] names instance i-00000000000000001",
+            "good [instance i-00000000000000001] running, m5.large in us-west-2a",
+            "good [name ip-10-0-0-1.us-west-2.compute.internal] the private DNS name",
+            "good [tag kubernetes.io/cluster/c1]",
+            "good [security group sg-nodes]",
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_state_of_an_instance_says_what_follows() {
+    let bed = Bed::new();
+    for (state, told) in [
+        (Some("pending"), "waiting [instance i-00000000000000001] pending"),
+        (Some("shutting-down"), "waiting [instance i-00000000000000001] shutting-down: once it is terminated"),
+        (Some("terminated"), "waiting [instance i-00000000000000001] terminated: the node is deleted"),
+        (Some("stopped"), "BAD [instance i-00000000000000001] stopped"),
+        (None, "waiting [instance i-00000000000000001] EC2 gives no state"),
+    ] {
+        bed.state().instances.get_mut(&id(1)).unwrap().state = state.map(str::to_owned);
+        has(&explain(&bed, &node(1)).await, &[told]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_id_of_nobody_names_what_is_wrong() {
+    let bed = Bed::new();
+    let with = |id: &str| Node { provider_id: Some(id.into()), ..named("n") };
+    has(
+        &explain(&bed, &with("gce://p/z/i")).await,
+        &["good [provider ID gce://p/z/i] belongs to another cloud: nothing is done"],
+    );
+    has(
+        &explain(&bed, &with("aws:///us-west-2a/worker-1")).await,
+        &[
+            "BAD [provider ID aws:///us-west-2a/worker-1]",
+            "names no EC2 instance",
+            "=> spec.providerID cannot be changed",
+        ],
+    );
+    let missing = explain(&bed, &with("aws:///us-west-2a/i-00000000000000009")).await;
+    has(
+        &missing,
+        &[
+            "BAD [instance i-00000000000000009] EC2 does not show it: the cloud says that the instance does not exist",
+            "older than 300 s",
+            "region us-west-2",
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_of_another_vpc_without_mark_is_bad_twice() {
+    let bed = Bed::new();
+    {
+        let mut state = bed.state();
+        let instance = state.instances.get_mut(&id(1)).unwrap();
+        instance.vpc = "vpc-2".to_owned();
+        instance.tags.clear();
+    }
+    has(
+        &explain(&bed, &node(1)).await,
+        &[
+            "BAD [instance i-00000000000000001] in VPC vpc-2, but the cluster's is vpc-1",
+            "BAD [tag kubernetes.io/cluster/c1] missing on instance",
+            "create-tags --resources i-00000000000000001 --tags Key=kubernetes.io/cluster/c1,Value=owned",
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_provider_id_is_found_by_its_name_or_told_how_to_be() {
+    let bed = Bed::new();
+    let new = |name: &str| Node {
+        taints: [Taint {
+            key: TAINT_UNINITIALIZED.into(),
+            value: "".into(),
+            effect: "NoSchedule".into(),
+            time_added: None,
+        }]
+        .into(),
+        ..named(name)
+    };
+    let found = explain(&bed, &new("ip-10-0-0-1.us-west-2.compute.internal")).await;
+    has(&found, &["waiting [provider ID] not set yet", "good [instance i-00000000000000001] running"]);
+    let by_resource = explain(&bed, &named("i-00000000000000001.us-west-2.compute.internal")).await;
+    has(&by_resource, &["the ID of the instance, as with resource-based naming"]);
+
+    let own = explain(&bed, &new("worker-1")).await;
+    has(
+        &own,
+        &[
+            "BAD [instance named worker-1] no live instance has the node's name",
+            "--provider-id=aws:///<zone>/<instance ID>",
+        ],
+    );
+    let gone = explain(&bed, &new("ip-10-0-0-9.us-west-2.compute.internal")).await;
+    has(&gone, &["BAD [instance named ip-10-0-0-9", "missing from a complete list"]);
+
+    // It is there, and lacks the mark: which is why the controllers don't find it.
+    bed.state().instances.get_mut(&id(1)).unwrap().tags.clear();
+    let unmarked = explain(&bed, &new("ip-10-0-0-1.us-west-2.compute.internal")).await;
+    has(&unmarked, &["BAD [tag kubernetes.io/cluster/c1] missing on instance i-00000000000000001"]);
+
+    let name = bed.state().instances[&id(1)].private_dns_name.clone();
+    bed.state().instances.get_mut(&id(2)).unwrap().private_dns_name = name.clone();
+    has(&explain(&bed, &new(&name)).await, &["several instances have this private DNS name"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_groups_exactly_one_must_carry_the_mark() {
+    let bed = Bed::new();
+    {
+        let mut state = bed.state();
+        state.instances.get_mut(&id(1)).unwrap().security_groups = vec!["sg-a".to_owned(), "sg-b".to_owned()];
+        for id in ["sg-a", "sg-b"] {
+            let mut plain = group(id, id);
+            plain.tags.clear();
+            state.groups.insert(id.to_owned(), plain);
+        }
+    }
+    has(
+        &explain(&bed, &node(1)).await,
+        &[
+            "BAD [security groups]",
+            "none with the cluster's tag",
+            "tag exactly one of them kubernetes.io/cluster/c1 = owned",
+        ],
+    );
+    bed.state().groups.insert("sg-b".to_owned(), group("sg-b", "b"));
+    has(&explain(&bed, &node(1)).await, &["good [security group sg-b]"]);
+    bed.state().instances.get_mut(&id(1)).unwrap().security_groups.clear();
+    has(&explain(&bed, &node(1)).await, &["BAD [security groups] the instance has none"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_routes_are_told_where_the_cluster_keeps_any() {
+    let bed = Bed::new();
+    let route = |range: &str, instance: usize| Route {
+        destination: range.to_owned(),
+        instance: Some(id(instance)),
+        ..Route::default()
+    };
+    bed.state().tables[0].routes.push(route("10.200.2.0/24", 2));
+    has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] not in rtb-1 yet"]);
+    bed.state().tables[0].routes.push(route("10.200.1.0/24", 2));
+    has(&explain(&bed, &node(1)).await, &["BAD [route 10.200.1.0/24] leads to i-00000000000000002 in rtb-1"]);
+
+    bed.state().tables[0].routes.pop();
+    bed.state().tables[0].routes.push(route("10.200.1.0/24", 1));
+    has(
+        &explain(&bed, &node(1)).await,
+        &["good [route 10.200.1.0/24] leads to the instance", "good [source/destination check] off"],
+    );
+    bed.state().instances.get_mut(&id(1)).unwrap().interfaces[0].source_dest_check = Some(true);
+    has(
+        &explain(&bed, &node(1)).await,
+        &["BAD [source/destination check] on", "--network-interface-id eni-1 --no-source-dest-check"],
+    );
+    bed.state().tables[0].routes.last_mut().unwrap().blackhole = true;
+    has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] leads nowhere"]);
+
+    // A table that is named and not there is a mistake; none that is marked means no pod routes.
+    bed.state().tables.clear();
+    assert!(!explain(&bed, &node(1)).await.contains("route"));
+    let named = Bed { own_table: Some("rtb-9".to_owned()), ..bed };
+    has(&explain(&named, &node(1)).await, &["BAD [route table]", "rtb-9 (RouteTableID) does not exist"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fargate_node_is_its_network_interface() {
+    let bed = Bed::new();
+    let node = Node { provider_id: Some("aws:///us-west-2a/x/fargate-10.0.0.77".into()), ..named("fargate") };
+    has(&explain(&bed, &node).await, &["BAD [Fargate node 10.0.0.77] no attached network interface in vpc-1"]);
+    bed.state().interfaces.push(NetworkInterface {
+        id: "eni-77".to_owned(),
+        zone: "us-west-2a".to_owned(),
+        private_ip: Some("10.0.0.77".to_owned()),
+        subnet: "subnet-1".to_owned(),
+        vpc: "vpc-1".to_owned(),
+        ..NetworkInterface::default()
+    });
+    has(&explain(&bed, &node).await, &["good [Fargate node 10.0.0.77] network interface eni-77 in us-west-2a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_permission_is_one_bad_link_and_the_others_are_told() {
+    let bed = Bed::new();
+    bed.cloud.deny("ec2:DescribeSecurityGroups");
+    let facts = explain(&bed, &node(1)).await;
+    has(&facts, &["good [instance", "BAD [security groups] could not be read: ccm lacks ec2:DescribeSecurityGroups"]);
+    has(&facts, &["=> grant ec2:DescribeSecurityGroups"]);
+    // Without the instance there is nothing to tell.
+    bed.cloud.deny("ec2:DescribeInstances");
+    let node: Arc<Node> = node(1).into();
+    let error = bed.inspector().explain_node(CLUSTER, &node).await.unwrap_err();
+    assert!(error.to_string().contains("ccm lacks ec2:DescribeInstances"), "{error}");
+}

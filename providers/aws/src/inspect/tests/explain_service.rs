@@ -1,0 +1,219 @@
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
+use ccm_provider::{Inspect as _, Service};
+
+use super::bed::{Bed, CLUSTER, service};
+use super::{has, lines};
+use crate::annotations::PREFIX;
+use crate::client::elbv2::TargetHealth;
+
+async fn explain(bed: &Bed, service: &Service) -> String {
+    lines(&bed.inspector().explain_service(CLUSTER, service).await.unwrap())
+}
+
+fn annotate(service: &mut Service, suffix: &str, value: &str) {
+    service.metadata.annotations.insert(format!("{PREFIX}{suffix}"), value.to_owned());
+}
+
+/// Sets how the targets are, one after the other.
+fn health(bed: &Bed, states: &[(&str, &str)]) {
+    let mut state = bed.state();
+    let targets = state.targets.values_mut().next().unwrap();
+    for (target, (state, reason)) in targets.iter_mut().zip(states) {
+        let target = &mut *target;
+        *target =
+            TargetHealth { state: (*state).to_owned(), reason: (*reason).to_owned(), target: target.target.clone() };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
+    let bed = Bed::new();
+    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
+    bed.make(&mut classic).await;
+    bed.make(&mut network).await;
+    let facts = explain(&bed, &classic).await;
+    assert!(!facts.contains("BAD") && !facts.contains("waiting"), "{facts}");
+    has(
+        &facts,
+        &[
+            "good [wish] a classic load balancer a006f6c64",
+            "internet-facing: tcp 80 to node port 30080",
+            "classic, internet-facing, a006f6c64",
+            "good [listener tcp 80] to tcp on node port 30080",
+            "good [instances] 2 registered, health check TCP:30080",
+            "good [security group sg-nodes] lets the load balancer in, rules: 1",
+            "good [plan] nothing is left to do",
+        ],
+    );
+    let facts = explain(&bed, &network).await;
+    assert!(!facts.contains("BAD") && !facts.contains("waiting"), "{facts}");
+    has(
+        &facts,
+        &[
+            "good [wish] a network load balancer a00776562",
+            "good [listener TCP 80] to target group k8s-shop-web-",
+            "2 healthy",
+            "good [security group sg-nodes] lets the load balancer in, rules: ",
+            "good [plan] nothing is left to do",
+        ],
+    );
+    assert_eq!(bed.cloud.written(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_yet_is_waited_for_with_the_writes_that_are_left() {
+    let bed = Bed::new();
+    let facts = explain(&bed, &service("web", "nlb")).await;
+    has(
+        &facts,
+        &[
+            "waiting [load balancer a00776562",
+            "AWS has none of this name yet",
+            "waiting [plan] writes left: ",
+            "create LoadBalancer a00776562",
+            "attach TargetGroup",
+        ],
+    );
+    assert!(!facts.contains("BAD"), "{facts}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_are_told_with_what_their_health_means() {
+    let bed = Bed::new();
+    let mut web = service("web", "nlb");
+    bed.make(&mut web).await;
+    for (states, told) in [
+        (
+            [("healthy", ""), ("unhealthy", "Target.FailedHealthChecks")],
+            &[
+                "BAD [target group k8s-shop-web-",
+                "1 unhealthy (Target.FailedHealthChecks) i-00000000000000002",
+                "node port answers",
+            ][..],
+        ),
+        ([("initial", "Elb.RegistrationInProgress"), ("healthy", "")], &["waiting [target group", "being registered"]),
+        ([("unused", "Target.NotInUse"), ("healthy", "")], &["BAD [target group", "not stand in the zone"]),
+        ([("unused", "Target.InvalidState"), ("healthy", "")], &["BAD [target group", "stopped or terminated"]),
+        (
+            [("unhealthy", "Target.Timeout"), ("unhealthy", "Target.Timeout")],
+            &["2 unhealthy (Target.Timeout)", "in time"],
+        ),
+    ] {
+        health(&bed, &states);
+        has(&explain(&bed, &web).await, told);
+    }
+    // With the policy Local most nodes fail on purpose; not all of them.
+    web.spec.external_traffic_policy = "Local".to_owned();
+    health(&bed, &[("healthy", ""), ("unhealthy", "Target.FailedHealthChecks")]);
+    let group = super::super::health::of_group;
+    let of = |bed: &Bed, local| {
+        let state = bed.state();
+        let (arn, found) = state.target_groups.iter().next().unwrap();
+        let group_seen = crate::loadbalancer::observe::TargetGroup {
+            group: found.clone(),
+            attributes: None,
+            targets: state.targets[arn].clone(),
+            tags: crate::client::Tags::new(),
+        };
+        lines(&[group(&group_seen, local)])
+    };
+    has(&of(&bed, true), &["good [target group", "expected with externalTrafficPolicy Local"]);
+    health(&bed, &[("unhealthy", "Target.FailedHealthChecks"), ("unhealthy", "Target.FailedHealthChecks")]);
+    has(&of(&bed, true), &["BAD [target group"]);
+    bed.state().targets.values_mut().for_each(Vec::clear);
+    has(&explain(&bed, &web).await, &["BAD [target group", "no node is registered"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_state_of_a_network_balancer_says_what_to_do() {
+    let bed = Bed::new();
+    let mut web = service("web", "nlb");
+    bed.make(&mut web).await;
+    for (state, told) in [
+        ("provisioning", "provisioning, which takes some minutes"),
+        ("active_impaired", "free addresses in its subnets"),
+        ("failed", "delete the Service and create it anew"),
+    ] {
+        bed.state().network.values_mut().for_each(|balancer| balancer.state = state.to_owned());
+        has(&explain(&bed, &web).await, &[told]);
+    }
+    bed.state().network.values_mut().for_each(|balancer| balancer.kind = "application".to_owned());
+    has(&explain(&bed, &web).await, &["BAD [load balancer", "of type application"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_without_our_mark_is_bad_and_so_is_its_plan() {
+    let bed = Bed::new();
+    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
+    bed.make(&mut classic).await;
+    bed.make(&mut network).await;
+    bed.state().tags.values_mut().for_each(|tags| drop(tags.remove(super::bed::KEY)));
+    for service in [&classic, &network] {
+        has(
+            &explain(&bed, service).await,
+            &["lacks the tag kubernetes.io/cluster/c1", "tag it kubernetes.io/cluster/c1 = owned", "BAD [plan]"],
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_that_cannot_be_read_names_the_annotation_and_the_balancer_that_is_there() {
+    let bed = Bed::new();
+    let mut web = service("web", "nlb");
+    bed.make(&mut web).await;
+    annotate(&mut web, "healthcheck-interval", "often");
+    let facts = explain(&bed, &web).await;
+    has(&facts, &["BAD [wish]", "healthcheck-interval", "often", "=> change the object", "2 healthy"]);
+    // Without a balancer there is no more to tell.
+    let mut new = service("new", "nlb");
+    annotate(&mut new, "healthcheck-interval", "often");
+    assert_eq!(explain(&bed, &new).await.lines().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_serve_is_left_to_them() {
+    let bed = Bed::new();
+    has(
+        &explain(&bed, &service("web", "external")).await,
+        &["good [wish] the annotation …-type leaves the Service to"],
+    );
+    let mut class = service("web", "nlb");
+    class.spec.load_balancer_class = Some("example.com/x".to_owned());
+    has(&explain(&bed, &class).await, &["good [wish] loadBalancerClass \"example.com/x\""]);
+    // What was made before the annotation changed stays.
+    let mut left = service("web", "nlb");
+    bed.make(&mut left).await;
+    annotate(&mut left, "type", "external");
+    has(&explain(&bed, &left).await, &["BAD [load balancer of before]", "stays until the Service is deleted"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_wants_none_any_more_shows_what_goes() {
+    let bed = Bed::new();
+    let mut web = service("web", "nlb");
+    bed.make(&mut web).await;
+    web.spec.kind = "ClusterIP".to_owned();
+    web.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
+    has(
+        &explain(&bed, &web).await,
+        &["good [wish] no load balancer", "waiting [plan] writes left: ", "delete LoadBalancer", "delete TargetGroup"],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ignored_annotation_and_drift_are_told() {
+    let bed = Bed::new();
+    let mut web = service("web", "nlb");
+    annotate(&mut web, "connection-idle-timeout", "30");
+    bed.make(&mut web).await;
+    web.spec.ports[0].port = 81;
+    web.status.load_balancer = Default::default();
+    has(
+        &explain(&bed, &web).await,
+        &[
+            "BAD [service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout",
+            "waiting [plan] writes left: ",
+            "the status of the Service does not show its name yet",
+        ],
+    );
+}

@@ -1,0 +1,311 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ccm_provider::{Check, Inspect as _, Node, Service, Severity};
+
+use super::bed::{Bed, CLUSTER, KEY, group, id, instance, node, service};
+use super::has;
+use crate::annotations::PREFIX;
+use crate::client::ec2::{Peer, Permission, Route, Source};
+use crate::client::operation::READS;
+use crate::client::write::Ec2Write;
+use crate::ownership::Ownership;
+
+async fn checks(bed: &Bed, services: &[&Service]) -> Vec<Check> {
+    bed.inspector().migration_checks(CLUSTER, &bed.claims(services)).await
+}
+
+/// One check, a line each.
+fn of(checks: &[Check], check: &str) -> String {
+    let line = |found: &&Check| {
+        format!("{} [{}] {} => {}\n", found.severity.as_str(), found.subject, found.message, found.fix)
+    };
+    checks.iter().filter(|found| found.check == check).map(|found| line(&found)).collect()
+}
+
+fn worst(checks: &[Check]) -> Severity {
+    checks.iter().map(|check| check.severity).max().unwrap()
+}
+
+/// With what lets every question be asked: a balancer of the Service, a rule, a route to a node.
+async fn complete(service: &mut Service) -> Bed {
+    let bed = Bed::new();
+    bed.make(service).await;
+    let route = Route { destination: "10.200.1.0/24".to_owned(), instance: Some(id(1)), ..Route::default() };
+    bed.state().tables[0].routes.push(route);
+    bed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_in_order_has_no_warning() {
+    let mut web = service("web", "nlb");
+    let bed = complete(&mut web).await;
+    let before = bed.state().clone();
+    let checks = checks(&bed, &[&web]).await;
+    assert_eq!(worst(&checks), Severity::Info, "{checks:#?}");
+    has(&of(&checks, "load-balancers"), &["info [service shop/web]", "is taken over as it is"]);
+    has(
+        &of(&checks, "subnet-tags"),
+        &["info [public load balancers] would stand in subnet-1", "without the tag kubernetes.io/role/elb"],
+    );
+    has(&of(&checks, "provider-ids"), &["nodes without a finding, of 2: 2"]);
+    has(&of(&checks, "cluster-tag"), &["new objects are tagged kubernetes.io/cluster/c1 = owned"]);
+    assert_eq!(*bed.state(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_permission_of_ec2_and_every_read_is_asked_for() {
+    let mut web = service("web", "nlb");
+    let bed = complete(&mut web).await;
+    let text = of(&checks(&bed, &[&web]).await, "permissions");
+    let granted = text.lines().find(|line| line.contains("asked and granted: ")).unwrap().to_owned();
+    let granted: BTreeSet<&str> = granted.split(|c: char| c.is_whitespace() || c == ',').collect();
+    let reads = READS.iter().map(|read| read.permission());
+    let writes = Ec2Write::NAMES.iter().map(|name| format!("ec2:{name}"));
+    for permission in reads.chain(writes) {
+        assert!(granted.contains(&*permission), "{permission}: {text}");
+    }
+    has(&text, &["[Elastic Load Balancing] has no dry run", "elasticloadbalancing:CreateLoadBalancer"]);
+    assert!(!text.contains("was not asked:"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_questions_change_nothing_even_where_dry_runs_are_carried_out() {
+    let mut web = service("web", "nlb");
+    let bed = complete(&mut web).await;
+    let state = bed.state().clone().into();
+    let cloud = super::cloud::Cloud { state, knows_no_dry_runs: true, ..Default::default() };
+    let bed = Bed { cloud: Arc::new(cloud), ..bed };
+    let before = bed.state().clone();
+    let text = of(&checks(&bed, &[&web]).await, "permissions");
+    assert_eq!(*bed.state(), before);
+    // What such an endpoint answers is no refusal of the policy either.
+    assert!(!text.contains("error") && !text.contains("warning"), "{text}");
+    has(&text, &["ec2:DeleteSecurityGroup", "ec2:ReplaceRoute"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_permission_is_an_error_where_it_is_needed_and_a_warning_elsewhere() {
+    for (permission, severity, file) in [
+        ("ec2:CreateSecurityGroup", "error", "load-balancer.json"),
+        ("ec2:DeleteSecurityGroup", "error", "load-balancer.json"),
+        ("elasticloadbalancing:DescribeTargetHealth", "error", "load-balancer.json"),
+        ("ec2:CreateRoute", "error", "route.json"),
+        ("ec2:DescribeInstanceTopology", "error", "node.json"),
+        ("ec2:DescribeInstances", "error", "node.json"),
+        ("ec2:DeleteTags", "warning", "tagging.json"),
+        ("ec2:DescribeVolumes", "warning", "volume.json"),
+    ] {
+        let mut web = service("web", "nlb");
+        let bed = complete(&mut web).await;
+        bed.cloud.deny(permission);
+        let text = of(&checks(&bed, &[&web]).await, "permissions");
+        has(
+            &text,
+            &[&format!("{severity} [{permission}] ccm lacks {permission}"), &format!("manifests/aws/iam/{file}")],
+        );
+    }
+    // Without Services nothing needs balancers.
+    let bed = Bed::new();
+    bed.cloud.deny("ec2:CreateSecurityGroup");
+    let text = of(&checks(&bed, &[]).await, "permissions");
+    has(&text, &["warning [ec2:CreateSecurityGroup]", "nothing in the cluster needs it yet"]);
+    has(&text, &["[elasticloadbalancing:DescribeTargetHealth] was not asked: there is no target group"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_that_could_change_something_are_not_asked() {
+    let bed = Bed::new();
+    {
+        let mut state = bed.state();
+        state.groups.get_mut("sg-nodes").unwrap().tags.insert(KEY.to_owned(), "shared".to_owned());
+        for instance in state.instances.values_mut() {
+            instance.interfaces[0].source_dest_check = Some(true);
+        }
+        state.tables[0].tags.clear();
+    }
+    let text = of(&checks(&bed, &[]).await, "permissions");
+    has(
+        &text,
+        &[
+            "[ec2:DeleteSecurityGroup] was not asked: no security group of a node is the cluster's own",
+            "[ec2:AuthorizeSecurityGroupIngress] was not asked: no security group of a node has a rule",
+            "[ec2:ModifyInstanceAttribute] was not asked",
+            "[ec2:CreateRoute] was not asked: no single route table",
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_subnet_to_stand_in_the_tags_are_named() {
+    let bed = Bed::new();
+    bed.state().subnets[0].tags = [("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())].into();
+    let (mut inside, outside) = (service("in", "nlb"), service("out", "nlb"));
+    inside.metadata.annotations.insert(format!("{PREFIX}internal"), "true".to_owned());
+    let text = of(&checks(&bed, &[&inside, &outside]).await, "subnet-tags");
+    has(
+        &text,
+        &[
+            "error [public load balancers]",
+            "Service shop/out asks for one",
+            "kubernetes.io/role/elb = 1 and kubernetes.io/cluster/c1 = shared, with a route to an internet gateway",
+            "error [internal load balancers]",
+            "Service shop/in asks for one",
+            "kubernetes.io/role/internal-elb = 1",
+        ],
+    );
+    // Nobody asks for a public one.
+    let text = of(&checks(&bed, &[&inside]).await, "subnet-tags");
+    has(&text, &["warning [public load balancers]", "no Service asks for one"]);
+    bed.cloud.deny("ec2:DescribeSubnets");
+    has(
+        &of(&checks(&bed, &[]).await, "subnet-tags"),
+        &["error [] could not be checked: ccm lacks ec2:DescribeSubnets"],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_between_node_and_instance_is_told_per_node() {
+    let mut bed = Bed::new();
+    let named = |name: &str, id: Option<&str>| {
+        Arc::new(Node { name: name.into(), provider_id: id.map(Into::into), ..Node::default() })
+    };
+    bed.state().instances.insert(id(3), instance(3));
+    bed.nodes = vec![
+        named("worker-1", Some("aws:///us-west-2a/i-00000000000000001")),
+        named("ip-10-0-0-9.us-west-2.compute.internal", Some("aws:///us-west-2a/i-00000000000000002")),
+        named("broken", Some("aws:///us-west-2a/worker")),
+        named("elsewhere", Some("gce://p/z/i")),
+        named("gone", Some("aws:///us-west-2a/i-00000000000000008")),
+        named("new", None),
+        named("ip-10-0-0-3.us-west-2.compute.internal", Some("aws:///us-west-2b/i-00000000000000003")),
+        named("twin", Some("aws:///us-west-2a/i-00000000000000003")),
+    ];
+    let found = checks(&bed, &[]).await;
+    let ids = of(&found, "provider-ids");
+    has(
+        &ids,
+        &[
+            "error [node ip-10-0-0-9.us-west-2.compute.internal] its provider ID names instance i-00000000000000002, whose private DNS name is ip-10-0-0-2",
+            "error [node broken] provider ID",
+            "info [node elsewhere] gce://p/z/i belongs to another cloud",
+            "error [node gone] EC2 shows no instance i-00000000000000008",
+            "warning [node ip-10-0-0-3.us-west-2.compute.internal] aws:///us-west-2b/i-00000000000000003 names zone us-west-2b, but the instance is in us-west-2a",
+            "several nodes have instance i-00000000000000003: ip-10-0-0-3.us-west-2.compute.internal, twin",
+        ],
+    );
+    has(
+        &of(&found, "node-names"),
+        &[
+            "warning [node worker-1] its name is not the private DNS name of its instance (ip-10-0-0-1",
+            "error [node new] it has no provider ID, and no live instance has its name",
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_networks_and_groups_of_instances_are_told_per_node() {
+    let mut bed = Bed::new();
+    {
+        let mut state = bed.state();
+        let first = state.instances.get_mut(&id(1)).unwrap();
+        first.tags.clear();
+        first.vpc = "vpc-2".to_owned();
+        first.security_groups = vec!["sg-a".to_owned()];
+        let second = state.instances.get_mut(&id(2)).unwrap();
+        second.tags.insert("kubernetes.io/cluster/c2".to_owned(), "shared".to_owned());
+        second.security_groups = vec!["sg-a".to_owned(), "sg-b".to_owned()];
+        for id in ["sg-a", "sg-b"] {
+            let mut plain = group(id, id);
+            plain.tags.clear();
+            state.groups.insert(id.to_owned(), plain);
+        }
+    }
+    let found = checks(&bed, &[]).await;
+    has(
+        &of(&found, "instance-tags"),
+        &[
+            "warning [node ip-10-0-0-1.us-west-2.compute.internal] instance i-00000000000000001 lacks the tag kubernetes.io/cluster/c1",
+            "create-tags --resources i-00000000000000001",
+            "is tagged for several clusters: c1, c2",
+        ],
+    );
+    has(&of(&found, "node-vpc"), &["error [node ip-10-0-0-1", "is in VPC vpc-2, but the cluster's is vpc-1"]);
+    has(
+        &of(&found, "node-security-groups"),
+        &[
+            "warning [node ip-10-0-0-1",
+            "security group sg-a gets the rules of load balancers, and lacks the tag",
+            "error [node ip-10-0-0-2",
+            "has several security groups (sg-a, sg-b) and none with the cluster's tag",
+        ],
+    );
+    // Without a provider ID the mark is what it is found by.
+    bed.nodes = vec![Arc::new(Node { provider_id: None, ..node(1) })];
+    has(&of(&checks(&bed, &[]).await, "instance-tags"), &["error [node ip-10-0-0-1", "found only with it"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_service_tells_what_a_take_over_changes() {
+    let bed = Bed::new();
+    let (mut same, mut drifted, mut foreign) = (service("same", "nlb"), service("drift", ""), service("other", "nlb"));
+    for service in [&mut same, &mut drifted, &mut foreign] {
+        bed.make(service).await;
+    }
+    drifted.metadata.annotations.insert(format!("{PREFIX}connection-idle-timeout"), "90".to_owned());
+    let arn = format!("arn:balancer/{}", foreign.default_load_balancer_name());
+    bed.state().tags.get_mut(&arn).unwrap().remove(KEY);
+    let (missing, elsewhere) = (service("new", "nlb"), service("lbc", "external"));
+    let mut invalid = service("bad", "nlb");
+    invalid.metadata.annotations.insert(format!("{PREFIX}healthcheck-interval"), "often".to_owned());
+    let mut none = service("none", "");
+    none.spec.kind = "ClusterIP".to_owned();
+    let all = [&same, &drifted, &foreign, &missing, &elsewhere, &invalid, &none];
+    let text = of(&checks(&bed, &all).await, "load-balancers");
+    has(
+        &text,
+        &[
+            "info [service shop/same]",
+            "warning [service shop/drift] what would change on load balancer a",
+            "90",
+            "error [service shop/other]",
+            "not marked",
+            "warning [service shop/new]",
+            "is not there; what would be done: ",
+            "info [service shop/lbc] another controller makes",
+            "error [service shop/bad]",
+            "healthcheck-interval",
+        ],
+    );
+    assert!(!text.contains("shop/none"), "{text}");
+    assert_eq!(bed.cloud.written(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_mark_or_without_instances_the_rest_is_checked_all_the_same() {
+    let mut bed = Bed::new();
+    bed.ground.ownership = Ownership::untagged();
+    has(
+        &of(&checks(&bed, &[]).await, "cluster-tag"),
+        &["warning [flag --allow-untagged-cloud]", "set KubernetesClusterID"],
+    );
+    bed.ground.ownership = Ownership { cluster: "c1".to_owned(), legacy: true };
+    has(&of(&checks(&bed, &[]).await, "cluster-tag"), &["KubernetesCluster = c1"]);
+    bed.cloud.deny("ec2:DescribeInstances");
+    let found = checks(&bed, &[]).await;
+    has(&of(&found, "provider-ids"), &["error [] could not be checked: ccm lacks ec2:DescribeInstances"]);
+    has(&of(&found, "subnet-tags"), &["would stand in subnet-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_with_several_sources_is_asked_about_with_one() {
+    let bed = Bed::new();
+    let source = |cidr: &str| Source { from: Peer::Ipv4(cidr.to_owned()), description: String::new() };
+    bed.state().groups.get_mut("sg-nodes").unwrap().ingress = vec![Permission {
+        protocol: "tcp".to_owned(),
+        from_port: Some(22),
+        to_port: Some(22),
+        sources: vec![source("10.0.0.0/8"), source("10.1.0.0/16")],
+    }];
+    has(&of(&checks(&bed, &[]).await, "permissions"), &["ec2:AuthorizeSecurityGroupIngress, "]);
+}
