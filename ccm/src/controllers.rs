@@ -133,7 +133,7 @@ fn cloud_node() -> Controller {
     };
     entry(node::NAME, &["cloud-node"], "node-controller", node::PERMISSIONS, start, |survey| {
         let Survey { shared, events, scope, .. } = survey;
-        Ok(scope.has_nodes().then(|| node::survey(shared.clone(), events.clone(), (*scope).clone())))
+        Ok(scope.has_nodes().then(|| node::survey(shared.clone(), events.clone(), scope)))
     })
 }
 

@@ -79,7 +79,7 @@ pub type Survey = BoxFuture<'static, Vec<Unplanned>>;
 pub(crate) async fn sync_once<R: Reconciler>(controller: &R, keys: Vec<R::Key>) -> Vec<Unplanned> {
     let subject = |key: &R::Key| controller.subject(key);
     let mut failed = Vec::new();
-    let mut groups: BTreeMap<R::Group, Vec<(R::Key, R::Observed)>> = BTreeMap::new();
+    let mut groups: BTreeMap<R::Group, Vec<_>> = BTreeMap::new();
     let observed = controller.observe(&keys).await;
     for (key, observed) in keys.into_iter().zip(observed) {
         match observed {

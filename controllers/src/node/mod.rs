@@ -133,7 +133,7 @@ pub fn start(
 }
 
 /// What one pass would do: initialization, labels, addresses.
-pub fn survey(shared: Shared, events: Arc<dyn EventSink>, scope: Scope) -> Result<Survey, NotStarted> {
+pub fn survey(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Result<Survey, NotStarted> {
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));
     };
