@@ -57,7 +57,7 @@ impl ccm_provider::Clock for Lent {
 }
 
 /// A process that leads over these nodes.
-async fn leading(bed: &Bed, nodes: &[NodeRef]) -> Arc<dyn CloudProvider> {
+pub(crate) async fn leading(bed: &Bed, nodes: &[NodeRef]) -> Arc<dyn CloudProvider> {
     let provider = bed.provider().await;
     let lent = Arc::new(Lent(Mutex::new(nodes.to_vec())));
     let context =

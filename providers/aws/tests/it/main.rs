@@ -3,6 +3,7 @@
 
 mod bed;
 mod classic;
+mod inspect;
 mod instances;
 mod mistakes;
 mod network;

@@ -10,7 +10,9 @@ use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
 use ccm_cloudsim::aws::{Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_provider::flag::FlagValues;
-use ccm_provider::{CloudConfig, LoadBalancer, Node, NodeRef, ProviderFactory, Service};
+use ccm_provider::{
+    Claims, CloudConfig, CloudProvider, LoadBalancer, Node, NodeRef, ProviderFactory, Service, Severity,
+};
 use serde_json::Value;
 
 use crate::bed::CLUSTER;
@@ -51,6 +53,10 @@ impl Left {
 
     /// The balancers of a new process of ours, with these further lines in section `[Global]`.
     async fn take_over(&self, more_config: &str) -> Arc<dyn LoadBalancer> {
+        self.provider(more_config).await.load_balancer().unwrap()
+    }
+
+    async fn provider(&self, more_config: &str) -> Arc<dyn CloudProvider> {
         let mut text = format!(
             "[Global]\nRegion = us-west-2\nVPC = {}\nSubnetID = {}\nKubernetesClusterID = c1\n{more_config}\n",
             self.scene["vpc"].as_str().unwrap(),
@@ -64,8 +70,7 @@ impl Left {
             ));
         }
         let config = CloudConfig { path: "cloud.conf".into(), text };
-        let provider = ccm_provider_aws::Factory.build(Some(config), &FlagValues::default()).await.unwrap();
-        provider.load_balancer().unwrap()
+        ccm_provider_aws::Factory.build(Some(config), &FlagValues::default()).await.unwrap()
     }
 
     fn writes(&self, mark: u64) -> Vec<String> {
@@ -99,6 +104,27 @@ async fn what_the_go_program_made_is_taken_over_without_a_single_write() {
         }
         assert_eq!(left.writes(mark), [""; 0], "{more_config}");
     }
+    assert_eq!(left.aws.violations(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_migration_check_finds_nothing_to_change_in_what_the_go_program_made() {
+    let left = Left::load();
+    let provider = left.provider("").await;
+    let services: Vec<Arc<Service>> = left.services.iter().map(|service| Arc::new(service.clone())).collect();
+    let claims = Claims { nodes: left.nodes.clone(), services };
+    let mark = left.aws.mark();
+    let checks = provider.inspect().unwrap().migration_checks(CLUSTER, &claims).await;
+    assert_eq!(left.writes(mark), [""; 0]);
+    let balancers: Vec<_> = checks.iter().filter(|check| check.check == "load-balancers").collect();
+    assert_eq!(balancers.len(), 14);
+    for check in balancers {
+        assert!(check.message.contains("is taken over as it is"), "{check:?}");
+    }
+    let orphans = provider.inspect().unwrap().orphans(CLUSTER, &claims).await.unwrap();
+    assert!(orphans.is_empty(), "{orphans:?}");
+    let denied = checks.iter().filter(|check| check.check == "permissions" && check.severity > Severity::Info);
+    assert_eq!(denied.collect::<Vec<_>>(), Vec::<&ccm_provider::Check>::new());
     assert_eq!(left.aws.violations(), [""; 0]);
 }
 
