@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm_controllers::survey;
 pub use ccm_controllers::survey::{Scope, Unplanned};
 pub use ccm_controllers::{NotStarted, Shared};
-use ccm_controllers::{ipam, lifecycle, node, node_task as task, route, service};
+use ccm_controllers::{ipam, lifecycle, node, node_task as task, persistent_volume, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec};
 use ccm_runtime::Permission;
@@ -35,6 +35,8 @@ pub struct Controller {
     pub flags: &'static [Flag],
     /// What is wrong with the flags. Asked only when the controller is switched on.
     pub check: fn(&FlagValues) -> Vec<String>,
+    /// Whether it has anything to do with this provider, asked before anything is made for it, such as a service account.
+    pub applies: fn(&dyn CloudProvider) -> Result<(), NotStarted>,
     /// Makes it, once the process leads and the provider is initialized.
     pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
     /// Tells what one pass of it would do, for `ccm plan`; `None`: it cannot be asked.
@@ -99,7 +101,7 @@ impl Start<'_> {
 
 /// The controllers that every program has.
 pub fn builtin() -> Vec<Controller> {
-    vec![cloud_node(), cloud_node_lifecycle(), service_lb(), node_route(), node_ipam()]
+    vec![cloud_node(), cloud_node_lifecycle(), service_lb(), node_route(), persistent_volume_label(), node_ipam()]
 }
 
 fn entry(
@@ -121,6 +123,7 @@ fn entry(
         on_by_default: true,
         flags: &[],
         check: |_| Vec::new(),
+        applies: |_| Ok(()),
         start: Arc::new(start),
         survey: Some(Arc::new(survey)),
     }
@@ -197,6 +200,23 @@ fn route_config(options: &Options, has_routes: bool) -> Result<Result<route::Con
     }))
 }
 
+/// Clusters are not born with a role for its account, and those of other programs may not let it read volumes: it then says so
+/// and goes on trying.
+fn persistent_volume_label() -> Controller {
+    const EVENTS: &str = "persistentvolume-label-controller";
+    let start = |start: &Start<'_>| {
+        let (labeller, events) = (start.provider.volumes(), start.events(EVENTS));
+        Ok(persistent_volume::start(start.shared.clone(), labeller, events).map(boxed))
+    };
+    let (name, permissions) = (persistent_volume::NAME, persistent_volume::PERMISSIONS);
+    let controller = entry(name, &["pvlabel"], "pvl-controller", permissions, start, |survey| {
+        let Survey { shared, events, scope, provider, .. } = survey;
+        let begin = || persistent_volume::survey(shared.clone(), None, provider.volumes(), events.clone());
+        Ok((**scope == Scope::All).then(begin))
+    });
+    Controller { applies: persistent_volume::applies, ..controller }
+}
+
 /// Off by default: several installers give `--allocate-node-cidrs=true` to this program while kube-controller-manager
 /// allocates.
 fn node_ipam() -> Controller {
@@ -263,6 +283,7 @@ pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> 
         on_by_default: spec.on_by_default,
         flags: &[],
         check: |_| Vec::new(),
+        applies: |_| Ok(()),
         start: Arc::new(start),
         survey: Some(Arc::new(survey)),
     }

@@ -8,7 +8,7 @@ use ccm_provider::flag::Flag;
 use crate::controllers::{self, Controller};
 use crate::exit::Failure;
 use crate::options::table::FLAGS;
-use crate::webhook::Webhook;
+use crate::webhook::{Webhook, persistent_volume};
 
 /// Controllers and flags.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ impl Default for Program {
             name: "ccm",
             about: "The Kubernetes cloud-controller-manager: initializes nodes, removes those whose instance is gone, provides load balancers for Services and routes for pods.",
             controllers,
-            webhooks: Vec::new(),
+            webhooks: vec![persistent_volume::webhook()],
             flags,
         }
     }

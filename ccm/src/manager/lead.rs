@@ -213,6 +213,10 @@ impl Manager {
                 tracing::warn!("{:?} is disabled", controller.name);
                 continue;
             }
+            if let Err(NotStarted(reason)) = (controller.applies)(&*self.provider) {
+                tracing::warn!("Skipping {:?}: {reason}", controller.name);
+                continue;
+            }
             let client = self.clients.for_controller(controller.client_name).await?;
             let shared = Shared { gate: shared.gate.with_client(client), ..shared.clone() };
             if self.start_one(&controller, shared, running)? {

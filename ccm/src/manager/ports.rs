@@ -42,7 +42,7 @@ impl Manager {
             self.background.spawn(listening.serve(state));
         }
         if let Some(listening) = ports.webhooks {
-            self.background.spawn(listening.serve());
+            self.background.spawn(listening.serve(&self.provider, self.options.dry_run));
         }
     }
 

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use super::*;
 use crate::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
 
@@ -163,7 +161,7 @@ fn webhooks_need_the_gate() {
             Ok(None)
         }
     }
-    let webhook = Webhook { name: "pv", path: "/pv", handler: Arc::new(Refuses) };
+    let webhook = Webhook::new("pv", "/pv", Refuses);
     let program = Program { webhooks: vec![webhook], ..Program::default() };
     let on = |args: &[&str]| {
         let args = ["ccm", "--cloud-provider=fake"].iter().chain(args).map(OsString::from);

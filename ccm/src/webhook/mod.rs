@@ -4,6 +4,7 @@
 //! parameters such as a charset behind it, and answers with 200 are counted too. All replicas serve, standbys included:
 //! the API server cannot know which one leads.
 
+pub mod persistent_volume;
 mod review;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use ccm_provider::CloudProvider;
 use ccm_runtime::Metrics;
 use futures::FutureExt as _;
 use http::{HeaderValue, Request, StatusCode, header};
@@ -57,8 +59,34 @@ pub struct Webhook {
     pub name: &'static str,
     /// Path on the port, with the first slash.
     pub path: &'static str,
-    /// What it does.
-    pub handler: Arc<dyn AdmissionHandler>,
+    /// Makes what answers, once the provider is there; on a standby too.
+    pub handler: Arc<dyn Fn(&Hosting) -> Arc<dyn AdmissionHandler> + Send + Sync>,
+}
+
+/// What the handler of a webhook is made of.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Hosting {
+    /// The provider; before [`CloudProvider::initialize`], which only a leader calls.
+    pub provider: Arc<dyn CloudProvider>,
+    /// Metrics of the process.
+    pub metrics: Metrics,
+    /// `--dry-run`: what is reviewed shall not be changed or refused.
+    pub dry_run: bool,
+}
+
+impl std::fmt::Debug for Hosting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hosting").field("provider", &self.provider.name()).finish_non_exhaustive()
+    }
+}
+
+impl Webhook {
+    /// A webhook that needs nothing of the provider.
+    pub fn new(name: &'static str, path: &'static str, handler: impl AdmissionHandler + 'static) -> Self {
+        let handler: Arc<dyn AdmissionHandler> = Arc::new(handler);
+        Self { name, path, handler: Arc::new(move |_| handler.clone()) }
+    }
 }
 
 impl std::fmt::Debug for Webhook {
@@ -70,12 +98,13 @@ impl std::fmt::Debug for Webhook {
 /// A bound port of webhooks.
 pub struct Listening {
     secured: Secured,
-    hooks: Hooks,
+    webhooks: Vec<Webhook>,
+    metrics: Metrics,
 }
 
 impl std::fmt::Debug for Listening {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listening").field("webhooks", &self.hooks.by_path.values()).finish()
+        f.debug_struct("Listening").field("webhooks", &self.webhooks).finish_non_exhaustive()
     }
 }
 
@@ -92,20 +121,28 @@ pub fn bind(serving: &WebhookServing, webhooks: Vec<Webhook>, metrics: &Metrics)
         tracing::info!("Webhook enabled: {:?}", webhook.name);
     }
     let secured = Secured::bind(&serving.serving).map_err(Failure::error)?;
-    let by_path = webhooks.into_iter().map(|webhook| (webhook.path, webhook)).collect();
-    let hooks = Hooks { by_path, metrics: metrics.clone(), memory: Arc::new(Semaphore::new(BODIES)) };
-    Ok(Some(Listening { secured, hooks }))
+    Ok(Some(Listening { secured, webhooks, metrics: metrics.clone() }))
 }
 
 impl Listening {
     /// Serves until it is dropped. Whoever reaches the port may ask: the API server shows no credentials.
-    pub async fn serve(self) {
-        self.secured.serve_all(Arc::new(self.hooks)).await;
+    pub fn serve(self, provider: &Arc<dyn CloudProvider>, dry_run: bool) -> impl Future<Output = ()> + Send + use<> {
+        let Self { secured, webhooks, metrics } = self;
+        let hosting = Hosting { provider: provider.clone(), metrics: metrics.clone(), dry_run };
+        let host = |Webhook { name, path, handler }| (path, Hosted { name, handler: handler(&hosting) });
+        let by_path = webhooks.into_iter().map(host).collect();
+        let hooks = Hooks { by_path, metrics, memory: Arc::new(Semaphore::new(BODIES)) };
+        async move { secured.serve_all(Arc::new(hooks)).await }
     }
 }
 
+struct Hosted {
+    name: &'static str,
+    handler: Arc<dyn AdmissionHandler>,
+}
+
 struct Hooks {
-    by_path: BTreeMap<&'static str, Webhook>,
+    by_path: BTreeMap<&'static str, Hosted>,
     metrics: Metrics,
     memory: Arc<Semaphore>,
 }
@@ -128,7 +165,7 @@ impl Handler for Hooks {
 }
 
 impl Hooks {
-    async fn answer(&self, webhook: &Webhook, request: Request<Incoming>) -> Result<Bytes, (StatusCode, String)> {
+    async fn answer(&self, webhook: &Hosted, request: Request<Incoming>) -> Result<Bytes, (StatusCode, String)> {
         let bad = |text: String| (StatusCode::BAD_REQUEST, text);
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !review::is_json(kind) {

@@ -89,6 +89,9 @@ pub struct AdmissionStatus {
     /// HTTP status code; 0 leaves it to the API server.
     #[serde(skip_serializing_if = "is_zero")]
     pub code: u16,
+    /// The same in a word, as clients show it: `Forbidden`. May be empty.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: &'static str,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands out references
@@ -104,7 +107,16 @@ impl AdmissionResponse {
 
     /// No, and why.
     pub fn deny(message: impl Into<String>) -> Self {
-        Self { status: Some(AdmissionStatus { message: message.into(), code: 0 }), ..Self::default() }
+        Self {
+            status: Some(AdmissionStatus { message: message.into(), ..AdmissionStatus::default() }),
+            ..Self::default()
+        }
+    }
+
+    /// No, as for a lack of rights: 403 Forbidden.
+    pub fn forbid(message: impl Into<String>) -> Self {
+        let status = AdmissionStatus { message: message.into(), code: 403, reason: "Forbidden" };
+        Self { status: Some(status), ..Self::default() }
     }
 }
 
@@ -154,11 +166,9 @@ pub(super) fn answer(api_version: &str, uid: &str, response: AdmissionResponse) 
     let mut wire = json!({"uid": uid, "allowed": response.allowed});
     if let Some(wire) = wire.as_object_mut() {
         if let Some(status) = response.status {
-            let mut text = json!({"metadata": {}, "message": status.message});
-            if let (Some(text), code) = (text.as_object_mut(), status.code)
-                && code != 0
-            {
-                text.insert("code".into(), code.into());
+            let mut text = json!(status);
+            if let Some(text) = text.as_object_mut() {
+                text.insert("metadata".into(), json!({}));
             }
             wire.insert("status".into(), text);
         }
@@ -230,7 +240,10 @@ mod tests {
                 {"uid": "u-1", "allowed": true, "patch": "W10=", "patchType": "JSONPatch"}})
         );
         let text = answer("admission.k8s.io/v1", "u", AdmissionResponse::deny("no"));
-        assert!(std::str::from_utf8(&text).unwrap().contains(r#""message":"no""#));
+        let status = |text: &[u8]| serde_json::from_slice::<Value>(text).unwrap()["response"]["status"].take();
+        assert_eq!(status(&text), json!({"metadata": {}, "message": "no"}));
+        let text = answer("admission.k8s.io/v1", "u", AdmissionResponse::forbid("no"));
+        assert_eq!(status(&text), json!({"metadata": {}, "message": "no", "code": 403, "reason": "Forbidden"}));
     }
 
     #[test]

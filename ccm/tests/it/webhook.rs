@@ -1,7 +1,6 @@
 //! A program that hosts webhooks: what it answers, to whom, and when it serves at all.
 
 use std::process::Command;
-use std::sync::Arc;
 
 use ccm::App;
 use ccm::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse, Webhook};
@@ -42,7 +41,7 @@ impl AdmissionHandler for Obedient {
 #[ignore = "no test, but the program of the others"]
 fn program() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
-    let webhook = |name, path| Webhook { name, path, handler: Arc::new(Obedient) };
+    let webhook = |name, path| Webhook::new(name, path, Obedient);
     App::new()
         .register(ccm_provider_fake::Factory)
         .webhook(webhook("obedient", "/obey"))

@@ -102,9 +102,12 @@ pub const ACCOUNTS: &[Permission] = &[
         .named(CLIENT_NAMES),
 ];
 
-/// The service accounts of the controllers. Every cluster grants them what the controllers need: it is born with the roles
-/// `system:controller:<name>` and binds them to these accounts.
-pub const CLIENT_NAMES: &[&str] = &["node-controller", "route-controller", "service-controller"];
+/// The service accounts of the controllers.
+pub const CLIENT_NAMES: &[&str] = &["node-controller", "pvl-controller", "route-controller", "service-controller"];
+
+/// Those to which every cluster grants what the controllers need: it is born with the roles `system:controller:<name>` and
+/// binds them to these accounts.
+pub const BORN_WITH_ROLES: &[&str] = &["node-controller", "route-controller", "service-controller"];
 
 #[cfg(test)]
 mod tests {

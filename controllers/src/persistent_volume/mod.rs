@@ -16,15 +16,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    EventSink, EventType, ObjectChange, PersistentVolume, ProviderError, Subject, VolumeLabels, VolumeSource, Volumes,
+    CloudProvider, EventSink, EventType, ObjectChange, PersistentVolume, ProviderError, Subject, VolumeLabels,
+    VolumeSource, Volumes,
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::store::{Keep, Reflector};
-use ccm_runtime::{Gate, GateError, Metrics, Permission, Queue, RateLimit, Store};
+use ccm_runtime::{Client, Gate, GateError, Metrics, Permission, Queue, RateLimit, Store};
 
 use self::decide::When;
-use crate::survey::{self, Survey};
+use crate::survey::{self, Survey, Unplanned};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -40,8 +41,10 @@ const WORKERS: usize = 5;
 const READ_DEADLINE: Duration = Duration::from_secs(60);
 /// When a volume whose disk does not exist is asked about again.
 const NO_DISK: Duration = Duration::from_secs(300);
-/// When a right that was missing is tried again.
+/// When a right that was missing is tried again, and what to do if it is to watch.
 const NO_RIGHT: Duration = Duration::from_secs(300);
+const NO_WATCH: &str = "grant `list` and `watch` on persistentvolumes, or switch their labels off with \
+                        --controllers=*,-persistentvolume-label-controller";
 
 /// What the cloud said of one volume: `Ok(None)` for one that is not of this cloud.
 pub type Answer = Result<Option<VolumeLabels>, ProviderError>;
@@ -83,7 +86,8 @@ pub fn start(
     let labeller = labeller.ok_or_else(no_labeller)?;
     let volumes = Store::new(Keep::default());
     let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-    let reflector = Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).patient(NO_RIGHT);
+    let reflector =
+        Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).patient(NO_RIGHT, NO_WATCH);
     let queue = Queue::new("pvLabels", RateLimit::DEFAULT, &shared.metrics);
     let controller = Arc::new(VolumeController::new(shared.clone(), volumes.clone(), labeller, events));
     volumes.on_change({
@@ -138,18 +142,46 @@ pub async fn ask(
     answers
 }
 
-/// What one pass over the volumes of a store would do.
+/// What is told of all volumes, as a subject.
+pub const LIST: &str = "persistentvolumes";
+
+/// All volumes, as the controller keeps them.
+///
+/// # Errors
+///
+/// In words for people.
+pub async fn list(client: &Client) -> Result<Arc<Store<PersistentVolume>>, String> {
+    let listed = Store::new(Keep::default());
+    let filled = Reflector::new(listed.clone(), client.clone(), 0).fill().await;
+    filled.map_err(|error| format!("cannot list {LIST}: {error}"))?;
+    Ok(listed)
+}
+
+/// What one pass would do: over these volumes, else over those that the API server lists now.
 pub fn survey(
     shared: Shared,
-    volumes: Arc<Store<PersistentVolume>>,
+    volumes: Option<Arc<Store<PersistentVolume>>>,
     labeller: Option<Arc<dyn Volumes>>,
     events: Arc<dyn EventSink>,
 ) -> Result<Survey, NotStarted> {
-    let controller = VolumeController::new(shared, volumes, labeller.ok_or_else(no_labeller)?, events);
+    let labeller = labeller.ok_or_else(no_labeller)?;
     Ok(Box::pin(async move {
-        let keys = controller.volumes.list().iter().map(|volume| volume.metadata.name.clone()).collect();
+        let volumes = match volumes {
+            Some(volumes) => volumes,
+            None => match list(shared.gate.client()).await {
+                Ok(listed) => listed,
+                Err(error) => return vec![Unplanned { subject: LIST.into(), error: SyncError::Retry(error) }],
+            },
+        };
+        let keys = volumes.list().iter().map(|volume| volume.metadata.name.clone()).collect();
+        let controller = VolumeController::new(shared, volumes, labeller, events);
         survey::sync_once(&controller, keys).await
     }))
+}
+
+/// Why the controller would not run with this provider.
+pub fn applies(provider: &dyn CloudProvider) -> Result<(), NotStarted> {
+    provider.volumes().map(drop).ok_or_else(no_labeller)
 }
 
 fn no_labeller() -> NotStarted {
@@ -254,6 +286,10 @@ impl VolumeController {
         self.shared.gate.show(&mutation.plan(volume));
         if mutation.is_empty() {
             return Ok(Outcome::Done);
+        }
+        // Another volume of the same batch may have met the refusal.
+        if let Some(left) = self.forbidden() {
+            return Ok(Outcome::After(left));
         }
         let path = format!("/api/v1/persistentvolumes/{}", volume.metadata.name);
         match self.shared.gate.write(&Call::strategic(path, &mutation.merge_patch(volume)).brief()).await {

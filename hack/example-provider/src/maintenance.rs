@@ -37,6 +37,7 @@ pub(crate) fn controller(rack: Arc<OnceLock<Arc<Rack>>>) -> Controller {
             Duration::ZERO => vec![format!("--{PERIOD} must be greater than 0")],
             _ => Vec::new(),
         },
+        applies: |_| Ok(()),
         start: Arc::new(move |start: &Start<'_>| {
             let (shared, rack) = (start.shared.clone(), Arc::clone(&rack));
             let period = start.options.values.duration(PERIOD);

@@ -30,7 +30,7 @@ mod process;
 mod rig;
 
 pub use cloud::Cloud;
-pub use make::{Make, node, service};
+pub use make::{Make, node, service, volume};
 pub use manager::Running;
 pub use network::Network;
 pub use object::Object;

@@ -35,6 +35,18 @@ pub fn service(name: &str) -> Make {
     Make { resource: "services", object }
 }
 
+/// A PersistentVolume with this source: `volume("pv", "hostPath", json!({"path": "/x"}))`.
+pub fn volume(name: &str, source: &str, of: Value) -> Make {
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+    });
+    object["spec"][source] = of;
+    Make { resource: "persistentvolumes", object }
+}
+
 impl Make {
     /// Changes anything.
     #[must_use]

@@ -38,8 +38,8 @@ pub struct Reflector<T: Kept> {
     streaming: bool,
     stale: u32,
     backoff: Duration,
-    /// Pause after a refusal for lack of rights, and whether one was told.
-    forbidden: Option<Duration>,
+    /// Pause after a refusal for lack of rights and the way out, and whether one was told.
+    forbidden: Option<(Duration, &'static str)>,
     told: bool,
 }
 
@@ -82,10 +82,11 @@ impl<T: Kept> Reflector<T> {
         }
     }
 
-    /// For what is of use but not needed: while the rights are missing, that is logged once, and asked again at this pause.
+    /// For what is of use but not needed: while the rights are missing, that is logged once with a way out, and asked again
+    /// after this pause.
     #[must_use]
-    pub fn patient(self, pause: Duration) -> Self {
-        Self { forbidden: Some(pause), ..self }
+    pub fn patient(self, pause: Duration, way_out: &'static str) -> Self {
+        Self { forbidden: Some((pause, way_out)), ..self }
     }
 
     /// Runs for ever; ends by being dropped.
@@ -107,11 +108,13 @@ impl<T: Kept> Reflector<T> {
                     relist = true;
                     self.pause(None).await;
                 }
-                Err(Ended::Failed(error)) if error.is_forbidden() && self.forbidden.is_some() => {
+                Err(Ended::Failed(error))
+                    if let (true, Some((pause, way_out))) = (error.is_forbidden(), self.forbidden) =>
+                {
                     if !std::mem::replace(&mut self.told, true) {
-                        tracing::warn!(kind = T::NAME, %error, "list and watch are not allowed: trying again now and then");
+                        tracing::warn!(kind = T::NAME, %error, "cannot be watched: {way_out}; trying again now and then");
                     }
-                    self.pause(self.forbidden).await;
+                    self.pause(Some(pause)).await;
                 }
                 Err(Ended::Failed(error)) => {
                     tracing::warn!(kind = T::NAME, %error, synced = self.store.is_synced(), "list or watch failed, trying again");

@@ -40,6 +40,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if $values.routes.enabled }}{{ $_ := set $flags "cluster-cidr" $values.routes.clusterCIDR }}{{ end }}
 {{- if $values.controllers }}{{ $_ := set $flags "controllers" (join "," $values.controllers) }}{{ end }}
 {{- if $values.leaderElection.migration }}{{ $_ := set $flags "enable-leader-migration" true }}{{ end }}
+{{- if $values.volumeWebhook.enabled }}
+{{- $_ := set $flags "feature-gates" "CloudControllerManagerWebhook=true" }}
+{{- $_ := set $flags "webhooks" "persistentvolume-label" }}
+{{- $_ := set $flags "webhook-secure-port" (int $values.volumeWebhook.port) }}
+{{- $_ := set $flags "webhook-tls-cert-file" "/etc/ccm-webhook/tls.crt" }}
+{{- $_ := set $flags "webhook-tls-private-key-file" "/etc/ccm-webhook/tls.key" }}
+{{- end }}
 {{- range $name, $value := $values.flags }}{{ $_ := set $flags $name $value }}{{ end }}
 {{- range $name, $value := $flags }}
 {{- if kindIs "slice" $value }}

@@ -30,10 +30,12 @@ fn kustomize_prints_what_was_reviewed() {
         let Some(text) = overlay(&name) else { return };
         check(&format!("overlay-{name}.yaml"), &text);
     }
-    // The others are part of an overlay; this one is for the time of a migration only.
-    assert!(components().contains(&"leader-migration".to_owned()));
-    if let Some(text) = with_components(&["leader-migration"]) {
-        check("component-leader-migration.yaml", &text);
+    // The others are part of an overlay. The first is for the time of a migration only, the second needs a certificate.
+    for name in ["leader-migration", "volume-webhook-aws"] {
+        assert!(components().contains(&name.to_owned()));
+        if let Some(text) = with_components(&[name]) {
+            check(&format!("component-{name}.yaml"), &text);
+        }
     }
 }
 
@@ -57,6 +59,8 @@ fn the_chart_refuses_bad_values_and_names_them() {
         ("cloudProvider=fake,securePort=70000", "/securePort"),
         ("cloudProvider=fake,image.repository=", "/image/repository"),
         ("cloudProvider=fake,image.digest=abc", "/image/digest"),
+        ("cloudProvider=fake,volumeWebhook.enabled=true,volumeWebhook.caBundle=a", "/volumeWebhook/tlsSecret"),
+        ("cloudProvider=fake,volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a", "/volumeWebhook"),
         ("cloudProvider=aws,serviceAccount.annotations.a=1", "/serviceAccount/annotations/a"),
     ] {
         let said = template(&helm, &["--set", settings]).unwrap_err();

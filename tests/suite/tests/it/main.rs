@@ -13,3 +13,4 @@ mod nodes;
 mod real_apiserver;
 mod routes;
 mod services;
+mod volumes;

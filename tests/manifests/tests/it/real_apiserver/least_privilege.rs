@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ccm_runtime::client::{ApiError, Call, ConnectOptions};
-use ccm_runtime::permission::CLIENT_NAMES;
+use ccm_runtime::permission::BORN_WITH_ROLES;
 use ccm_runtime::{Client, Metrics};
 use ccm_test_bed::{AuditEntry, Bed, Options};
 use ccm_test_suite::{Process, deadline};
@@ -28,7 +28,8 @@ const IPAM: &[&str] = &["--controllers=*,node-ipam-controller", "--allocate-node
 const CLOUD: &str = r#"
 zone: {region: here, failureDomain: here-a}
 unlisted: missing
-interfaces: {routes: true}
+interfaces: {routes: true, pvLabels: true}
+volumes: [{id: vol-1, labels: {topology.kubernetes.io/zone: here-a, topology.kubernetes.io/region: here}}]
 instances:
 - {name: new, type: large, addresses: [{type: InternalIP, address: 10.0.0.1}]}
 - {name: stopped, shutdown: true}
@@ -37,6 +38,7 @@ faults:
 # more than ten are told as one.
 - {call: InstanceMetadata, node: new, times: 3, error: busy}
 - {call: EnsureLoadBalancer, service: "*/failing", times: 2, error: quota}
+- {call: GetLabelsForVolume, volume: vol-1, times: 3, error: busy}
 - {call: CreateRoute, node: new, times: 14, error: full}
 "#;
 
@@ -132,8 +134,16 @@ impl Scene {
         self.create("/api/v1/namespaces/default/services", &service).await;
     }
 
+    async fn volume(&self, name: &str) {
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "csi": {"driver": "disk.example.com", "volumeHandle": "vol-1"}}});
+        self.create("/api/v1/persistentvolumes", &volume).await;
+    }
+
     /// Something to do for every controller, until all of it is done.
     async fn work(&self, process: &Process) {
+        self.volume("data").await;
         self.new_node("new", "10.244.1.0/24").await;
         self.silent_node("stopped").await;
         self.silent_node("gone").await;
@@ -158,6 +168,10 @@ impl Scene {
             self.until(process, "served", &path, |service| service["status"]["loadBalancer"]["ingress"].is_array())
                 .await;
         }
+        self.until(process, "labelled", "/api/v1/persistentvolumes/data", |volume| {
+            volume["metadata"]["labels"]["topology.kubernetes.io/zone"] == "here-a"
+        })
+        .await;
         let told = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dfailing";
         self.until(process, "told twice in one event", told, |events| {
             events["items"].as_array().into_iter().flatten().any(|event| event["count"].as_u64() > Some(1))
@@ -345,7 +359,7 @@ async fn one_service_account_for_all_uses_all_it_is_granted_and_is_refused_nothi
 
     let asked = scene.asked().await;
     // Lists come through a watch where the API server can, as this one can; older ones are listed.
-    let streamed = [(ACCOUNT, "nodes", "list"), (ACCOUNT, "services", "list")];
+    let streamed = ["nodes", "services", "persistentvolumes"].map(|resource| (ACCOUNT, resource, "list"));
     compare(&scene.documents, &asked, &streamed);
     let trusted = |entry: &AuditEntry| entry.user == ACCOUNT && entry.name == "extension-apiserver-authentication";
     assert!(asked.iter().any(trusted), "the binding to the authentication reader is of no use");
@@ -384,7 +398,7 @@ async fn an_account_for_each_controller_uses_all_it_is_granted_and_is_refused_no
     let options = Options::default().apiserver_arg("--feature-gates=WatchList=false");
     let components = ["cloud-config", "routes", "service-account-credentials", "controller-roles"];
     let Some(scene) = Scene::new(options, &components).await else { return };
-    unbind(&scene.bed, CLIENT_NAMES).await;
+    unbind(&scene.bed, BORN_WITH_ROLES).await;
     let port = free_port();
     let manager = scene.start_with("manager.log", port, IPAM);
     scene.ship_reader().await;

@@ -1,0 +1,103 @@
+//! The webhook `persistentvolume-label`: gives a volume the labels and the node affinity of its zone while it is made.
+//!
+//! It takes over what the admission plugin `PersistentVolumeLabel` of the API server did, by the same rules and with the same
+//! errors; the controller that labels volumes afterwards decides with the same functions. Volumes of other clouds are let
+//! through without a question to the cloud.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_controllers::persistent_volume::ask;
+use ccm_controllers::persistent_volume::decide::{self, Mutation, Origin, When};
+use ccm_provider::{PersistentVolume, Volumes};
+use ccm_runtime::Metrics;
+use serde::Deserialize as _;
+
+use super::{AdmissionHandler, AdmissionRequest, AdmissionResponse, Hosting, Webhook};
+
+/// Name in `--webhooks` and in metrics.
+pub const NAME: &str = "persistentvolume-label";
+/// Path on the port of the webhooks.
+pub const PATH: &str = "/admit";
+/// How long the API server is told to wait for the answer.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the cloud may take: so that the API server still gets the answer, and the user the reason.
+const READ_DEADLINE: Duration = Duration::from_millis(4500);
+
+/// The entry in the table of webhooks. With a provider that has no labels for volumes, all are let through.
+pub(crate) fn webhook() -> Webhook {
+    let handler = |hosting: &Hosting| -> Arc<dyn AdmissionHandler> {
+        let labeller = hosting.provider.volumes();
+        if labeller.is_none() {
+            let provider = hosting.provider.name();
+            tracing::warn!("the webhook {NAME:?} changes nothing: the provider {provider:?} has no labels for volumes");
+        }
+        Arc::new(VolumeLabels { labeller, metrics: hosting.metrics.clone(), dry_run: hosting.dry_run })
+    };
+    Webhook { name: NAME, path: PATH, handler: Arc::new(handler) }
+}
+
+struct VolumeLabels {
+    labeller: Option<Arc<dyn Volumes>>,
+    metrics: Metrics,
+    dry_run: bool,
+}
+
+#[async_trait]
+impl AdmissionHandler for VolumeLabels {
+    async fn admit(&self, request: AdmissionRequest) -> Result<Option<AdmissionResponse>, String> {
+        let (kind, what) = (&request.kind, (request.operation.as_str(), request.sub_resource.as_str()));
+        let made = kind.group.is_empty() && kind.kind == "PersistentVolume" && what == ("CREATE", "");
+        let (true, Some(labeller)) = (made, &self.labeller) else { return Ok(Some(AdmissionResponse::allow())) };
+        let volume = PersistentVolume::deserialize(&request.object)
+            .map_err(|error| format!("the PersistentVolume cannot be read: {error}"))?;
+        let decided = self.decide(&**labeller, &volume).await;
+        Ok(Some(if self.dry_run { told(&volume, decided) } else { answer(&volume, decided) }))
+    }
+}
+
+impl VolumeLabels {
+    /// What to do to the volume, or why it must not be made.
+    async fn decide(&self, labeller: &dyn Volumes, volume: &PersistentVolume) -> Result<Mutation, String> {
+        let labels = match decide::origin(volume, labeller.sources()) {
+            Origin::Foreign => return Ok(Mutation::default()),
+            Origin::Provisioner(labels) => labels,
+            Origin::Cloud(source) => {
+                let answers = ask(labeller, std::slice::from_ref(volume), READ_DEADLINE, &self.metrics).await;
+                let answer = answers.into_iter().next().unwrap_or(Ok(None));
+                answer.map_err(|error| source.failed(volume, &error))?.unwrap_or_default()
+            }
+        };
+        decide::mutate(volume, &labels, When::Made)
+    }
+}
+
+fn answer(volume: &PersistentVolume, decided: Result<Mutation, String>) -> AdmissionResponse {
+    match decided {
+        Ok(mutation) if mutation.is_empty() => AdmissionResponse::allow(),
+        Ok(mutation) => {
+            tracing::debug!(volume = %volume.metadata.name, "{}", mutation.plan(volume));
+            AdmissionResponse { patch: Some(mutation.json_patch(volume)), ..AdmissionResponse::allow() }
+        }
+        Err(error) => {
+            tracing::warn!(volume = %volume.metadata.name, error, "the volume is refused");
+            AdmissionResponse::forbid(error)
+        }
+    }
+}
+
+/// With `--dry-run` every volume is let through as it is, and whoever makes it is told what would be done.
+fn told(volume: &PersistentVolume, decided: Result<Mutation, String>) -> AdmissionResponse {
+    let told = match decided {
+        Ok(mutation) if mutation.is_empty() => return AdmissionResponse::allow(),
+        Ok(mutation) => mutation.plan(volume).to_string(),
+        Err(error) => format!("the volume would be refused: {error}"),
+    };
+    tracing::info!(volume = %volume.metadata.name, "Plan (dry run, nothing is written): {told}");
+    let warnings = vec![format!("with --dry-run nothing is changed: {told}")];
+    AdmissionResponse { warnings, ..AdmissionResponse::allow() }
+}
+
+#[cfg(test)]
+mod tests;

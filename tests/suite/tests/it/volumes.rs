@@ -1,0 +1,292 @@
+//! Labels and node affinity of volumes, by the controller.
+
+use std::time::Duration;
+
+use ccm_test_apiserver::{Fault, FaultId, Match};
+use ccm_test_suite::{Make, Object, Rig, Running, volume};
+use serde_json::{Value, json};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const ON: &str = "--controllers=pvlabel";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
+const ASK: &str = "GetLabelsForVolume";
+
+/// A cloud with the volumes `vol-…` in zone `a` of region `r`, and what else is given.
+fn cloud(ids: &[&str], more: &str) -> String {
+    let entry = |id: &&str| format!("{{id: {id}, labels: {{{ZONE}: a, {REGION}: r}}}}");
+    let volumes: Vec<String> = ids.iter().map(entry).collect();
+    format!("interfaces: {{pvLabels: true}}\nvolumes: [{}]\n{more}", volumes.join(", "))
+}
+
+fn ebs(name: &str, id: &str) -> Make {
+    volume(name, "awsElasticBlockStore", json!({"volumeID": id}))
+}
+
+fn csi(name: &str, handle: &str) -> Make {
+    volume(name, "csi", json!({"driver": "disk.example.com", "volumeHandle": handle}))
+}
+
+async fn pv(rig: &Rig, name: &str) -> Object {
+    rig.get("persistentvolumes", "", name).await.unwrap()
+}
+
+async fn until_labelled(rig: &Rig, name: &str) -> Object {
+    let labelled = async |rig: &Rig| {
+        let volume = rig.get("persistentvolumes", "", name).await?;
+        (!volume.label(ZONE).is_empty() && !volume.label(REGION).is_empty()).then_some(volume)
+    };
+    rig.until(15 * MINUTE, &format!("volume {name} has its labels"), labelled).await
+}
+
+fn requirements(volume: &Object) -> Value {
+    volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].clone()
+}
+
+/// What the controller adds for zone `a` of region `r`.
+fn added() -> Value {
+    json!([{"matchExpressions": [
+        {"key": REGION, "operator": "In", "values": ["r"]}, {"key": ZONE, "operator": "In", "values": ["a"]}]}])
+}
+
+fn writes(rig: &Rig) -> usize {
+    rig.writes().iter().filter(|write| write.resource == "persistentvolumes").count()
+}
+
+fn questions(manager: &Running) -> u64 {
+    let of = |outcome| manager.metric(&format!("ccm_provider_calls_total{{call=\"{ASK}\",outcome=\"{outcome}\"}}"));
+    let all = ["ok", "not-found", "unknown", "transient"].map(|outcome| of(outcome).unwrap_or_default());
+    all.iter().sum::<f64>() as u64
+}
+
+fn fault(rig: &Rig, verb: &str, fault: Fault) -> FaultId {
+    rig.faults().add(fault.on(Match::on(verb, "persistentvolumes")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declared_volume_gets_labels_and_affinity_with_one_write_and_then_there_is_none() {
+    let rig = Rig::new(&cloud(&["vol-1", "handle"], "")).await;
+    rig.create(ebs("before", "vol-1").with(|pv| pv["metadata"]["labels"] = json!({"mine": "1"}))).await;
+    let manager = rig.start(&[ON]).await;
+    let labelled = until_labelled(&rig, "before").await;
+    assert_eq!((labelled.label(ZONE), labelled.label(REGION), labelled.label("mine")), ("a", "r", "1"));
+    assert_eq!(requirements(&labelled), added());
+    rig.create(csi("after", "handle")).await;
+    assert_eq!(requirements(&until_labelled(&rig, "after").await), added());
+    assert_eq!((writes(&rig), rig.cloud.calls(ASK).len()), (2, 2));
+    assert_eq!(manager.plan("persistentvolume after").unwrap().lines().count(), 2);
+
+    rig.patch("persistentvolumes", "", "before", "", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    rig.pass(20 * MINUTE).await;
+    manager.stop().await.unwrap();
+    let again = rig.start(&[ON]).await;
+    rig.pass(MINUTE).await;
+    assert_eq!((writes(&rig), rig.cloud.calls(ASK).len()), (2, 2), "a second leader asks and writes nothing");
+    again.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_of_others_are_neither_asked_about_nor_written() {
+    let rig = Rig::new(&cloud(&["vol-1", "handle"], "")).await;
+    let annotated = |make: Make| {
+        make.with(|pv| pv["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": "disk.example.com"}))
+    };
+    let labelled = |make: Make, labels: Value| make.with(|pv| pv["metadata"]["labels"] = labels);
+    let beta = json!({"failure-domain.beta.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/region": "s"});
+    for make in [
+        volume("local", "hostPath", json!({"path": "/x"})),
+        annotated(csi("provisioned", "handle")),
+        labelled(annotated(ebs("old", "vol-1")), beta.clone()),
+        labelled(ebs("old-by-hand", "vol-1"), beta),
+        labelled(ebs("complete", "vol-1"), json!({ZONE: "x", REGION: "y"})),
+        ebs("being-made", "placeholder-for-provisioning"),
+        volume("nfs", "nfs", json!({"server": "h", "path": "/"})),
+    ] {
+        rig.create(make).await;
+    }
+    // Deleted and still there, since somebody uses it.
+    rig.create(ebs("going", "vol-1").with(|pv| pv["metadata"]["finalizers"] = json!(["example.com/in-use"]))).await;
+    rig.delete("persistentvolumes", "", "going").await;
+    let manager = rig.start(&[ON]).await;
+    rig.create(ebs("ours", "vol-1")).await;
+    until_labelled(&rig, "ours").await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!((writes(&rig), rig.cloud.calls(ASK).len()), (1, 1));
+    assert_eq!(pv(&rig, "complete").await.label(ZONE), "x");
+    assert_eq!(requirements(&pv(&rig, "old").await), Value::Null);
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_volumes_are_a_few_questions() {
+    let rig = Rig::new(&cloud(&["vol-1"], "")).await;
+    for number in 0..1000 {
+        rig.create(ebs(&format!("pv-{number:04}"), "vol-1")).await;
+    }
+    let manager = rig.start(&[ON]).await;
+    let all = async |rig: &Rig| (writes(rig) == 1000).then_some(());
+    rig.until(5 * MINUTE, "all are labelled", all).await;
+    assert_eq!(rig.cloud.calls(ASK).len(), 1000);
+    assert!(questions(&manager) <= 40, "{} questions", questions(&manager));
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_affinity_of_the_user_stays_and_so_does_a_label_that_contradicts_the_cloud() {
+    let rig = Rig::new(&cloud(&["vol-1"], "")).await;
+    let own =
+        json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}});
+    rig.create(ebs("bound", "vol-1").with(|pv| {
+        pv["metadata"]["labels"] = json!({ZONE: "mine"});
+        pv["spec"]["nodeAffinity"] = own.clone();
+    }))
+    .await;
+    let manager = rig.start(&[ON]).await;
+    let labelled = until_labelled(&rig, "bound").await;
+    assert_eq!((labelled.label(ZONE), labelled.label(REGION)), ("mine", "r"));
+    assert_eq!(labelled["spec"]["nodeAffinity"], own);
+    let event = rig.until_event("bound", "VolumeLabelContradictsCloud").await;
+    assert!(event.contains(&format!("{ZONE}=mine contradicts the cloud, which says a")), "{event}");
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_does_not_exist_is_asked_for_every_five_minutes() {
+    let rig = Rig::new(&cloud(&[], &format!("faults: [{{call: {ASK}, kind: DiskNotFound, volume: vol-1}}]"))).await;
+    rig.create(ebs("lost", "vol-1")).await;
+    let manager = rig.start(&[ON]).await;
+    let event = rig.until_event("lost", "FailedToLabelVolume").await;
+    assert!(event.contains("error querying AWS EBS volume vol-1: disk is not found"), "{event}");
+    let moments = rig.moments(ASK, 21 * MINUTE).await;
+    assert_eq!(moments.len(), 4, "{moments:?}");
+    for pair in moments.windows(2) {
+        assert!(pair[1] - pair[0] >= 5 * MINUTE, "{moments:?}");
+    }
+    rig.cloud.write(&cloud(&["vol-1"], ""));
+    until_labelled(&rig, "lost").await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_cloud_is_retried_with_growing_pauses_and_holds_up_no_other_volume() {
+    let fault = format!("faults: [{{call: {ASK}, volume: vol-bad, times: 6, error: throttled}}]");
+    let rig = Rig::new(&cloud(&["vol-1", "vol-bad"], &fault)).await;
+    rig.create(ebs("bad", "vol-bad")).await;
+    rig.create(ebs("good", "vol-1")).await;
+    let manager = rig.start(&[ON]).await;
+    until_labelled(&rig, "good").await;
+    until_labelled(&rig, "bad").await;
+    assert_eq!(rig.cloud.calls(ASK).len(), 8);
+    assert!(
+        rig.until_event("bad", "FailedToLabelVolume")
+            .await
+            .contains("error querying AWS EBS volume vol-bad: throttled")
+    );
+    assert_eq!(rig.count_events("good", "FailedToLabelVolume").await, 0);
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_does_not_answer_is_an_error_and_no_end() {
+    let fault = format!("faults: [{{call: {ASK}, times: 1, delay: 10m}}]");
+    let rig = Rig::new(&cloud(&["vol-1"], &fault)).await;
+    rig.create(ebs("slow", "vol-1")).await;
+    let manager = rig.start(&[ON]).await;
+    rig.until(3 * MINUTE, "told", async |rig| {
+        (rig.count_events("slow", "FailedToLabelVolume").await > 0).then_some(())
+    })
+    .await;
+    until_labelled(&rig, "slow").await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_watch_volumes_everything_else_goes_on_and_the_server_is_left_in_peace() {
+    let rig = Rig::new(&cloud(&["vol-1"], "instances: [{name: n}]")).await;
+    let refused = fault(&rig, "watch", Fault::status(403));
+    fault(&rig, "list", Fault::status(403));
+    rig.create(ebs("pv", "vol-1")).await;
+    let manager = rig.start(&["--controllers=cloud-node,pvlabel"]).await;
+    rig.create(ccm_test_suite::node("n").uninitialized()).await;
+    rig.until_node("n", "initialized", |node| !node.is_uninitialized()).await;
+    rig.pass(31 * MINUTE).await;
+    let tries = rig.faults().fired(refused);
+    assert!((5..=8).contains(&tries), "{tries} tries in half an hour");
+    assert!(manager.is_running() && writes(&rig) == 0);
+    rig.faults().clear();
+    until_labelled(&rig, "pv").await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_patch_volumes_one_try_stands_for_all_of_them() {
+    let rig = Rig::new(&cloud(&["vol-1"], "")).await;
+    let refused = fault(&rig, "patch", Fault::status(403));
+    for number in 0..100 {
+        rig.create(ebs(&format!("pv-{number}"), "vol-1")).await;
+    }
+    let manager = rig.start(&[ON]).await;
+    rig.pass(31 * MINUTE).await;
+    let tries = rig.faults().fired(refused);
+    // As many writes as are under way at once, every five minutes.
+    assert!((6..=7 * 5).contains(&tries), "{tries} tries in half an hour");
+    rig.faults().clear();
+    rig.until(15 * MINUTE, "all are labelled", async |rig| {
+        let volumes = rig.list("persistentvolumes").await;
+        volumes.iter().all(|volume| volume.label(ZONE) == "a").then_some(())
+    })
+    .await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_the_user_sets_meanwhile_survives() {
+    let rig = Rig::new(&cloud(&["vol-1"], &format!("faults: [{{call: {ASK}, hold: gate}}]"))).await;
+    let release = rig.cloud.hold("gate");
+    rig.create(ebs("raced", "vol-1")).await;
+    let manager = rig.start(&[ON]).await;
+    rig.until_calls(ASK, 1).await;
+    rig.patch("persistentvolumes", "", "raced", "", json!({"metadata": {"labels": {ZONE: "mine"}}})).await;
+    release();
+    assert_eq!(until_labelled(&rig, "raced").await.label(ZONE), "mine");
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_plans_and_writes_nothing() {
+    let rig = Rig::new(&cloud(&["vol-1"], "")).await;
+    rig.create(ebs("pv", "vol-1")).await;
+    let manager = rig.start(&[ON, "--dry-run"]).await;
+    let planned = async |_: &Rig| manager.plan("persistentvolume pv");
+    let plan = rig.until(MINUTE, "a plan", planned).await;
+    assert!(plan.contains(&format!("label {ZONE} = a")), "{plan}");
+    rig.pass(MINUTE).await;
+    assert_eq!(writes(&rig), 0);
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_on_by_default_and_watches_volumes_only_where_the_provider_has_labels() {
+    for (cloud, more, works) in [
+        (cloud(&["vol-1"], ""), &[][..], true),
+        (cloud(&["vol-1"], "").replace("true", "false"), &[], false),
+        (cloud(&["vol-1"], ""), &["--controllers=*,-persistentvolume-label-controller"], false),
+    ] {
+        let rig = Rig::new(&cloud).await;
+        rig.create(ebs("pv", "vol-1")).await;
+        let manager = rig.start(more).await;
+        if works {
+            until_labelled(&rig, "pv").await;
+        } else {
+            rig.pass(10 * MINUTE).await;
+            assert!(pv(&rig, "pv").await.label(ZONE).is_empty());
+        }
+        let log = rig.store().log();
+        let watched = log.count_of("watch", "persistentvolumes") + log.count_of("list", "persistentvolumes");
+        assert_eq!(watched > 0, works, "{more:?}");
+        let running =
+            manager.metric("running_managed_controllers{manager=\"cloud-controller-manager\",name=\"pvlabel\"}");
+        assert_eq!(running, works.then_some(1.0), "{}", manager.metrics());
+        manager.stop().await.unwrap();
+    }
+}
