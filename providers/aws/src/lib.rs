@@ -30,6 +30,7 @@ mod permissions;
 mod prefix_ipam;
 #[cfg(feature = "sdk")]
 mod provider;
+mod replay;
 mod routes;
 mod start;
 mod tagging;

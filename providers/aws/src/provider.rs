@@ -8,6 +8,7 @@ use ccm_provider::{
     CloudConfig, CloudProvider, ErrorClass, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask, NodeTaskSpec,
     PlannedLoadBalancer, ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
 };
+use serde_json::Value;
 
 use crate::client::pacing::Pacing;
 use crate::client::sdk::connect::Sdk;
@@ -23,6 +24,7 @@ use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Ground;
 use crate::metrics::Metrics;
 use crate::prefix_ipam::{self, PrefixIpam};
+use crate::replay;
 use crate::routes::{self, VpcRoutes};
 use crate::start::{Start, start};
 use crate::tagging::{self, Tagging};
@@ -49,6 +51,10 @@ impl ProviderFactory for Factory {
 
     fn lint(&self) -> Option<&dyn Lint> {
         Some(&Checks)
+    }
+
+    fn replay(&self, facts: &Value, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
+        Ok(Some(Arc::new(replay::balancers(facts)?)))
     }
 
     async fn build(
@@ -192,6 +198,10 @@ impl CloudProvider for Aws {
 
     fn inspect(&self) -> Option<Arc<dyn Inspect>> {
         Some(self.inspector.clone())
+    }
+
+    fn facts(&self) -> Value {
+        replay::facts(&ground(&self.start), &self.start.config.health_probe)
     }
 
     fn metrics(&self) -> String {

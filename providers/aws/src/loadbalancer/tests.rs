@@ -1,6 +1,7 @@
 //! What is read, and how often, over a cloud that only answers reads.
 
 mod cloud;
+pub(in crate::loadbalancer) mod replay;
 
 use std::sync::Arc;
 

@@ -5,3 +5,4 @@ mod golden;
 mod model;
 mod pitfalls;
 mod properties;
+mod replay;

@@ -10,20 +10,20 @@ use crate::loadbalancer::observe::Observed;
 use crate::loadbalancer::security_groups::tests::model as groups;
 
 #[derive(Debug, Clone)]
-struct Case {
-    ports: Vec<(i32, i32)>,
-    annotations: Vec<(&'static str, &'static str)>,
-    nodes: usize,
-    subnets: Vec<&'static str>,
+pub(super) struct Case {
+    pub(super) ports: Vec<(i32, i32)>,
+    pub(super) annotations: Vec<(&'static str, &'static str)>,
+    pub(super) nodes: usize,
+    pub(super) subnets: Vec<&'static str>,
 }
 
 impl Case {
-    fn service(&self) -> Service {
+    pub(super) fn service(&self) -> Service {
         let port = |(port, node): &(i32, i32)| json!({"port": port, "nodePort": node, "protocol": "TCP"});
         service_with(&Value::Array(self.ports.iter().map(port).collect()), &self.annotations)
     }
 
-    fn wish(&self) -> Wish {
+    pub(super) fn wish(&self) -> Wish {
         wish_for(&self.service(), self.nodes)
     }
 }
@@ -41,7 +41,7 @@ const ANNOTATIONS: &[(&str, &str)] = &[
     ("healthcheck-protocol", "http"),
 ];
 
-fn any_case() -> impl Strategy<Value = Case> {
+pub(super) fn any_case() -> impl Strategy<Value = Case> {
     let ports = proptest::sample::subsequence(vec![(80, 31080), (443, 31443), (8443, 31843), (443, 31444)], 1..=3);
     let subnets = proptest::sample::select(vec![
         vec!["subnet-a", "subnet-b"],
@@ -60,7 +60,7 @@ fn any_case() -> impl Strategy<Value = Case> {
     )
 }
 
-fn world() -> Observed {
+pub(super) fn world() -> Observed {
     let mut world = groups::world();
     groups::put(&mut world, groups::group("sg-user", "of the user", Tags::new()));
     world

@@ -5,6 +5,7 @@ mod golden;
 mod model;
 mod properties;
 mod refusals;
+mod replay;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use super::super::desired::{Common, Goal, NamedGroups, Network, Subnets, TargetNode, Wish};
 use super::super::observe::Observed;
 use super::super::plan::{Ground, Planned};
-use crate::annotations::{ADDITIONAL_TAGS, Annotations, INTERNAL, Key, SECURITY_GROUPS, SUBNETS};
+use crate::annotations::{ADDITIONAL_TAGS, Annotations, INTERNAL, Key, SECURITY_GROUPS, SUBNETS, TYPE};
 use crate::config::HealthProbe;
 use crate::ownership::Ownership;
 use model::Cloud;

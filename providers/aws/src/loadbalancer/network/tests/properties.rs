@@ -10,7 +10,7 @@ use crate::client::Tags;
 use model::security_group;
 
 /// A Service in one of many shapes; all of one Service, so that each can become any other.
-fn any_asked() -> impl Strategy<Value = Asked> {
+pub(super) fn any_asked() -> impl Strategy<Value = Asked> {
     let ports =
         proptest::sample::subsequence(vec![(80, 31080), (443, 31443), (8080, 31808), (80, 31081), (443, 31080)], 1..4);
     let nodes = proptest::sample::subsequence(vec!["i-1", "i-2", "i-3"], 0..4);

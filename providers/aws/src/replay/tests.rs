@@ -1,0 +1,66 @@
+use ccm_provider::{LoadBalancer as _, ServiceAction, ServiceWork};
+use serde_json::json;
+
+use super::*;
+
+fn ground() -> Ground {
+    Ground {
+        ownership: Ownership { cluster: "c1".to_owned(), legacy: true },
+        vpc: "vpc-1".to_owned(),
+        self_subnet: "subnet-1".to_owned(),
+        node_groups_untouched: true,
+        shared_group: Some("sg-1".to_owned()),
+        managed_network_groups: true,
+    }
+}
+
+#[test]
+fn facts_are_settings_and_ids_and_come_back_whole() {
+    let probe = HealthProbe::Shared { port: 10256, path: "/healthz".to_owned() };
+    let facts = facts(&ground(), &probe);
+    assert_eq!(
+        facts,
+        json!({
+            "cluster": "c1", "legacyTag": true, "vpc": "vpc-1", "subnet": "subnet-1", "nodeGroupsUntouched": true,
+            "sharedGroup": "sg-1", "managedNetworkGroups": true,
+            "sharedProbe": {"port": 10256, "path": "/healthz"},
+        })
+    );
+    let (read, read_probe) = Facts::deserialize(&facts).unwrap().ground();
+    assert_eq!((format!("{read:?}"), read_probe), (format!("{:?}", ground()), probe));
+}
+
+#[test]
+fn facts_of_an_older_version_have_defaults_and_foreign_ones_are_refused() {
+    let old = json!({"cluster": "c1", "vpc": "vpc-1", "fromTheFuture": {"x": 1}});
+    let (read, probe) = Facts::deserialize(&old).unwrap().ground();
+    assert_eq!((&*read.ownership.cluster, read.ownership.legacy, probe), ("c1", false, HealthProbe::NodePort));
+    for odd in [json!(null), json!({}), json!({"cluster": "c1"}), json!({"cluster": 1, "vpc": "v"}), json!("x")] {
+        let error = balancers(&odd).unwrap_err().to_string();
+        assert!(error.starts_with("the facts about AWS in the snapshot cannot be read: "), "{error}");
+        assert!(error.ends_with("; take the snapshot again"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn every_call_to_aws_is_refused() {
+    let balancers = balancers(&facts(&ground(), &HealthProbe::NodePort)).unwrap();
+    let service = ccm_provider::Service::default();
+    let error = balancers.get("c", &service).await.unwrap_err().to_string();
+    let why = "there is no AWS behind a snapshot: only what was observed can be planned from";
+    assert!(error.contains(why) && error.contains("elasticloadbalancing:DescribeLoadBalancers"), "{error}");
+    let error = balancers.ensure_deleted("c", &service).await.unwrap_err().to_string();
+    assert!(error.contains(why), "{error}");
+}
+
+#[test]
+fn an_observation_that_is_none_names_the_service() {
+    let balancers = balancers(&facts(&ground(), &HealthProbe::NodePort)).unwrap();
+    let service: ccm_provider::Service =
+        serde_json::from_value(json!({"metadata": {"namespace": "d", "name": "web"}})).unwrap();
+    let item = ServiceWork { service: service.into(), nodes: [].into(), action: ServiceAction::Delete };
+    for odd in [json!(null), json!([{"observed": {}}]), json!({"x": 1})] {
+        let error = balancers.plan_observed("c", &item, &odd).unwrap_err().to_string();
+        assert!(error.starts_with("what was observed for the Service d/web cannot be read: "), "{error}");
+    }
+}
