@@ -325,14 +325,11 @@ impl ServiceController {
         match purpose {
             Purpose::Hosts => self.finish_hosts(work, answer, took).await,
             Purpose::Ensure => {
-                let class = why_not(&answer);
                 let error = match self.finish_ensure(service, answer).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(error) => self.failed(&subject, error),
                 };
-                if let Some(class) = class {
-                    self.note_failure(service, &class, &error).await;
-                }
+                self.note_failure(service, &error).await;
                 Err(error)
             }
             Purpose::Cleanup => match answer {
@@ -360,7 +357,8 @@ impl ServiceController {
         let status = match answer {
             Ok(Some(status)) => status,
             Ok(None) => {
-                return Err(SyncError::Retry("service status returned by EnsureLoadBalancer is nil".into()));
+                let message = "service status returned by EnsureLoadBalancer is nil".to_owned();
+                return Err(SyncError::Provider { message, class: ErrorClass::Bug, after: None });
             }
             Err(error) if error.is_implemented_elsewhere() => {
                 tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
@@ -426,8 +424,9 @@ impl ServiceController {
         conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
     }
 
-    /// Says in the conditions that an ensure failed. Where that fails too, the event has said it.
-    async fn note_failure(&self, service: &Service, class: &ErrorClass, error: &SyncError) {
+    /// Says in the conditions that the provider failed. Where that fails too, the event has said it.
+    async fn note_failure(&self, service: &Service, error: &SyncError) {
+        let Some(class) = error.class() else { return };
         let message = format!("{}{error}", conditions::FAILED);
         let progress = Progress::Failed { class, message: &message };
         let conditions = self.conditions(service, progress);
@@ -484,16 +483,6 @@ impl ServiceController {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(SyncError::gate("failed to update load balancer status", error)),
         }
-    }
-}
-
-/// Why an ensure failed; `None` if it did not.
-fn why_not(answer: &Answer) -> Option<ErrorClass> {
-    match answer {
-        Ok(Some(_)) => None,
-        Ok(None) => Some(ErrorClass::Bug),
-        Err(error) if error.is_implemented_elsewhere() => None,
-        Err(error) => Some(error.class()),
     }
 }
 
