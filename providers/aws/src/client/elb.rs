@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A classic balancer.
@@ -21,6 +22,8 @@ pub(crate) struct LoadBalancer {
     pub(crate) health_check: Option<HealthCheck>,
     /// Registered instances.
     pub(crate) instances: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<Timestamp>,
 }
 
 /// A listener and the names of its policies.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Which balancers or target groups are asked for.
@@ -31,6 +32,8 @@ pub(crate) struct LoadBalancer {
     pub(crate) security_groups: Vec<String>,
     /// `ipv4` or `dualstack`.
     pub(crate) ip_address_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<Timestamp>,
 }
 
 /// Where a balancer stands.

@@ -97,6 +97,7 @@ async fn what_two_services_left_is_deleted_to_the_last_rule() {
     let kinds: Vec<&str> = orphans.iter().map(|orphan| &*orphan.kind).collect();
     assert_eq!(kinds, ["LoadBalancer", "LoadBalancer", "TargetGroup", "SecurityGroup", "SecurityGroup"]);
     assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{orphans:#?}");
+    assert!(orphans[..2].iter().all(|orphan| orphan.created.is_some()), "{orphans:#?}");
     assert_eq!(bed.writes(mark), [""; 0], "listing writes nothing");
     for orphan in &orphans {
         let mut tries = 0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancing::types as sdk;
 
-use super::{SdkApi, all_known, chunks, malformed, some};
+use super::{SdkApi, all_known, chunks, malformed, some, time};
 use crate::client::elb::{
     AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener, ListenerDescription, LoadBalancer, Policy,
 };
@@ -59,6 +59,7 @@ fn balancer(from: sdk::LoadBalancerDescription) -> LoadBalancer {
         backend_policies: backends.filter_map(|from| Some((from.instance_port?, names(from.policy_names)))).collect(),
         health_check: from.health_check.map(health_check),
         instances: instances.filter_map(|instance| instance.instance_id).collect(),
+        created: from.created_time.and_then(time),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancingv2::types as sdk;
 
-use super::{SdkApi, all_known, known, malformed, some};
+use super::{SdkApi, all_known, known, malformed, some, time};
 use crate::client::elbv2::{
     BalancerZone, HealthCheck, Listener, LoadBalancer, SubnetMapping, Target, TargetGroup, TargetHealth, Which,
 };
@@ -62,6 +62,7 @@ fn balancer(from: sdk::LoadBalancer) -> LoadBalancer {
         zones: from.availability_zones.unwrap_or_default().into_iter().map(zone).collect(),
         security_groups: from.security_groups.unwrap_or_default(),
         ip_address_type: from.ip_address_type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        created: from.created_time.and_then(time),
     }
 }
 

@@ -160,6 +160,11 @@ fn all_known(operation: Operation, ids: &[Id]) -> Answer<Vec<String>> {
     ids.iter().map(|id| known(operation, id)).collect()
 }
 
+/// To the second, which is all that AWS tells.
+fn time(from: aws_smithy_types::DateTime) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_second(from.secs()).ok()
+}
+
 /// `None` for an empty list: the SDK would send an empty parameter.
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)

@@ -1,5 +1,7 @@
 //! Which objects are orphans, why, and whether they may go.
 
+use jiff::Timestamp;
+
 use super::*;
 
 /// What the cluster claims.
@@ -90,7 +92,8 @@ pub(super) async fn orphans(
     for (balancer, tags) in &inventory.classic {
         let service = tags.get(SERVICE_KEY).cloned().unwrap_or_default();
         let handle = Handle::Classic { name: balancer.name.clone(), service: service.clone() };
-        let known = Balancer { name: &balancer.name, id: &balancer.name, tags, service: &service };
+        let (name, created) = (&*balancer.name, balancer.created);
+        let known = Balancer { name, id: name, tags, service: &service, created };
         orphans.extend(known.judged(of, cluster, claimed, &handle).await?);
     }
     let mut going = BTreeSet::new();
@@ -98,7 +101,8 @@ pub(super) async fn orphans(
         let service = tags.get(SERVICE_KEY).cloned().unwrap_or_default();
         let (name, arn) = (balancer.name.clone(), balancer.arn.clone());
         let handle = Handle::Network { name, arn: arn.clone(), service: service.clone() };
-        let known = Balancer { name: &balancer.name, id: &balancer.arn, tags, service: &service };
+        let (name, created) = (&*balancer.name, balancer.created);
+        let known = Balancer { name, id: &balancer.arn, tags, service: &service, created };
         let judged = known.judged(of, cluster, claimed, &handle).await?;
         going.extend(judged.iter().filter(|orphan| orphan.kept.is_none()).map(|_| arn.clone()));
         orphans.extend(judged);
@@ -126,6 +130,7 @@ struct Balancer<'a> {
     id: &'a str,
     tags: &'a Tags,
     service: &'a str,
+    created: Option<Timestamp>,
 }
 
 impl Balancer<'_> {
@@ -161,7 +166,7 @@ impl Balancer<'_> {
             name: if self.id == self.name { String::new() } else { self.name.to_owned() },
             owner,
             reason,
-            created: None,
+            created: self.created,
             cost: Some(BALANCER_COST.to_owned()),
             kept,
             step: Step { risk: Risk::Disruptive, ..step },

@@ -57,6 +57,7 @@ async fn all_that_services_left_is_found_in_order_and_deleted_to_the_last_rule()
         ],
     );
     assert!(!text.contains("KEPT"), "{text}");
+    assert_eq!(orphans[1].created, Some(super::writes::MADE));
     assert!(orphans[0].cost.as_ref().is_some_and(|cost| cost.contains("USD a month")));
     delete_all(&bed, &orphans).await;
     let written = bed.cloud.written();

@@ -9,6 +9,9 @@ use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, ListenerWish, RouteTa
 use crate::client::{Answer, Id, Write, elb};
 use crate::loadbalancer::security_groups::permissions::{self, Rule};
 
+/// When balancers are made here.
+pub(super) const MADE: jiff::Timestamp = jiff::Timestamp::constant(1_700_000_000, 0);
+
 fn known(id: &Id) -> String {
     id.known().unwrap().to_owned()
 }
@@ -162,6 +165,7 @@ fn classic(state: &mut State, write: &Write, of: &ElbWrite) -> Answer<()> {
                 subnets: subnets.iter().cloned().collect(),
                 security_groups: security_groups.iter().map(known).collect(),
                 listeners: listeners.iter().map(described).collect(),
+                created: Some(MADE),
                 ..elb::LoadBalancer::default()
             };
             state.classic.insert(balancer.clone(), made);
@@ -225,6 +229,7 @@ fn network(state: &mut State, write: &Write, of: &ElbV2Write) -> Answer<Option<S
                 zones: mappings.iter().map(|mapping| zone(mapping.subnet.clone())).collect(),
                 security_groups: security_groups.iter().map(known).collect(),
                 ip_address_type: "ipv4".to_owned(),
+                created: Some(MADE),
             };
             state.network.insert(arn.clone(), made);
             state.listeners.insert(arn.clone(), Vec::new());
