@@ -16,7 +16,7 @@ use crate::loadbalancer::wish::left_behind;
 ///
 /// A read failed.
 pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
-    if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.has_finalizer()) {
+    if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.needs_cleanup()) {
         let text = format!("loadBalancerClass {class:?}: another controller makes the load balancer");
         return Ok(vec![Fact::good("wish", text)]);
     }
@@ -121,10 +121,12 @@ fn balancers(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact
     let mut facts = Vec::new();
     if let Some(found) = &observed.classic {
         facts.extend(classic(of, service, found));
+        facts.extend(own_groups(observed, &found.balancer.security_groups));
         facts.extend(rules(&standing.wish, observed, &found.balancer.security_groups));
     }
     if let Some(found) = &observed.network {
         facts.extend(network(of, service, found));
+        facts.extend(own_groups(observed, &found.balancer.security_groups));
         facts.extend(rules(&standing.wish, observed, &[]));
     }
     let leftovers = observed.loose_target_groups.iter().map(|loose| {
@@ -214,6 +216,23 @@ fn shown(service: &Service, about: &str, dns_name: &str) -> Option<Fact> {
     let shown = service.status.load_balancer.ingress.iter().any(|ingress| ingress.hostname == dns_name);
     let wanted = matches!(standing::action(service), ServiceAction::Ensure);
     (wanted && !shown).then(|| Fact::waiting(about, "the status of the Service does not show its name yet"))
+}
+
+/// What lets clients reach the balancer.
+fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
+    let told = |id: &String| {
+        let group = observed.groups.get(id)?;
+        let about = format!("security group {id}");
+        Some(match permissions::split(&group.ingress).len() {
+            0 => Fact::bad(
+                about,
+                format!("of the load balancer ({}): no rule lets anybody in", group.name),
+                "open it for the clients, or leave the group to this program by removing the annotation that names it",
+            ),
+            count => Fact::good(about, format!("of the load balancer ({}), rules for clients: {count}", group.name)),
+        })
+    };
+    attached.iter().filter_map(told).collect()
 }
 
 /// What lets the balancer reach the nodes.

@@ -156,7 +156,10 @@ fn naming(node: &NodeRef, instance: &Instance) -> Option<Check> {
             Check::warning(IDS, subject, text, "nothing needs the zone in it; it goes when the node registers anew")
         });
     }
-    let names_another = identity::is_ec2_dns_name(&node.name)
+    // An instance that is named by its ID can have a node that is named by its address.
+    let address = instance.private_ip.as_deref().map(|address| format!("ip-{}", address.replace('.', "-")));
+    let by_address = address.as_deref() == node.name.split('.').next();
+    let names_another = (identity::is_ec2_dns_name(&node.name) && !by_address)
         || node.name.split('.').next().and_then(InstanceId::parse).is_some_and(|id| id.as_str() != instance.id);
     let real = &instance.private_dns_name;
     Some(if names_another {

@@ -41,6 +41,8 @@ async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
             "classic, internet-facing, a006f6c64",
             "good [listener tcp 80] to tcp on node port 30080",
             "good [instances] 2 registered, health check TCP:30080",
+            "good [security group sg-k8s-elb-a006f6c64",
+            "rules for clients: 2",
             "good [security group sg-nodes] lets the load balancer in, rules: 1",
             "good [plan] nothing is left to do",
         ],
@@ -180,6 +182,9 @@ async fn what_others_serve_is_left_to_them() {
     let mut class = service("web", "nlb");
     class.spec.load_balancer_class = Some("example.com/x".to_owned());
     has(&explain(&bed, &class).await, &["good [wish] loadBalancerClass \"example.com/x\""]);
+    // The finalizer of before is no reason to delete anything.
+    class.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
+    assert!(!explain(&bed, &class).await.contains("delete"));
     // What was made before the annotation changed stays.
     let mut left = service("web", "nlb");
     bed.make(&mut left).await;
@@ -198,6 +203,30 @@ async fn a_service_that_wants_none_any_more_shows_what_goes() {
         &explain(&bed, &web).await,
         &["good [wish] no load balancer", "waiting [plan] writes left: ", "delete LoadBalancer", "delete TargetGroup"],
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_told() {
+    let bed = Bed::new();
+    let mut old = service("old", "");
+    bed.make(&mut old).await;
+    bed.state().groups.values_mut().filter(|group| group.name != "nodes").for_each(|group| group.ingress.clear());
+    has(&explain(&bed, &old).await, &["BAD [security group sg-k8s-elb-", "no rule lets anybody in"]);
+    // A target group that an attempt left which was cut off.
+    let mut web = service("web", "nlb");
+    bed.make(&mut web).await;
+    {
+        let mut state = bed.state();
+        let (arn, mut loose) = state.target_groups.first_key_value().map(|(a, g)| (a.clone(), g.clone())).unwrap();
+        loose.name = format!("{}0123456789", &loose.name[..loose.name.len() - 10]);
+        loose.arn = format!("arn:group/{}", loose.name);
+        loose.balancers.clear();
+        let (tags, targets) = (state.tags[&arn].clone(), Vec::new());
+        state.tags.insert(loose.arn.clone(), tags);
+        state.targets.insert(loose.arn.clone(), targets);
+        state.target_groups.insert(loose.arn.clone(), loose);
+    }
+    has(&explain(&bed, &web).await, &["waiting [target group k8s-shop-web-0123456789] left behind"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -240,6 +240,10 @@ async fn marks_networks_and_groups_of_instances_are_told_per_node() {
             "has several security groups (sg-a, sg-b) and none with the cluster's tag",
         ],
     );
+    // An instance that is named by its ID, with a node that is named by its address.
+    bed.state().instances.get_mut(&id(1)).unwrap().private_dns_name = format!("{}.us-west-2.compute.internal", id(1));
+    has(&of(&checks(&bed, &[]).await, "node-names"), &["warning [node ip-10-0-0-1"]);
+    bed.state().instances.get_mut(&id(1)).unwrap().private_dns_name = instance(1).private_dns_name;
     // Without a provider ID the mark is what it is found by.
     bed.nodes = vec![Arc::new(Node { provider_id: None, ..node(1) })];
     has(&of(&checks(&bed, &[]).await, "instance-tags"), &["error [node ip-10-0-0-1", "found only with it"]);
