@@ -5,6 +5,7 @@
 //! tables, plans and decisions of the controllers; nothing here decides anything a second time.
 
 mod completion;
+mod explain;
 mod orphans;
 mod output;
 mod plan;
@@ -43,7 +44,7 @@ pub(crate) struct Command {
 }
 
 /// All commands but `completion`, which needs neither runtime nor cluster.
-const COMMANDS: &[Command] = &[plan::COMMAND, orphans::COMMAND];
+const COMMANDS: &[Command] = &[plan::COMMAND, explain::COMMAND, orphans::COMMAND];
 
 const SECTION: &str = "Command flags";
 const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');

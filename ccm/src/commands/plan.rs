@@ -146,7 +146,7 @@ fn summary(surveyed: &Surveyed) -> String {
     text
 }
 
-fn json(surveyed: &Surveyed) -> Value {
+pub(super) fn json(surveyed: &Surveyed) -> Value {
     let warnings = surveyed.warnings.iter();
     json!({
         "changes": surveyed.changes(),

@@ -5,6 +5,7 @@
 mod bad_input;
 mod connect;
 mod credentials;
+mod explain;
 mod flags;
 mod https;
 mod kubeconfig;

@@ -1,0 +1,186 @@
+//! Who looks after the object, who leads, which nodes stand behind a balancer. Pure.
+
+use std::collections::BTreeSet;
+
+use ccm_controllers::service::decide;
+use ccm_controllers::{lifecycle, node, service};
+use ccm_provider::well_known::TAINT_UNINITIALIZED;
+use ccm_provider::{Fact, Lookup, Node, NodeRef, ProviderError};
+use ccm_runtime::election::{ElectionConfig, Seen};
+use ccm_runtime::{ApiError, InstanceView};
+use jiff::Timestamp;
+
+use super::Object;
+use super::events::ago;
+use crate::options::Options;
+use crate::options::migration::Lease;
+
+/// Nodes that are named in one line.
+const NAMED: usize = 5;
+
+/// A controller that looks after the object.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Needed {
+    name: &'static str,
+    /// What it is there for.
+    does: &'static str,
+    /// Whether the object waits for it now.
+    now: bool,
+}
+
+/// The controllers that look after an object.
+pub(super) fn needed(object: &Object) -> Vec<Needed> {
+    match object {
+        Object::Service(_) => vec![Needed { name: service::NAME, does: "makes and removes its balancer", now: true }],
+        Object::Node(node) => {
+            let new = node.has_taint(TAINT_UNINITIALIZED);
+            let unwell = lifecycle::decide::needs_answer(node) || lifecycle::decide::recovered(node);
+            vec![
+                Needed { name: node::NAME, does: "initializes it and keeps its addresses", now: new },
+                Needed { name: lifecycle::NAME, does: "looks whether its instance is there", now: unwell && !new },
+            ]
+        }
+    }
+}
+
+/// Whether the flags let them run. `skipped` are those that are switched on and still do not run, with the reason.
+pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)], needed: &[Needed]) -> Vec<Fact> {
+    let state = |needed: &Needed| {
+        let (controller, on) = options.controllers.iter().find(|(controller, _)| controller.name == needed.name)?;
+        let reason = skipped.iter().find(|(name, _)| *name == needed.name).map(|(_, reason)| reason);
+        let lease = options.migration.as_ref().map(|m| m.lease_of(controller.name, controller.aliases));
+        Some(match (on, reason, lease) {
+            (false, ..) => Err((
+                "switched off by --controllers".to_owned(),
+                format!("add {} to --controllers, unless another program does this", needed.name),
+            )),
+            (true, Some(reason), _) => Err((reason.clone(), "see the configuration of the provider".to_owned())),
+            (true, None, Some(Lease::NotOurs)) => Err((
+                "--leader-migration-config says that another component runs it".to_owned(),
+                "see that component".to_owned(),
+            )),
+            (true, None, Some(Lease::Migration)) => Ok("under the lease of the leader migration"),
+            (true, None, _) => Ok("switched on"),
+        })
+    };
+    let fact = |needed: &Needed| match state(needed) {
+        Some(Ok(text)) => Fact::good(needed.name, format!("{text}; it {}", needed.does)),
+        Some(Err((text, hint))) if needed.now => Fact::bad(needed.name, text, hint),
+        Some(Err((text, _))) => Fact::good(needed.name, format!("{text}; nothing else here {}", needed.does)),
+        None if needed.now => Fact::bad(needed.name, "not part of this program", "use one that has it"),
+        None => Fact::good(needed.name, "not part of this program"),
+    };
+    needed.iter().map(fact).collect()
+}
+
+/// The names of the leases under which these run.
+pub(super) fn leases(options: &Options, own: &ElectionConfig, needed: &[Needed]) -> BTreeSet<String> {
+    let name = |needed: &Needed| {
+        let (controller, _) = options.controllers.iter().find(|(controller, _)| controller.name == needed.name)?;
+        match &options.migration {
+            Some(migration) => match migration.lease_of(controller.name, controller.aliases) {
+                Lease::Main => Some(own.name.clone()),
+                Lease::Migration => Some(migration.lease_name.clone()),
+                Lease::NotOurs => None,
+            },
+            None => Some(own.name.clone()),
+        }
+    };
+    needed.iter().filter_map(name).collect()
+}
+
+/// Who leads; the error is why that cannot be seen.
+pub(super) fn lease(
+    label: &str,
+    seen: Result<Option<Seen>, ApiError>,
+    usual: std::time::Duration,
+    now: Timestamp,
+) -> Result<Fact, String> {
+    let about = format!("lease {label}");
+    let start = "start the controller manager, or give the --leader-elect-resource-name and -namespace that it has";
+    let seen = match seen {
+        Ok(Some(seen)) => seen,
+        Ok(None) => {
+            return Ok(Fact::bad(about, "does not exist: nobody works, and nobody ever has under this name", start));
+        }
+        Err(error) if error.is_forbidden() => {
+            return Err(format!("{about}: may not be read: grant get on leases of coordination.k8s.io ({error})"));
+        }
+        Err(error) => return Err(format!("{about}: {error}")),
+    };
+    let renewed = seen.renewed.map_or_else(|| "at an unknown time".to_owned(), |renewed| ago(renewed, now));
+    if seen.holder.is_empty() {
+        return Ok(Fact::bad(about, format!("held by nobody since it was given back {renewed}: nobody works"), start));
+    }
+    let lasts = seen.duration.unwrap_or(usual);
+    let expired =
+        seen.renewed.is_some_and(|renewed| now.duration_since(renewed).unsigned_abs() > lasts && renewed < now);
+    if expired {
+        let lasts = ccm_provider::duration::format(lasts);
+        let text = format!("held by {}, renewed {renewed} although it lasts {lasts}: nobody works", seen.holder);
+        let hint =
+            "see why that replica is gone and no other takes over; if it does run, compare the clocks of the machines";
+        return Ok(Fact::bad(about, text, hint));
+    }
+    Ok(Fact::good(about, format!("held by {}, renewed {renewed}", seen.holder)))
+}
+
+/// Which nodes stand behind the balancers, and why the others do not.
+pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
+    let about = "hosts";
+    if nodes.is_empty() {
+        let text = "the cluster has no node, so that nothing can stand behind the balancer";
+        return Fact::bad(about, text, "add nodes; the hosts follow by themselves");
+    }
+    let left_out: Vec<(&Node, String)> =
+        nodes.iter().filter_map(|node| decide::why_left_out(node).map(|why| (&**node, why))).collect();
+    let named = left_out.iter().take(NAMED).map(|(node, why)| format!("{}: {why}", node.name));
+    let mut reasons = named.collect::<Vec<_>>().join("; ");
+    if let Some(more) = left_out.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        reasons.push_str(&format!("; and {more} more"));
+    }
+    let candidates: Vec<&NodeRef> = nodes.iter().filter(|node| decide::is_candidate(node)).collect();
+    if candidates.is_empty() {
+        let text = format!("none of {} nodes stands behind the balancer ({reasons})", nodes.len());
+        return Fact::bad(about, text, "take the label, taint or deletion back, or add nodes");
+    }
+    let foreign = |node: &NodeRef| view.is_some_and(|view| view.is_foreign(node.provider_id.as_deref()));
+    let strangers = candidates.iter().filter(|node| foreign(node)).count();
+    let new = candidates.iter().filter(|node| !foreign(node) && node.has_taint(TAINT_UNINITIALIZED)).count();
+    let mut text = format!("{} of {} nodes belong behind the balancer", candidates.len(), nodes.len());
+    let notes = [
+        (!reasons.is_empty()).then(|| format!("not {reasons}")),
+        (strangers > 0).then(|| format!("{strangers} of another cloud")),
+        (new > 0).then(|| format!("{new} not initialized yet")),
+    ];
+    for note in notes.into_iter().flatten() {
+        text.push_str("; ");
+        text.push_str(&note);
+    }
+    match candidates.len() - strangers - new {
+        0 if new > 0 => Fact::waiting("the initialization of nodes", text),
+        0 => Fact::bad(about, text, "add nodes of this cloud"),
+        _ => Fact::good(about, text),
+    }
+}
+
+/// What the cloud answers when the controllers ask about the node; the error is that it could not tell.
+pub(super) fn lookup(answer: &Lookup) -> Result<Fact, ProviderError> {
+    let about = "the cloud";
+    Ok(match answer {
+        Lookup::Found(instance) => match (&instance.metadata, &instance.shutdown) {
+            (Err(error), _) => return Err(error.clone()),
+            (_, Err(error)) if !error.is_not_implemented() => return Err(error.clone()),
+            (Ok(None), _) => Fact::waiting(about, "knows the instance, and tells nothing of it yet"),
+            (_, Ok(true)) => Fact::bad(about, "the instance is stopped", "start it, or delete the Node"),
+            _ => Fact::good(about, "knows the instance"),
+        },
+        Lookup::Gone(evidence) => Fact::bad(
+            about,
+            evidence.to_string(),
+            "a node that is not Ready is then deleted; if the machine is there, correct the provider ID or the name of the node",
+        ),
+        Lookup::Foreign => Fact::good(about, "is not asked: the node belongs to another one"),
+        Lookup::Unknown(error) => return Err(error.clone()),
+    })
+}

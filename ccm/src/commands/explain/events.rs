@@ -1,0 +1,173 @@
+//! What was told on the object.
+
+use ccm_controllers::{ipam, lifecycle, node, service};
+use ccm_runtime::Client;
+use ccm_runtime::client::Call;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Object;
+
+/// Events of one object that are read.
+const AT_MOST: u32 = 500;
+/// Whose warnings are errors of this program, or of the Go program before it.
+const COMPONENTS: &[&str] = &[node::COMPONENT, lifecycle::COMPONENT, service::COMPONENT, ipam::COMPONENT];
+/// Events that end a sync well.
+const WENT_WELL: &[&str] = &["EnsuredLoadBalancer", "UpdatedLoadBalancer", "DeletedLoadBalancer", "Synced"];
+
+/// One event, counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Event {
+    /// `Normal` or `Warning`.
+    pub(super) kind: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) component: String,
+    pub(super) count: u64,
+    /// When it was told last.
+    pub(super) last: Option<Timestamp>,
+}
+
+impl Event {
+    pub(super) fn is_warning(&self) -> bool {
+        self.kind == "Warning"
+    }
+
+    pub(super) fn json(&self, now: Timestamp) -> Value {
+        json!({
+            "type": self.kind,
+            "reason": self.reason,
+            "message": self.message,
+            "component": self.component,
+            "count": self.count,
+            "last": self.last.map(|last| last.to_string()),
+            "secondsAgo": self.last.map(|last| seconds(last, now)),
+        })
+    }
+}
+
+fn seconds(then: Timestamp, now: Timestamp) -> i64 {
+    now.duration_since(then).as_secs().max(0)
+}
+
+/// `12s ago`, `5m ago`, `3h ago`, `4d ago`
+pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
+    let age = seconds(then, now);
+    match age {
+        0..120 => format!("{age}s ago"),
+        120..7200 => format!("{}m ago", age / 60),
+        7200..172_800 => format!("{}h ago", age / 3600),
+        _ => format!("{}d ago", age / 86_400),
+    }
+}
+
+/// `12s ago`, `3 times, last 12s ago`
+pub(super) fn when(event: &Event, now: Timestamp) -> String {
+    let last = event.last.map_or_else(|| "at an unknown time".to_owned(), |last| ago(last, now));
+    if event.count > 1 { format!("{} times, last {last}", event.count) } else { last }
+}
+
+/// The last warning of a controller, unless a sync went well since.
+pub(super) fn last_error(events: &[Event]) -> Option<&Event> {
+    let ours = |event: &&Event| COMPONENTS.contains(&&*event.component);
+    let error = events.iter().filter(ours).find(|event| event.is_warning())?;
+    let well = |event: &&Event| event.component == error.component && WENT_WELL.contains(&&*event.reason);
+    let since = events.iter().filter(well).any(|event| event.last >= error.last);
+    (!since).then_some(error)
+}
+
+/// All events on the object, newest first; or why they cannot be seen.
+pub(super) async fn list(client: &Client, object: &Object) -> Result<Vec<Event>, String> {
+    let (kind, namespace, name, uid) = match object {
+        // Events on what has no namespace are in this one.
+        Object::Node(node) => ("Node", "default", &*node.name, &*node.uid),
+        Object::Service(service) => {
+            let metadata = &service.metadata;
+            ("Service", &*metadata.namespace, &*metadata.name, &*metadata.uid)
+        }
+    };
+    let path = format!(
+        "/api/v1/namespaces/{namespace}/events?limit={AT_MOST}&fieldSelector=involvedObject.kind%3D{kind}%2CinvolvedObject.name%3D{name}"
+    );
+    match client.read::<List>(&Call::get(path)).await {
+        Ok(list) => Ok(newest_first(list, name, uid)),
+        Err(error) if error.is_forbidden() => {
+            Err(format!("events: may not be listed: grant list on events in the namespace {namespace} ({error})"))
+        }
+        Err(error) => Err(format!("events: {error}")),
+    }
+}
+
+fn newest_first(list: List, name: &str, uid: &str) -> Vec<Event> {
+    // A kubelet writes the name of its node where the UID belongs. Another UID is an earlier object of that name.
+    let mine = |raw: &Raw| [uid, name].contains(&&*raw.involved_object.uid);
+    let mut events: Vec<Event> = list.items.into_iter().filter(mine).map(Raw::event).collect();
+    // Of one second, the warning first: its sync began with the other.
+    events.sort_by(|a, b| b.last.cmp(&a.last).then_with(|| b.is_warning().cmp(&a.is_warning())));
+    events
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Raw>,
+}
+
+/// `core/v1` Event, also as `events.k8s.io` writes it. Every text may be null.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    #[serde(default)]
+    involved_object: Involved,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+    count: Option<u64>,
+    first_timestamp: Option<Timestamp>,
+    last_timestamp: Option<Timestamp>,
+    event_time: Option<Timestamp>,
+    source: Option<Source>,
+    reporting_component: Option<String>,
+    series: Option<Series>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Involved {
+    uid: String,
+}
+
+#[derive(Deserialize)]
+struct Source {
+    component: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Series {
+    count: Option<u64>,
+    last_observed_time: Option<Timestamp>,
+}
+
+impl Raw {
+    fn event(self) -> Event {
+        let series = self.series.unwrap_or(Series { count: None, last_observed_time: None });
+        let component = self.source.and_then(|source| source.component).or(self.reporting_component);
+        let last = series.last_observed_time.or(self.last_timestamp).or(self.event_time).or(self.first_timestamp);
+        Event {
+            kind: self.kind.unwrap_or_default(),
+            reason: self.reason.unwrap_or_default(),
+            message: self.message.unwrap_or_default(),
+            component: component.unwrap_or_default(),
+            count: series.count.or(self.count).unwrap_or(1).max(1),
+            last,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) fn parse(list: Value, name: &str, uid: &str) -> Vec<Event> {
+    newest_first(serde_json::from_value(list).unwrap(), name, uid)
+}

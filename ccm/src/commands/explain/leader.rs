@@ -1,0 +1,250 @@
+//! What the leader itself says: its `/debug/state`.
+
+use std::time::Duration;
+
+use ccm_provider::flag::FlagValues;
+use ccm_provider::{Fact, FactState};
+use ccm_runtime::client::{Call, ConnectOptions, Elsewhere, Trust};
+use ccm_runtime::recent::Happened;
+use ccm_runtime::{ApiError, Client, Metrics};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::report::Story;
+use super::{LEADER, LEADER_CA, LEADER_INSECURE};
+use crate::clients;
+use crate::exit::Failure;
+use crate::options::Options;
+
+/// How long it may take to answer.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Errors that pass, by the words of their classes; and those that say little.
+const PASSING: &[&str] = &["throttled", "transient", "conflict"];
+const UNKNOWN: &str = "unknown";
+
+/// The replica to ask.
+pub(super) struct Leader {
+    url: String,
+    server: Elsewhere,
+}
+
+/// What the flags ask for; `None` without `--leader`.
+pub(super) fn flags(values: &FlagValues) -> Result<Option<Leader>, Failure> {
+    let (url, file) = (values.text(LEADER.name), values.text(LEADER_CA.name));
+    let insecure = values.bool(LEADER_INSECURE.name);
+    if url.is_empty() {
+        if insecure || !file.is_empty() {
+            return Err(Failure::error("--leader-ca and --leader-insecure are about --leader, which is not given"));
+        }
+        return Ok(None);
+    }
+    let trust = match (insecure, &*file) {
+        (true, "") => Trust::Anybody,
+        (true, _) => {
+            return Err(Failure::error(format!(
+                "--leader-ca={file} and --leader-insecure contradict each other: leave one out"
+            )));
+        }
+        (false, "") => Trust::Same,
+        (false, path) => Trust::Authorities(authorities(path)?),
+    };
+    Ok(Some(Leader { server: Elsewhere { address: address(&url)?, trust }, url }))
+}
+
+/// The credentials go there, so nothing but https will do.
+fn address(url: &str) -> Result<http::Uri, Failure> {
+    let fail =
+        |reason: &str| Failure::error(format!("--leader={url}: {reason}; give something like https://127.0.0.1:10258"));
+    let address: http::Uri = url.parse().map_err(|_| fail("not an address"))?;
+    match (address.scheme_str(), address.host()) {
+        (Some("https"), Some(host)) if !host.is_empty() => Ok(address),
+        (Some("http"), _) => Err(fail("without https the credentials could be read on the way")),
+        _ => Err(fail("not an https address")),
+    }
+}
+
+fn authorities(path: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    let fail =
+        |reason: String| Failure::error(format!("--leader-ca={path}: {reason}; give a PEM file of certificates"));
+    let text = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found: Vec<Vec<u8>> =
+        read.map_err(|error| fail(error.to_string()))?.iter().map(|certificate| certificate.to_vec()).collect();
+    if found.is_empty() { Err(fail("no certificate in it".into())) } else { Ok(found) }
+}
+
+impl Leader {
+    /// Asks it, and adds what it says of the object. That it cannot be asked is no failure: the rest still counts.
+    pub(super) async fn ask(&self, options: &Options, story: &mut Story) -> Result<(), Failure> {
+        let connect = ConnectOptions {
+            kubeconfig: options.kubeconfig.clone(),
+            master: options.master.clone(),
+            user_agent: clients::user_agent("explain"),
+        };
+        let client = Client::connect_elsewhere(&connect, &self.server, Metrics::new()).await;
+        let client = client.map_err(|error| Failure::error(format!("{}: {error}", self.label())))?;
+        match client.read::<Value>(&Call::get("/debug/state").within(DEADLINE)).await {
+            Ok(answer) => self.tell(&answer, options, story),
+            Err(error) => story.unseen.push(format!("{}: {}", self.label(), refused(&error))),
+        }
+        Ok(())
+    }
+
+    fn label(&self) -> String {
+        format!("--leader={}", self.url)
+    }
+
+    pub(super) fn tell(&self, answer: &Value, options: &Options, story: &mut Story) {
+        match State::deserialize(answer) {
+            Ok(state) => {
+                story.facts.extend(facts(&state, &story.title, options));
+                for failure in state.recent_failures.iter().filter(|failure| concerns(failure, &story.title)) {
+                    let class = failure.failure.as_ref().and_then(|failure| failure.class.as_deref());
+                    let fact = failed(failure);
+                    // As with failures of this pass.
+                    let vague = fact.state == FactState::Bad && class.is_none_or(|class| class == UNKNOWN);
+                    if vague { &mut story.effects } else { &mut story.facts }.push(fact);
+                }
+                story.leader = Some(said(&self.url, answer, &story.title, &state));
+            }
+            Err(error) => {
+                let text = format!("{}: its answer is no state of this program: {error}", self.label());
+                story.unseen.push(text);
+            }
+        }
+    }
+}
+
+/// Why it did not answer, in words that are not about the API server.
+fn refused(error: &ApiError) -> String {
+    match error {
+        ApiError::Status { code: 401, .. } => "it does not accept the credentials of the kubeconfig".to_owned(),
+        ApiError::Status { code: 403, .. } => {
+            "the user of the kubeconfig may not see it: grant get on the nonResourceURL /debug/state".to_owned()
+        }
+        ApiError::Status { code: 404, .. } => "it has no /debug/state: is it this program?".to_owned(),
+        ApiError::Status { code, .. } => format!("it answers {code} for /debug/state"),
+        ApiError::Transport(text) => {
+            format!("cannot be reached: {text} (trust its certificate with --leader-ca, or --leader-insecure)")
+        }
+        ApiError::Deadline(limit) => format!("no answer within {}", ccm_provider::duration::format(*limit)),
+        error => error.to_string(),
+    }
+}
+
+/// The parts of `/debug/state` that are read here.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct State {
+    provider: String,
+    cluster_name: String,
+    dry_run: bool,
+    leadership: Leadership,
+    enabled_controllers: Vec<String>,
+    queues: Vec<Queue>,
+    recent_plans: Vec<Happened>,
+    recent_failures: Vec<Happened>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Leadership {
+    state: String,
+    identity: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Queue {
+    name: String,
+    ready: u64,
+    working: u64,
+    waiting: u64,
+}
+
+fn concerns(happened: &Happened, title: &str) -> bool {
+    happened.subject.strip_prefix(title).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// What the state of a replica says of an object, failures aside.
+fn facts(state: &State, title: &str, options: &Options) -> Vec<Fact> {
+    let who = state.leadership.identity.as_deref().unwrap_or("it");
+    let about = "the asked replica";
+    let mut facts = vec![match &*state.leadership.state {
+        "leading" => Fact::good(about, format!("{who} leads")),
+        other => {
+            let hint = "ask the one that holds the lease; its name begins with that of its host or pod";
+            Fact {
+                hint: Some(hint.into()),
+                ..Fact::good(about, format!("{who} does not lead ({other}), so it does nothing"))
+            }
+        }
+    }];
+    for (what, theirs, ours) in [
+        ("--cloud-provider", &state.provider, &options.cloud_provider),
+        ("--cluster-name", &state.cluster_name, &options.cluster_name),
+    ] {
+        if theirs != ours {
+            let text = format!("runs with {what}={theirs}, this command with {ours}");
+            facts.push(Fact::bad(about, text, "give this command the flags of the controller manager"));
+        }
+    }
+    if state.dry_run {
+        facts.push(Fact::bad(about, "runs with --dry-run: it writes nothing", "take --dry-run away from its flags"));
+    }
+    let busy = |queue: &&Queue| queue.ready + queue.working + queue.waiting > 0;
+    let queue = |queue: &Queue| {
+        format!("{}: {} ready, {} at work, {} for later", queue.name, queue.ready, queue.working, queue.waiting)
+    };
+    let queues: Vec<String> = state.queues.iter().filter(busy).map(queue).collect();
+    facts.push(Fact::good("its queues", if queues.is_empty() { "empty".to_owned() } else { queues.join("; ") }));
+    let off = |(controller, on): &(crate::controllers::Controller, bool)| {
+        (*on && !state.enabled_controllers.iter().any(|name| name == controller.name)).then_some(controller.name)
+    };
+    let off: Vec<&str> = options.controllers.iter().filter_map(off).collect();
+    if !off.is_empty() {
+        let text = format!("does not run what the flags of this command switch on: {}", off.join(", "));
+        facts.push(Fact::bad(about, text, "compare its --controllers"));
+    }
+    for plan in state.recent_plans.iter().filter(|plan| concerns(plan, title)) {
+        facts.push(Fact::good("its last plan", format!("{}s ago: {}", plan.seconds_ago, one_line(&plan.text))));
+    }
+    facts
+}
+
+fn failed(happened: &Happened) -> Fact {
+    let times = if happened.count > 1 { format!("{} times, last ", happened.count) } else { String::new() };
+    let mut text = format!("{times}{}s ago: {}", happened.seconds_ago, happened.text);
+    let Some(failure) = &happened.failure else { return Fact::bad("its last failure", text, "see its log") };
+    if let Some(class) = &failure.class {
+        text.push_str(&format!(" ({class})"));
+    }
+    if failure.settled {
+        return Fact::good("its last failure", format!("{text}; it went well since"));
+    }
+    text.push_str(&match failure.next_try_seconds {
+        Some(0) => "; tried again now".to_owned(),
+        Some(next) => format!("; tried again in {next}s"),
+        None => "; tried again when the object changes".to_owned(),
+    });
+    let passing = failure.class.as_deref().is_some_and(|class| PASSING.contains(&class));
+    let state = if passing { FactState::Waiting } else { FactState::Bad };
+    let hint = failure.way_out.clone().unwrap_or_else(|| "the message says why; its log tells more".to_owned());
+    Fact { about: format!("{} of the leader", failure.controller), state, text, hint: Some(hint) }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// For the document: who was asked, and its own words where they are about the object.
+fn said(url: &str, answer: &Value, title: &str, state: &State) -> Value {
+    let about = |all: &[Happened]| all.iter().filter(|one| concerns(one, title)).cloned().collect::<Vec<_>>();
+    json!({
+        "url": url,
+        "leadership": answer.get("leadership"),
+        "queues": answer.get("queues"),
+        "plans": about(&state.recent_plans),
+        "failures": about(&state.recent_failures),
+    })
+}

@@ -1,0 +1,219 @@
+//! `ccm explain`: why a node or Service is as it is, link by link from the object to the cloud.
+//!
+//! Gathering reads, once each; what is made of it is pure, and made by the controllers' own decisions.
+
+mod cluster;
+mod events;
+mod leader;
+mod object;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_controllers::survey::Scope;
+use ccm_provider::flag::{Flag, Kind};
+use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::{Aspects, FactState, NodeRef, Service};
+use ccm_runtime::clock::timestamp;
+use ccm_runtime::{Gate, election};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use super::progress::Progress;
+use super::world::{Surveyed, World};
+use super::{Call, Command, SECTION, target};
+use crate::exit::{Failure, Verdict};
+use leader::Leader;
+use report::Story;
+
+const LEADER: Flag = Flag::new(
+    SECTION,
+    "leader",
+    Kind::Text,
+    "",
+    "Address of the secure port of the replica that leads, such as https://127.0.0.1:10258: its /debug/state is asked too, with the credentials of the kubeconfig.",
+);
+const LEADER_CA: Flag = Flag::new(
+    SECTION,
+    "leader-ca",
+    Kind::Text,
+    "",
+    "With --leader: PEM file of the authority that signed its certificate. Without it, the authority of the API server.",
+);
+const LEADER_INSECURE: Flag = Flag::new(
+    SECTION,
+    "leader-insecure",
+    Kind::Bool,
+    "false",
+    "With --leader: take any certificate. Whoever answers there gets the credentials: only through a tunnel of your own.",
+);
+
+pub(super) const COMMAND: Command = Command {
+    name: "explain",
+    words: "node/NAME | service/NAMESPACE/NAME",
+    about: "Tells why a node is tainted or a Service is pending: each link from the object to the cloud, what is waited for, what is broken, and the way out. Writes nothing.",
+    details: "\
+Works with and without a controller manager that runs. Give it the flags of the controller manager, so that it looks with
+the same eyes.
+
+Exit codes: 0 all is as it should be, 2 something is waited for or broken, 1 it could not be told, 255 no provider.
+
+  ccm explain service/default/web --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm explain node/worker-1 -o json …
+
+What the leader itself says (queues, last failures, next try), through a tunnel to the pod that holds the lease:
+
+  kubectl -n kube-system port-forward pod/cloud-controller-manager-abc 10258 &
+  ccm explain service/default/web --leader=https://127.0.0.1:10258 --leader-insecure …",
+    flags: &[LEADER, LEADER_CA, LEADER_INSECURE],
+    formats: &[],
+    run,
+};
+
+/// What is explained.
+enum Object {
+    Node(NodeRef),
+    Service(Arc<Service>),
+}
+
+fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
+    async move {
+        let scope = match target::scope(&call.words)? {
+            scope @ (Scope::Node(_) | Scope::Service(_)) => scope,
+            Scope::All | Scope::Routes => {
+                let asked = call.words.join(" ");
+                let forms = "want node/NAME or service/NAMESPACE/NAME";
+                return Err(Failure::error(format!("explain {asked:?}: one object at a time; {forms}")));
+            }
+        };
+        let leader = leader::flags(&call.values)?;
+        let story = {
+            let progress = Progress::at("reading the flags");
+            let world = World::open(&call, &progress).await?;
+            world.check(&scope)?;
+            tell(&call, &world, &scope, leader, &progress).await?
+        };
+        super::print(&report::print(&story, call.output));
+        Ok(story.verdict())
+    }
+    .boxed()
+}
+
+/// Reads everything, nearest to the object first, and makes the story of it.
+async fn tell(
+    call: &Call,
+    world: &World,
+    scope: &Scope,
+    leader: Option<Leader>,
+    progress: &Progress,
+) -> Result<Story, Failure> {
+    let Some(object) = find(world, scope) else {
+        return Err(Failure::error("the object has gone meanwhile"));
+    };
+    let now = timestamp(world.shared.clock.wall());
+    let mut story = match &object {
+        Object::Node(node) => object::node(node, world.shared.view.as_deref(), now),
+        Object::Service(service) => object::service(service, now),
+    };
+    if let Object::Service(service) = &object
+        && let Some(lint) = call.registry.get(&world.options.cloud_provider).and_then(|factory| factory.lint())
+    {
+        story.lint(&lint.service(service));
+    }
+    let surveyed = world.survey(scope, progress).await?;
+    let mut nobody = false;
+    if story.not_ours.is_none() {
+        let needed = cluster::needed(&object);
+        story.facts.extend(cluster::controllers(&world.options, &surveyed.skipped, &needed));
+        nobody = leases(world, &mut story, &needed, progress).await;
+    }
+    if let Some(leader) = leader {
+        progress.go_on("asking the leader");
+        leader.ask(&world.options, &mut story).await?;
+    }
+    story.surveyed(&surveyed, world.options.dry_run, nobody);
+    if let Object::Service(service) = &object
+        && ccm_controllers::service::decide::wants(service)
+    {
+        story.facts.push(cluster::hosts(&world.shared.nodes.list(), world.shared.view.as_deref()));
+    }
+    // No controller asks about nodes of other clouds either.
+    if !(matches!(object, Object::Node(_)) && story.not_ours.is_some()) {
+        progress.go_on(format!("asking the provider {}", world.provider.name()));
+        provider(world, &object, &mut story).await;
+    }
+    progress.go_on("listing events");
+    match events::list(&world.client, &object).await {
+        Ok(events) => story.events(events, now),
+        Err(error) => story.unseen.push(error),
+    }
+    story.plan = Some(surveyed);
+    Ok(story)
+}
+
+fn find(world: &World, scope: &Scope) -> Option<Object> {
+    match scope {
+        Scope::Node(name) => world.shared.nodes.get(name).map(Object::Node),
+        Scope::Service(key) => world.shared.services.get(key).map(Object::Service),
+        Scope::All | Scope::Routes => None,
+    }
+}
+
+/// Who leads, for each lease that matters; whether nobody does.
+async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], progress: &Progress) -> bool {
+    let Some(own) = &world.options.election else {
+        let text = "--leader-elect=false: there is no lease that tells whether the controller manager runs";
+        story.unseen.push(text.to_owned());
+        return false;
+    };
+    let mut nobody = false;
+    for name in cluster::leases(&world.options, own, needed) {
+        let label = format!("{}/{name}", own.namespace);
+        progress.go_on(format!("reading the lease {label}"));
+        let seen = election::look(&world.client, &own.namespace, &name).await;
+        // After the answer, so that it is not older than the last renewal.
+        let now = timestamp(world.shared.clock.wall());
+        match cluster::lease(&label, seen, own.lease_duration, now) {
+            Ok(fact) => {
+                nobody |= fact.state != FactState::Good;
+                story.facts.push(fact);
+            }
+            Err(unseen) => story.unseen.push(unseen),
+        }
+    }
+    nobody
+}
+
+/// What the cloud says of it.
+async fn provider(world: &World, object: &Object, story: &mut Story) {
+    let name = world.provider.name();
+    if let (Object::Node(node), Some(view)) = (object, &world.shared.view) {
+        let asked = view.get(std::slice::from_ref(node), Aspects::ALL, Duration::ZERO).await;
+        for answer in &asked {
+            match cluster::lookup(answer) {
+                Ok(fact) => story.facts.push(fact),
+                Err(error) if story.tells(&error.to_string()) => {}
+                Err(error) => story.failed("the cloud", &format!("could not tell: {error}"), Some(&error.class())),
+            }
+        }
+    }
+    let Some(inspect) = world.provider.inspect() else {
+        story.unseen.push(format!("the provider {name} explains nothing of its own"));
+        return;
+    };
+    let cluster = &world.shared.cluster;
+    let read = async {
+        match object {
+            Object::Node(node) => inspect.explain_node(cluster, node).await,
+            Object::Service(service) => inspect.explain_service(cluster, service).await,
+        }
+    };
+    match Gate::cloud_read("the explanation of the provider", READ_DEADLINE, read).await {
+        Ok(facts) => story.facts.extend(facts),
+        Err(error) if story.tells(&error.to_string()) => {}
+        Err(error) => story.failed(name, &error.to_string(), Some(&error.class())),
+    }
+}

@@ -1,0 +1,247 @@
+//! What is told at the end: marks, a conclusion, the document.
+
+use std::fmt::Write as _;
+
+use ccm_provider::{ErrorClass, Fact, FactState, Finding, Severity, Step};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::super::output::{self, Colour, Format, Output};
+use super::super::plan;
+use super::Surveyed;
+use super::events::{self, Event};
+use crate::exit::Verdict;
+
+/// Events that are printed; the document has all.
+const EVENTS: usize = 8;
+
+/// What is known of an object.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    /// `service default/web`
+    pub(super) title: String,
+    /// Kind, namespace, name and UID.
+    pub(super) object: Value,
+    /// How the object itself looks: what may be no more than the symptom of a later link.
+    pub(super) symptoms: Vec<Fact>,
+    /// The links from the object to the cloud, nearest first.
+    pub(super) facts: Vec<Fact>,
+    /// Failures that say little of their cause: any other link explains more.
+    pub(super) effects: Vec<Fact>,
+    /// Why this program has nothing to do with it.
+    pub(super) not_ours: Option<String>,
+    /// What somebody should know and what breaks nothing.
+    pub(super) warnings: usize,
+    /// What could not be looked at.
+    pub(super) unseen: Vec<String>,
+    /// What was told on the object, newest first.
+    pub(super) events: Vec<Event>,
+    /// The moment of the look.
+    pub(super) now: Timestamp,
+    /// What the leader says, as it says it.
+    pub(super) leader: Option<Value>,
+    /// The pass of the controllers.
+    pub(super) plan: Option<Surveyed>,
+}
+
+/// What an error of this class means for somebody who waits.
+fn state_of(class: &ErrorClass) -> FactState {
+    match class {
+        ErrorClass::Throttled { .. } | ErrorClass::Transient { .. } | ErrorClass::Conflict => FactState::Waiting,
+        _ => FactState::Bad,
+    }
+}
+
+impl Story {
+    /// Adds a failure with its class and the way out.
+    pub(super) fn failed(&mut self, about: &str, message: &str, class: Option<&ErrorClass>) {
+        let (state, text, hint) = match class {
+            Some(class) => (state_of(class), format!("{message} ({})", class.word()), class.way_out()),
+            None => {
+                (FactState::Bad, message.to_owned(), "the message says why; it is tried again by itself".to_owned())
+            }
+        };
+        let fact = Fact { about: about.to_owned(), state, text, hint: Some(hint) };
+        match class {
+            None | Some(ErrorClass::Unknown) => self.effects.push(fact),
+            Some(_) => self.facts.push(fact),
+        }
+    }
+
+    /// Whether a failure with this message is told already.
+    pub(super) fn tells(&self, message: &str) -> bool {
+        self.all().any(|fact| fact.text.contains(message))
+    }
+
+    /// What the annotations get wrong.
+    pub(super) fn lint(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            let value = finding.value.as_ref().map(|value| format!(" {value:?}")).unwrap_or_default();
+            let about = format!("{}{value}", finding.key);
+            if self.facts.iter().any(|fact| fact.about == about && fact.text.ends_with(&finding.message)) {
+                continue;
+            }
+            let (state, mark) = match finding.severity {
+                Severity::Error => (FactState::Bad, ""),
+                Severity::Warning => (FactState::Good, "warning: "),
+                Severity::Info => (FactState::Good, "note: "),
+            };
+            self.warnings += usize::from(finding.severity == Severity::Warning);
+            self.facts.push(Fact { about, state, text: format!("{mark}{}", finding.message), hint: None });
+        }
+    }
+
+    /// What the controllers would do now.
+    pub(super) fn surveyed(&mut self, surveyed: &Surveyed, dry_run: bool, nobody: bool) {
+        for unplanned in &surveyed.unplanned {
+            self.failed("the controllers", &unplanned.error.to_string(), unplanned.error.class());
+        }
+        for warning in &surveyed.warnings {
+            let text = format!("{} ({})", warning.message, warning.reason);
+            self.facts.push(Fact::waiting("the controllers", text));
+        }
+        let steps: Vec<&Step> = surveyed.plans.iter().flat_map(|plan| &plan.steps).collect();
+        if dry_run && !steps.is_empty() {
+            let text = "among the flags: a controller manager with it writes nothing";
+            self.facts.push(Fact::bad("--dry-run", text, "take it away to let the controllers write"));
+        }
+        let who = if nobody { "the next leader's write" } else { "the leader's write" };
+        self.facts.extend(steps.into_iter().map(|step| Fact::waiting(who, step.to_string())));
+        for plan in &surveyed.plans {
+            self.lint(&plan.findings);
+        }
+        if surveyed.unplanned.is_empty() && surveyed.changes() == 0 && self.not_ours.is_none() {
+            self.facts.push(Fact::good("the controllers", "have nothing to write for it"));
+        }
+    }
+
+    /// What was told on the object. The last error counts as long as something is pending and nothing went well since.
+    pub(super) fn events(&mut self, events: Vec<Event>, now: Timestamp) {
+        if let Some(error) = events::last_error(&events) {
+            let pending = self.state() != FactState::Good;
+            let told = format!("{} {}: {}", error.reason, events::when(error, now), error.message);
+            self.effects.push(match pending {
+                true => Fact::bad("last error", told, "the message says why; the next try may have gone well already"),
+                false => Fact::good("last error", format!("{told}. Nothing is pending now")),
+            });
+        }
+        (self.events, self.now) = (events, now);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Fact> {
+        self.symptoms.iter().chain(&self.facts).chain(&self.effects)
+    }
+
+    /// The worst of all links.
+    pub(super) fn state(&self) -> FactState {
+        self.all().map(|fact| fact.state).max().unwrap_or(FactState::Good)
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        if self.state() == FactState::Good { Verdict::Clean } else { Verdict::Findings }
+    }
+
+    /// One line. A link further on explains more than how the object looks.
+    pub(super) fn conclusion(&self) -> String {
+        let state = self.state();
+        let of_state = |facts: &[Fact]| facts.iter().filter(|fact| fact.state == state).cloned().collect::<Vec<_>>();
+        let causes = [&self.facts, &self.effects, &self.symptoms].map(|facts| of_state(facts));
+        let first = causes.iter().flatten().next();
+        let mut text = match (state, first) {
+            (FactState::Good, _) | (_, None) => self.fine(),
+            (FactState::Waiting, Some(fact)) => format!("waiting for {}: {}", fact.about, fact.text),
+            (FactState::Bad, Some(fact)) => format!("broken: {}: {}", fact.about, fact.text),
+        };
+        if let Some(hint) = first.and_then(|fact| fact.hint.as_ref()).filter(|_| state != FactState::Good) {
+            let _ = write!(text, " → {hint}");
+        }
+        let others = causes.iter().map(Vec::len).sum::<usize>().saturating_sub(1);
+        if state == FactState::Bad && others > 0 {
+            let _ = write!(text, " (and {others} more above)");
+        }
+        text
+    }
+
+    fn fine(&self) -> String {
+        let mut text = match &self.not_ours {
+            Some(why) => format!("OK: {why}"),
+            None => "OK".to_owned(),
+        };
+        match self.warnings {
+            0 => {}
+            1 => text.push_str(", with 1 warning above"),
+            warnings => {
+                let _ = write!(text, ", with {warnings} warnings above");
+            }
+        }
+        if !self.unseen.is_empty() {
+            text.push_str(", as far as it could be seen");
+        }
+        text
+    }
+}
+
+/// The story in the form that was asked for.
+pub(super) fn print(story: &Story, output: Output) -> String {
+    match output.format {
+        Format::Json => output::document("Explanation", json(story)),
+        Format::Text | Format::Github => text(story, output),
+    }
+}
+
+fn mark(state: FactState) -> (&'static str, Colour) {
+    match state {
+        FactState::Good => ("done", Colour::Green),
+        FactState::Waiting => ("waiting", Colour::Yellow),
+        FactState::Bad => ("broken", Colour::Red),
+    }
+}
+
+fn text(story: &Story, output: Output) -> String {
+    let mut text = format!("{}\n", output.paint(Colour::Bold, &story.title));
+    for fact in story.all() {
+        let (word, colour) = mark(fact.state);
+        let _ = writeln!(text, "  {} {}: {}", output.paint(colour, &format!("{word:7}")), fact.about, fact.text);
+        if let Some(hint) = &fact.hint {
+            let _ = writeln!(text, "          → {hint}");
+        }
+    }
+    for unseen in &story.unseen {
+        let _ = writeln!(text, "  {} {unseen}", output.paint(Colour::Dim, "unseen "));
+    }
+    if !story.events.is_empty() {
+        text.push_str("Events, newest first\n");
+    }
+    for event in story.events.iter().take(EVENTS) {
+        let kind = match event.is_warning() {
+            true => output.paint(Colour::Yellow, &event.kind),
+            false => event.kind.clone(),
+        };
+        let when = events::when(event, story.now);
+        let _ = writeln!(text, "  {kind} {} {when}: {}", event.reason, event.message);
+    }
+    if let Some(more) = story.events.len().checked_sub(EVENTS).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  and {more} older ones");
+    }
+    let (_, colour) = mark(story.state());
+    let _ = writeln!(text, "{}", output.paint(colour, &story.conclusion()));
+    text
+}
+
+fn json(story: &Story) -> Value {
+    let state = match story.state() {
+        FactState::Good => "ok",
+        FactState::Waiting => "waiting",
+        FactState::Bad => "broken",
+    };
+    json!({
+        "object": story.object,
+        "state": state,
+        "conclusion": story.conclusion(),
+        "facts": story.all().collect::<Vec<_>>(),
+        "unseen": story.unseen,
+        "events": story.events.iter().map(|event| event.json(story.now)).collect::<Vec<_>>(),
+        "plan": story.plan.as_ref().map(plan::json),
+        "leader": story.leader,
+    })
+}
