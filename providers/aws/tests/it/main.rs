@@ -9,5 +9,6 @@ mod mistakes;
 mod network;
 mod security_groups;
 mod simulation;
+mod snapshot;
 mod tagging;
 mod takeover;
