@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
@@ -12,6 +13,7 @@ use ccm_runtime::Gate;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::output::{self, Colour, Format, Output};
 use super::plan::step_text;
@@ -70,6 +72,9 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     }
     .boxed()
 }
+
+/// How long a deletion may be held up by what goes by itself.
+const HELD: Duration = Duration::from_secs(180);
 
 /// The search.
 struct Hunt {
@@ -152,12 +157,7 @@ impl Hunt {
         for orphan in doomed {
             let result = if still.contains(&(orphan.kind.clone(), orphan.id.clone())) {
                 progress.go_on(format!("deleting {} {}", orphan.kind, orphan.id));
-                let limit = tokio::time::timeout(WRITE_DEADLINE, self.inspect.delete_orphan(&shared.cluster, &orphan));
-                match gate.cloud(limit).await {
-                    Ok(Ok(result)) => result.map_err(|error| reason(&error)),
-                    Ok(Err(_)) => Err(reason(&ProviderError::deadline("the deletion", WRITE_DEADLINE))),
-                    Err(closed) => Err(closed.to_string()),
-                }
+                self.delete_one(&gate, &orphan).await
             } else {
                 Err("no orphan any more: left as it is".to_owned())
             };
@@ -165,6 +165,24 @@ impl Hunt {
         }
         drop(progress);
         self.end(done, &kept, output)
+    }
+
+    /// One deletion. What goes by itself, such as a dependency that the cloud still shows, is waited for.
+    async fn delete_one(&self, gate: &Gate, orphan: &Orphan) -> Result<(), String> {
+        let give_up = Instant::now() + HELD;
+        loop {
+            let deletion = self.inspect.delete_orphan(&self.world.shared.cluster, orphan);
+            let ended = gate.cloud(tokio::time::timeout(WRITE_DEADLINE, deletion)).await.map_err(|e| e.to_string())?;
+            let error = match ended {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => error,
+                Err(_) => return Err(reason(&ProviderError::deadline("the deletion", WRITE_DEADLINE))),
+            };
+            match error.retry_after() {
+                Some(after) if Instant::now() + after < give_up => tokio::time::sleep(after).await,
+                _ => return Err(reason(&error)),
+            }
+        }
     }
 
     /// A kubeconfig of another cluster would make orphans of all that is in use: at least one node must have its instance in
@@ -175,7 +193,7 @@ impl Hunt {
         }
         let nodes = self.world.shared.nodes.list();
         if let Some(view) = &self.world.shared.view {
-            let answers = view.get(&nodes, Aspects::LIFECYCLE, std::time::Duration::ZERO).await;
+            let answers = view.get(&nodes, Aspects::LIFECYCLE, Duration::ZERO).await;
             if answers.iter().any(|answer| matches!(answer, Lookup::Found(_))) {
                 return Ok(());
             }
