@@ -119,6 +119,7 @@ async fn tell(
         Object::Service(service) => object::service(service, now),
     };
     if let Object::Service(service) = &object
+        && story.not_ours.is_none()
         && let Some(lint) = call.registry.get(&world.options.cloud_provider).and_then(|factory| factory.lint())
     {
         story.lint(&lint.service(service));

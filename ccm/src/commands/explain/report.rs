@@ -118,7 +118,8 @@ impl Story {
     /// What was told on the object. The last error counts as long as something is pending and nothing went well since.
     pub(super) fn events(&mut self, events: Vec<Event>, now: Timestamp) {
         if let Some(error) = events::last_error(&events) {
-            let pending = self.state() != FactState::Good;
+            // A silent kubelet alone is no reason to dig out what may be long over.
+            let pending = self.facts.iter().chain(&self.effects).any(|fact| fact.state != FactState::Good);
             let told = format!("{} {}: {}", error.reason, events::when(error, now), error.message);
             self.effects.push(match pending {
                 true => Fact::bad("last error", told, "the message says why; the next try may have gone well already"),
@@ -197,17 +198,24 @@ fn mark(state: FactState) -> (&'static str, Colour) {
     }
 }
 
+/// In one line, and without what would steer a terminal: much of it was written by others.
+fn flat(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 fn text(story: &Story, output: Output) -> String {
     let mut text = format!("{}\n", output.paint(Colour::Bold, &story.title));
     for fact in story.all() {
         let (word, colour) = mark(fact.state);
-        let _ = writeln!(text, "  {} {}: {}", output.paint(colour, &format!("{word:7}")), fact.about, fact.text);
+        let told = flat(&format!("{}: {}", fact.about, fact.text));
+        let _ = writeln!(text, "  {} {told}", output.paint(colour, &format!("{word:7}")));
         if let Some(hint) = &fact.hint {
-            let _ = writeln!(text, "          → {hint}");
+            let _ = writeln!(text, "          → {}", flat(hint));
         }
     }
     for unseen in &story.unseen {
-        let _ = writeln!(text, "  {} {unseen}", output.paint(Colour::Dim, "unseen "));
+        let _ = writeln!(text, "  {} {}", output.paint(Colour::Dim, "unseen "), flat(unseen));
     }
     if !story.events.is_empty() {
         text.push_str("Events, newest first\n");
@@ -215,16 +223,16 @@ fn text(story: &Story, output: Output) -> String {
     for event in story.events.iter().take(EVENTS) {
         let kind = match event.is_warning() {
             true => output.paint(Colour::Yellow, &event.kind),
-            false => event.kind.clone(),
+            false => flat(&event.kind),
         };
-        let when = events::when(event, story.now);
-        let _ = writeln!(text, "  {kind} {} {when}: {}", event.reason, event.message);
+        let told = format!("{} {}: {}", event.reason, events::when(event, story.now), event.message);
+        let _ = writeln!(text, "  {kind} {}", flat(&told));
     }
     if let Some(more) = story.events.len().checked_sub(EVENTS).filter(|more| *more > 0) {
         let _ = writeln!(text, "  and {more} older ones");
     }
     let (_, colour) = mark(story.state());
-    let _ = writeln!(text, "{}", output.paint(colour, &story.conclusion()));
+    let _ = writeln!(text, "{}", output.paint(colour, &flat(&story.conclusion())));
     text
 }
 

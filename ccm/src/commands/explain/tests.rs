@@ -340,9 +340,25 @@ fn the_last_error_counts_until_a_sync_went_well() {
     let mut quiet = Story::default();
     quiet.events(events(), now());
     assert_eq!(quiet.conclusion(), "OK");
+    let mut silent = object::node(&worker("a", &[]), None, now());
+    silent.events(events(), now());
+    assert!(silent.conclusion().starts_with("waiting for the kubelet: "), "{}", silent.conclusion());
     let mut pending = object::service(&web(&json!({})), now());
+    pending.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
     pending.events(events(), now());
     assert!(pending.conclusion().starts_with("broken: last error: SyncLoadBalancerFailed 3 times, last 50s ago: m → "));
+}
+
+#[test]
+fn texts_of_others_stay_in_their_line_and_do_not_steer_the_terminal() {
+    let mut story = Story::default();
+    let mut nasty = told("Normal", "DryRun", 1, "x");
+    nasty["message"] = "one\n  two \u{1b}[31mred\u{7}".into();
+    story.events(events::parse(json!({"items": [nasty]}), "web", "u-1"), now());
+    story.unseen.push("a\nb".into());
+    let text = text(&story);
+    assert!(text.contains("  Normal DryRun 3 times, last 59s ago: one two [31mred\n"), "{text}");
+    assert!(text.contains("  unseen  a b\n") && !text.contains('\u{1b}'), "{text}");
 }
 
 #[test]
