@@ -9,6 +9,7 @@ pub mod decide;
 mod drift;
 mod guard;
 mod hosts;
+pub mod lint;
 pub(crate) mod metrics;
 mod sync;
 #[cfg(test)]

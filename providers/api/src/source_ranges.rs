@@ -7,6 +7,7 @@ use std::fmt;
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::address::parse_cidr;
+use crate::plan::{Finding, Severity};
 use crate::service::Service;
 use crate::well_known::ANNOTATION_SOURCE_RANGES;
 
@@ -86,6 +87,37 @@ impl SourceRanges {
     }
 }
 
+/// What is wrong with the ranges of a Service, or not read: each entry that is no range, and an annotation beside a list in
+/// the spec.
+pub fn review(service: &Service) -> Vec<Finding> {
+    const WANT: &str = "not an IP range; write a network with its prefix length, such as 10.0.0.0/24";
+    let finding = |severity, key: String, value: &str, message: &str| Finding {
+        severity,
+        key,
+        value: Some(value.to_owned()),
+        message: message.to_owned(),
+    };
+    let is_bad = |entry: &str| parse_cidr(entry.trim()).is_none();
+    let annotation = service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES);
+    let ranges = service.spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
+    if ranges.is_empty() {
+        let entries = annotation.map_or("", |value| value.trim()).split(',');
+        let bad = entries.filter(|entry| is_bad(entry) && SourceRanges::of(service).is_err());
+        return bad
+            .map(|entry| finding(Severity::Error, ANNOTATION_SOURCE_RANGES.to_owned(), entry.trim(), WANT))
+            .collect();
+    }
+    let bad = ranges.iter().enumerate().filter(|(_, entry)| is_bad(entry));
+    let mut findings: Vec<Finding> = bad
+        .map(|(at, entry)| finding(Severity::Error, format!("spec.loadBalancerSourceRanges[{at}]"), entry, WANT))
+        .collect();
+    findings.extend(annotation.map(|value| {
+        let message = "no effect: spec.loadBalancerSourceRanges wins; remove one of them";
+        finding(Severity::Warning, ANNOTATION_SOURCE_RANGES.to_owned(), value, message)
+    }));
+    findings
+}
+
 /// The networks, comma separated.
 impl fmt::Display for SourceRanges {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,6 +183,33 @@ mod tests {
                      comma-separated list of source IP ranges. For example, 10.0.0.0/24,192.168.2.0/24"
                 )
             );
+        }
+    }
+
+    #[test]
+    fn a_review_names_every_bad_entry_and_an_annotation_that_is_not_read() {
+        let review = |spec: &[&str], annotation: Option<&str>| {
+            let mut service = Service::default();
+            service.spec.load_balancer_source_ranges = Some(spec.iter().map(|&text| text.into()).collect());
+            service.metadata.annotations =
+                annotation.map(|value| (ANNOTATION_SOURCE_RANGES.to_owned(), value.to_owned())).into_iter().collect();
+            review(&service).into_iter().map(|f| (f.severity, f.key, f.value.unwrap())).collect::<Vec<_>>()
+        };
+        let key = || ANNOTATION_SOURCE_RANGES.to_owned();
+        assert_eq!(
+            review(&["10.0.0.0/8", "10.0.0.1", " x "], Some("10.0.0.0/8")),
+            [
+                (Severity::Error, "spec.loadBalancerSourceRanges[1]".to_owned(), "10.0.0.1".to_owned()),
+                (Severity::Error, "spec.loadBalancerSourceRanges[2]".to_owned(), " x ".to_owned()),
+                (Severity::Warning, key(), "10.0.0.0/8".to_owned()),
+            ]
+        );
+        assert_eq!(
+            review(&[], Some("10.0.0.0/8, y,")),
+            [(Severity::Error, key(), "y".to_owned()), (Severity::Error, key(), String::new())]
+        );
+        for fine in [None, Some(""), Some(" "), Some("10.0.0.0/8 , ::/0")] {
+            assert_eq!(review(&[], fine), []);
         }
     }
 
