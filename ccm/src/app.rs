@@ -17,7 +17,7 @@ use crate::webhook::Webhook;
 use crate::{commands, logging, manager};
 
 /// Providers of this project that a build may leave out.
-const OPTIONAL: [&str; 2] = ["aws", "fake"];
+pub(crate) const OPTIONAL: [&str; 2] = ["aws", "fake"];
 
 /// Chooses the one TLS provider of the process, before anything speaks TLS. [`App::run`] does it; programs that use the
 /// parts below it call it themselves.

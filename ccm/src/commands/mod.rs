@@ -6,6 +6,7 @@
 
 mod completion;
 mod explain;
+mod lint;
 mod orphans;
 mod output;
 mod plan;
@@ -44,7 +45,7 @@ pub(crate) struct Command {
 }
 
 /// All commands but `completion`, which needs neither runtime nor cluster.
-const COMMANDS: &[Command] = &[plan::COMMAND, explain::COMMAND, orphans::COMMAND];
+const COMMANDS: &[Command] = &[plan::COMMAND, explain::COMMAND, orphans::COMMAND, lint::COMMAND];
 
 const SECTION: &str = "Command flags";
 const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');

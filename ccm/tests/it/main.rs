@@ -9,6 +9,7 @@ mod explain;
 mod flags;
 mod https;
 mod kubeconfig;
+mod lint;
 mod plan;
 mod process;
 mod reach;

@@ -171,6 +171,26 @@ impl Registry {
         name == "external"
     }
 
+    /// The factory of that name.
+    ///
+    /// `optional` names the providers of this project that may be left out of a build.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name.
+    pub fn choose(&self, name: &str, optional: &[&str]) -> Result<&Arc<dyn ProviderFactory>, RegistryError> {
+        if name.is_empty() || Self::is_external(name) {
+            return Err(RegistryError::Nil);
+        }
+        self.get(name).ok_or_else(|| {
+            if optional.contains(&name) {
+                return RegistryError::NotCompiledIn(name.to_owned());
+            }
+            let known = self.names().collect::<Vec<_>>().join(", ");
+            RegistryError::Unknown { name: name.to_owned(), known }
+        })
+    }
+
     /// Reads the configuration file and makes the provider. An empty path means "no configuration".
     ///
     /// `optional` names the providers of this project that may be left out of a build.
@@ -181,16 +201,7 @@ impl Registry {
         flags: &FlagValues,
         optional: &[&str],
     ) -> Result<Arc<dyn CloudProvider>, RegistryError> {
-        if name.is_empty() || Self::is_external(name) {
-            return Err(RegistryError::Nil);
-        }
-        let Some(factory) = self.get(name) else {
-            if optional.contains(&name) {
-                return Err(RegistryError::NotCompiledIn(name.to_owned()));
-            }
-            let known = self.names().collect::<Vec<_>>().join(", ");
-            return Err(RegistryError::Unknown { name: name.to_owned(), known });
-        };
+        let factory = self.choose(name, optional)?;
         let config = match config_path {
             "" => None,
             path => Some(CloudConfig {

@@ -1,0 +1,367 @@
+//! Who looks at what, and where the findings are.
+
+use std::collections::BTreeSet;
+
+use ccm_kit::gcfg;
+use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
+use ccm_provider::{Finding, Lint, Service, Severity};
+
+use super::source::Source;
+use super::tree::{self, Node};
+use super::{object, spelling};
+
+/// The rules that are the same for all clouds.
+const CORE: &str = "core";
+
+/// Checks of providers, by name.
+#[derive(Clone, Default)]
+pub(super) struct Linters<'a> {
+    pub(super) all: Vec<(&'static str, &'a dyn Lint)>,
+    /// Whether the user chose the cloud. If not, a provider is heard only on keys that are its own.
+    pub(super) chosen: bool,
+}
+
+/// A finding and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// `None`: in the cluster.
+    pub(super) file: Option<String>,
+    pub(super) line: Option<usize>,
+    /// Which document of the file, from 1.
+    pub(super) document: Option<usize>,
+    /// `service default/web`; empty for what is about a file.
+    pub(super) object: String,
+    /// Whose rule it is: `core`, or a provider.
+    pub(super) rules: &'static str,
+    pub(super) finding: Finding,
+}
+
+/// Everything that was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub(super) found: Vec<Found>,
+    pub(super) files: usize,
+    pub(super) services: usize,
+    /// Objects that are no Services.
+    pub(super) skipped: usize,
+}
+
+impl Looked {
+    /// Looks at a text of manifests.
+    pub(super) fn at_source(&mut self, source: &Source, linters: &Linters<'_>) {
+        self.files += 1;
+        let parsed = tree::parse(&source.text);
+        let file = || Some(source.name.clone());
+        let mut found: Vec<Found> = parsed
+            .broken
+            .into_iter()
+            .map(|broken| Found {
+                file: file(),
+                line: Some(broken.line),
+                document: None,
+                object: String::new(),
+                rules: CORE,
+                finding: Finding::new(Severity::Error, "", broken.message),
+            })
+            .collect();
+        for (number, document) in &parsed.documents {
+            let (services, others) = object::services(document);
+            self.services += services.len();
+            self.skipped += others;
+            for node in services {
+                let mut wrong = Vec::new();
+                let service = object::read(node, &mut wrong);
+                let findings = of_service(&service, wrong, linters);
+                found.extend(findings.into_iter().map(|(rules, finding)| Found {
+                    file: file(),
+                    line: Some(line(node, &finding.key)),
+                    document: Some(*number),
+                    object: name(&service),
+                    rules,
+                    finding,
+                }));
+            }
+        }
+        found.sort_by_key(|found| (found.line, std::cmp::Reverse(found.finding.severity)));
+        self.found.extend(found);
+    }
+
+    /// Looks at a Service of the cluster.
+    pub(super) fn at_service(&mut self, service: &Service, linters: &Linters<'_>) {
+        self.services += 1;
+        let findings = of_service(service, Vec::new(), linters);
+        self.found.extend(findings.into_iter().map(|(rules, finding)| Found {
+            file: None,
+            line: None,
+            document: None,
+            object: name(service),
+            rules,
+            finding,
+        }));
+    }
+
+    /// Looks at a file of `--cloud-config`.
+    pub(super) fn at_config(&mut self, source: &Source, provider: &'static str, lint: &dyn Lint) {
+        self.files += 1;
+        let mut found: Vec<Found> = lint
+            .config(&source.text)
+            .into_iter()
+            .map(|finding| Found {
+                file: Some(source.name.clone()),
+                line: config_line(&source.text, &finding),
+                document: None,
+                object: String::new(),
+                rules: provider,
+                finding,
+            })
+            .collect();
+        found.sort_by_key(|found| (found.line, std::cmp::Reverse(found.finding.severity)));
+        self.found.extend(found);
+    }
+
+    /// The worst that was found.
+    pub(super) fn worst(&self) -> Option<Severity> {
+        self.found.iter().map(|found| found.finding.severity).max()
+    }
+}
+
+/// `service default/web`; without a namespace where the file leaves it to whoever applies it.
+fn name(service: &Service) -> String {
+    let meta = &service.metadata;
+    match (meta.namespace.is_empty(), meta.name.is_empty()) {
+        (_, true) => "service without a name".to_owned(),
+        (true, _) => format!("service {}", meta.name),
+        (false, _) => format!("service {}", service.key()),
+    }
+}
+
+/// The findings of all rules, `wrong` first: what its keys are about is not looked at again.
+fn of_service(service: &Service, wrong: Vec<Finding>, linters: &Linters<'_>) -> Vec<(&'static str, Finding)> {
+    let known_wrong: BTreeSet<String> = wrong.iter().map(|finding| finding.key.clone()).collect();
+    let is_new = |finding: &Finding| !known_wrong.contains(&finding.key);
+    let mut all: Vec<(&'static str, Finding)> = wrong.into_iter().map(|finding| (CORE, finding)).collect();
+    let mut add = |rules: &'static str, findings: Vec<Finding>| {
+        for finding in findings.into_iter().filter(is_new) {
+            if !all.iter().any(|(_, known)| *known == finding || rules != CORE && is_same_mistake(known, &finding)) {
+                all.push((rules, finding));
+            }
+        }
+    };
+    add(CORE, ccm_controllers::service::lint::lint(service));
+    // Of a Service of another type nobody reads more than was looked at.
+    for (provider, lint) in linters.all.iter().filter(|_| service.is_load_balancer()) {
+        let mut findings = lint.service(service);
+        // Whether another cloud can do what the spec asks for is not known.
+        findings.retain(|finding| linters.chosen || is_of_a_cloud(service, &finding.key));
+        add(provider, findings);
+    }
+    // What is merely good to know about a key is idle beside what is wrong with it.
+    let wrong: BTreeSet<String> =
+        all.iter().filter(|(_, f)| f.severity > Severity::Info).map(|(_, f)| f.key.clone()).collect();
+    all.retain(|(_, finding)| finding.severity > Severity::Info || !wrong.contains(&finding.key));
+    let told: BTreeSet<String> = all.iter().map(|(_, finding)| finding.key.clone()).collect();
+    let misspelt = spelling::lint(service).into_iter().filter(|finding| !told.contains(&finding.key));
+    all.extend(misspelt.map(|finding| (CORE, finding)));
+    all
+}
+
+/// Whether a provider says in its words what is told already: an error at a key, or at an item of it.
+fn is_same_mistake(known: &Finding, finding: &Finding) -> bool {
+    let both = known.severity == Severity::Error && finding.severity == Severity::Error;
+    both && known.key.strip_prefix(&finding.key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+}
+
+fn is_of_a_cloud(service: &Service, key: &str) -> bool {
+    key != ANNOTATION_SOURCE_RANGES && service.metadata.annotations.contains_key(key)
+}
+
+/// The line of an annotation or of a field of a Service.
+fn line(object: &Node, key: &str) -> usize {
+    let annotation = object.get("metadata").and_then(|meta| meta.get("annotations")?.entry(key));
+    annotation.map_or_else(|| object.line_of(key), |entry| entry.line)
+}
+
+/// The line in a cloud config: one that the message begins with, that of a `[Section] Key`, or that of a path.
+fn config_line(text: &str, finding: &Finding) -> Option<usize> {
+    let Finding { key, message, .. } = finding;
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    if let Some(line) = message.strip_prefix("line ").and_then(number) {
+        return Some(line);
+    }
+    if key.starts_with('[') {
+        return gcfg_line(text, finding);
+    }
+    let parsed = tree::parse(text);
+    if let Some((_, root)) =
+        parsed.documents.first().filter(|(_, root)| root.line_of(key) > root.line || root.entry(key).is_some())
+    {
+        return Some(root.line_of(key));
+    }
+    let told = message.split("line ").skip(1).find_map(number);
+    told.or_else(|| parsed.broken.first().map(|broken| broken.line).filter(|_| parsed.documents.is_empty()))
+}
+
+/// The entry with the value that the finding names, else the last of the key, else the header.
+fn gcfg_line(text: &str, finding: &Finding) -> Option<usize> {
+    let (header, key) = finding.key.strip_prefix('[')?.split_once(']')?;
+    let key = key.trim();
+    let (name, subsection) = match header.split_once(' ') {
+        Some((name, quoted)) => (name, Some(serde_json::from_str::<String>(quoted).ok()?)),
+        None => (header, None),
+    };
+    let document = gcfg::parse(text).ok()?;
+    let sections = document
+        .sections
+        .iter()
+        .filter(|section| section.name.eq_ignore_ascii_case(name) && section.subsection == subsection);
+    let (mut header, mut of_key, mut of_value) = (None, None, None);
+    for section in sections {
+        header = header.or(Some(section.at.line));
+        for entry in section.entries.iter().filter(|entry| entry.key.eq_ignore_ascii_case(key)) {
+            of_key = Some(entry.at.line);
+            if entry.value.is_some() && entry.value == finding.value {
+                of_value = of_value.or(of_key);
+            }
+        }
+    }
+    of_value.or(of_key).or(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cloud that refuses one word in its own annotation and one field.
+    struct Picky;
+
+    impl Lint for Picky {
+        fn service(&self, service: &Service) -> Vec<Finding> {
+            let own = service.metadata.annotations.get("picky.example.com/size");
+            let own = own.filter(|size| *size == "huge").map(|size| Finding {
+                value: Some(size.clone()),
+                ..Finding::new(Severity::Error, "picky.example.com/size", "too much")
+            });
+            own.into_iter().chain([Finding::new(Severity::Error, "spec.type", "no balancers here")]).collect()
+        }
+
+        fn config(&self, text: &str) -> Vec<Finding> {
+            text.lines()
+                .filter(|line| line.contains("bad"))
+                .map(|line| Finding::new(Severity::Error, line, "bad"))
+                .collect()
+        }
+    }
+
+    fn look(text: &str, chosen: bool) -> Vec<String> {
+        let mut looked = Looked::default();
+        let linters = Linters { all: vec![("picky", &Picky)], chosen };
+        looked.at_source(&Source { name: "f".into(), text: text.into() }, &linters);
+        let line =
+            |f: &Found| format!("{} {} {} {}", f.line.unwrap(), f.document.unwrap_or_default(), f.rules, f.finding);
+        looked.found.iter().map(line).collect()
+    }
+
+    #[test]
+    fn findings_have_the_line_of_their_key_and_come_in_that_order() {
+        let text = "kind: Pod\n---\n# a comment\nkind: Service\nmetadata:\n  name: web\n  annotations:\n    \"picky.example.com/size\": huge\n    \
+                    service.beta.kubernetes.io/load-balancer-source-range: x\n    x: yes\nspec:\n  type: LoadBalancer\n  \
+                    ports: [{port: 80,\n    protocol: tcp}]\n";
+        assert_eq!(
+            look(text, true),
+            [
+                "8 2 picky picky.example.com/size \"huge\": too much",
+                "9 2 core service.beta.kubernetes.io/load-balancer-source-range \"x\": unknown key, no effect; did you mean \
+                 \"service.beta.kubernetes.io/load-balancer-source-ranges\"?",
+                "10 2 core x \"true\": want text: put the value in quotes",
+                "12 2 picky spec.type: no balancers here",
+                "14 2 core spec.ports[0].protocol \"tcp\": unknown word; want TCP, UDP or SCTP",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cloud_that_nobody_chose_is_heard_on_its_own_keys_only() {
+        let text = "{kind: Service, metadata: {annotations: {picky.example.com/size: huge}}, spec: {type: LoadBalancer, ports: [{port: 1}]}}";
+        assert_eq!(look(text, false), ["1 1 picky picky.example.com/size \"huge\": too much"]);
+        assert_eq!(look(text, true).len(), 2);
+    }
+
+    #[test]
+    fn what_is_wrong_already_is_not_told_again() {
+        assert_eq!(
+            look("{kind: Service, spec: {ports: [{port: '80'}]}}", false),
+            ["1 1 core spec.ports[0].port: invalid type: string \"80\", expected a whole number"]
+        );
+    }
+
+    #[test]
+    fn a_cloud_is_not_heard_on_what_is_told_already() {
+        struct Echo;
+        impl Lint for Echo {
+            fn service(&self, _: &Service) -> Vec<Finding> {
+                let ranges = Finding::new(Severity::Error, "spec.loadBalancerSourceRanges", "no CIDR");
+                let address = Finding::new(Severity::Error, "spec.loadBalancerIP", "not possible here");
+                vec![ranges, address]
+            }
+            fn config(&self, _: &str) -> Vec<Finding> {
+                Vec::new()
+            }
+        }
+        let look = |spec: &str| {
+            let text = format!("{{kind: Service, spec: {{ports: [{{port: 80}}], {spec}}}}}");
+            let mut looked = Looked::default();
+            let linters = Linters { all: vec![("echo", &Echo)], chosen: true };
+            looked.at_source(&Source { name: "f".into(), text }, &linters);
+            looked.found.iter().map(|f| format!("{} {}", f.rules, f.finding.key)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            look("type: LoadBalancer, loadBalancerIP: 192.0.2.1, loadBalancerSourceRanges: [10.0.0.0/8, x, z]"),
+            [
+                "core spec.loadBalancerSourceRanges[1]",
+                "core spec.loadBalancerSourceRanges[2]",
+                "echo spec.loadBalancerIP"
+            ],
+            "the deprecation is idle beside the error"
+        );
+        assert_eq!(look("type: ClusterIP"), [""; 0], "nobody reads it");
+    }
+
+    #[test]
+    fn a_broken_document_is_a_finding_and_the_others_are_looked_at() {
+        assert_eq!(
+            look("kind: Service\nspec: {\n---\nkind: Service\nspec: {type: Nope, ports: [{port: 1}]}\n", false),
+            [
+                "2 0 core : cannot be read: unclosed bracket '{'",
+                "5 2 core spec.type \"Nope\": unknown word; want ClusterIP, NodePort, LoadBalancer or ExternalName",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_line_in_a_cloud_config_is_found_for_both_kinds_of_files() {
+        let gcfg = "[Global]\nZone = a\nzone = b ; twice\n[Other \"x y\"]\nKey\n";
+        let yaml = "instances:\n- name: a\n  shutdwon: true\nzone: b\n";
+        let rows = [
+            (gcfg, "[Global] Zone", Some("a"), "wrong", Some(2)),
+            (gcfg, "[global] zone", None, "wrong", Some(3)),
+            (gcfg, "[Global] VPC", None, "needed", Some(1)),
+            (gcfg, "[Other \"x y\"] key", None, "wrong", Some(5)),
+            (gcfg, "[Other \"z\"] key", None, "wrong", None),
+            (gcfg, "[Global] Zone", Some("a"), "line 3: a value", Some(3)),
+            (yaml, "instances[0].shutdwon", None, "unknown key", Some(3)),
+            (yaml, "instances[0].name", None, "wrong", Some(2)),
+            (yaml, "zone", None, "wrong", Some(4)),
+            (yaml, "instances", None, "wrong", Some(1)),
+            ("a: [\n", "cloud-config", None, "did not end at line 2, column 1", Some(2)),
+            ("a:\n b: [\n", "cloud-config", None, "did not end", Some(2)),
+            (yaml, "cloud-config", None, "empty", None),
+        ];
+        for (text, key, value, message, expected) in rows {
+            let finding = Finding { value: value.map(Into::into), ..Finding::new(Severity::Error, key, message) };
+            assert_eq!(config_line(text, &finding), expected, "{key} {message}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `ccm lint`: what is wrong with Services and cloud configs, before it hurts. Files need no cluster and no account.
+
+mod check;
+mod object;
+mod report;
+mod source;
+mod spelling;
+mod tree;
+
+use ccm_provider::flag::{Flag, Kind};
+use ccm_provider::{Lint, Registry, Service, Severity};
+use ccm_runtime::store::Keep;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use self::check::{Linters, Looked};
+use self::report::Report;
+use self::source::Unread;
+use super::output::Format;
+use super::progress::Progress;
+use super::{Call, Command, SECTION, world};
+use crate::app::OPTIONAL;
+use crate::exit::{Failure, Verdict};
+use crate::options::Options;
+
+const CLUSTER: Flag = Flag::new(SECTION, "cluster", Kind::Bool, "false", "Look at the Services of the cluster too.");
+const FAIL_ON: Flag = Flag::new(
+    SECTION,
+    "fail-on",
+    Kind::Text,
+    "warning",
+    "From which severity on a finding makes the exit code 2: error, warning, or never.",
+);
+
+pub(super) const COMMAND: Command = Command {
+    name: "lint",
+    words: "[FILE | FOLDER | - …]",
+    about: "Checks Services and the file of --cloud-config: misspelt annotations and keys, wrong values, settings without effect.",
+    details: "\
+Files hold YAML or JSON, of any number of documents; objects that are no Services are counted and left out. Of a
+folder, all that ends in .yaml, .yml or .json is read, below it too. - is stdin. Neither a cluster nor an account
+with a cloud is needed, except for --cluster.
+
+With --cloud-provider, Services are checked for that cloud. Without it, each compiled-in provider is asked about the
+annotations with its own prefix, and nothing is said on keys of other clouds.
+
+Exit codes: 0 nothing from --fail-on on, 2 something, 1 an input could not be read, 255 no such provider.
+
+  ccm lint manifests/
+  helm template web | ccm lint --cloud-provider=aws -
+  ccm lint --cluster --kubeconfig=$HOME/.kube/config
+  ccm lint --cloud-provider=aws --cloud-config=cloud.conf
+  ccm lint -o github .            in a workflow: findings show beside the lines of the change",
+    flags: &[CLUSTER, FAIL_ON],
+    formats: &[Format::Github],
+    run,
+};
+
+fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
+    async move {
+        let threshold = threshold(&call.values.text(FAIL_ON.name))?;
+        let report = look(&call).await?;
+        super::print(&report::render(&report, call.output));
+        match report.unread.len() {
+            0 => Ok(verdict(&report.looked, threshold)),
+            1 => Err(Failure::error("one of the inputs could not be read")),
+            many => Err(Failure::error(format!("{many} of the inputs could not be read"))),
+        }
+    }
+    .boxed()
+}
+
+/// The severity from which on findings count; `None`: none does.
+fn threshold(word: &str) -> Result<Option<Severity>, Failure> {
+    match word {
+        "error" => Ok(Some(Severity::Error)),
+        "warning" => Ok(Some(Severity::Warning)),
+        "never" => Ok(None),
+        _ => Err(Failure::error(format!("--fail-on={word}: want error, warning or never"))),
+    }
+}
+
+fn verdict(looked: &Looked, threshold: Option<Severity>) -> Verdict {
+    let fails = threshold.zip(looked.worst()).is_some_and(|(threshold, worst)| worst >= threshold);
+    if fails { Verdict::Findings } else { Verdict::Clean }
+}
+
+async fn look(call: &Call) -> Result<Report, Failure> {
+    let (cluster, config) = (call.values.bool(CLUSTER.name), call.values.text("cloud-config"));
+    if call.words.is_empty() && !cluster && config.is_empty() {
+        return Err(Failure::error(
+            "nothing to look at: name files, folders or - for stdin, or give --cluster or --cloud-config",
+        ));
+    }
+    let mut report = Report::default();
+    let linters = linters(&call.registry, &call.values.text("cloud-provider"), &mut report.notes)?;
+    if !config.is_empty() && !linters.chosen {
+        return Err(Failure::error(format!(
+            "--cloud-config={config}: which cloud the file is for is not known; add --cloud-provider=NAME ({})",
+            call.registry.names().collect::<Vec<_>>().join(", ")
+        )));
+    }
+    let progress = Progress::at("reading the files");
+    let (sources, unread) = source::read(&call.words);
+    report.unread = unread;
+    for source in &sources {
+        report.looked.at_source(source, &linters);
+    }
+    if let Some((provider, lint)) = linters.all.first().filter(|_| !config.is_empty()) {
+        let (sources, unread) = source::read(std::slice::from_ref(&config));
+        report.unread.extend(unread);
+        for source in &sources {
+            report.looked.at_config(source, provider, *lint);
+        }
+    }
+    if cluster {
+        progress.go_on("listing the Services of the cluster");
+        match services(call).await {
+            Ok(services) => services.iter().for_each(|service| report.looked.at_service(service, &linters)),
+            Err(failure) => report.unread.push(Unread { name: "cluster".to_owned(), error: failure.message }),
+        }
+    }
+    Ok(report)
+}
+
+/// The checks of the chosen provider, or of all.
+fn linters<'a>(registry: &'a Registry, chosen: &str, notes: &mut Vec<String>) -> Result<Linters<'a>, Failure> {
+    if chosen.is_empty() {
+        let all = registry.names().filter_map(|name| Some((name, registry.get(name)?.lint()?)));
+        return Ok(Linters { all: all.collect(), chosen: false });
+    }
+    let factory = registry.choose(chosen, &OPTIONAL).map_err(|error| Failure::fatal(error.to_string()))?;
+    let own: Option<&dyn Lint> = factory.lint();
+    if own.is_none() {
+        notes.push(format!(
+            "The provider {chosen} has no checks of its own: its annotations and its cloud config were not looked at."
+        ));
+    }
+    Ok(Linters { all: own.map(|lint| (factory.name(), lint)).into_iter().collect(), chosen: true })
+}
+
+/// The Services of the cluster, by name.
+async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> {
+    let mut values = call.values.clone();
+    if values.text("cloud-provider").is_empty() {
+        // The cluster can be listed whatever its cloud is.
+        values.insert("cloud-provider", vec!["external".to_owned()], false);
+    }
+    let options = Options::new(&values, &call.program)?;
+    let client = world::connect(&options).await?;
+    let mut services = world::list::<Service>(&client, Keep::default()).await?.list();
+    services.sort_by_key(|service| service.key());
+    Ok(services)
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::Finding;
+
+    use super::check::Found;
+    use super::*;
+
+    #[test]
+    fn the_exit_code_follows_the_worst_finding_and_the_threshold() {
+        let rows = [
+            (None, "warning", Verdict::Clean),
+            (Some(Severity::Info), "warning", Verdict::Clean),
+            (Some(Severity::Warning), "warning", Verdict::Findings),
+            (Some(Severity::Error), "warning", Verdict::Findings),
+            (Some(Severity::Warning), "error", Verdict::Clean),
+            (Some(Severity::Error), "error", Verdict::Findings),
+            (Some(Severity::Error), "never", Verdict::Clean),
+        ];
+        for (severity, word, expected) in rows {
+            let found = severity.map(|severity| Found {
+                file: None,
+                line: None,
+                document: None,
+                object: String::new(),
+                rules: "core",
+                finding: Finding::new(severity, "", ""),
+            });
+            let looked = Looked { found: found.into_iter().collect(), ..Looked::default() };
+            assert_eq!(verdict(&looked, threshold(word).unwrap()), expected, "{severity:?} {word}");
+        }
+        assert_eq!(threshold("info").unwrap_err().message, "--fail-on=info: want error, warning or never");
+    }
+}

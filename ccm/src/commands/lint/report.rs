@@ -1,0 +1,251 @@
+//! How findings are printed: for people, for programs, for GitHub.
+
+use std::fmt::Write as _;
+
+use ccm_provider::Severity;
+use serde_json::{Value, json};
+
+use super::check::{Found, Looked};
+use super::source::Unread;
+use crate::commands::output::{self, Format, Output};
+
+/// Everything that is told.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) looked: Looked,
+    pub(super) unread: Vec<Unread>,
+    /// What was not done, and why.
+    pub(super) notes: Vec<String>,
+}
+
+pub(super) fn render(report: &Report, output: Output) -> String {
+    match output.format {
+        Format::Text => text(report, output),
+        Format::Json => output::document("Lint", json(report)),
+        Format::Github => github(report),
+    }
+}
+
+impl Found {
+    /// `web.yaml:7`, `service default/web` in the cluster.
+    fn place(&self) -> String {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => file.clone(),
+            (None, _) => self.object.clone(),
+        }
+    }
+
+    /// What is wrong, with the object where the place does not name it.
+    fn sentence(&self) -> String {
+        let named =
+            if self.file.is_some() && !self.object.is_empty() { format!("{}: ", self.object) } else { String::new() };
+        let finding = &self.finding;
+        if finding.key.is_empty() { format!("{named}{}", finding.message) } else { format!("{named}{finding}") }
+    }
+}
+
+/// `path:line: severity: message`, in columns.
+fn text(report: &Report, output: Output) -> String {
+    let found = &report.looked.found;
+    let mut text = String::new();
+    let width = found.iter().map(|found| found.place().chars().count() + 1).max().unwrap_or_default();
+    for found in found {
+        let severity = found.finding.severity;
+        let pad = " ".repeat("warning".len() - severity.as_str().len());
+        let place = format!("{}:", found.place());
+        let _ = writeln!(text, "{place:width$} {}:{pad} {}", output.severity(severity), found.sentence());
+    }
+    for unread in &report.unread {
+        let _ = writeln!(text, "{}: {}: {}", unread.name, output.severity(Severity::Error), unread.error);
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "{note}");
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(&summary(report));
+    text
+}
+
+/// `2 findings (1 error, 1 warning) in 3 Services and 2 files; 4 other objects left out.`
+fn summary(report: &Report) -> String {
+    let looked = &report.looked;
+    let counted = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let of = |severity| looked.found.iter().filter(|found| found.finding.severity == severity).count();
+    let severities = [
+        (Severity::Error, "error", "errors"),
+        (Severity::Warning, "warning", "warnings"),
+        (Severity::Info, "info", "infos"),
+    ];
+    let parts: Vec<String> = severities
+        .into_iter()
+        .filter(|(severity, ..)| of(*severity) > 0)
+        .map(|(severity, one, many)| counted(of(severity), one, many))
+        .collect();
+    let mut text = match looked.found.len() {
+        0 => "No findings".to_owned(),
+        count => format!("{} ({})", counted(count, "finding", "findings"), parts.join(", ")),
+    };
+    let _ = write!(text, " in {}", counted(looked.services, "Service", "Services"));
+    if looked.files > 0 {
+        let _ = write!(text, " and {}", counted(looked.files, "file", "files"));
+    }
+    if looked.skipped > 0 {
+        let _ = write!(text, "; {} left out", counted(looked.skipped, "other object", "other objects"));
+    }
+    if !report.unread.is_empty() {
+        let _ = write!(text, "; {} could not be read", report.unread.len());
+    }
+    text.push_str(".\n");
+    text
+}
+
+fn json(report: &Report) -> Value {
+    let found = report.looked.found.iter().map(|found| {
+        json!({
+            "file": found.file,
+            "line": found.line,
+            "document": found.document,
+            "object": found.object,
+            "severity": found.finding.severity.as_str(),
+            "key": found.finding.key,
+            "value": found.finding.value,
+            "message": found.finding.message,
+            "rules": found.rules,
+        })
+    });
+    json!({
+        "findings": found.collect::<Vec<_>>(),
+        "services": report.looked.services,
+        "files": report.looked.files,
+        "skipped": report.looked.skipped,
+        "unread": report.unread.iter().map(|u| json!({"name": u.name, "error": u.error})).collect::<Vec<_>>(),
+        "notes": report.notes,
+    })
+}
+
+/// Workflow commands: <https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands>.
+fn github(report: &Report) -> String {
+    let mut text = String::new();
+    for found in &report.looked.found {
+        let command = match found.finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "notice",
+        };
+        let title = if found.finding.key.is_empty() { "ccm lint" } else { &found.finding.key };
+        // GitHub knows files by their path in the repository.
+        let file = found.file.as_deref().map(|file| file.strip_prefix("./").unwrap_or(file).to_owned());
+        let line = found.line.map(|line| line.to_string());
+        let named = match found.file {
+            Some(_) => found.sentence(),
+            None => format!("{}: {}", found.object, found.sentence()),
+        };
+        text.push_str(&workflow_command(
+            command,
+            &[("file", file), ("line", line), ("title", Some(title.to_owned()))],
+            &named,
+        ));
+    }
+    for unread in &report.unread {
+        let title = Some("ccm lint".to_owned());
+        text.push_str(&workflow_command("error", &[("title", title)], &format!("{}: {}", unread.name, unread.error)));
+    }
+    for note in &report.notes {
+        text.push_str(&workflow_command("notice", &[("title", Some("ccm lint".to_owned()))], note));
+    }
+    text.push_str(&summary(report));
+    text
+}
+
+fn workflow_command(name: &str, properties: &[(&str, Option<String>)], message: &str) -> String {
+    let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
+    let given = properties.iter().filter_map(|(name, value)| Some(format!("{name}={}", property(value.as_deref()?))));
+    format!("::{name} {}::{}\n", given.collect::<Vec<_>>().join(","), data(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::Finding;
+
+    use super::*;
+
+    fn report() -> Report {
+        let found = |file: Option<&str>, line, object: &str, finding| Found {
+            file: file.map(Into::into),
+            line,
+            document: line.map(|_| 1),
+            object: object.into(),
+            rules: "core",
+            finding,
+        };
+        let warning = Finding {
+            value: Some("50%,\nmore: x".into()),
+            ..Finding::new(Severity::Warning, "example.com/a:b,c", "no effect; 100%")
+        };
+        Report {
+            looked: Looked {
+                found: vec![
+                    found(Some("./a.yaml"), Some(7), "service web", warning),
+                    found(Some("b.yaml"), Some(12), "", Finding::new(Severity::Error, "", "cannot be read: x")),
+                    found(None, None, "service d/w", Finding::new(Severity::Info, "spec.x", "left")),
+                ],
+                files: 2,
+                services: 1,
+                skipped: 3,
+            },
+            unread: vec![Unread { name: "c.yaml".into(), error: "No such file".into() }],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn people_get_columns_and_a_summary() {
+        assert_eq!(
+            render(&report(), Output::plain(Format::Text)),
+            "./a.yaml:7:  warning: service web: example.com/a:b,c \"50%,\\nmore: x\": no effect; 100%\n\
+             b.yaml:12:   error:   cannot be read: x\n\
+             service d/w: info:    spec.x: left\n\
+             c.yaml: error: No such file\n\n\
+             3 findings (1 error, 1 warning, 1 info) in 1 Service and 2 files; 3 other objects left out; 1 could not be read.\n"
+        );
+        assert_eq!(render(&Report::default(), Output::plain(Format::Text)), "No findings in 0 Services.\n");
+    }
+
+    #[test]
+    fn github_gets_commands_with_its_escapes() {
+        assert_eq!(
+            render(&report(), Output::plain(Format::Github)),
+            "::warning file=a.yaml,line=7,title=example.com/a%3Ab%2Cc::service web: example.com/a:b,c \"50%25,\\nmore: x\": no \
+             effect; 100%25\n\
+             ::error file=b.yaml,line=12,title=ccm lint::cannot be read: x\n\
+             ::notice title=spec.x::service d/w: spec.x: left\n\
+             ::error title=ccm lint::c.yaml: No such file\n\
+             3 findings (1 error, 1 warning, 1 info) in 1 Service and 2 files; 3 other objects left out; 1 could not be read.\n"
+        );
+        assert_eq!(
+            workflow_command("error", &[("file", Some("a%b\r\n,:".into())), ("line", None)], "x%\r\ny:,"),
+            "::error file=a%25b%0D%0A%2C%3A::x%25%0D%0Ay:,\n"
+        );
+    }
+
+    #[test]
+    fn programs_get_every_field() {
+        let document: Value = serde_json::from_str(&render(&report(), Output::plain(Format::Json))).unwrap();
+        assert_eq!((&document["kind"], &document["version"]), (&json!("Lint"), &json!(1)));
+        assert_eq!(
+            document["findings"][0],
+            json!({"file": "./a.yaml", "line": 7, "document": 1, "object": "service web", "severity": "warning",
+                "key": "example.com/a:b,c", "value": "50%,\nmore: x", "message": "no effect; 100%", "rules": "core"})
+        );
+        assert_eq!(document["findings"][2]["file"], Value::Null);
+        assert_eq!(document["unread"], json!([{"name": "c.yaml", "error": "No such file"}]));
+        assert_eq!(
+            (&document["services"], &document["files"], &document["skipped"]),
+            (&json!(1), &json!(2), &json!(3))
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! YAML and JSON with the line of every key. As kubectl reads them: the words of YAML 1.1 count as booleans, merge keys are
+//! followed, and a document that cannot be read leaves those after it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
+use serde_json::Value as Json;
+
+#[cfg(test)]
+mod tests;
+
+/// Aliases may multiply: no more values than this in one file.
+const VALUES: usize = 1_000_000;
+
+/// A value and where it begins.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    /// Counts from 1.
+    pub(super) line: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Null,
+    Bool(bool),
+    Number(serde_json::Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One key of a map.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    /// Where the key is.
+    pub(super) line: usize,
+    pub(super) value: Node,
+    /// From `<<`: a key of the map itself wins.
+    merged: bool,
+}
+
+/// What is wrong with a text itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub(super) line: usize,
+    pub(super) message: String,
+}
+
+/// A text as read.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    /// Those that could be read, each with its number, which counts from 1.
+    pub(super) documents: Vec<(usize, Node)>,
+    pub(super) broken: Vec<Broken>,
+}
+
+/// Reads a text of any number of documents.
+pub(super) fn parse(text: &str) -> Parsed {
+    let mut reader = Reader { parser: Parser::new_from_str(text), parsed: Parsed::default(), number: 0, made: 0 };
+    loop {
+        match reader.document() {
+            Ok(true) => {}
+            Ok(false) => return reader.parsed,
+            Err(broken) => {
+                reader.parsed.broken.push(broken);
+                if reader.made > VALUES || !reader.parser.proceed_next_document().unwrap_or(false) {
+                    return reader.parsed;
+                }
+            }
+        }
+    }
+}
+
+impl Node {
+    /// The value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().find(|entry| entry.key == key)
+    }
+
+    /// The keys of a map; none of another value.
+    pub(super) fn entries(&self) -> &[Entry] {
+        if let Kind::Map(entries) = &self.kind { entries } else { &[] }
+    }
+
+    /// The items of a list; none of another value.
+    pub(super) fn items(&self) -> &[Self] {
+        if let Kind::List(items) = &self.kind { items } else { &[] }
+    }
+
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Kind::Text(text) = &self.kind { Some(text) } else { None }
+    }
+
+    pub(super) fn json(&self) -> Json {
+        match &self.kind {
+            Kind::Null => Json::Null,
+            Kind::Bool(value) => Json::Bool(*value),
+            Kind::Number(number) => Json::Number(number.clone()),
+            Kind::Text(text) => Json::String(text.clone()),
+            Kind::List(items) => items.iter().map(Self::json).collect(),
+            Kind::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), entry.value.json())).collect(),
+        }
+    }
+
+    /// The line of what a path such as `spec.ports[1].port` or `a["b.c"]` names, or of the nearest thing above it.
+    pub(super) fn line_of(&self, path: &str) -> usize {
+        let (mut node, mut line, mut rest) = (self, self.line, path);
+        while let Some((segment, after)) = segment(rest) {
+            let found = match &node.kind {
+                Kind::Map(_) => node.entry(&segment).map(|entry| (entry.line, &entry.value)),
+                Kind::List(items) => {
+                    segment.parse::<usize>().ok().and_then(|at| items.get(at)).map(|item| (item.line, item))
+                }
+                _ => None,
+            };
+            let Some(found) = found else { return line };
+            (line, node) = found;
+            rest = after;
+        }
+        line
+    }
+
+    fn count(&self) -> usize {
+        let children = match &self.kind {
+            Kind::List(items) => items.iter().map(Self::count).sum(),
+            Kind::Map(entries) => entries.iter().map(|entry| entry.value.count()).sum(),
+            _ => 0,
+        };
+        children + 1
+    }
+}
+
+/// The first segment of a path, without quotes, and what follows it.
+fn segment(path: &str) -> Option<(Cow<'_, str>, &str)> {
+    if path.is_empty() {
+        return None;
+    }
+    if let Some(quoted) = path.strip_prefix('[').filter(|rest| rest.starts_with('"')) {
+        // Written with Rust's escapes, of which those of JSON are enough for keys that people write.
+        let mut texts = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
+        let key = texts.next()?.ok()?;
+        let rest = quoted.get(texts.byte_offset()..)?.strip_prefix(']')?;
+        return Some((Cow::Owned(key), rest.strip_prefix('.').unwrap_or(rest)));
+    }
+    if let Some(index) = path.strip_prefix('[') {
+        let (index, rest) = index.split_once(']')?;
+        return Some((Cow::Borrowed(index), rest.strip_prefix('.').unwrap_or(rest)));
+    }
+    let end = path.find(['.', '[']).unwrap_or(path.len());
+    let (name, rest) = path.split_at(end);
+    Some((Cow::Borrowed(name), rest.strip_prefix('.').unwrap_or(rest)))
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    parsed: Parsed,
+    number: usize,
+    /// Values made so far.
+    made: usize,
+}
+
+/// A list or map that has not ended.
+struct Open {
+    line: usize,
+    anchor: usize,
+    /// `None`: a list.
+    entries: Option<Vec<Entry>>,
+    items: Vec<Node>,
+    /// The key whose value comes next.
+    key: Option<(String, usize, bool)>,
+}
+
+impl Reader<'_> {
+    /// Reads up to the end of a document; false at the end of all.
+    fn document(&mut self) -> Result<bool, Broken> {
+        let mut open: Vec<Open> = Vec::new();
+        let mut anchors: BTreeMap<usize, Node> = BTreeMap::new();
+        let mut root = None;
+        while let Some(event) = self.parser.next_event() {
+            let (event, span) = event.map_err(|error| syntax(&error))?;
+            let line = span.start.line();
+            let (node, anchor) = match event {
+                Event::DocumentStart(..) => {
+                    self.number += 1;
+                    continue;
+                }
+                Event::DocumentEnd => {
+                    self.parsed.documents.extend(root.map(|node| (self.number, node)));
+                    return Ok(true);
+                }
+                Event::MappingStart(_, anchor, _) => {
+                    open.push(Open { line, anchor, entries: Some(Vec::new()), items: Vec::new(), key: None });
+                    continue;
+                }
+                Event::SequenceStart(_, anchor, _) => {
+                    open.push(Open { line, anchor, entries: None, items: Vec::new(), key: None });
+                    continue;
+                }
+                Event::MappingEnd | Event::SequenceEnd => match open.pop() {
+                    Some(ended) => ended.end(),
+                    None => continue,
+                },
+                Event::Scalar(ref text, style, anchor, _) => {
+                    let is_text = event.tag().is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
+                    let plain = style == ScalarStyle::Plain && !is_text;
+                    let kind = if plain { resolve(text) } else { Kind::Text(text.to_string()) };
+                    if let Some(map) = open.last_mut().filter(|open| open.wants_key()) {
+                        map.set_key(text.to_string(), line, plain);
+                        anchors.insert(anchor, Node { line, kind: Kind::Text(text.to_string()) });
+                        continue;
+                    }
+                    (Node { line, kind }, anchor)
+                }
+                Event::Alias(anchor) => {
+                    let node = anchors.get(&anchor).cloned().unwrap_or(Node { line, kind: Kind::Null });
+                    self.made += node.count();
+                    (node, 0)
+                }
+                _ => continue,
+            };
+            self.made += 1;
+            if self.made > VALUES {
+                return Err(Broken { line, message: format!("more than {VALUES} values: aliases multiply here") });
+            }
+            if anchor != 0 {
+                anchors.insert(anchor, node.clone());
+            }
+            match open.last_mut() {
+                Some(parent) => parent.add(node, &span, &mut self.parsed.broken)?,
+                None => root = Some(node),
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn syntax(error: &ScanError) -> Broken {
+    Broken { line: error.marker().line(), message: format!("cannot be read: {}", error.info()) }
+}
+
+impl Open {
+    fn wants_key(&self) -> bool {
+        self.entries.is_some() && self.key.is_none()
+    }
+
+    fn set_key(&mut self, key: String, line: usize, plain: bool) {
+        let merge = plain && key == "<<";
+        self.key = Some((key, line, merge));
+    }
+
+    fn add(&mut self, node: Node, span: &Span, broken: &mut Vec<Broken>) -> Result<(), Broken> {
+        let Some(entries) = &mut self.entries else {
+            self.items.push(node);
+            return Ok(());
+        };
+        let Some((key, line, merge)) = self.key.take() else {
+            // An alias may stand for a key.
+            let Some(text) = node.text() else {
+                return Err(Broken { line: span.start.line(), message: "a key must be a text".to_owned() });
+            };
+            self.key = Some((text.to_owned(), span.start.line(), false));
+            return Ok(());
+        };
+        if merge {
+            let maps = if let Kind::List(items) = &node.kind { items.iter().collect() } else { vec![&node] };
+            for entry in maps.into_iter().flat_map(Node::entries) {
+                if !entries.iter().any(|known| known.key == entry.key) {
+                    entries.push(Entry { merged: true, ..entry.clone() });
+                }
+            }
+            return Ok(());
+        }
+        if let Some(before) = entries.iter().position(|entry| entry.key == key) {
+            let earlier = entries.remove(before);
+            if !earlier.merged {
+                let message = format!("the key {key:?} is there already, at line {}", earlier.line);
+                broken.push(Broken { line, message });
+            }
+        }
+        entries.push(Entry { key, line, value: node, merged: false });
+        Ok(())
+    }
+
+    fn end(self) -> (Node, usize) {
+        let kind = match self.entries {
+            Some(entries) => Kind::Map(entries),
+            None => Kind::List(self.items),
+        };
+        (Node { line: self.line, kind }, self.anchor)
+    }
+}
+
+/// What a plain scalar means to kubectl. Source: `go.yaml.in/yaml/v2` `resolve.go`.
+fn resolve(text: &str) -> Kind {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => return Kind::Bool(true),
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => {
+            return Kind::Bool(false);
+        }
+        _ => {}
+    }
+    let number = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'))
+        && text.chars().any(|c| c.is_ascii_digit());
+    if number && let Some(number) = integer(&text.replace('_', "")) {
+        return Kind::Number(number.into());
+    }
+    let float = || text.replace('_', "").parse::<f64>().ok().and_then(serde_json::Number::from_f64);
+    match number.then(float).flatten() {
+        Some(number) => Kind::Number(number),
+        None => Kind::Text(text.to_owned()),
+    }
+}
+
+/// Decimal, `0x`, `0b`, `0o`, and octal after a bare 0.
+fn integer(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let radix = |prefix: &str, radix| digits.strip_prefix(prefix).map(|digits| i64::from_str_radix(digits, radix).ok());
+    let octal = || if digits.len() > 1 { radix("0", 8).flatten() } else { None };
+    let prefixed = radix("0x", 16).or_else(|| radix("0b", 2)).or_else(|| radix("0o", 8));
+    let value = match prefixed {
+        Some(value) => value,
+        None => octal().or_else(|| digits.parse().ok()),
+    }?;
+    Some(if negative { -value } else { value })
+}

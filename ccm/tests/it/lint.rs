@@ -1,0 +1,273 @@
+//! `ccm lint` as a process: files, folders, stdin, the cluster, cloud configs.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::process::{Ended, run};
+
+const MANIFESTS: &str = "tests/it/lint/manifests";
+const FAKE: &str = "--cloud-provider=fake";
+
+fn with_stdin(args: &[&str], text: &str) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
+    command.args(args).env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// Holds an output against its golden file; `UPDATE=1` writes it.
+fn golden(name: &str, output: &str) {
+    let path = Path::new("tests/it/lint").join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, output).unwrap();
+    }
+    assert_eq!(output, std::fs::read_to_string(path).unwrap(), "{name}; UPDATE=1 writes it anew");
+}
+
+#[test]
+fn a_folder_of_mistakes_gives_findings_with_file_and_line_in_every_form() {
+    for (form, name) in [("text", "golden.txt"), ("json", "golden.json"), ("github", "golden.github")] {
+        let ended = run(&["lint", MANIFESTS, FAKE, "-o", form]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(2), ""), "{form}");
+        golden(name, &ended.stdout);
+    }
+}
+
+#[test]
+fn every_line_in_the_goldens_holds_its_key() {
+    let ended = run(&["lint", MANIFESTS, FAKE, "-o", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let mut held = 0;
+    for finding in document["findings"].as_array().unwrap() {
+        let (file, line) = (finding["file"].as_str().unwrap(), finding["line"].as_u64().unwrap());
+        let text = std::fs::read_to_string(file).unwrap();
+        let line = text.lines().nth(usize::try_from(line).unwrap() - 1).unwrap();
+        let key = finding["key"].as_str().unwrap();
+        let last = key.rsplit(['.', '[', '"']).find(|part| part.len() > 2).unwrap_or_default();
+        let is_annotation = key.contains('/');
+        let name = if is_annotation { key } else { last.trim_end_matches(']') };
+        if !line.contains(name) {
+            // An item of a list, or a key that is missing, is at what is above it.
+            assert!(key.contains('[') || key.is_empty(), "{finding}: {line}");
+            continue;
+        }
+        held += 1;
+    }
+    assert!(held > 10, "{held}");
+}
+
+#[test]
+fn neither_cluster_nor_cloud_is_needed_and_what_is_fine_ends_with_0() {
+    let file = "tests/it/lint/manifests/10-other-clouds.yaml";
+    let ended = run(&["lint", file]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
+    assert_eq!(ended.stdout, "No findings in 1 Service and 1 file.\n");
+    // What is good to know is told, and no reason to fail.
+    let ended = run(&["lint", "tests/it/lint/manifests/nested", FAKE]);
+    assert_eq!(ended.code, Some(0));
+    assert!(
+        ended.stdout.contains("class.yml:6: info:    service prod/classy: spec.loadBalancerClass"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn stdin_is_read_and_the_threshold_decides_the_exit_code() {
+    let text = "kind: Service\r\napiVersion: v1\r\nmetadata:\r\n  annotations:\r\n    \"service.beta.kubernetes.io/load-balancer-source-rangs\": x\r\n\
+                spec: {type: LoadBalancer, ports: [{port: 80}]}\r\n";
+    for (fail_on, code) in [("warning", 2), ("error", 0), ("never", 0)] {
+        let ended = with_stdin(&["lint", "-", "--fail-on", fail_on], text);
+        assert_eq!((ended.code, &*ended.stderr), (Some(code), ""), "{fail_on}: {}", ended.stdout);
+        assert!(
+            ended.stdout.starts_with("<stdin>:5: warning: service without a name: service.beta"),
+            "{}",
+            ended.stdout
+        );
+        assert!(ended.stdout.ends_with("1 finding (1 warning) in 1 Service and 1 file.\n"), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_ends_with_1_after_everything_else_was_told() {
+    let ended = run(&["lint", "/nonexistent.yaml", MANIFESTS, "-o", "json", "--fail-on=never"]);
+    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.stderr, "Error: one of the inputs could not be read\n");
+    let document: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(document["unread"][0]["name"], "/nonexistent.yaml");
+    assert!(document["unread"][0]["error"].as_str().unwrap().contains("No such file"), "{document}");
+    assert!(document["findings"].as_array().unwrap().len() > 10);
+}
+
+#[test]
+fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
+    let rows: [(&[&str], &str); 6] = [
+        (
+            &["lint"],
+            "Error: nothing to look at: name files, folders or - for stdin, or give --cluster or --cloud-config",
+        ),
+        (&["lint", MANIFESTS, "--fail-on=info"], "Error: --fail-on=info: want error, warning or never"),
+        (&["lint", MANIFESTS, "-o", "yaml"], "Error: --output=yaml: want text or json or github"),
+        (&["lint", MANIFESTS, "--fail-at=x"], "Error: unknown flag: --fail-at"),
+        (
+            &["lint", "--cloud-config=x.conf"],
+            "--cloud-config=x.conf: which cloud the file is for is not known; add --cloud-provider=NAME (",
+        ),
+        (&["lint", "--cloud-config=/nonexistent", FAKE], "Error: one of the inputs could not be read"),
+    ];
+    for (args, text) in rows {
+        let ended = run(args);
+        assert_eq!(ended.code, Some(1), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(text), "{args:?}: {}", ended.stderr);
+    }
+    let ended = run(&["lint", MANIFESTS, "--cloud-provider=nowhere"]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(255), ""));
+    assert!(ended.stderr.contains("unknown cloud provider \"nowhere\" (compiled in: "), "{}", ended.stderr);
+}
+
+#[test]
+fn its_help_names_what_follows_it_and_the_exit_codes() {
+    let ended = run(&["lint", "--help"]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    for part in ["ccm lint [FILE | FOLDER | - …] [flags]", "Exit codes: 0 ", "--cluster", "--fail-on string"] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_cloud_config_is_checked_with_the_line_of_each_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.yaml");
+    let shown = path.display().to_string();
+    let lint = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        run(&["lint", FAKE, &format!("--cloud-config={shown}")])
+    };
+    let ended = lint("# the cloud\ninstances:\n- name: a\n- name: b\n  shutdwon: true\n");
+    assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
+    let expected = format!(
+        "{shown}:5: error:   instances[1].shutdwon: unknown key; did you mean \"shutdown\"?\n\n1 finding (1 error) in 0 Services and 1 file.\n"
+    );
+    assert_eq!(ended.stdout, expected);
+    let ended = lint("instances: [\n");
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.stdout.starts_with(&format!("{shown}:")) && ended.stdout.contains(": error:   cloud-config: "),
+        "{}",
+        ended.stdout
+    );
+    let ended = lint("instances: [{name: a}]\n");
+    assert_eq!((ended.code, &*ended.stdout), (Some(0), "No findings in 0 Services and 1 file.\n"));
+}
+
+#[test]
+fn the_values_of_broken_manifests_are_not_shown() {
+    let broken = [
+        "kind: Secret\ndata: {password: Y2FuYXJ5\n",
+        "kind: Secret\nstringData:\n  password: canary: x\n",
+        "kind: Secret\ndata: *canary\n",
+        "kind: Secret\ndata:\n\tpassword: canary\n",
+        "kind: Secret\ndata: \"\\canary\"\n",
+        "kind: Secret\ndata: !canary!x y\n",
+    ];
+    for text in broken {
+        let ended = with_stdin(&["lint", "-"], text);
+        assert_eq!(ended.code, Some(2), "{text}: {}", ended.stdout);
+        let all = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!all.contains("canary") && !all.contains("Y2FuYXJ5"), "{all}");
+    }
+}
+
+/// Needs the feature, which takes minutes to build.
+#[cfg(feature = "aws")]
+#[test]
+fn misspelt_annotations_of_aws_name_what_is_meant() {
+    for choice in [&["--cloud-provider=aws"][..], &[]] {
+        let args = [&["lint", MANIFESTS, "-o", "json"], choice].concat();
+        let ended = run(&args);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        let document: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        let of = |file: &str, line: u64| {
+            let findings = document["findings"].as_array().unwrap().iter();
+            let here = findings.filter(|f| f["file"].as_str().unwrap().ends_with(file) && f["line"] == line);
+            here.map(|f| f["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join("\n")
+        };
+        let typ = of("01-misspelt-type.yaml", 8);
+        assert!(typ.contains("did you mean \"service.beta.kubernetes.io/aws-load-balancer-type\"?"), "{typ}");
+        assert!(!of("01-misspelt-type.yaml", 9).is_empty(), "{document}");
+        assert_eq!(of("10-other-clouds.yaml", 7), "", "keys of other clouds");
+    }
+}
+
+mod real_apiserver {
+    use ccm_test_bed::{Bed, Options};
+    use serde_json::{Value, json};
+
+    use crate::process::run;
+
+    async fn create(bed: &Bed, name: &str, annotations: Value, spec: Value) {
+        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
+            "spec": spec});
+        let path = "/api/v1/namespaces/default/services";
+        let (status, body) = bed.request("POST", path, &bed.token, Some(&object)).await.unwrap();
+        assert_eq!(status, 201, "{body}");
+    }
+
+    #[tokio::test]
+    async fn services_of_the_cluster_are_checked_and_nothing_is_written() {
+        let Some(bed) = Bed::start_with(Options::default().audit()).await.unwrap() else { return };
+        let ports = json!([{"port": 80}]);
+        let misspelt = json!({"service.beta.kubernetes.io/load-balancer-source-rangez": "10.0.0.0/8"});
+        create(&bed, "web", misspelt, json!({"type": "LoadBalancer", "ports": ports})).await;
+        create(&bed, "fine", json!({}), json!({"type": "LoadBalancer", "ports": ports})).await;
+        create(
+            &bed,
+            "classy",
+            json!({}),
+            json!({"type": "LoadBalancer", "loadBalancerClass": "a.example/b", "ports": ports}),
+        )
+        .await;
+        create(&bed, "inner", json!({"service.kubernetes.io/load-balancer-x": ""}), json!({"ports": ports})).await;
+        let kubeconfig = format!("--kubeconfig={}", bed.kubeconfig().display());
+        let ended = run(&["lint", "--cluster", &kubeconfig]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
+        assert_eq!(
+            ended.stdout,
+            "service default/classy: info:    spec.loadBalancerClass \"a.example/b\": left to the controller of this class; this \
+             program does nothing for it\n\
+             service default/inner:  warning: service.kubernetes.io/load-balancer-x \"\": no effect: the type is ClusterIP, not LoadBalancer\n\
+             service default/web:    warning: service.beta.kubernetes.io/load-balancer-source-rangez \"10.0.0.0/8\": unknown key, no \
+             effect; did you mean \"service.beta.kubernetes.io/load-balancer-source-ranges\"?\n\n\
+             3 findings (2 warnings, 1 info) in 5 Services.\n"
+        );
+        let entries = bed.audit().read().unwrap();
+        let own: Vec<(&str, &str)> = entries
+            .iter()
+            .filter(|entry| entry.user_agent.contains("cloud-controller-manager"))
+            .map(|entry| (entry.verb.as_str(), entry.resource.as_str()))
+            .collect();
+        assert!(
+            !own.is_empty()
+                && own.iter().all(|asked| *asked == ("list", "services") || *asked == ("watch", "services")),
+            "{own:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn without_rights_or_a_cluster_the_answer_says_what_is_missing() {
+        let Some(bed) = Bed::shared().await.unwrap() else { return };
+        let nobody = bed.kubeconfig_for_user("nobody", &[]).unwrap();
+        let ended = run(&["lint", "--cluster", &format!("--kubeconfig={}", nobody.display())]);
+        assert_eq!(ended.code, Some(1));
+        for part in ["cluster: error: cannot list services: ", "forbidden", "this command needs `get` and `list`"] {
+            assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+        }
+        let ended = run(&["lint", "--cluster", "--master=http://127.0.0.1:1"]);
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.stdout.contains("nobody listens at 127.0.0.1:1"), "{}{}", ended.stdout, ended.stderr);
+    }
+}
