@@ -3,7 +3,7 @@
 use ccm_provider::{ErrorClass, Fact, Finding, NodeReader, ProviderError, Service, ServiceAction, Severity};
 
 use super::standing::{self, Standing};
-use super::{Inspector, health};
+use super::{Inspector, health, way_out};
 use crate::loadbalancer::INTERNAL;
 use crate::loadbalancer::desired::{Goal, Wish};
 use crate::loadbalancer::network::KIND;
@@ -34,7 +34,7 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
             Ok([Fact::good("wish", text)].into_iter().chain(behind).collect())
         }
         Err(error) if matches!(error.class(), ErrorClass::Invalid { .. }) => {
-            let mut facts = vec![Fact::bad("wish", error.to_string(), error.class().way_out())];
+            let mut facts = vec![Fact::bad("wish", error.to_string(), way_out(&error))];
             // The nodes of a balancer that is there come and go all the same.
             let hosts = standing::look(of, cluster, service, &nodes, ServiceAction::UpdateHosts).await;
             if let Ok(Some(standing)) = hosts
@@ -52,7 +52,7 @@ fn facts(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact> {
     let mut facts = vec![wish(&standing.wish)];
     facts.extend(balancers(of, service, standing));
     match &standing.plan {
-        Err(error) => facts.push(Fact::bad("plan", error.to_string(), error.class().way_out())),
+        Err(error) => facts.push(Fact::bad("plan", error.to_string(), way_out(error))),
         Ok((steps, findings)) => {
             facts.extend(findings.iter().map(finding));
             match steps.len() {

@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_provider::{Check, Claims, Fact, Inspect, Node, NodeName, Orphan, PlannedLoadBalancer, ProviderError, Service};
+use ccm_provider::{
+    Check, Claims, ErrorClass, Fact, Inspect, Node, NodeName, Orphan, PlannedLoadBalancer, ProviderError, Service,
+};
 
 use crate::client::ec2::{self, SecurityGroup};
 use crate::client::{Answer, Api, Query};
@@ -100,16 +102,24 @@ fn group_for_balancers(
     Ok(nodes::groups(&common, &observed, ground)?.ids.into_iter().next())
 }
 
+/// What somebody can do about an error. Those that say nothing about the object name the way out themselves.
+fn way_out(error: &ProviderError) -> String {
+    match error.class() {
+        ErrorClass::Unknown => "do what the message says; it is tried again by itself".to_owned(),
+        class => class.way_out(),
+    }
+}
+
 /// A link of the chain that could not be read.
 fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
     let error = error.into();
-    Fact::bad(about, format!("could not be read: {error}"), error.class().way_out())
+    Fact::bad(about, format!("could not be read: {error}"), way_out(&error))
 }
 
 /// A check that could not be made.
 fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
     let error = error.into();
-    Check::error(check, subject, format!("could not be checked: {error}"), error.class().way_out())
+    Check::error(check, subject, format!("could not be checked: {error}"), way_out(&error))
 }
 
 #[async_trait]

@@ -3,8 +3,8 @@
 use ccm_provider::{Check, Claims, ErrorClass, NodeRef, Service, Severity};
 use futures::future::join_all;
 
-use crate::inspect::Inspector;
 use crate::inspect::standing::{self, Standing};
+use crate::inspect::{Inspector, way_out};
 
 const CHECK: &str = "load-balancers";
 /// Services that are looked at side by side: as many as one call for names and tags takes.
@@ -40,14 +40,14 @@ async fn look(of: &Inspector, cluster: &str, service: &Service, nodes: &[NodeRef
                 "correct the Service before the move: only the nodes behind its load balancer are kept up until then";
             Check::error(CHECK, subject, error.to_string(), fix)
         }
-        Err(error) => Check::error(CHECK, subject, format!("could not be checked: {error}"), error.class().way_out()),
+        Err(error) => Check::error(CHECK, subject, format!("could not be checked: {error}"), way_out(&error)),
     }
 }
 
 fn judge(subject: String, standing: &Standing) -> Check {
     let name = &standing.wish.name;
     match &standing.plan {
-        Err(error) => Check::error(CHECK, subject, error.to_string(), error.class().way_out()),
+        Err(error) => Check::error(CHECK, subject, error.to_string(), way_out(error)),
         Ok((steps, findings)) => {
             let warnings: Vec<String> =
                 findings.iter().filter(|f| f.severity > Severity::Info).map(ToString::to_string).collect();

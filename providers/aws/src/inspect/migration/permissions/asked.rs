@@ -220,7 +220,10 @@ async fn writes_to_instances(of: &Inspector, instances: &[&Arc<Instance>], asked
 async fn writes_to_routes(of: &Inspector, table: &RouteTable, instances: &[&Arc<Instance>], asked: &mut Asked) {
     let id = || table.id.clone();
     asked.dry(of, Ec2Write::DeleteRoute { table: id(), destination: NOWHERE.to_owned() }).await;
-    let there = table.routes.iter().map(|route| &route.destination).find(|destination| !destination.is_empty());
+    // Best one like those that are made here; that to the network itself is always there.
+    let mut routes: Vec<_> = table.routes.iter().filter(|route| !route.destination.is_empty()).collect();
+    routes.sort_by_key(|route| route.instance.is_none());
+    let there = routes.first().map(|route| &route.destination);
     let target = instances.first().map(|instance| RouteTarget::Instance(instance.id.clone()));
     match (target, there) {
         (Some(target), Some(there)) => {
