@@ -7,9 +7,9 @@ pub use ccm_controllers::survey::{Scope, Unplanned};
 pub use ccm_controllers::{NotStarted, Shared};
 use ccm_controllers::{ipam, lifecycle, node, node_task as task, persistent_volume, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
-use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec};
-use ccm_runtime::Permission;
+use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec, PersistentVolume};
 use ccm_runtime::events::Recorder;
+use ccm_runtime::{Permission, Store, SyncError};
 use futures::future::BoxFuture;
 
 use crate::exit::Failure;
@@ -67,6 +67,8 @@ pub struct Survey<'a> {
     pub events: Arc<dyn EventSink>,
     /// What is looked at.
     pub scope: &'a Scope,
+    /// The volumes, or why they cannot be listed; `None`: whoever needs them lists them.
+    pub volumes: Option<&'a Result<Arc<Store<PersistentVolume>>, String>>,
 }
 
 impl std::fmt::Debug for Survey<'_> {
@@ -158,7 +160,7 @@ fn service_lb() -> Controller {
         Ok(service::start(start.shared.clone(), balancer, events, start.options.service).map(boxed))
     };
     entry(service::NAME, &["service"], "service-controller", service::PERMISSIONS, start, |survey| {
-        let Survey { shared, events, scope, options, provider } = survey;
+        let Survey { shared, events, scope, options, provider, .. } = survey;
         let begin =
             || service::survey(shared.clone(), provider.load_balancer(), events.clone(), options.service, scope);
         Ok(scope.has_services().then(begin))
@@ -176,7 +178,7 @@ fn node_route() -> Controller {
         Ok(route::start(start.shared.clone(), routes, start.provider.name(), events, config).map(boxed))
     };
     entry(route::NAME, &["route"], "route-controller", route::PERMISSIONS, start, |survey| {
-        let Survey { shared, events, scope, options, provider } = survey;
+        let Survey { shared, events, scope, options, provider, .. } = survey;
         if !scope.has_routes() {
             return Ok(None);
         }
@@ -210,9 +212,21 @@ fn persistent_volume_label() -> Controller {
     };
     let (name, permissions) = (persistent_volume::NAME, persistent_volume::PERMISSIONS);
     let controller = entry(name, &["pvlabel"], "pvl-controller", permissions, start, |survey| {
-        let Survey { shared, events, scope, provider, .. } = survey;
-        let begin = || persistent_volume::survey(shared.clone(), None, provider.volumes(), events.clone());
-        Ok((**scope == Scope::All).then(begin))
+        let Survey { shared, events, scope, provider, volumes, .. } = survey;
+        if **scope != Scope::All {
+            return Ok(None);
+        }
+        let listed = match volumes {
+            Some(Err(error)) => {
+                return Ok(Some(Ok(Box::pin(std::future::ready(vec![Unplanned {
+                    subject: persistent_volume::LIST.into(),
+                    error: SyncError::Retry(error.clone()),
+                }])))));
+            }
+            Some(Ok(listed)) => Some(listed.clone()),
+            None => None,
+        };
+        Ok(Some(persistent_volume::survey(shared.clone(), listed, provider.volumes(), events.clone())))
     });
     Controller { applies: persistent_volume::applies, ..controller }
 }

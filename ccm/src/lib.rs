@@ -18,6 +18,7 @@ pub mod manager;
 pub mod options;
 pub mod program;
 pub mod serve;
+mod snapshot;
 pub mod version;
 pub mod webhook;
 

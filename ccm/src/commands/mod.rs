@@ -11,6 +11,7 @@ mod orphans;
 mod output;
 mod plan;
 mod progress;
+mod snapshot;
 mod target;
 mod world;
 
@@ -45,7 +46,7 @@ pub(crate) struct Command {
 }
 
 /// All commands but `completion`, which needs neither runtime nor cluster.
-const COMMANDS: &[Command] = &[plan::COMMAND, explain::COMMAND, orphans::COMMAND, lint::COMMAND];
+const COMMANDS: &[Command] = &[plan::COMMAND, explain::COMMAND, orphans::COMMAND, lint::COMMAND, snapshot::COMMAND];
 
 const SECTION: &str = "Command flags";
 const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::{Plan, Risk, Step, Verb};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::output::{self, Colour, Format, Output};
 use super::progress::Progress;
 use super::world::{Surveyed, World};
-use super::{Call, Command, target};
+use super::{Call, Command, SECTION, snapshot, target};
 use crate::exit::{Failure, Verdict};
 
 pub(super) const COMMAND: Command = Command {
@@ -24,15 +25,29 @@ to change is drift, and shows here too.
 Exit codes: 0 nothing would be written, 2 something would be, 1 something could not be planned, 255 no provider.
 
   ccm plan --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
-  ccm plan service/default/web -o json …",
-    flags: &[],
+  ccm plan service/default/web -o json …
+  ccm plan --from-snapshot ccm.json",
+    flags: &[FROM_SNAPSHOT],
     formats: &[],
     run,
 };
 
+const FROM_SNAPSHOT: Flag = Flag::new(
+    SECTION,
+    "from-snapshot",
+    Kind::Text,
+    "",
+    "Make the plan of this file, which `ccm snapshot` wrote, and not of a cluster: no connection, no cloud, no credentials. The flags are those of the snapshot. - is stdin.",
+);
+
 fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
         let scope = target::scope(&call.words)?;
+        let path = call.values.text(FROM_SNAPSHOT.name);
+        if call.values.given(FROM_SNAPSHOT.name) {
+            let surveyed = snapshot::replay(&call, &path, &scope).await?;
+            return report(&surveyed, call.output);
+        }
         let surveyed = {
             let progress = Progress::at("reading the flags");
             let world = World::open(&call, &progress).await?;

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ccm_controllers::Shared;
 use ccm_controllers::survey::{Scope, Unplanned};
-use ccm_provider::{Claims, Clock, CloudProvider, EventSink, EventType, Node, Plan, ProviderContext, Service, Subject};
+use ccm_provider::{
+    Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, Plan, ProviderContext, Service, Subject,
+};
 use ccm_runtime::store::{Keep, Kept, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 
@@ -24,6 +26,8 @@ pub(crate) struct World {
     pub(crate) shared: Shared,
     /// What the controllers would have told as events.
     pub(crate) told: Arc<Told>,
+    /// The volumes, or why they cannot be listed; `None`: the controller that wants them lists them.
+    pub(crate) volumes: Option<Result<Arc<Store<PersistentVolume>>, String>>,
 }
 
 /// A pass of the controllers.
@@ -111,11 +115,20 @@ pub(crate) async fn list<T: Kept>(client: &Client, keep: Keep) -> Result<Arc<Sto
 impl World {
     /// Connects, lists, and starts the provider. A provider that cannot be made ends with 255, as in a run.
     pub(crate) async fn open(call: &Call, progress: &Progress) -> Result<Self, Failure> {
+        Self::open_through(call, progress, |provider| provider).await
+    }
+
+    /// As [`World::open`], with the provider inside another one from the beginning: one that keeps its answers.
+    pub(crate) async fn open_through(
+        call: &Call,
+        progress: &Progress,
+        wrap: impl FnOnce(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>,
+    ) -> Result<Self, Failure> {
         let options = call.options()?;
         progress.go_on("connecting to the API server");
         let client = connect(&options).await?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
-        let provider = app::provider(&call.registry, &options).await?;
+        let provider = wrap(app::provider(&call.registry, &options).await?);
         progress.go_on("listing nodes and Services");
         let objects = Objects::list(&client, &*provider).await?;
         Ok(Self::of(options, client, provider, objects, Arc::new(SystemClock)).await)
@@ -159,7 +172,7 @@ impl World {
             .map(|instances| InstanceView::new(instances, provider.name(), move || size.len(), metrics.clone()));
         let gate = Gate::collecting(client.clone(), leadership.clone(), metrics.clone());
         let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster };
-        Self { options, client, provider, shared, told }
+        Self { options, client, provider, shared, told, volumes: None }
     }
 
     /// Everything that may claim a cloud object.
@@ -188,6 +201,7 @@ impl World {
                 options: &self.options,
                 events: self.told.clone(),
                 scope,
+                volumes: self.volumes.as_ref(),
             };
             let begun = match &controller.survey {
                 _ if !on => continue,
@@ -212,18 +226,22 @@ impl World {
     }
 }
 
+/// Whether what is told of this subject is about the scope.
+pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
+    let asked = match scope {
+        Scope::All => return true,
+        Scope::Node(name) => format!("node {name}"),
+        Scope::Service(key) => format!("service {key}"),
+        Scope::Routes => "routes".to_owned(),
+    };
+    // `node a addresses` is about `node a`, and `node a.b` is not.
+    subject.strip_prefix(&*asked).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
 impl Surveyed {
     /// What concerns the scope: a controller may have looked at more.
     fn within(mut self, scope: &Scope) -> Self {
-        let asked = match scope {
-            Scope::All => return self.sorted(),
-            Scope::Node(name) => format!("node {name}"),
-            Scope::Service(key) => format!("service {key}"),
-            Scope::Routes => "routes".to_owned(),
-        };
-        // `node a addresses` is about `node a`, and `node a.b` is not.
-        let concerns =
-            |subject: &str| subject.strip_prefix(&*asked).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        let concerns = |subject: &str| concerns(scope, subject);
         self.plans.retain(|plan| concerns(&plan.subject));
         self.unplanned.retain(|unplanned| concerns(&unplanned.subject));
         self.warnings.retain(|warning| concerns(&warning.subject));
@@ -232,11 +250,12 @@ impl Surveyed {
 
     fn sorted(mut self) -> Self {
         self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
-        self.unplanned.sort_by(|a, b| a.subject.cmp(&b.subject));
+        self.unplanned.sort_by_cached_key(|unplanned| (unplanned.subject.clone(), unplanned.error.to_string()));
         // What could not be planned says why already.
         let unplanned = &self.unplanned;
         self.warnings.retain(|warning| !unplanned.iter().any(|unplanned| unplanned.subject == warning.subject));
-        self.warnings.sort_by(|a, b| a.subject.cmp(&b.subject));
+        // Which of two questions is answered first must not be seen.
+        self.warnings.sort_by(|a, b| (&a.subject, &a.reason, &a.message).cmp(&(&b.subject, &b.reason, &b.message)));
         self
     }
 

@@ -17,6 +17,7 @@ mod relay;
 mod secrets;
 mod serving;
 mod serving_cluster;
+mod snapshot;
 mod start;
 mod upstream;
 mod volumes;

@@ -1,0 +1,237 @@
+//! `ccm snapshot`: keeps what a plan is made of in a file, and makes the plan of such a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ccm_controllers::{persistent_volume, survey::Scope};
+use ccm_provider::PersistentVolume;
+use ccm_provider::flag::{Flag, Kind};
+use ccm_runtime::store::{Keep, Kept};
+use ccm_runtime::{Client, Metrics, Store};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::output::{self, Format};
+use super::plan;
+use super::progress::Progress;
+use super::world::{Objects, Surveyed, World, concerns};
+use super::{Call, Command, SECTION};
+use crate::exit::{Failure, Verdict};
+use crate::options::Options;
+use crate::snapshot::record::{Record, Recorder};
+use crate::snapshot::replay::Replay;
+use crate::snapshot::{Document, KIND, Listed, Provider, Stopped, VERSION, file, flags, redact};
+use crate::version;
+
+const FILE: Flag =
+    Flag::new(SECTION, "file", Kind::Text, file::STANDARD, "Where the snapshot is written; - is stdout.").short('f');
+
+pub(super) const COMMAND: Command = Command {
+    name: "snapshot",
+    words: "",
+    about: "Writes a file with everything that a plan is made of, so that `ccm plan --from-snapshot` can make the plan again without the cluster, the cloud or any credentials: for a bug report, a test, or somebody without access.",
+    details: "\
+Looks at cluster and cloud as `ccm plan` does, and writes to neither. The file is for its owner only (mode 0600).
+
+It holds: nodes and Services, as far as controllers read them; what the cloud answered; the flags that plans depend on;
+the plan. It holds no Secrets, credentials, certificates, environment, cloud config or paths, and of annotations and labels
+only those that plans read. What still looks like a secret is replaced by [redacted], and counted. Names, addresses and IDs
+of cloud objects are in it: read it before you hand it on.
+
+Exit codes: 0 written, 1 not written, 255 no provider.
+
+  ccm snapshot -f ccm.json --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm plan --from-snapshot ccm.json",
+    flags: &[FILE],
+    formats: &[],
+    run,
+};
+
+fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
+    async move {
+        if let Some(word) = call.words.first() {
+            return Err(Failure::error(format!(
+                "{word:?}: a snapshot is of everything; name the object in `ccm plan --from-snapshot`"
+            )));
+        }
+        let path = call.values.text(FILE.name);
+        let document = take(&call).await?;
+        let text = file::text(&document)?;
+        if path == file::STANDARD {
+            super::print(&text);
+            eprintln!("{}", summary(&document, "stdout"));
+            return Ok(Verdict::Clean);
+        }
+        file::write(&path, &text)?;
+        super::print(&match call.output.format {
+            Format::Json => output::document("SnapshotTaken", json(&document, &path)),
+            Format::Text | Format::Github => format!("{}\n", summary(&document, &path)),
+        });
+        Ok(Verdict::Clean)
+    }
+    .boxed()
+}
+
+/// The pass of `ccm plan`, with every answer kept.
+async fn take(call: &Call) -> Result<Document, Failure> {
+    let progress = Progress::at("reading the flags");
+    let record = Record::default();
+    let recorder = |inner| Arc::new(Recorder::new(inner, record.clone())) as _;
+    let mut world = World::open_through(call, &progress, recorder).await?;
+    let clock = Stopped::at(SystemTime::now());
+    world.shared.clock = Arc::new(clock);
+    world.volumes = volumes(&world).await;
+    let surveyed = world.survey(&Scope::All, &progress).await?;
+    let document = Document {
+        kind: KIND.into(),
+        version: VERSION,
+        ccm: version::VERSION.into(),
+        taken: clock.timestamp(),
+        redacted: 0,
+        provider: Provider { name: world.provider.name().to_owned(), facts: world.provider.facts() },
+        flags: flags::kept(&call.values, &call.registry, &call.program),
+        plan: plan::json(&surveyed),
+        nodes: objects(&world.shared.nodes),
+        services: objects(&world.shared.services),
+        volumes: world.volumes.as_ref().map(|listed| match listed {
+            Ok(volumes) => Listed::Volumes(objects(volumes)),
+            Err(error) => Listed::Failed(error.clone()),
+        }),
+        answers: record.answers(),
+    };
+    clean(document, world.provider.service_annotations())
+}
+
+/// The volumes, where the labelling controller would ask for them; why they could not be listed, in its words.
+async fn volumes(world: &World) -> Option<Result<Arc<Store<PersistentVolume>>, String>> {
+    let on = world.options.controllers.iter().any(|(known, on)| *on && known.name == persistent_volume::NAME);
+    if !on || world.provider.volumes().is_none() {
+        return None;
+    }
+    Some(persistent_volume::list(&world.client).await)
+}
+
+fn objects<T: Kept + Clone>(store: &Store<T>) -> Vec<T> {
+    store.list().iter().map(|object| (**object).clone()).collect()
+}
+
+/// Takes out what nobody needs and nobody may see. Reading the result back proves that it can be.
+fn clean(mut document: Document, prefixes: &[&str]) -> Result<Document, Failure> {
+    redact::prune(&mut document, prefixes);
+    let failed = |error| Failure::error(format!("the snapshot cannot be written as JSON: {error}"));
+    let mut value = serde_json::to_value(document).map_err(failed)?;
+    let redacted = redact::scrub(&mut value);
+    let document: Document = serde_json::from_value(value).map_err(failed)?;
+    Ok(Document { redacted, ..document })
+}
+
+fn summary(document: &Document, path: &str) -> String {
+    let Document { nodes, services, redacted, .. } = document;
+    let errors = document.errors();
+    let mut text = format!("Snapshot in {path}: {} nodes, {} Services", nodes.len(), services.len());
+    if let Some(Listed::Volumes(volumes)) = &document.volumes {
+        text.push_str(&format!(", {} volumes", volumes.len()));
+    }
+    if errors > 0 {
+        text.push_str(&format!("; {errors} of the provider's answers are errors"));
+    }
+    text.push_str(&match redacted {
+        0 => "; nothing had to be redacted.".to_owned(),
+        1 => "; 1 value was redacted: the plan that is made of it may differ there.".to_owned(),
+        count => format!("; {count} values were redacted: the plan that is made of it may differ there."),
+    });
+    text
+}
+
+fn json(document: &Document, path: &str) -> Value {
+    json!({
+        "file": path,
+        "taken": document.taken,
+        "nodes": document.nodes.len(),
+        "services": document.services.len(),
+        "volumes": match &document.volumes {
+            Some(Listed::Volumes(volumes)) => Some(volumes.len()),
+            Some(Listed::Failed(_)) | None => None,
+        },
+        "errors": document.errors(),
+        "redacted": document.redacted,
+    })
+}
+
+/// The plan of the snapshot in this file. Says on stderr whether it is the one of then.
+pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Surveyed, Failure> {
+    let document = file::read(path)?;
+    let (taken, ccm, redacted) = (document.taken, document.ccm.clone(), document.redacted);
+    let then = document.plan.clone();
+    let surveyed = {
+        let progress = Progress::at("reading the snapshot");
+        let world = world(call, document).await?;
+        world.check(scope)?;
+        world.survey(scope, &progress).await?
+    };
+    let different = differences(&then, plan::json(&surveyed), scope);
+    let mut text = format!("Snapshot of {taken}, taken by ccm {ccm}: ");
+    match different.len() {
+        0 => text.push_str("the plan is the one of then."),
+        _ => text.push_str(&format!("the plan differs from the one of then for {}.", different.join(", "))),
+    }
+    if redacted > 0 {
+        text.push_str(&format!(
+            " {redacted} of its values were redacted, so it may differ from what the controllers would do."
+        ));
+    }
+    eprintln!("{text}");
+    Ok(surveyed)
+}
+
+/// The world of a snapshot: no cluster, no cloud; the clock stands where it was taken.
+async fn world(call: &Call, document: Document) -> Result<World, Failure> {
+    let Document { taken, provider, flags, nodes, services, volumes, answers, .. } = document;
+    let values = flags::read(&flags, &call.registry, &call.program)?;
+    let options = Options::new(&values, &call.program)
+        .map_err(|failure| Failure { message: format!("the flags of the snapshot: {}", failure.message), ..failure })?;
+    let provider = Replay::new(provider, answers, &call.registry, &values);
+    let client = Client::without_server("a plan from a snapshot has no cluster", Metrics::new());
+    let objects = Objects { nodes: filled(nodes), services: filled(services) };
+    let clock = Stopped::at(SystemTime::from(taken));
+    let mut world = World::of(options, client, Arc::new(provider), objects, Arc::new(clock)).await;
+    world.volumes = volumes.map(|listed| match listed {
+        Listed::Volumes(volumes) => Ok(filled(volumes)),
+        Listed::Failed(error) => Err(error),
+    });
+    Ok(world)
+}
+
+fn filled<T: Kept>(objects: Vec<T>) -> Arc<Store<T>> {
+    let store = Store::new(Keep::default());
+    let keys: BTreeSet<T::Key> = objects.iter().map(Kept::key).collect();
+    objects.into_iter().for_each(|object| store.replace(object));
+    store.complete(&keys);
+    store
+}
+
+/// The subjects of which something else is told now than then.
+fn differences(then: &Value, mut now: Value, scope: &Scope) -> Vec<String> {
+    redact::scrub(&mut now);
+    let mut different = BTreeSet::new();
+    for section in ["plans", "warnings", "unplanned"] {
+        let (then, now) = (by_subject(then, section), by_subject(&now, section));
+        let subjects: BTreeSet<&str> = then.keys().chain(now.keys()).copied().collect();
+        let differs = |subject: &&str| concerns(scope, subject) && then.get(subject) != now.get(subject);
+        different.extend(subjects.into_iter().filter(differs).map(str::to_owned));
+    }
+    if *scope == Scope::All && then.get("skipped") != now.get("skipped") {
+        different.insert("the controllers that do not run".to_owned());
+    }
+    different.into_iter().collect()
+}
+
+fn by_subject<'a>(plan: &'a Value, section: &str) -> BTreeMap<&'a str, Vec<&'a Value>> {
+    let mut all: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for item in plan.get(section).and_then(Value::as_array).into_iter().flatten() {
+        all.entry(item.get("subject").and_then(Value::as_str).unwrap_or_default()).or_default().push(item);
+    }
+    all
+}

@@ -1,0 +1,244 @@
+//! Reading and writing the file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::error::Category;
+
+use super::{Document, KIND, VERSION};
+use crate::exit::Failure;
+
+/// Stands for stdin or stdout.
+pub(crate) const STANDARD: &str = "-";
+/// A cluster of 5000 nodes needs about 30 MB.
+const LARGEST: u64 = 1 << 30;
+
+/// What is needed to say which program can read the file.
+#[derive(Deserialize)]
+#[serde(default)]
+struct Header {
+    kind: serde_json::Value,
+    version: serde_json::Value,
+    ccm: serde_json::Value,
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        let null = serde_json::Value::Null;
+        Self { kind: null.clone(), version: null.clone(), ccm: null }
+    }
+}
+
+/// The document as it is written.
+pub(crate) fn text(document: &Document) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(document);
+    text.map(|text| text + "\n")
+        .map_err(|error| Failure::error(format!("the snapshot cannot be written as JSON: {error}")))
+}
+
+/// Writes the file whole or not at all, readable by its owner only.
+pub(crate) fn write(path: &str, text: &str) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::error(format!("cannot write the snapshot {path}: {error}"));
+    let target = Path::new(path);
+    match fs::metadata(target) {
+        Ok(there) if there.is_dir() => return Err(failed(&"it is a directory; name a file in it")),
+        Ok(there) if !there.is_file() => return Err(failed(&"it is no regular file; for stdout leave --file out")),
+        _ => {}
+    }
+    let (temporary, mut file) = beside(target).map_err(|error| failed(&error))?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| fs::rename(&temporary, target));
+    written.map_err(|error| {
+        // Half a snapshot is of no use to anybody.
+        drop(fs::remove_file(&temporary));
+        failed(&error)
+    })
+}
+
+/// A new file in the same folder.
+fn beside(target: &Path) -> std::io::Result<(PathBuf, File)> {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    // What is left of a crash of a process with this number is no hindrance, and a link is not followed.
+    drop(fs::remove_file(&temporary));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    Ok((temporary, file))
+}
+
+/// Reads a file, and says of one that is none what is wrong with it.
+pub(crate) fn read(path: &str) -> Result<Document, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::error(format!("--from-snapshot={path}: {error}"));
+    let bytes = bytes(path).map_err(|error| failed(&error))?;
+    parse(&bytes).map_err(|error| failed(&error))
+}
+
+fn bytes(path: &str) -> Result<Vec<u8>, String> {
+    let open = |path: &str| File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+    let mut bytes = Vec::new();
+    let too_large = || format!("it is larger than {} MiB, which no snapshot is", LARGEST >> 20);
+    let read = if path == STANDARD {
+        std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes)
+    } else {
+        let (there, file) = open(path).map_err(|error| error.to_string())?;
+        if there.is_dir() {
+            return Err("it is a directory; name the file that `ccm snapshot` wrote".into());
+        }
+        if there.len() > LARGEST {
+            return Err(too_large());
+        }
+        file.take(LARGEST + 1).read_to_end(&mut bytes)
+    };
+    read.map_err(|error| error.to_string())?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > LARGEST) {
+        return Err(too_large());
+    }
+    Ok(bytes)
+}
+
+/// The document in these bytes.
+///
+/// # Errors
+///
+/// Whatever it is instead, with the place.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err("it is empty; take the snapshot again with `ccm snapshot`".into());
+    }
+    let header: Header = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        Category::Eof => format!("it is truncated ({error}); copy it again, or take it again with `ccm snapshot`"),
+        Category::Data => "it is no JSON object; want a file that `ccm snapshot` wrote".into(),
+        Category::Io | Category::Syntax => format!("it is no JSON ({error}); want a file that `ccm snapshot` wrote"),
+    })?;
+    match header.kind.as_str() {
+        Some(KIND) => {}
+        Some(kind) => return Err(format!("kind {kind:?}: want {KIND:?}, the file that `ccm snapshot` wrote")),
+        None => return Err(format!("it has no kind {KIND:?}; want a file that `ccm snapshot` wrote")),
+    }
+    match header.version.as_u64() {
+        Some(version) if version == u64::from(VERSION) => {}
+        Some(version) if version > u64::from(VERSION) => {
+            let ccm = header.ccm.as_str().unwrap_or("of a newer version");
+            return Err(format!(
+                "version {version} of the format is newer than this program, which reads {VERSION}; it was written by ccm {ccm}: use that one, or a newer one"
+            ));
+        }
+        _ => return Err(format!("version {}: want {VERSION}", header.version)),
+    }
+    let reader = &mut serde_json::Deserializer::from_slice(bytes);
+    serde_path_to_error::deserialize(reader).map_err(|error| {
+        let (path, error) = (error.path().to_string(), error.into_inner());
+        format!("{path}: {error}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn good() -> Value {
+        json!({
+            "kind": KIND, "version": VERSION, "ccm": "v1", "taken": "2026-01-02T03:04:05.000000006Z", "redacted": 0,
+            "provider": {"name": "fake"}, "flags": {"cloud-provider": ["fake"]}, "plan": {},
+            "nodes": [{"name": "a", "labels": {"kubernetes.io/arch": "x"}, "networkUnavailable": ["True", "x"]}],
+            "services": [{"metadata": {"name": "s", "namespace": "d"}, "spec": {"ports": [{"port": 1}]}}],
+            "answers": {"instances": {"providerIdRequired": true, "lookups": {"a": {"metadata": {"unknown": "instanceNotFound"}}}}}
+        })
+    }
+
+    fn error(value: &Value) -> String {
+        parse(value.to_string().as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.json").display().to_string();
+        let document = parse(good().to_string().as_bytes()).unwrap();
+        let written = text(&document).unwrap();
+        fs::write(&path, "older").unwrap();
+        write(&path, &written).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(text(&read(&path).unwrap()).unwrap(), written);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+        assert!(written.starts_with("{\n  \"kind\": \"Snapshot\",\n  \"version\": 1,"), "{written}");
+    }
+
+    #[test]
+    fn any_truncation_is_an_error() {
+        let whole = text(&parse(good().to_string().as_bytes()).unwrap()).unwrap();
+        let whole = whole.trim_end().as_bytes();
+        for end in 0..whole.len() {
+            let error = parse(&whole[..end]).unwrap_err();
+            assert!(error.contains("truncated") || error.contains("empty"), "{end}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_change_of_a_file_makes_the_reader_panic(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        ) {
+            let mut bytes = good().to_string().into_bytes();
+            for (at, byte) in changes {
+                *at.get_mut(&mut bytes) = byte;
+            }
+            if let Err(error) = parse(&bytes) {
+                prop_assert!(!error.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_told_what_it_is() {
+        assert!(parse(b"").unwrap_err().contains("it is empty"));
+        assert!(parse(b" \n").unwrap_err().contains("it is empty"));
+        assert!(parse(b"hello").unwrap_err().contains("it is no JSON"));
+        assert!(parse(b"\xff\xfe").unwrap_err().contains("it is no JSON"));
+        assert!(error(&json!(7)).contains("it is no JSON object"));
+        assert!(error(&json!(["a"])).contains("want \"Snapshot\""));
+        assert!(error(&json!({"a": 1})).contains("it has no kind \"Snapshot\""));
+        assert!(error(&json!({"kind": "Plan", "version": 1})).contains("kind \"Plan\": want \"Snapshot\""));
+        let newer = error(&json!({"kind": KIND, "version": 2, "ccm": "v9.9.9", "nodes": 7}));
+        assert!(newer.contains("version 2") && newer.contains("reads 1") && newer.contains("ccm v9.9.9"), "{newer}");
+        assert!(error(&json!({"kind": KIND, "version": "x"})).contains("version \"x\": want 1"));
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_with_its_place() {
+        for (pointer, wrong, place) in [
+            ("/nodes/0/labels", json!(7), "nodes[0].labels: "),
+            ("/services/0/spec/ports/0/port", json!("x"), "services[0].spec.ports[0].port: "),
+            ("/answers/instances/lookups/a/metadata", json!({"lost": 1}), "answers.instances.lookups.a.metadata"),
+            ("/taken", json!("yesterday"), "taken: "),
+        ] {
+            let mut value = good();
+            *value.pointer_mut(pointer).unwrap() = wrong;
+            let text = error(&value);
+            assert!(text.contains(place), "{pointer}: {text}");
+        }
+    }
+
+    #[test]
+    fn places_where_no_file_can_be_are_errors_that_name_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let message = |path: &str| write(path, "x").unwrap_err().message;
+        assert!(message(&at("")).contains("it is a directory"));
+        assert!(message(&at("no/such/folder")).contains("No such file"));
+        assert!(message("/dev/null").contains("no regular file"));
+        let message = |path: &str| read(path).unwrap_err().message;
+        assert!(message(&at("")).contains("it is a directory"));
+        assert!(message(&at("none")).contains("No such file"));
+        // All hole.
+        File::create(at("huge")).unwrap().set_len(LARGEST + 1).unwrap();
+        assert!(message(&at("huge")).contains("larger than 1024 MiB"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Snapshots: one file with everything that a plan is made of, so that the plan can be made again elsewhere, without the
+//! cluster, the cloud or any credentials.
+//!
+//! ```text
+//! ccm snapshot:             World + survey, the provider inside a Recorder ─> prune ─> redact ─> file
+//! ccm plan --from-snapshot: file ─> World over a Replay, the clock stopped  ─> survey
+//! ```
+//!
+//! Both are the pass of `ccm plan`. What is kept is listed ([`redact`]); nothing gets into a file because nobody thought of it.
+
+pub(crate) mod file;
+pub(crate) mod flags;
+pub(crate) mod record;
+pub(crate) mod redact;
+pub(crate) mod replay;
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
+
+use ccm_provider::{Clock, Node, PersistentVolume, Service};
+use ccm_runtime::clock::timestamp;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use record::{Answer, Answers};
+
+/// `kind` of the file.
+pub(crate) const KIND: &str = "Snapshot";
+/// `version` of the file; a higher one is refused.
+pub(crate) const VERSION: u32 = 1;
+
+/// The file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Document {
+    /// [`KIND`]
+    pub(crate) kind: String,
+    /// [`VERSION`] of the program that wrote it.
+    pub(crate) version: u32,
+    /// Version of the program that wrote it.
+    pub(crate) ccm: String,
+    /// The time that the plan was made for.
+    pub(crate) taken: Timestamp,
+    /// How many values were replaced because they look like secrets; with any, the plan may come out differently.
+    pub(crate) redacted: usize,
+    /// The cloud.
+    pub(crate) provider: Provider,
+    /// The flags that plans depend on, as far as they were given.
+    pub(crate) flags: BTreeMap<String, Vec<String>>,
+    /// What came out then, as `ccm plan -o json` has it.
+    pub(crate) plan: Value,
+    /// The cluster.
+    pub(crate) nodes: Vec<Node>,
+    /// Of the Services without load balancer, only what tells that they are such.
+    pub(crate) services: Vec<Service>,
+    /// The volumes; `None` where nobody labels them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) volumes: Option<Listed>,
+    /// What the provider said.
+    pub(crate) answers: Answers,
+}
+
+/// The cloud of a snapshot.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Provider {
+    /// The scheme of its provider IDs; `--cloud-provider` is among the flags.
+    pub(crate) name: String,
+    /// See [`ccm_provider::CloudProvider::facts`].
+    #[serde(default)]
+    pub(crate) facts: Value,
+}
+
+/// Volumes, or why they could not be listed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Listed {
+    /// All of the cluster.
+    Volumes(Vec<PersistentVolume>),
+    /// As the controller would put it.
+    Failed(String),
+}
+
+impl Document {
+    /// How many of the recorded answers are errors.
+    pub(crate) fn errors(&self) -> usize {
+        self.answers.errors().len()
+    }
+}
+
+/// A clock that stands still: the same pass over the same answers gives the same plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopped {
+    now: Instant,
+    wall: SystemTime,
+}
+
+impl Stopped {
+    /// At this time.
+    pub(crate) fn at(wall: SystemTime) -> Self {
+        Self { now: tokio::time::Instant::now().into_std(), wall }
+    }
+
+    /// As the file has it.
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        timestamp(self.wall)
+    }
+}
+
+impl Clock for Stopped {
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.wall
+    }
+}
+
+impl<T> From<Result<T, ccm_provider::ProviderError>> for Answer<T> {
+    fn from(result: Result<T, ccm_provider::ProviderError>) -> Self {
+        match result {
+            Ok(answer) => Self::Ok(answer),
+            Err(error) => Self::Error(error),
+        }
+    }
+}

@@ -1,0 +1,521 @@
+//! A provider that keeps every answer of another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::{
+    Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
+    NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderContext, ProviderError,
+    Route, Routes, Service, ServiceAction, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+};
+use ccm_runtime::runner::panic_text;
+use futures::FutureExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::manager;
+
+/// An answer of the provider.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Answer<T> {
+    /// What it said.
+    Ok(T),
+    /// What it failed with.
+    Error(ProviderError),
+}
+
+impl<T: Clone> Answer<T> {
+    /// As the provider gave it.
+    pub(crate) fn result(&self) -> Result<T, ProviderError> {
+        match self {
+            Self::Ok(answer) => Ok(answer.clone()),
+            Self::Error(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// Everything that a provider said in one pass. What it does not have is `None`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Answers {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instances: Option<Instances>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) load_balancers: Option<Balancers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) routes: Option<RouteTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) volumes: Option<Labeller>,
+    /// By the name of the controller.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) node_tasks: BTreeMap<String, Task>,
+}
+
+/// Answers about instances.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Instances {
+    pub(crate) provider_id_required: bool,
+    /// By node, then by what was asked: `existence+shutdown`.
+    #[serde(default)]
+    pub(crate) lookups: BTreeMap<String, BTreeMap<String, Lookup>>,
+    /// The complete list, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) list: Option<InstanceList>,
+}
+
+/// The answer to a question for all instances.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum InstanceList {
+    /// The cloud has no such list.
+    Unsupported,
+    Listed(Snapshot),
+    Failed(ProviderError),
+}
+
+/// Answers about load balancers, by Service.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Balancers {
+    pub(crate) status: BTreeMap<String, Answer<Option<LoadBalancerStatus>>>,
+    /// By Service, then by what was to be done: `ensure`.
+    pub(crate) observed: BTreeMap<String, BTreeMap<String, Answer<Value>>>,
+}
+
+/// Answers about routes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct RouteTable {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) list: Option<Answer<Vec<Route>>>,
+}
+
+/// Answers about volumes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Labeller {
+    pub(crate) sources: Vec<Source>,
+    /// By the name of the PersistentVolume.
+    pub(crate) labels: BTreeMap<String, Answer<Option<VolumeLabels>>>,
+}
+
+/// [`VolumeSource`] as data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Source {
+    pub(crate) field: String,
+    pub(crate) id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) driver: Option<String>,
+    pub(crate) words: String,
+}
+
+impl From<&VolumeSource> for Source {
+    fn from(source: &VolumeSource) -> Self {
+        let VolumeSource { field, id, driver, words } = *source;
+        Self { field: field.into(), id: id.into(), driver: driver.map(Into::into), words: words.into() }
+    }
+}
+
+/// Answers of one [`NodeTask`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Task {
+    pub(crate) limits: NodeTaskLimits,
+    /// The nodes that want work.
+    #[serde(default)]
+    pub(crate) due: BTreeSet<String>,
+    /// By node.
+    #[serde(default)]
+    pub(crate) plans: BTreeMap<String, Answer<Plan>>,
+}
+
+impl Answers {
+    /// All errors, each with the question.
+    pub(crate) fn errors(&self) -> Vec<(String, &ProviderError)> {
+        fn of<'a, T: 'a>(
+            what: &'a str,
+            answers: impl Iterator<Item = (&'a String, &'a Answer<T>)> + 'a,
+        ) -> impl Iterator<Item = (String, &'a ProviderError)> + 'a {
+            answers.filter_map(move |(about, answer)| match answer {
+                Answer::Error(error) => Some((format!("{what} {about}"), error)),
+                Answer::Ok(_) => None,
+            })
+        }
+        let mut all = Vec::new();
+        if let Some(Instances { lookups, list, .. }) = &self.instances {
+            for (node, answers) in lookups {
+                let unknown = answers.values().filter_map(|answer| match answer {
+                    Lookup::Unknown(error) => Some((format!("instance of node {node}"), error)),
+                    _ => None,
+                });
+                all.extend(unknown);
+            }
+            if let Some(InstanceList::Failed(error)) = list {
+                all.push(("list of instances".to_owned(), error));
+            }
+        }
+        if let Some(Balancers { status, observed }) = &self.load_balancers {
+            all.extend(of("load balancer of service", status.iter()));
+            let observed = observed.iter().flat_map(|(key, by_action)| by_action.values().map(move |one| (key, one)));
+            all.extend(of("load balancer of service", observed));
+        }
+        if let Some(RouteTable { list: Some(Answer::Error(error)) }) = &self.routes {
+            all.push(("list of routes".to_owned(), error));
+        }
+        if let Some(Labeller { labels, .. }) = &self.volumes {
+            all.extend(of("labels of volume", labels.iter()));
+        }
+        for task in self.node_tasks.values() {
+            all.extend(of("node", task.plans.iter()));
+        }
+        all
+    }
+}
+
+/// `existence+shutdown`
+pub(crate) fn aspects_word(aspects: Aspects) -> String {
+    let Aspects { existence, shutdown, addresses, metadata } = aspects;
+    let all = [(existence, "existence"), (shutdown, "shutdown"), (addresses, "addresses"), (metadata, "metadata")];
+    let asked: Vec<&str> = all.into_iter().filter_map(|(asked, word)| asked.then_some(word)).collect();
+    asked.join("+")
+}
+
+/// `ensure`, `update-hosts`, `delete`
+pub(crate) fn action_word(action: ServiceAction) -> &'static str {
+    match action {
+        ServiceAction::Ensure => "ensure",
+        ServiceAction::UpdateHosts => "update-hosts",
+        ServiceAction::Delete => "delete",
+    }
+}
+
+/// What was said so far; shared by the parts of a [`Recorder`] and whoever wants to read it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Record(Arc<Mutex<Answers>>);
+
+impl Record {
+    /// All of it.
+    pub(crate) fn answers(&self) -> Answers {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn instances(&self, keep: impl FnOnce(&mut Instances)) {
+        self.lock().instances.as_mut().map(keep).unwrap_or_default();
+    }
+
+    fn balancers(&self, keep: impl FnOnce(&mut Balancers)) {
+        keep(self.lock().load_balancers.get_or_insert_default());
+    }
+
+    fn lookups(&self, nodes: &[NodeRef], aspects: &str, answer: impl Fn(usize) -> Lookup) {
+        self.instances(|kept| {
+            for (at, node) in nodes.iter().enumerate() {
+                kept.lookups.entry(node.name.to_string()).or_default().insert(aspects.to_owned(), answer(at));
+            }
+        });
+    }
+}
+
+/// Waits for an answer. When the caller waits no longer, `lost` is told what the core makes of that.
+async fn awaited<T>(name: &str, call: impl Future<Output = T>, lost: impl FnOnce(ProviderError)) -> T {
+    struct Waiting<'a, F: FnOnce(ProviderError)>(&'a str, Option<F>);
+    impl<F: FnOnce(ProviderError)> Drop for Waiting<'_, F> {
+        fn drop(&mut self) {
+            if let Some(lost) = self.1.take() {
+                lost(ProviderError::deadline(self.0, READ_DEADLINE));
+            }
+        }
+    }
+    let mut waiting = Waiting(name, Some(lost));
+    let answer = call.await;
+    waiting.1 = None;
+    answer
+}
+
+/// The provider inside, every answer of which is kept. Writes are refused: it is for passes that only tell.
+pub(crate) struct Recorder {
+    inner: Arc<dyn CloudProvider>,
+    kept: Record,
+}
+
+impl Recorder {
+    pub(crate) fn new(inner: Arc<dyn CloudProvider>, kept: Record) -> Self {
+        Self { inner, kept }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Recorder {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn has_cluster_id(&self) -> bool {
+        self.inner.has_cluster_id()
+    }
+
+    async fn initialize(&self, context: ProviderContext) {
+        self.inner.initialize(context).await;
+    }
+
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        // The older interface too, as the core sees it.
+        let inner = manager::instances(&*self.inner)?;
+        let provider_id_required = inner.provider_id_required();
+        let empty = || Instances { provider_id_required, lookups: BTreeMap::new(), list: None };
+        self.kept.lock().instances.get_or_insert_with(empty);
+        Some(Arc::new(RecordedInstances { inner, kept: self.kept.clone() }))
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        let inner = self.inner.load_balancer()?;
+        self.kept.balancers(|_| {});
+        Some(Arc::new(RecordedBalancer { inner, kept: self.kept.clone() }))
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        let inner = self.inner.routes()?;
+        self.kept.lock().routes.get_or_insert_default();
+        Some(Arc::new(RecordedRoutes { inner, kept: self.kept.clone() }))
+    }
+
+    fn volumes(&self) -> Option<Arc<dyn Volumes>> {
+        let inner = self.inner.volumes()?;
+        let sources = inner.sources().iter().map(Source::from).collect();
+        let empty = || Labeller { sources, labels: BTreeMap::new() };
+        self.kept.lock().volumes.get_or_insert_with(empty);
+        Some(Arc::new(RecordedVolumes { inner, kept: self.kept.clone() }))
+    }
+
+    fn node_task(&self, name: &str) -> Option<Arc<dyn NodeTask>> {
+        let inner = self.inner.node_task(name)?;
+        let empty = || Task { limits: inner.limits(), due: BTreeSet::new(), plans: BTreeMap::new() };
+        self.kept.lock().node_tasks.entry(name.to_owned()).or_insert_with(empty);
+        Some(Arc::new(RecordedTask { inner, name: name.to_owned(), kept: self.kept.clone() }))
+    }
+
+    fn facts(&self) -> Value {
+        self.inner.facts()
+    }
+
+    fn node_annotations(&self) -> &[&str] {
+        self.inner.node_annotations()
+    }
+
+    fn service_annotations(&self) -> &[&str] {
+        self.inner.service_annotations()
+    }
+}
+
+fn refused() -> ProviderError {
+    ProviderError::bug("a pass that only tells called a method that writes")
+}
+
+struct RecordedInstances {
+    inner: Arc<dyn InstancesV2>,
+    kept: Record,
+}
+
+#[async_trait]
+impl InstancesV2 for RecordedInstances {
+    async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
+        let word = aspects_word(aspects);
+        // Errors of a whole call have the words of the core's view, which meets them next.
+        let failed = |error: ProviderError| self.kept.lookups(nodes, &word, |_| Lookup::Unknown(error.clone()));
+        let call = AssertUnwindSafe(self.inner.lookup(nodes, aspects)).catch_unwind();
+        match awaited("the look-up of instances", call, failed).await {
+            Ok(answers) if answers.len() == nodes.len() => {
+                let unknown = || Lookup::Unknown(ProviderError::bug("the look-up ended without an answer"));
+                self.kept.lookups(nodes, &word, |at| answers.get(at).cloned().unwrap_or_else(unknown));
+                answers
+            }
+            Ok(answers) => {
+                let text = format!("the provider answered for {} of {} nodes", answers.len(), nodes.len());
+                failed(ProviderError::bug(text));
+                answers
+            }
+            Err(panic) => {
+                failed(ProviderError::bug(format!("the provider panicked: {}", panic_text(&*panic))));
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
+        let keep = |list| self.kept.instances(|kept| kept.list = Some(list));
+        let failed = |error| keep(InstanceList::Failed(error));
+        let call = AssertUnwindSafe(self.inner.list()).catch_unwind();
+        let answer = awaited("the list of instances", call, failed).await.unwrap_or_else(|panic| {
+            failed(ProviderError::bug(format!("the provider panicked: {}", panic_text(&*panic))));
+            resume_unwind(panic)
+        });
+        keep(match &answer {
+            None => InstanceList::Unsupported,
+            Some(Ok(snapshot)) => InstanceList::Listed(snapshot.clone()),
+            Some(Err(error)) => InstanceList::Failed(error.clone()),
+        });
+        answer
+    }
+
+    fn provider_id_required(&self) -> bool {
+        self.inner.provider_id_required()
+    }
+}
+
+struct RecordedBalancer {
+    inner: Arc<dyn LoadBalancer>,
+    kept: Record,
+}
+
+#[async_trait]
+impl LoadBalancer for RecordedBalancer {
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let keep = |answer: Answer<_>| {
+            self.kept.balancers(|kept| drop(kept.status.insert(service.key().to_string(), answer)));
+        };
+        let call = self.inner.get(cluster, service);
+        let answer = awaited("GetLoadBalancer", call, |error| keep(Answer::Error(error))).await;
+        keep(answer.clone().into());
+        answer
+    }
+
+    fn name(&self, cluster: &str, service: &Service) -> String {
+        self.inner.name(cluster, service)
+    }
+
+    fn group(&self, service: &Service) -> GroupKey {
+        self.inner.group(service)
+    }
+
+    async fn ensure(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        Err(refused())
+    }
+
+    async fn update(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<(), ProviderError> {
+        Err(refused())
+    }
+
+    async fn ensure_deleted(&self, _: &str, _: &Service) -> Result<(), ProviderError> {
+        Err(refused())
+    }
+
+    async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
+        let keep = |answer: Answer<Value>| {
+            let (key, action) = (item.service.key().to_string(), action_word(item.action).to_owned());
+            self.kept.balancers(|kept| drop(kept.observed.entry(key).or_default().insert(action, answer)));
+        };
+        let call = self.inner.observe(cluster, item);
+        let answer = awaited("the plan", call, |error| keep(Answer::Error(error))).await;
+        keep(answer.clone().into());
+        answer
+    }
+
+    fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
+        self.inner.plan_observed(cluster, item, observed)
+    }
+}
+
+struct RecordedRoutes {
+    inner: Arc<dyn Routes>,
+    kept: Record,
+}
+
+#[async_trait]
+impl Routes for RecordedRoutes {
+    async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
+        let keep = |answer: Answer<_>| self.kept.lock().routes.get_or_insert_default().list = Some(answer);
+        let call = self.inner.list(cluster);
+        let answer = awaited("ListRoutes", call, |error| keep(Answer::Error(error))).await;
+        keep(answer.clone().into());
+        answer
+    }
+
+    async fn create(&self, _: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
+        routes.iter().map(|_| Err(refused())).collect()
+    }
+
+    async fn delete(&self, _: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        routes.iter().map(|_| Err(refused())).collect()
+    }
+}
+
+struct RecordedVolumes {
+    inner: Arc<dyn Volumes>,
+    kept: Record,
+}
+
+impl RecordedVolumes {
+    fn keep(&self, volume: &PersistentVolume, answer: Answer<Option<VolumeLabels>>) {
+        let mut kept = self.kept.lock();
+        kept.volumes.get_or_insert_default().labels.insert(volume.metadata.name.to_string(), answer);
+    }
+}
+
+#[async_trait]
+impl Volumes for RecordedVolumes {
+    async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Result<Option<VolumeLabels>, ProviderError>> {
+        let failed = |error: ProviderError| {
+            volumes.iter().for_each(|volume| self.keep(volume, Answer::Error(error.clone())));
+        };
+        let answers = awaited("GetLabelsForVolume", self.inner.labels(volumes), failed).await;
+        if answers.len() == volumes.len() {
+            volumes.iter().zip(&answers).for_each(|(volume, answer)| self.keep(volume, answer.clone().into()));
+        } else {
+            let text = format!("the provider answered for {} of {} volumes", answers.len(), volumes.len());
+            failed(ProviderError::bug(text));
+        }
+        answers
+    }
+
+    fn sources(&self) -> &[VolumeSource] {
+        self.inner.sources()
+    }
+}
+
+struct RecordedTask {
+    inner: Arc<dyn NodeTask>,
+    name: String,
+    kept: Record,
+}
+
+impl RecordedTask {
+    fn keep(&self, keep: impl FnOnce(&mut Task)) {
+        self.kept.lock().node_tasks.get_mut(&self.name).map(keep).unwrap_or_default();
+    }
+}
+
+#[async_trait]
+impl NodeTask for RecordedTask {
+    fn limits(&self) -> NodeTaskLimits {
+        self.inner.limits()
+    }
+
+    fn is_due(&self, node: &Node) -> bool {
+        let due = self.inner.is_due(node);
+        if due {
+            self.keep(|task| {
+                task.due.insert(node.name.to_string());
+            });
+        }
+        due
+    }
+
+    async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>> {
+        work.iter().map(|_| Err(refused())).collect()
+    }
+
+    async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError> {
+        let answer = self.inner.plan(work).await;
+        self.keep(|task| drop(task.plans.insert(work.name.to_string(), answer.clone().into())));
+        answer
+    }
+}

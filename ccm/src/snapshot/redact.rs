@@ -1,0 +1,349 @@
+//! What gets into a file: fields, labels and annotations that plans read, and of those nothing that looks like a secret.
+//!
+//! First [`prune`], by lists of what stays; then [`scrub`] over every text that is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use ccm_provider::well_known::ANNOTATION_PROVISIONED_BY;
+use ccm_provider::{Lookup, Node, PersistentVolume, Service, VolumeSource};
+use regex::Regex;
+use serde_json::Value;
+
+use super::record::{Answer, Answers};
+use super::{Document, Listed};
+
+/// Stands for what was taken out.
+const REDACTED: &str = "[redacted]";
+/// What kubectl leaves: the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Drops what no plan reads. `prefixes` are those of the provider's Service annotations.
+pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
+    for service in &mut document.services {
+        prune_service(service, prefixes);
+    }
+    let named = Named::new(&document.services, &document.answers);
+    for node in &mut document.nodes {
+        prune_node(node, &named);
+    }
+    if let Some(Listed::Volumes(volumes)) = &mut document.volumes {
+        for volume in volumes {
+            prune_volume(volume, &document.answers);
+        }
+    }
+}
+
+/// Whether the key is of Kubernetes itself: `kubernetes.io`, `k8s.io`, and what is below.
+fn of_kubernetes(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return false };
+    ["kubernetes.io", "k8s.io"]
+        .iter()
+        .any(|known| domain.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+}
+
+fn prune_service(service: &mut Service, prefixes: &[&str]) {
+    let balanced = service.is_load_balancer() || service.has_finalizer();
+    let read = |key: &str| key != LAST_APPLIED && (of_kubernetes(key) || prefixes.iter().any(|p| key.starts_with(p)));
+    service.metadata.annotations.retain(|key, _| balanced && read(key));
+    service.metadata.labels.clear();
+    service.spec.selector = None;
+}
+
+/// Label keys of nodes that plans may read although they are not of Kubernetes.
+struct Named {
+    /// Those that the cloud wants to set.
+    by_cloud: BTreeSet<String>,
+    /// The kept annotations of Services, which may name labels of nodes.
+    annotations: String,
+}
+
+impl Named {
+    fn new(services: &[Service], answers: &Answers) -> Self {
+        let mut by_cloud = BTreeSet::new();
+        let instances = answers.instances.iter().flat_map(|instances| {
+            let listed = instances.list.iter().flat_map(|list| match list {
+                super::record::InstanceList::Listed(snapshot) => snapshot.by_provider_id.values().collect(),
+                _ => Vec::new(),
+            });
+            instances.lookups.values().flat_map(BTreeMap::values).chain(listed)
+        });
+        for lookup in instances {
+            if let Lookup::Found(instance) = lookup
+                && let Ok(Some(metadata)) = &instance.metadata
+            {
+                by_cloud.extend(metadata.additional_labels.keys().cloned());
+            }
+        }
+        let values = services.iter().flat_map(|service| service.metadata.annotations.values());
+        Self { by_cloud, annotations: values.cloned().collect::<Vec<_>>().join("\n") }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        of_kubernetes(key) || self.by_cloud.contains(key) || self.is_in_annotations(key)
+    }
+
+    /// As a whole word: `pool` is not named by `poolside`.
+    fn is_in_annotations(&self, key: &str) -> bool {
+        let part_of_key = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        self.annotations.match_indices(key).any(|(at, _)| {
+            let before = self.annotations.get(..at).and_then(|text| text.chars().next_back());
+            let after = self.annotations.get(at + key.len()..).and_then(|text| text.chars().next());
+            !before.is_some_and(part_of_key) && !after.is_some_and(part_of_key)
+        })
+    }
+}
+
+fn prune_node(node: &mut Node, named: &Named) {
+    node.labels = node.labels.iter().filter(|(key, _)| named.has(key)).collect();
+}
+
+/// Of the source only what tells volumes apart: a CSI source has attributes and references of all sorts.
+fn prune_volume(volume: &mut PersistentVolume, answers: &Answers) {
+    let wanted: BTreeSet<&str> = answers
+        .volumes
+        .iter()
+        .filter_map(|labeller| match labeller.labels.get(&*volume.metadata.name)? {
+            Answer::Ok(labels) => labels.as_ref(),
+            Answer::Error(_) => None,
+        })
+        .flat_map(|labels| labels.keys().map(String::as_str))
+        .collect();
+    volume.metadata.labels.retain(|key, _| of_kubernetes(key) || wanted.contains(key.as_str()));
+    volume.metadata.annotations.retain(|key, _| key == ANNOTATION_PROVISIONED_BY);
+    volume.spec.retain(|field, source| match VolumeSource::ALL.iter().find(|known| known.field == field) {
+        Some(known) => {
+            if let Value::Object(source) = source {
+                source.retain(|key, _| key == known.id || key == "driver");
+            }
+            true
+        }
+        None => field == "nodeAffinity",
+    });
+}
+
+/// Replaces what looks like a secret in every text of this document; returns how many texts had one.
+pub(crate) fn scrub(value: &mut Value) -> usize {
+    match value {
+        Value::String(text) => match scrubbed(text) {
+            Some(clean) => {
+                *text = clean;
+                1
+            }
+            None => 0,
+        },
+        Value::Array(items) => items.iter_mut().map(scrub).sum(),
+        Value::Object(fields) => fields.values_mut().map(scrub).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+/// Each with what stands for a match.
+static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    [
+        // https://user:password@host
+        (r"(?-u)([A-Za-z][A-Za-z0-9+.-]*://)[A-Za-z0-9._~%!$&'()*+,;=:-]+@", "${1}[redacted]@"),
+        // https://host/path?X-Amz-Signature=…
+        (r"(?i-u)(https?://[A-Za-z0-9._~%!$&'()*+,;=:@/\[\]-]*)\?[A-Za-z0-9._~%!$&'()*+,;=:@/?\[\]-]+", "${1}?[redacted]"),
+        // Authorization: Bearer …
+        (
+            r#"(?i-u)\b((?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]*(?:token|secret|key))(["']?[ \t]*[:=][ \t]*["']?)(?:[A-Za-z0-9-]+[ \t]+)?[!-~]+"#,
+            "${1}${2}[redacted]",
+        ),
+        (r"(?i-u)\b(bearer)[ \t]+[A-Za-z0-9._~+/=-]{8,}", "${1} [redacted]"),
+        (r"(?i-u)\b(basic)[ \t]+[A-Za-z0-9+/]{12,}={0,2}", "${1} [redacted]"),
+        // password=…, "client_secret": "…"
+        (
+            r#"(?i-u)((?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)[A-Za-z0-9_-]*["']?)(=|[ \t]*:[ \t]+|[ \t]*:["']|=["'])["']?[!-~]+"#,
+            "${1}${2}[redacted]",
+        ),
+        // Keys of AWS, Google and GitHub, and signed tokens.
+        (r"(?-u)\b(?:AKIA|ASIA)[A-Z0-9]{12,}", REDACTED),
+        (r"(?-u)\bAIza[A-Za-z0-9_-]{30,}", REDACTED),
+        (r"(?-u)\bya29\.[A-Za-z0-9_-]+", REDACTED),
+        (r"(?-u)\bgh[pousr]_[A-Za-z0-9]{20,}", REDACTED),
+        (r"(?-u)\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", REDACTED),
+    ]
+    .into_iter()
+    .filter_map(|(pattern, instead)| Some((Regex::new(pattern).ok()?, instead)))
+    .collect()
+});
+
+/// The text without what looks like a secret; `None` if there is nothing.
+fn scrubbed(text: &str) -> Option<String> {
+    // What belongs to a key in PEM and what does not cannot be told apart.
+    if text.contains("-----BEGIN") {
+        return Some(REDACTED.to_owned());
+    }
+    let mut clean = without_secret_keys(text);
+    for (pattern, instead) in PATTERNS.iter() {
+        if pattern.is_match(&clean) {
+            clean = pattern.replace_all(&clean, *instead).into_owned();
+        }
+    }
+    (clean != text).then_some(clean)
+}
+
+/// Without secret access keys of AWS, which have nothing but their length and alphabet.
+fn without_secret_keys(text: &str) -> String {
+    const LENGTH: usize = 40;
+    let inside = |c: char| c.is_ascii_alphanumeric() || c == '/' || c == '+';
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c| !inside(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        let has = |test: fn(&char) -> bool| word.chars().any(|c| test(&c));
+        let secret = word.len() == LENGTH
+            && has(char::is_ascii_uppercase)
+            && has(char::is_ascii_lowercase)
+            && has(char::is_ascii_digit);
+        clean.push_str(if secret { REDACTED } else { word });
+        let next = after.find(inside).unwrap_or(after.len());
+        let (between, remains) = after.split_at(next);
+        clean.push_str(between);
+        rest = remains;
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_one() {
+        assert_eq!(PATTERNS.len(), 11);
+    }
+
+    #[test]
+    fn what_looks_like_a_secret_is_replaced_and_counted() {
+        for (text, clean) in [
+            ("x -----BEGIN PRIVATE KEY-----\ncanary", "[redacted]"),
+            ("get https://me:canary@host/p: refused", "get https://[redacted]@host/p: refused"),
+            ("https://host/p?X-Amz-Signature=canary&a=b: 403", "https://host/p?[redacted] 403"),
+            ("sent Authorization: Bearer canary", "sent Authorization: [redacted]"),
+            ("{\"authorization\":\"canary\"}", "{\"authorization\":\"[redacted]"),
+            ("X-Auth-Token: canary", "X-Auth-Token: [redacted]"),
+            ("used bearer canary.canary-canary", "used bearer [redacted]"),
+            ("Basic Y2FuYXJ5OmNhbmFyeQ==", "Basic [redacted]"),
+            ("password=canary", "password=[redacted]"),
+            ("client_secret: canary, id", "client_secret: [redacted] id"),
+            ("\"aws_secret_access_key\": \"canary\"", "\"aws_secret_access_key\": [redacted]"),
+            ("key AKIAIOSFODNN7EXAMPLE is bad", "key [redacted] is bad"),
+            ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY.", "[redacted]."),
+            ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKE"),
+            ("eyJhbGciOi.eyJzdWIi.sig-canary", "[redacted]"),
+        ] {
+            let mut value = json!({ "a": [text] });
+            let count = scrub(&mut value);
+            assert_eq!(value["a"][0], clean, "{text}");
+            assert_eq!(count, usize::from(text != clean), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_plans_are_made_of_stays() {
+        for text in [
+            "aws:///eu-west-1a/i-0123456789abcdef0",
+            "arn:aws:acm:eu-west-1:123456789012:certificate/1b2c3d4e-0000-1111-2222-333344445555",
+            "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/k8s-default-web-0123456789/0123456789abcdef",
+            "service.beta.kubernetes.io/aws-load-balancer-ssl-cert",
+            "topology.kubernetes.io/zone=eu-west-1a",
+            "the Service wants a load balancer; see https://example.com/docs/tokens",
+            "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+            "node worker-1: basic information is missing",
+            "2001:db8::1",
+            "[redacted]",
+        ] {
+            assert_eq!(scrubbed(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_of_kubernetes_are_told_by_their_domain() {
+        for key in ["kubernetes.io/arch", "service.beta.kubernetes.io/x", "node.k8s.io/x", "beta.kubernetes.io/os"] {
+            assert!(of_kubernetes(key), "{key}");
+        }
+        for key in
+            ["notkubernetes.io/x", "kubernetes.io", "kubernetes.io.example.com/x", "pool", "example.com/kubernetes.io"]
+        {
+            assert!(!of_kubernetes(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn of_a_service_stays_what_its_balancer_is_made_of() {
+        let service = |kind: &str| -> Service {
+            serde_json::from_value(json!({
+                "metadata": {"name": "a", "namespace": "d", "labels": {"canary": "canary"}, "annotations": {
+                    "service.beta.kubernetes.io/x": "1", "lb.example.com/y": "2", "other.example.com/z": "canary",
+                    "plain": "canary", LAST_APPLIED: "canary"}},
+                "spec": {"type": kind, "selector": {"app": "canary"}}
+            }))
+            .unwrap()
+        };
+        let mut balanced = service("LoadBalancer");
+        prune_service(&mut balanced, &["lb.example.com/"]);
+        let keys: Vec<&str> = balanced.metadata.annotations.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["lb.example.com/y", "service.beta.kubernetes.io/x"]);
+        assert!(!serde_json::to_string(&balanced).unwrap().contains("canary"));
+        let mut internal = service("ClusterIP");
+        prune_service(&mut internal, &["lb.example.com/"]);
+        assert!(internal.metadata.annotations.is_empty());
+    }
+
+    #[test]
+    fn node_labels_stay_where_a_plan_may_read_them() {
+        let named = Named {
+            by_cloud: BTreeSet::from(["example.com/rack".to_owned()]),
+            annotations: "pool=web,example.com/tier=front".into(),
+        };
+        for (key, stays) in [
+            ("topology.kubernetes.io/zone", true),
+            ("example.com/rack", true),
+            ("pool", true),
+            ("example.com/tier", true),
+            ("tier", false),
+            ("poo", false),
+            ("web", true),
+            ("example.com/other", false),
+        ] {
+            assert_eq!(named.has(key), stays, "{key}");
+        }
+    }
+
+    #[test]
+    fn of_a_volume_stay_its_source_its_topology_and_what_the_cloud_would_set() {
+        let mut volume: PersistentVolume = serde_json::from_value(json!({
+            "metadata": {"name": "a", "labels": {"topology.kubernetes.io/zone": "z", "team": "canary", "rack": "r"},
+                "annotations": {"pv.kubernetes.io/provisioned-by": "p", "x": "canary"}},
+            "spec": {"csi": {"driver": "d", "volumeHandle": "v", "volumeAttributes": {"a": "canary"},
+                "nodeStageSecretRef": {"name": "canary"}}, "nodeAffinity": {"required": {}}, "mountOptions": ["canary"]}
+        }))
+        .unwrap();
+        let labels = BTreeMap::from([("rack".to_owned(), "r".to_owned())]);
+        let labeller = super::super::record::Labeller {
+            labels: BTreeMap::from([("a".to_owned(), Answer::Ok(Some(labels)))]),
+            ..Default::default()
+        };
+        prune_volume(&mut volume, &Answers { volumes: Some(labeller), ..Answers::default() });
+        let text = serde_json::to_string(&volume).unwrap();
+        assert!(!text.contains("canary"), "{text}");
+        assert_eq!(volume.metadata.labels.len(), 2);
+        assert_eq!(volume.volume_id(), Some("v"));
+        assert!(volume.is_provisioned() && volume.spec.contains_key("nodeAffinity"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_clean_stays_clean(text in ".{0,80}") {
+            if let Some(clean) = scrubbed(&text) {
+                prop_assert_eq!(scrubbed(&clean).unwrap_or(clean.clone()), clean);
+            }
+        }
+    }
+}

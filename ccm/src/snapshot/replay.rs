@@ -1,0 +1,266 @@
+//! A provider that answers from a snapshot.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_provider::flag::FlagValues;
+use ccm_provider::{
+    Aspects, CloudProvider, ErrorClass, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute,
+    Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderError, Registry,
+    Route, Routes, Service, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+};
+use serde_json::Value;
+
+use super::record::{Answer, Answers, InstanceList, Source, Task, action_word, aspects_word};
+
+/// What plans for Services are made with, or why there are none.
+type Planner = Result<Arc<dyn LoadBalancer>, String>;
+
+fn planner(registry: &Registry, name: &str, facts: &Value, flags: &FlagValues) -> Planner {
+    let Some(factory) = registry.get(name) else {
+        let known = registry.names().collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "the provider {name:?} of the snapshot is not compiled into this program (compiled in: {known}); use the program that took it"
+        ));
+    };
+    match factory.replay(facts, flags) {
+        Ok(Some(planner)) => Ok(planner),
+        Ok(None) => Err(format!("the provider {name:?} cannot make plans for Services without its cloud")),
+        Err(error) => Err(format!("the facts of the provider {name:?} in the snapshot cannot be read: {error}")),
+    }
+}
+
+/// The answers of a snapshot as a provider.
+pub(crate) struct Replay {
+    name: String,
+    answers: Arc<Answers>,
+    planner: Planner,
+}
+
+impl Replay {
+    /// The provider of this name, which is that of the snapshot, and what it said.
+    pub(crate) fn new(provider: super::Provider, answers: Answers, registry: &Registry, flags: &FlagValues) -> Self {
+        let planner = planner(registry, &flags.text("cloud-provider"), &provider.facts, flags);
+        Self { name: provider.name, answers: Arc::new(answers), planner }
+    }
+}
+
+/// The pass of this program asks what that of the program that took the snapshot did not.
+fn missing(question: &str) -> ProviderError {
+    ProviderError::unknown(format!(
+        "the snapshot has no answer to this question: {question}. It was taken by another version, or changed; take it again"
+    ))
+}
+
+fn refused() -> ProviderError {
+    ProviderError::bug("a snapshot cannot be written to")
+}
+
+#[async_trait]
+impl CloudProvider for Replay {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        self.answers.instances.as_ref()?;
+        Some(Arc::new(ReplayedInstances(self.answers.clone())))
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        self.answers.load_balancers.as_ref()?;
+        Some(Arc::new(ReplayedBalancer { answers: self.answers.clone(), planner: self.planner.clone() }))
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        self.answers.routes.as_ref()?;
+        Some(Arc::new(ReplayedRoutes(self.answers.clone())))
+    }
+
+    fn volumes(&self) -> Option<Arc<dyn Volumes>> {
+        let labeller = self.answers.volumes.as_ref()?;
+        let sources = labeller.sources.iter().map(source).collect();
+        Some(Arc::new(ReplayedVolumes { answers: self.answers.clone(), sources }))
+    }
+
+    fn node_task(&self, name: &str) -> Option<Arc<dyn NodeTask>> {
+        let task = self.answers.node_tasks.get(name)?.clone();
+        Some(Arc::new(ReplayedTask { name: name.to_owned(), task }))
+    }
+}
+
+struct ReplayedInstances(Arc<Answers>);
+
+impl ReplayedInstances {
+    fn list(&self) -> Option<&InstanceList> {
+        self.0.instances.as_ref()?.list.as_ref()
+    }
+
+    /// What was said of this node; where all instances were listed, what the list says.
+    fn one(&self, node: &Node, aspects: &str) -> Lookup {
+        let answers = self.0.instances.as_ref().and_then(|instances| instances.lookups.get(node.name.as_str()));
+        if let Some(answer) = answers.and_then(|answers| answers.get(aspects)) {
+            return answer.clone();
+        }
+        match self.list() {
+            Some(InstanceList::Listed(snapshot)) => snapshot.find(&node.name, node.provider_id.as_deref()),
+            Some(InstanceList::Failed(error)) => Lookup::Unknown(error.clone()),
+            Some(InstanceList::Unsupported) | None => {
+                Lookup::Unknown(missing(&format!("{aspects} of the instance of node {}", node.name)))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for ReplayedInstances {
+    async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
+        let word = aspects_word(aspects);
+        nodes.iter().map(|node| self.one(node, &word)).collect()
+    }
+
+    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
+        match self.list()? {
+            InstanceList::Unsupported => None,
+            InstanceList::Listed(snapshot) => Some(Ok(snapshot.clone())),
+            InstanceList::Failed(error) => Some(Err(error.clone())),
+        }
+    }
+
+    fn provider_id_required(&self) -> bool {
+        self.0.instances.as_ref().is_none_or(|instances| instances.provider_id_required)
+    }
+}
+
+struct ReplayedBalancer {
+    answers: Arc<Answers>,
+    planner: Planner,
+}
+
+#[async_trait]
+impl LoadBalancer for ReplayedBalancer {
+    async fn get(&self, _: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let key = service.key().to_string();
+        let answer = self.answers.load_balancers.as_ref().and_then(|kept| kept.status.get(&key));
+        answer.map_or_else(|| Err(missing(&format!("the load balancer of service {key}"))), Answer::result)
+    }
+
+    fn name(&self, cluster: &str, service: &Service) -> String {
+        match &self.planner {
+            Ok(planner) => planner.name(cluster, service),
+            Err(_) => service.default_load_balancer_name(),
+        }
+    }
+
+    fn group(&self, service: &Service) -> GroupKey {
+        match &self.planner {
+            Ok(planner) => planner.group(service),
+            Err(_) => GroupKey(service.key().to_string()),
+        }
+    }
+
+    async fn ensure(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        Err(refused())
+    }
+
+    async fn update(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<(), ProviderError> {
+        Err(refused())
+    }
+
+    async fn ensure_deleted(&self, _: &str, _: &Service) -> Result<(), ProviderError> {
+        Err(refused())
+    }
+
+    async fn observe(&self, _: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
+        let (key, action) = (item.service.key().to_string(), action_word(item.action));
+        let answers = self.answers.load_balancers.as_ref().and_then(|kept| kept.observed.get(&key));
+        let answer = answers.and_then(|answers| answers.get(action));
+        let question = || format!("what there is for service {key}, to {action} its load balancer");
+        answer.map_or_else(|| Err(missing(&question())), Answer::result)
+    }
+
+    fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
+        match &self.planner {
+            Ok(planner) => planner.plan_observed(cluster, item, observed),
+            Err(why) => Err(ProviderError::new(ErrorClass::Unsupported, why.clone())),
+        }
+    }
+}
+
+struct ReplayedRoutes(Arc<Answers>);
+
+#[async_trait]
+impl Routes for ReplayedRoutes {
+    async fn list(&self, _: &str) -> Result<Vec<Route>, ProviderError> {
+        let answer = self.0.routes.as_ref().and_then(|kept| kept.list.as_ref());
+        answer.map_or_else(|| Err(missing("the list of routes")), Answer::result)
+    }
+
+    async fn create(&self, _: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
+        routes.iter().map(|_| Err(refused())).collect()
+    }
+
+    async fn delete(&self, _: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        routes.iter().map(|_| Err(refused())).collect()
+    }
+}
+
+struct ReplayedVolumes {
+    answers: Arc<Answers>,
+    sources: Vec<VolumeSource>,
+}
+
+/// The contract wants texts of the program; a snapshot is read once in a process, and has few sources.
+fn source(source: &Source) -> VolumeSource {
+    let known = VolumeSource::ALL.into_iter().find(|known| Source::from(known) == *source);
+    let leak = |text: &String| -> &'static str { text.clone().leak() };
+    known.unwrap_or_else(|| VolumeSource {
+        field: leak(&source.field),
+        id: leak(&source.id),
+        driver: source.driver.as_ref().map(leak),
+        words: leak(&source.words),
+    })
+}
+
+#[async_trait]
+impl Volumes for ReplayedVolumes {
+    async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Result<Option<VolumeLabels>, ProviderError>> {
+        let kept = self.answers.volumes.as_ref();
+        let one = |volume: &PersistentVolume| {
+            let answer = kept.and_then(|kept| kept.labels.get(&*volume.metadata.name));
+            let question = || format!("labels of volume {}", volume.metadata.name);
+            answer.map_or_else(|| Err(missing(&question())), Answer::result)
+        };
+        volumes.iter().map(one).collect()
+    }
+
+    fn sources(&self) -> &[VolumeSource] {
+        &self.sources
+    }
+}
+
+struct ReplayedTask {
+    name: String,
+    task: Task,
+}
+
+#[async_trait]
+impl NodeTask for ReplayedTask {
+    fn limits(&self) -> NodeTaskLimits {
+        self.task.limits
+    }
+
+    fn is_due(&self, node: &Node) -> bool {
+        self.task.due.contains(node.name.as_str())
+    }
+
+    async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>> {
+        work.iter().map(|_| Err(refused())).collect()
+    }
+
+    async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError> {
+        let answer = self.task.plans.get(work.name.as_str());
+        let question = || format!("what the controller {} does for node {}", self.name, work.name);
+        answer.map_or_else(|| Err(missing(&question())), Answer::result)
+    }
+}

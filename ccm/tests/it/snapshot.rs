@@ -1,0 +1,435 @@
+//! `ccm snapshot` and `ccm plan --from-snapshot` as processes: the same plan elsewhere, and nothing secret in the file.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::process::run;
+
+/// A file that a snapshot may be: nothing in it, and no provider that this program has.
+fn empty() -> Value {
+    json!({"kind": "Snapshot", "version": 1, "ccm": "v1.0.0", "taken": "2026-01-02T03:04:05Z", "redacted": 0,
+        "provider": {"name": "fake"}, "flags": {"cloud-provider": ["fake"]}, "plan": {}, "nodes": [], "services": [],
+        "answers": {}})
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn help_says_what_is_in_the_file_and_what_is_not() {
+    let ended = run(&["snapshot", "--help"]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    for part in ["ccm snapshot [flags]", "It holds no Secrets", "Exit codes: 0 ", "-f, --file string"] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+    assert!(run(&["plan", "--help"]).stdout.contains("--from-snapshot string"));
+}
+
+#[test]
+fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
+    let rows: [(&[&str], &str); 5] = [
+        (
+            &["snapshot", "node/x", "--cloud-provider=fake"],
+            "\"node/x\": a snapshot is of everything; name the object in",
+        ),
+        (&["snapshot", "-o", "yaml", "--cloud-provider=fake"], "--output=yaml: want text or json"),
+        (&["snapshot", "--fil=x"], "unknown flag: --fil (did you mean --file?)"),
+        (&["snapshot"], "--cloud-provider cannot be empty"),
+        (&["snapshot", "--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+    ];
+    for (args, text) in rows {
+        let ended = run(args);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(text), "{args:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_snapshot_is_told_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = empty().to_string();
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut value = empty();
+        change(&mut value);
+        value.to_string()
+    };
+    let rows = [
+        ("none", None, "No such file"),
+        ("", None, "it is a directory"),
+        ("empty", Some(String::new()), "it is empty"),
+        ("truncated", Some(good[..good.len() - 9].to_owned()), "it is truncated"),
+        ("words", Some("hello".into()), "it is no JSON"),
+        ("plan", Some(r#"{"kind": "Plan", "version": 1}"#.into()), "kind \"Plan\": want \"Snapshot\""),
+        (
+            "newer",
+            Some(with(&|v| v["version"] = json!(2))),
+            "version 2 of the format is newer than this program, which reads 1",
+        ),
+        ("type", Some(with(&|v| v["nodes"] = json!([{"name": 7}]))), "nodes[0].name: invalid type: integer `7`"),
+        ("flags", Some(with(&|v| v["flags"]["node-deletion-budget"] = json!(["many"]))), "--node-deletion-budget"),
+    ];
+    for (name, text, expected) in rows {
+        let path = match text {
+            Some(text) => write(folder.path(), name, &text),
+            None => folder.path().join(name).display().to_string(),
+        };
+        let ended = run(&["plan", "--from-snapshot", &path]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{name}: {}", ended.stderr);
+        if name != "flags" {
+            assert!(ended.stderr.starts_with(&format!("Error: --from-snapshot={path}: ")), "{name}: {}", ended.stderr);
+        }
+    }
+    let ended = run(&["plan", "--from-snapshot="]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("--from-snapshot=: No such file"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_snapshot_of_nothing_plans_nothing_and_needs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "s.json", &empty().to_string());
+    let ended = run(&["plan", "--from-snapshot", &path]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.ends_with("Nothing would be written.\n"), "{}", ended.stdout);
+    let ended = run(&["plan", "--from-snapshot", &path, "node/a"]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+    assert!(ended.stderr.ends_with("Error: node \"a\" is not in the cluster\n"), "{}", ended.stderr);
+}
+
+mod real_apiserver {
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
+
+    use ccm_test_bed::{Bed, Options};
+    use serde_json::{Value, json};
+
+    use crate::process::{Ended, run};
+
+    /// In no message, name or number of the program.
+    const CANARY: &str = "canary-5b21e7";
+
+    /// A cloud that does not answer every question, with secrets wherever somebody could put one.
+    fn cloud() -> String {
+        format!(
+            "# {CANARY}\nstateFile: state.json\ncallLog: calls.jsonl\ninterfaces: {{routes: true, clusters: true, pvLabels: true}}\n\
+             clusters: [{{name: {CANARY}, master: {CANARY}}}]\nunlisted: missing\ninstances:\n\
+             - {{name: fresh, zone: a, region: r, labels: {{example.com/rack: r1}}}}\n\
+             - {{name: ranged, addresses: [{{type: InternalIP, address: 10.0.0.2}}]}}\n\
+             - {{name: stopped, shutdown: true}}\n- {{name: throttled}}\n\
+             volumes: [{{id: vol-1, labels: {{topology.kubernetes.io/zone: a, topology.kubernetes.io/region: r}}}}]\n\
+             faults:\n- {{call: GetLoadBalancer, service: default/refused, error: 'POST https://me:{CANARY}@cloud.example.com/lb?sig={CANARY}: \
+             403, Authorization: Bearer {CANARY}, password={CANARY}'}}\n\
+             - {{call: 'Instance*', node: throttled, kind: Retry, after: 0, retryAfter: 30s, error: slow down}}\n\
+             - {{call: GetLabelsForVolume, volume: vol-gone, kind: DiskNotFound}}\n"
+        )
+    }
+
+    struct Ground {
+        bed: Bed,
+        folder: tempfile::TempDir,
+    }
+
+    impl Ground {
+        async fn new() -> Option<Self> {
+            let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
+            let ground = Self { bed, folder: tempfile::tempdir().unwrap() };
+            std::fs::write(ground.path("cloud.yaml"), cloud()).unwrap();
+            Some(ground)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        fn args(&self, kubeconfig: &Path) -> Vec<String> {
+            vec![
+                "--cloud-provider=fake".into(),
+                format!("--cloud-config={}", self.path("cloud.yaml").display()),
+                format!("--kubeconfig={}", kubeconfig.display()),
+                "--cluster-cidr=10.1.0.0/16".into(),
+                "--cluster-name=c1".into(),
+                "--controllers=*,node-ipam-controller".into(),
+                "--allocate-node-cidrs".into(),
+                format!("--cert-dir=/{CANARY}"),
+            ]
+        }
+
+        /// The program with secrets in its environment.
+        fn ccm(&self, kubeconfig: &Path, words: &[&str]) -> Ended {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
+            command.args(words).args(self.args(kubeconfig)).stdin(Stdio::null());
+            command.env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
+            for name in
+                ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "HTTPS_PROXY_PASSWORD", "HOME"]
+            {
+                command.env(name, CANARY);
+            }
+            let output = command.output().unwrap();
+            Ended {
+                code: output.status.code(),
+                stdout: String::from_utf8(output.stdout).unwrap(),
+                stderr: String::from_utf8(output.stderr).unwrap(),
+            }
+        }
+
+        async fn send(&self, method: &str, path: &str, object: &Value) {
+            let (status, body) = self.bed.request(method, path, &self.bed.token, Some(object)).await.unwrap();
+            assert!((200..300).contains(&status), "{method} {path}: {status} {body}");
+        }
+
+        async fn node(&self, name: &str, spec: &Value, ready: bool) {
+            let metadata = json!({"name": name, "labels": {"team": CANARY, "kubernetes.io/arch": "amd64", "pool": "web"},
+                "annotations": {"example.com/token": CANARY, "kubeadm.alpha.kubernetes.io/x": CANARY}});
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec});
+            self.send("POST", "/api/v1/nodes", &node).await;
+            let condition = |kind: &str, status: &str| {
+                json!({"type": kind, "status": status, "reason": "x", "message": CANARY, "lastHeartbeatTime": "2026-01-02T03:04:05Z",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z"})
+            };
+            let status = json!({"conditions": [condition("Ready", if ready { "True" } else { "False" })],
+                "images": [{"names": [CANARY], "sizeBytes": 1}]});
+            self.send("PATCH", &format!("/api/v1/nodes/{name}/status"), &json!({ "status": status })).await;
+        }
+
+        async fn service(&self, name: &str, kind: &str, metadata: &Value) {
+            let mut all = json!({"name": name, "labels": {"app": CANARY}, "annotations": {"example.com/password": CANARY,
+                "kubectl.kubernetes.io/last-applied-configuration": CANARY, "password": CANARY}});
+            for (field, value) in metadata.as_object().unwrap() {
+                match value {
+                    Value::Object(pairs) => all[field].as_object_mut().unwrap().extend(pairs.clone()),
+                    other => all[field] = other.clone(),
+                }
+            }
+            let spec = json!({"type": kind, "ports": [{"port": 80}], "selector": {"app": CANARY}});
+            let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": all, "spec": spec});
+            self.send("POST", "/api/v1/namespaces/default/services", &service).await;
+        }
+
+        /// A bit of everything that can be planned, and that cannot.
+        async fn furnish(&self) {
+            let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+            self.node("fresh", &json!({ "taints": [taint] }), true).await;
+            let ranged = json!({"podCIDR": "10.1.2.0/24", "podCIDRs": ["10.1.2.0/24"], "providerID": "fake://ranged"});
+            self.node("ranged", &ranged, true).await;
+            self.node("stopped", &json!({"providerID": "fake://stopped"}), false).await;
+            self.node("gone", &json!({"providerID": "fake://gone"}), false).await;
+            self.node("throttled", &json!({"providerID": "fake://throttled", "taints": [taint]}), true).await;
+            self.node("stranger", &json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"}), true).await;
+            let none = json!({});
+            self.service(
+                "web",
+                "LoadBalancer",
+                &json!({"annotations": {
+                "service.beta.kubernetes.io/target-node-labels": "pool=web"}}),
+            )
+            .await;
+            self.service("refused", "LoadBalancer", &none).await;
+            self.service(
+                "narrow",
+                "LoadBalancer",
+                &json!({"annotations": {
+                "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8"}}),
+            )
+            .await;
+            self.service("internal", "ClusterIP", &none).await;
+            self.service(
+                "former",
+                "ClusterIP",
+                &json!({"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}),
+            )
+            .await;
+            for (name, id) in [("pv-1", "vol-1"), ("pv-gone", "vol-gone"), ("pv-other", "vol-2")] {
+                let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "mountOptions": [CANARY],
+                    "awsElasticBlockStore": {"volumeID": id}});
+                let metadata = json!({"name": name, "labels": {"team": CANARY}, "annotations": {"note": CANARY}});
+                let volume =
+                    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
+                self.send("POST", "/api/v1/persistentvolumes", &volume).await;
+            }
+            let secret =
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": CANARY}});
+            self.send("POST", "/api/v1/namespaces/default/secrets", &secret).await;
+        }
+
+        /// The administrator's, and somebody else's password.
+        fn kubeconfig(&self) -> PathBuf {
+            let text = std::fs::read_to_string(self.bed.kubeconfig()).unwrap();
+            let mut config: Value = serde_json::from_str(&text).unwrap();
+            let other =
+                json!({"name": "other", "user": {"username": CANARY, "password": CANARY, "client-key-data": CANARY}});
+            config["users"].as_array_mut().unwrap().push(other);
+            let path = self.path("kubeconfig");
+            std::fs::write(&path, config.to_string()).unwrap();
+            path
+        }
+    }
+
+    #[tokio::test]
+    async fn the_plan_of_a_snapshot_is_the_plan_of_then_byte_for_byte_and_nothing_secret_is_in_the_file() {
+        let Some(ground) = Ground::new().await else { return };
+        ground.furnish().await;
+        let kubeconfig = ground.kubeconfig();
+        let file = ground.path("s.json").display().to_string();
+        let mut audit = ground.bed.audit();
+        audit.read().unwrap();
+
+        let taken = ground.ccm(&kubeconfig, &["snapshot", "-f", &file]);
+        assert_eq!((taken.code, &*taken.stderr), (Some(0), ""), "{}", taken.stdout);
+        assert!(taken.stdout.contains("6 nodes, 6 Services, 3 volumes; "), "{}", taken.stdout);
+        assert!(
+            taken.stdout.contains(" values were redacted: the plan that is made of it may differ there."),
+            "{}",
+            taken.stdout
+        );
+        let printed = ground.ccm(&kubeconfig, &["snapshot"]);
+        assert_eq!(printed.code, Some(0));
+        let plan = ["plan", "node/fresh", "routes", "service/default/web", "service/default/former"];
+        let then: Vec<[Ended; 2]> = plan
+            .iter()
+            .map(|scope| {
+                let words: &[&str] = if *scope == "plan" { &["plan"] } else { &["plan", scope] };
+                [words.to_vec(), [words, &["-o", "json"]].concat()].map(|words| ground.ccm(&kubeconfig, &words))
+            })
+            .collect();
+        let entries = audit.read().unwrap();
+        let writes: Vec<_> = entries.iter().filter(|entry| entry.is_write()).collect();
+        assert!(!entries.is_empty() && writes.is_empty(), "{writes:?}");
+        let calls = std::fs::read_to_string(ground.path("calls.jsonl")).unwrap();
+        for write in ["Ensure", "Update", "CreateRoute", "DeleteRoute"] {
+            assert!(!calls.contains(&format!("\"call\":\"{write}")), "{calls}");
+        }
+
+        // Nothing is there any more but the file.
+        let text = std::fs::read_to_string(&file).unwrap();
+        let Ground { bed, folder: _folder } = ground;
+        let token = bed.token.clone();
+        bed.stop().await;
+        for secret in [CANARY, &token, "-----BEGIN"] {
+            for (place, text) in [
+                ("the file", &text),
+                ("stdout", &taken.stdout),
+                ("stderr", &printed.stderr),
+                ("the printed file", &printed.stdout),
+            ] {
+                let line = text.lines().find(|line| line.contains(secret));
+                assert!(line.is_none(), "a secret is in {place}: {}", line.unwrap_or_default());
+            }
+        }
+        for (scope, [text, json]) in plan.iter().zip(&then) {
+            let words: &[&str] = if *scope == "plan" { &["plan"] } else { &["plan", scope] };
+            for (then, format) in [(text, "text"), (json, "json")] {
+                let now = run(&[words, &["--from-snapshot", &file, "-o", format]].concat());
+                // Of the error of one Service a secret was taken out.
+                let clean = without_secrets(&then.stdout);
+                assert_eq!(now.stdout, clean, "{scope} {format}");
+                assert_eq!(now.code, then.code, "{scope} {format}: {}", now.stderr);
+                assert!(now.stderr.contains("the plan is the one of then."), "{scope} {format}: {}", now.stderr);
+            }
+        }
+        let document: Value = serde_json::from_str(&then[0][1].stdout).unwrap();
+        let subjects: Vec<&str> = ["plans", "unplanned"]
+            .iter()
+            .flat_map(|list| document[*list].as_array().unwrap())
+            .filter_map(|item| item["subject"].as_str())
+            .collect();
+        for subject in [
+            "node fresh",
+            "node gone",
+            "node stopped shutdown taint",
+            "node throttled",
+            "routes",
+            "service default/web",
+            "service default/refused",
+            "service default/former",
+            "node ranged addresses",
+            "persistentvolume pv-1",
+            "persistentvolume pv-gone",
+        ] {
+            assert!(subjects.contains(&subject), "{subject} is not in {subjects:?}");
+        }
+        tampered(&file, &text);
+    }
+
+    /// As the program takes them out of this very text.
+    fn without_secrets(text: &str) -> String {
+        text.replace(&format!("https://me:{CANARY}@"), "https://[redacted]@").replace(
+            &format!("?sig={CANARY}: 403, Authorization: Bearer {CANARY}, password={CANARY}"),
+            "?[redacted] 403, Authorization: [redacted] password=[redacted]",
+        )
+    }
+
+    /// What somebody may do to a snapshot.
+    fn tampered(file: &str, text: &str) {
+        let whole: Value = serde_json::from_str(text).unwrap();
+        let replay = |change: &dyn Fn(&mut Value), words: &[&str]| {
+            let mut value = whole.clone();
+            change(&mut value);
+            std::fs::write(file, value.to_string()).unwrap();
+            run(&[&["plan", "--from-snapshot", file], words].concat())
+        };
+        let gone =
+            replay(&|v| v["answers"]["loadBalancers"]["observed"]["default/web"] = json!({}), &["service/default/web"]);
+        assert_eq!(gone.code, Some(1));
+        let question = "the snapshot has no answer to this question: what there is for service default/web, to ensure its load balancer";
+        assert!(gone.stdout.contains(question), "{}", gone.stdout);
+        assert!(
+            gone.stderr.contains("the plan differs from the one of then for service default/web."),
+            "{}",
+            gone.stderr
+        );
+
+        let gone = replay(&|v| v["answers"]["instances"]["lookups"]["fresh"] = json!({}), &["node/fresh"]);
+        assert!(gone.stdout.contains("addresses+metadata of the instance of node fresh"), "{}", gone.stdout);
+
+        let moon = replay(&|v| v["flags"]["cloud-provider"] = json!(["moon"]), &[]);
+        assert_eq!(moon.code, Some(1));
+        let why = "the provider \"moon\" of the snapshot is not compiled into this program (compiled in: fake";
+        assert!(
+            moon.stdout.contains("service default/web\n  not planned: ") && moon.stdout.contains(why),
+            "{}",
+            moon.stdout
+        );
+        assert!(moon.stdout.contains("+ create Route 10.1.2.0/24 to ranged"), "the rest goes on: {}", moon.stdout);
+    }
+
+    #[tokio::test]
+    async fn places_and_rights_that_are_missing_are_errors_that_name_them() {
+        let Some(ground) = Ground::new().await else { return };
+        let admin = ground.bed.kubeconfig();
+        let folder = ground.folder.path().display().to_string();
+        for (path, text) in [
+            (folder.clone(), "it is a directory; name a file in it".to_owned()),
+            (format!("{folder}/no/s.json"), "No such file or directory".into()),
+            ("/dev/null".into(), "it is no regular file".into()),
+            ("/proc/s.json".into(), "cannot write the snapshot /proc/s.json: ".into()),
+        ] {
+            let ended = ground.ccm(&admin, &["snapshot", "-f", &path]);
+            assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+            assert!(ended.stderr.contains(&format!("cannot write the snapshot {path}: ")), "{}", ended.stderr);
+            assert!(ended.stderr.contains(&text), "{}", ended.stderr);
+        }
+        let nobody = ground.bed.kubeconfig_for_user("nobody", &[]).unwrap();
+        let file = ground.path("s.json");
+        let ended = ground.ccm(&nobody, &["snapshot", "-f", &file.display().to_string()]);
+        assert_eq!(ended.code, Some(1));
+        assert!(
+            ended.stderr.contains("cannot list nodes: ") && ended.stderr.contains("needs `get` and `list`"),
+            "{}",
+            ended.stderr
+        );
+        assert!(!file.exists());
+
+        let json = ground.ccm(&admin, &["snapshot", "-o", "json", "-f", &file.display().to_string()]);
+        let document: Value = serde_json::from_str(&json.stdout).unwrap();
+        assert_eq!(
+            (&document["kind"], &document["nodes"], &document["redacted"]),
+            (&json!("SnapshotTaken"), &json!(0), &json!(0))
+        );
+        assert_eq!(document["file"], file.display().to_string());
+    }
+}
