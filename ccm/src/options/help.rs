@@ -22,7 +22,8 @@ pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
 pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
     let mut text = format!("Usage:\n  {} [flags]\n", program.name);
     for command in crate::commands::usages() {
-        let _ = writeln!(text, "  {} {command}", program.name);
+        let line = wrap(&format!("{} {command}", program.name), 6, width.unwrap_or_default());
+        let _ = writeln!(text, "  {line}");
     }
     for section in sections(program) {
         let mut flags: Vec<&Flag> =

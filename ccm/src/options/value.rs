@@ -291,6 +291,10 @@ mod tests {
             ];
             for kind in kinds {
                 if let Ok(values) = normalize(kind, &text) {
+                    // Go's CSV writes one empty field as nothing, which reads as none.
+                    if kind == Kind::List && values == [""] {
+                        continue;
+                    }
                     let again = if kind == Kind::List {
                         // A list is written in brackets; what stands between them is CSV.
                         let shown = display(kind, &values);
