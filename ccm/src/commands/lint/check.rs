@@ -7,7 +7,7 @@ use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, Lint, Service, Severity};
 
 use super::source::Source;
-use super::tree::{self, Node};
+use super::tree::{self, Broken, Node};
 use super::{object, spelling};
 
 /// The rules that are the same for all clouds.
@@ -52,16 +52,15 @@ impl Looked {
         self.files += 1;
         let parsed = tree::parse(&source.text);
         let file = || Some(source.name.clone());
-        let mut found: Vec<Found> = parsed
-            .broken
+        let mut found: Vec<Found> = of_text(&source.text, parsed.broken)
             .into_iter()
-            .map(|broken| Found {
+            .map(|(line, finding)| Found {
                 file: file(),
-                line: Some(broken.line),
+                line: Some(line),
                 document: None,
                 object: String::new(),
                 rules: CORE,
-                finding: Finding::new(Severity::Error, "", broken.message),
+                finding,
             })
             .collect();
         for (number, document) in &parsed.documents {
@@ -125,6 +124,16 @@ impl Looked {
     }
 }
 
+/// What is wrong with a text as such. A template is none of it: nobody can read it before it is rendered.
+fn of_text(text: &str, broken: Vec<Broken>) -> Vec<(usize, Finding)> {
+    let is_template = |line: usize| text.lines().nth(line.saturating_sub(1)).is_some_and(|line| line.contains("{{"));
+    if let Some(template) = broken.iter().find(|broken| is_template(broken.line)) {
+        let message = "a template cannot be checked; render it first: helm template … | ccm lint -";
+        return vec![(template.line, Finding::new(Severity::Info, "", message))];
+    }
+    broken.into_iter().map(|broken| (broken.line, Finding::new(Severity::Error, "", broken.message))).collect()
+}
+
 /// `service default/web`; without a namespace where the file leaves it to whoever applies it.
 fn name(service: &Service) -> String {
     let meta = &service.metadata;
@@ -136,7 +145,7 @@ fn name(service: &Service) -> String {
 }
 
 /// The findings of all rules, `wrong` first: what its keys are about is not looked at again.
-fn of_service(service: &Service, wrong: Vec<Finding>, linters: &Linters<'_>) -> Vec<(&'static str, Finding)> {
+pub(super) fn of_service(service: &Service, wrong: Vec<Finding>, linters: &Linters<'_>) -> Vec<(&'static str, Finding)> {
     let known_wrong: BTreeSet<String> = wrong.iter().map(|finding| finding.key.clone()).collect();
     let is_new = |finding: &Finding| !known_wrong.contains(&finding.key);
     let mut all: Vec<(&'static str, Finding)> = wrong.into_iter().map(|finding| (CORE, finding)).collect();
@@ -338,6 +347,19 @@ mod tests {
                 "5 2 core spec.type \"Nope\": unknown word; want ClusterIP, NodePort, LoadBalancer or ExternalName",
             ]
         );
+    }
+
+    #[test]
+    fn a_template_is_told_once_and_is_no_mistake() {
+        let mut looked = Looked::default();
+        for text in [
+            "{{- if .Values.on }}\nkind: Service\n---\nspec: {{ .Values.spec }}\n",
+            "kind: Service\nmetadata:\n  name: {{ .Values.name }}\n---\nspec: {{ .Values.spec }}\n",
+        ] {
+            looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters::default());
+        }
+        let lines: Vec<_> = looked.found.iter().map(|f| (f.line.unwrap(), f.finding.severity)).collect();
+        assert_eq!(lines, [(1, Severity::Info), (3, Severity::Info)], "{:?}", looked.found);
     }
 
     #[test]
