@@ -40,7 +40,7 @@ pub struct Controller {
     /// Makes it, once the process leads and the provider is initialized.
     pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
     /// Tells what one pass of it would do, for `ccm plan`; `None`: it cannot be asked.
-    pub survey: Option<Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>>,
+    pub survey: Option<BeginSurvey>,
 }
 
 impl std::fmt::Debug for Controller {
@@ -51,6 +51,9 @@ impl std::fmt::Debug for Controller {
 
 /// A running controller, or why the process goes on without it. A failure ends the process.
 pub type Started = Result<Result<BoxFuture<'static, ()>, NotStarted>, Failure>;
+
+/// Begins a pass that only tells.
+pub type BeginSurvey = Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>;
 
 /// A pass that only tells, why the controller would not run, or `None` where the scope does not concern it.
 pub type Surveyed = Result<Option<Result<survey::Survey, NotStarted>>, Failure>;

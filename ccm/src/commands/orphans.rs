@@ -73,6 +73,9 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
+/// What became of an orphan.
+type Deletion = (Orphan, Result<(), String>);
+
 /// How long a deletion may be held up by what goes by itself.
 const HELD: Duration = Duration::from_secs(180);
 
@@ -137,7 +140,7 @@ impl Hunt {
             super::print(&plan(&doomed, &kept, output));
         }
         if doomed.is_empty() {
-            return self.end(Vec::new(), &kept, output);
+            return self.end(&[], &kept, output);
         }
         self.is_the_cluster().await?;
         if self.world.options.dry_run {
@@ -164,7 +167,7 @@ impl Hunt {
             done.push((orphan, result));
         }
         drop(progress);
-        self.end(done, &kept, output)
+        self.end(&done, &kept, output)
     }
 
     /// One deletion. What goes by itself, such as a dependency that the cloud still shows, is waited for.
@@ -206,15 +209,10 @@ impl Hunt {
         )))
     }
 
-    fn end(
-        &self,
-        done: Vec<(Orphan, Result<(), String>)>,
-        kept: &[Orphan],
-        output: Output,
-    ) -> Result<Verdict, Failure> {
+    fn end(&self, done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Failure> {
         super::print(&match output.format {
-            Format::Json => output::document("OrphansDeleted", deleted_json(&done, kept)),
-            Format::Text | Format::Github => deleted_text(&done, output),
+            Format::Json => output::document("OrphansDeleted", deleted_json(done, kept)),
+            Format::Text | Format::Github => deleted_text(done, output),
         });
         let failed = done.iter().filter(|(_, result)| result.is_err()).count();
         match (failed, kept.is_empty()) {
@@ -292,7 +290,7 @@ fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
     text
 }
 
-fn deleted_text(done: &[(Orphan, Result<(), String>)], output: Output) -> String {
+fn deleted_text(done: &[Deletion], output: Output) -> String {
     let mut text = String::new();
     for (orphan, result) in done {
         let _ = match result {
@@ -305,7 +303,7 @@ fn deleted_text(done: &[(Orphan, Result<(), String>)], output: Output) -> String
     text
 }
 
-fn deleted_json(done: &[(Orphan, Result<(), String>)], kept: &[Orphan]) -> Value {
-    let one = |(orphan, result): &(Orphan, Result<(), String>)| json!({"orphan": orphan, "deleted": result.is_ok(), "error": result.as_ref().err()});
+fn deleted_json(done: &[Deletion], kept: &[Orphan]) -> Value {
+    let one = |(orphan, result): &Deletion| json!({"orphan": orphan, "deleted": result.is_ok(), "error": result.as_ref().err()});
     json!({"results": done.iter().map(one).collect::<Vec<_>>(), "kept": kept})
 }

@@ -52,6 +52,9 @@ pub trait AdmissionHandler: Send + Sync {
     async fn admit(&self, request: AdmissionRequest) -> Result<Option<AdmissionResponse>, String>;
 }
 
+/// Makes the handler of a webhook, once the provider is made.
+pub type MakeHandler = Arc<dyn Fn(&Hosting) -> Arc<dyn AdmissionHandler> + Send + Sync>;
+
 /// A webhook that the program can host.
 #[derive(Clone)]
 pub struct Webhook {
@@ -60,7 +63,7 @@ pub struct Webhook {
     /// Path on the port, with the first slash.
     pub path: &'static str,
     /// Makes what answers, once the provider is there; on a standby too.
-    pub handler: Arc<dyn Fn(&Hosting) -> Arc<dyn AdmissionHandler> + Send + Sync>,
+    pub handler: MakeHandler,
 }
 
 /// What the handler of a webhook is made of.

@@ -185,7 +185,11 @@ service default/web
             ground.ccm(&["plan"])
         };
         let settled = plan().await;
-        assert!(settled.stdout.ends_with("Nothing would be written.\n") && settled.stderr.is_empty(), "{}", settled.stdout);
+        assert!(
+            settled.stdout.ends_with("Nothing would be written.\n") && settled.stderr.is_empty(),
+            "{}",
+            settled.stdout
+        );
         manager.signal("TERM");
         assert_eq!(manager.wait(), Some(0));
 

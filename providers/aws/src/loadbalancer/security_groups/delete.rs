@@ -107,7 +107,11 @@ pub(crate) fn cut_group_that_stays(group: &str, observed: &Observed, ground: &Gr
 }
 
 /// Takes away what refers to a group that is about to be deleted, and tells what stays.
-pub(crate) fn cut_before_deletion(group: &SecurityGroup, observed: &Observed, ground: &Ground) -> (Vec<Step>, Vec<Finding>) {
+pub(crate) fn cut_before_deletion(
+    group: &SecurityGroup,
+    observed: &Observed,
+    ground: &Ground,
+) -> (Vec<Step>, Vec<Finding>) {
     let (mut steps, mut findings) = (Vec::new(), Vec::new());
     for (id, (holder, rules)) in references(&group.id, observed) {
         let ours = |rule: &Rule| ground.ownership.is_member(&holder.tags) || rule.is_all_traffic();
