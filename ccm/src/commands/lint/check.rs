@@ -145,7 +145,11 @@ fn name(service: &Service) -> String {
 }
 
 /// The findings of all rules, `wrong` first: what its keys are about is not looked at again.
-pub(super) fn of_service(service: &Service, wrong: Vec<Finding>, linters: &Linters<'_>) -> Vec<(&'static str, Finding)> {
+pub(super) fn of_service(
+    service: &Service,
+    wrong: Vec<Finding>,
+    linters: &Linters<'_>,
+) -> Vec<(&'static str, Finding)> {
     let known_wrong: BTreeSet<String> = wrong.iter().map(|finding| finding.key.clone()).collect();
     let is_new = |finding: &Finding| !known_wrong.contains(&finding.key);
     let mut all: Vec<(&'static str, Finding)> = wrong.into_iter().map(|finding| (CORE, finding)).collect();
