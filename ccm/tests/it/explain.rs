@@ -210,6 +210,14 @@ start the controller manager, or give the --leader-elect-resource-name and -name
             classy.stdout
         );
 
+        let note = json!({"service.beta.kubernetes.io/load-balancer-source-range": "10.0.0.0/8"});
+        let path = "/api/v1/namespaces/default/services/web";
+        let patch = json!({"metadata": {"annotations": note}});
+        assert_eq!(ground.bed.request("PATCH", path, &ground.bed.token, Some(&patch)).await.unwrap().0, 200);
+        let misspelt = ground.explain(&["service/default/web"]);
+        let meant = "did you mean \"service.beta.kubernetes.io/load-balancer-source-ranges\"?";
+        assert!(misspelt.stdout.contains("warning: ") && misspelt.stdout.contains(meant), "{}", misspelt.stdout);
+
         let none = ground.explain(&["service/default/none"]);
         assert_eq!((none.code, &*none.stdout), (Some(1), ""));
         assert!(none.stderr.contains("service \"default/none\" is not in the cluster"), "{}", none.stderr);

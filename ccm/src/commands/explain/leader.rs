@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm_controllers::survey::Scope;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{Fact, FactState};
 use ccm_runtime::client::{Call, ConnectOptions, Elsewhere, Trust};
@@ -12,6 +13,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::world::concerns;
 use super::report::Story;
 use super::{LEADER, LEADER_CA, LEADER_INSECURE};
 use crate::clients;
@@ -77,7 +79,7 @@ fn authorities(path: &str) -> Result<Vec<Vec<u8>>, Failure> {
 
 impl Leader {
     /// Asks it, and adds what it says of the object. That it cannot be asked is no failure: the rest still counts.
-    pub(super) async fn ask(&self, options: &Options, story: &mut Story) -> Result<(), Failure> {
+    pub(super) async fn ask(&self, options: &Options, scope: &Scope, story: &mut Story) -> Result<(), Failure> {
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone(),
             master: options.master.clone(),
@@ -86,7 +88,7 @@ impl Leader {
         let client = Client::connect_elsewhere(&connect, &self.server, Metrics::new()).await;
         let client = client.map_err(|error| Failure::error(format!("{}: {error}", self.label())))?;
         match client.read::<Value>(&Call::get("/debug/state").within(DEADLINE)).await {
-            Ok(answer) => self.tell(&answer, options, story),
+            Ok(answer) => self.tell(&answer, options, scope, story),
             Err(error) => story.unseen.push(format!("{}: {}", self.label(), refused(&error))),
         }
         Ok(())
@@ -96,18 +98,18 @@ impl Leader {
         format!("--leader={}", self.url)
     }
 
-    pub(super) fn tell(&self, answer: &Value, options: &Options, story: &mut Story) {
+    pub(super) fn tell(&self, answer: &Value, options: &Options, scope: &Scope, story: &mut Story) {
         match State::deserialize(answer) {
             Ok(state) => {
-                story.facts.extend(facts(&state, &story.title, options));
-                for failure in state.recent_failures.iter().filter(|failure| concerns(failure, &story.title)) {
+                story.facts.extend(facts(&state, scope, options));
+                for failure in state.recent_failures.iter().filter(|failure| concerns(scope, &failure.subject)) {
                     let class = failure.failure.as_ref().and_then(|failure| failure.class.as_deref());
                     let fact = failed(failure);
                     // As with failures of this pass.
                     let vague = fact.state == FactState::Bad && class.is_none_or(|class| class == UNKNOWN);
                     if vague { &mut story.effects } else { &mut story.facts }.push(fact);
                 }
-                story.leader = Some(said(&self.url, answer, &story.title, &state));
+                story.leader = Some(said(&self.url, answer, scope, &state));
             }
             Err(error) => {
                 let text = format!("{}: its answer is no state of this program: {error}", self.label());
@@ -162,12 +164,8 @@ struct Queue {
     waiting: u64,
 }
 
-fn concerns(happened: &Happened, title: &str) -> bool {
-    happened.subject.strip_prefix(title).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-}
-
 /// What the state of a replica says of an object, failures aside.
-fn facts(state: &State, title: &str, options: &Options) -> Vec<Fact> {
+fn facts(state: &State, scope: &Scope, options: &Options) -> Vec<Fact> {
     let who = state.leadership.identity.as_deref().unwrap_or("it");
     let about = "the asked replica";
     let mut facts = vec![match &*state.leadership.state {
@@ -206,7 +204,7 @@ fn facts(state: &State, title: &str, options: &Options) -> Vec<Fact> {
         let text = format!("does not run what the flags of this command switch on: {}", off.join(", "));
         facts.push(Fact::bad(about, text, "compare its --controllers"));
     }
-    for plan in state.recent_plans.iter().filter(|plan| concerns(plan, title)) {
+    for plan in state.recent_plans.iter().filter(|plan| concerns(scope, &plan.subject)) {
         facts.push(Fact::good("its last plan", format!("{}s ago: {}", plan.seconds_ago, one_line(&plan.text))));
     }
     facts
@@ -238,8 +236,8 @@ fn one_line(text: &str) -> String {
 }
 
 /// For the document: who was asked, and its own words where they are about the object.
-fn said(url: &str, answer: &Value, title: &str, state: &State) -> Value {
-    let about = |all: &[Happened]| all.iter().filter(|one| concerns(one, title)).cloned().collect::<Vec<_>>();
+fn said(url: &str, answer: &Value, scope: &Scope, state: &State) -> Value {
+    let about = |all: &[Happened]| all.iter().filter(|one| concerns(scope, &one.subject)).cloned().collect::<Vec<_>>();
     json!({
         "url": url,
         "leadership": answer.get("leadership"),

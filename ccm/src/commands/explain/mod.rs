@@ -24,7 +24,7 @@ use futures::future::BoxFuture;
 
 use super::progress::Progress;
 use super::world::{Surveyed, World};
-use super::{Call, Command, SECTION, target};
+use super::{Call, Command, SECTION, lint, target};
 use crate::exit::{Failure, Verdict};
 use leader::Leader;
 use report::Story;
@@ -120,9 +120,10 @@ async fn tell(
     };
     if let Object::Service(service) = &object
         && story.not_ours.is_none()
-        && let Some(lint) = call.registry.get(&world.options.cloud_provider).and_then(|factory| factory.lint())
     {
-        story.lint(&lint.service(service));
+        let factory = call.registry.get(&world.options.cloud_provider);
+        let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
+        story.lint(&lint::service(service, rules));
     }
     let surveyed = world.survey(scope, progress).await?;
     let mut nobody = false;
@@ -133,7 +134,7 @@ async fn tell(
     }
     if let Some(leader) = leader {
         progress.go_on("asking the leader");
-        leader.ask(&world.options, &mut story).await?;
+        leader.ask(&world.options, scope, &mut story).await?;
     }
     story.surveyed(&surveyed, world.options.dry_run, nobody);
     if let Object::Service(service) = &object

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_controllers::survey::Scope;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use ccm_provider::{
     ErrorClass, Evidence, EvidenceKind, FactState, Finding, Lookup, Node, NodeRef, Plan, ProviderError, Risk, Service,
-    Severity, Step, Taint, Verb,
+    ServiceKey, Severity, Step, Taint, Verb,
 };
 use ccm_runtime::election::Seen;
 use ccm_runtime::{ApiError, SyncError};
@@ -403,12 +404,13 @@ fn the_leader_tells_its_failures_of_this_object_alone() {
         ],
     });
     let options = Options::from_args(["--cloud-provider=x", "--controllers=cloud-node,service"]).unwrap();
+    let scope = Scope::Service(ServiceKey { namespace: "default".into(), name: "web".into() });
     let mut values = FlagValues::default();
     values.insert("leader", vec!["https://127.0.0.1:1".into()], true);
     values.insert("leader-ca", vec![String::new()], false);
     values.insert("leader-insecure", vec!["false".into()], false);
     let mut story = Story { title: "service default/web".into(), ..Story::default() };
-    leader::flags(&values).unwrap().unwrap().tell(&state, &options, &mut story);
+    leader::flags(&values).unwrap().unwrap().tell(&state, &options, &scope, &mut story);
     let all = story.facts.iter().chain(&story.effects);
     let lines: Vec<String> = all.map(|f| format!("{:?} {}: {}", f.state, f.about, f.text)).collect();
     assert!(story.leader.is_some());

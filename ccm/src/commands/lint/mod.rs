@@ -56,6 +56,12 @@ Exit codes: 0 nothing from --fail-on on, 2 something, 1 an input could not be re
     run,
 };
 
+/// What is told of one Service, with the rules of this provider: for who looks at more than Services.
+pub(super) fn service(service: &Service, rules: Option<(&'static str, &dyn Lint)>) -> Vec<ccm_provider::Finding> {
+    let linters = Linters { all: rules.into_iter().collect(), chosen: true };
+    check::of_service(service, Vec::new(), &linters).into_iter().map(|(_, finding)| finding).collect()
+}
+
 fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
         let threshold = threshold(&call.values.text(FAIL_ON.name))?;
