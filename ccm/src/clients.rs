@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use ccm_provider::Clock;
 use ccm_runtime::Client;
+use ccm_runtime::client::ConnectError;
 use tokio::sync::Mutex;
 
-use crate::exit::Failure;
 use crate::{options, version};
 
 /// The namespace of the controllers' service accounts.
@@ -48,7 +48,7 @@ impl Clients {
     }
 
     /// For the controller with this name of a client.
-    pub(crate) async fn for_controller(&self, name: &'static str) -> Result<Client, Failure> {
+    pub(crate) async fn for_controller(&self, name: &'static str) -> Result<Client, ConnectError> {
         if !self.accounts {
             return Ok(self.named(name));
         }
@@ -57,8 +57,7 @@ impl Clients {
         let account = match known.get(name) {
             Some(account) => account.clone(),
             None => {
-                let made = self.base.for_account(NAMESPACE, name, Arc::clone(&self.clock)).await;
-                let made = made.map_err(|error| Failure::fatal(error.to_string()))?;
+                let made = self.base.for_account(NAMESPACE, name, Arc::clone(&self.clock)).await?;
                 known.insert(name, made.clone());
                 made
             }

@@ -5,9 +5,9 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_controllers::{NotStarted, Shared};
+use ccm_controllers::{NotStarted, Shared, persistent_volume};
 use ccm_provider::{LeaderToken, ProviderContext, duration};
-use ccm_runtime::client::Call;
+use ccm_runtime::client::{Call, ConnectError};
 use ccm_runtime::election::{ElectionConfig, Ended};
 use ccm_runtime::runner::panic_text;
 use ccm_runtime::store::Informers;
@@ -217,7 +217,18 @@ impl Manager {
                 tracing::warn!("Skipping {:?}: {reason}", controller.name);
                 continue;
             }
-            let client = self.clients.for_controller(controller.client_name).await?;
+            let client = match self.clients.for_controller(controller.client_name).await {
+                Ok(client) => client,
+                // Roles that are older than it don't let it have its account: no reason to end all the others.
+                Err(ConnectError::Account { error, account })
+                    if error.is_forbidden() && controller.name == persistent_volume::NAME =>
+                {
+                    let (name, way_out) = (controller.name, "apply the roles of this release");
+                    tracing::warn!("Skipping {name:?}: its account {account} is out of reach: {error}; {way_out}");
+                    continue;
+                }
+                Err(error) => return Err(Failure::fatal(error.to_string())),
+            };
             let shared = Shared { gate: shared.gate.with_client(client), ..shared.clone() };
             if self.start_one(&controller, shared, running)? {
                 self.pause().await;

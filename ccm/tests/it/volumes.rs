@@ -248,6 +248,10 @@ faults:
         let rules = json!([
             {"apiGroups": [""], "resources": ["nodes", "nodes/status", "services", "events"], "verbs": ["*"]},
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts", "serviceaccounts/token"], "verbs": ["get", "create"],
+                "resourceNames": ["node-controller", "route-controller", "service-controller"]},
         ]);
         let root = "/apis/rbac.authorization.k8s.io/v1";
         let meta = json!({"name": "go-ccm"});
@@ -261,6 +265,14 @@ faults:
         let kubeconfig = scene.bed.kubeconfig_with(&scene.bed.ccm_token).unwrap();
         let process = scene.start(&kubeconfig, &["--leader-elect=false"]);
         process.wait_for("grant `list` and `watch` on persistentvolumes, or switch");
+        // With an account for each controller, of which it may not even have that.
+        let flags = ["--leader-elect=false", "--use-service-account-credentials", "--controllers=cloud-node,pvlabel"];
+        let accounts = scene.start(&kubeconfig, &flags);
+        accounts.wait_for(
+            "Skipping \"persistentvolume-label-controller\": its account kube-system/pvl-controller is out of reach",
+        );
+        assert!(accounts.log().contains("Started \"cloud-node-controller\""));
+        drop(accounts);
         let taint =
             json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
         for name in ["a", "b"] {

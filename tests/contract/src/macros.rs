@@ -133,6 +133,8 @@ macro_rules! contract {
 
         volumes labels_come_in_order_and_foreign_volumes_have_none
             "One call asks about many volumes; those of other clouds and placeholders are left alone."
+        volumes a_volume_of_ours_has_a_source_that_is_named
+            "A volume with another source is foreign: neither the controller nor the webhook asks about it."
         volumes a_cloud_that_fails_labels_nothing
             "A volume without its zone would be scheduled anywhere."
     } };

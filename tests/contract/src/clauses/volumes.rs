@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ccm_provider::PersistentVolume;
 use ccm_provider::well_known::VOLUME_PLACEHOLDER;
+use ccm_provider::{PersistentVolume, VolumeSource};
 
 use crate::bed::{Bed, failed, holds};
 use crate::{Harness, Outcome, Result, Trouble};
@@ -32,6 +32,17 @@ pub(super) async fn labels_come_in_order_and_foreign_volumes_have_none(harness: 
         let has = labels.as_ref().is_some_and(|labels| !labels.is_empty());
         holds!(has == ours, "{}: {labels:?}", volume.metadata.name);
     }
+    Ok(())
+}
+
+pub(super) async fn a_volume_of_ours_has_a_source_that_is_named(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    let volumes = bed.volumes()?;
+    let ours = known(&bed).await?;
+    let sources = volumes.sources();
+    holds!(VolumeSource::of(&ours, sources).is_some(), "{:?} has none of {sources:?}", ours.spec);
+    let source = VolumeSource::of(&ours, sources).and_then(|source| source.id_of(&ours));
+    holds!(source.is_some_and(|id| !id.is_empty()), "{:?} has no ID in the source that is named", ours.spec);
     Ok(())
 }
 

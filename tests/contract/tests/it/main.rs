@@ -89,6 +89,7 @@ fn every_clause_applies_to_a_cloud_that_has_everything() {
     let left_out = [
         "zones_agree_by_id_and_by_name",
         "labels_come_in_order_and_foreign_volumes_have_none",
+        "a_volume_of_ours_has_a_source_that_is_named",
         "a_cloud_that_fails_labels_nothing",
     ];
     assert_eq!(report.not_applicable(), left_out, "{report}");

@@ -38,7 +38,7 @@ faults:
 # more than ten are told as one.
 - {call: InstanceMetadata, node: new, times: 3, error: busy}
 - {call: EnsureLoadBalancer, service: "*/failing", times: 2, error: quota}
-- {call: GetLabelsForVolume, volume: vol-1, times: 3, error: busy}
+- {call: GetLabelsForVolume, volume: data, times: 3, error: busy}
 - {call: CreateRoute, node: new, times: 14, error: full}
 "#;
 
