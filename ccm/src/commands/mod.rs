@@ -7,6 +7,7 @@
 mod completion;
 mod explain;
 mod lint;
+mod migrate_check;
 mod orphans;
 mod output;
 mod plan;
@@ -46,7 +47,14 @@ pub(crate) struct Command {
 }
 
 /// All commands but `completion`, which needs neither runtime nor cluster.
-const COMMANDS: &[Command] = &[plan::COMMAND, explain::COMMAND, orphans::COMMAND, lint::COMMAND, snapshot::COMMAND];
+const COMMANDS: &[Command] = &[
+    plan::COMMAND,
+    explain::COMMAND,
+    orphans::COMMAND,
+    lint::COMMAND,
+    migrate_check::COMMAND,
+    snapshot::COMMAND,
+];
 
 const SECTION: &str = "Command flags";
 const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');

@@ -252,13 +252,18 @@ fn content_type(values: &FlagValues) -> Option<String> {
     })
 }
 
-fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<(Controller, bool)> {
+/// Which controllers of the program a list such as `*,-route` switches on, in their order.
+pub(crate) fn controllers_on(program: &Program, list: &[String], errors: &mut Vec<String>) -> Vec<bool> {
     let known: Vec<Name<'_>> = program
         .controllers
         .iter()
         .map(|known| Name { name: known.name, aliases: known.aliases, by_default: known.on_by_default })
         .collect();
-    let on = switched_on(&known, &check.values.list("controllers"), "controllers", &mut check.errors);
+    switched_on(&known, list, "controllers", errors)
+}
+
+fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<(Controller, bool)> {
+    let on = controllers_on(program, &check.values.list("controllers"), &mut check.errors);
     for (controller, _) in program.controllers.iter().zip(&on).filter(|(_, on)| **on) {
         check.errors.extend((controller.check)(check.values));
     }

@@ -55,8 +55,21 @@ pub(crate) fn read(
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<(FlagValues, Vec<String>), String> {
     let mut line = Line { flags, uses: BTreeMap::new(), words: Vec::new() };
-    line.read(args.into_iter())?;
+    line.read(args.into_iter(), Err)?;
     Ok(line.finish())
+}
+
+/// The same for arguments that somebody else was started with: reads on behind what is wrong, which counts as not given, and
+/// tells all of it.
+pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) -> (FlagValues, Vec<String>) {
+    let mut line = Line { flags, uses: BTreeMap::new(), words: Vec::new() };
+    let mut wrong = Vec::new();
+    let read = line.read(without_path(args.into_iter()), |mistake| {
+        wrong.push(mistake);
+        Ok(())
+    });
+    wrong.extend(read.err());
+    (line.finish().0, wrong)
 }
 
 /// Manifests of images without an entry point begin their arguments with the path of the Go program.
@@ -88,7 +101,12 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn read(&mut self, args: impl Iterator<Item = OsString>) -> Result<(), String> {
+    /// Ends at the first mistake that `wrong` does not let pass.
+    fn read(
+        &mut self,
+        args: impl Iterator<Item = OsString>,
+        mut wrong: impl FnMut(String) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut args = args;
         let text = |arg: OsString| arg.into_string().map_err(|raw| format!("the argument {raw:?} is not valid UTF-8"));
         while let Some(arg) = args.next() {
@@ -101,9 +119,9 @@ impl<'a> Line<'a> {
             }
             let mut next = || args.next().map(text).transpose();
             if let Some(long) = arg.strip_prefix("--") {
-                self.long(&arg, long, &mut next)?;
+                self.long(&arg, long, &mut next).or_else(&mut wrong)?;
             } else if let Some(short) = arg.strip_prefix('-').filter(|rest| !rest.is_empty()) {
-                self.short(short, &mut next)?;
+                self.short(short, &mut next).or_else(&mut wrong)?;
             } else {
                 self.words.push(arg);
             }
@@ -243,6 +261,24 @@ mod tests {
 
     fn error(args: &[&str]) -> String {
         parse_text(args).unwrap_err().message
+    }
+
+    #[test]
+    fn reading_on_tells_all_mistakes_and_keeps_what_is_right() {
+        let args = [
+            "/usr/bin/aws-cloud-controller-manager",
+            "--port=0",
+            "--v=x",
+            "--cluster-name=a",
+            "--vmodul=b",
+            "--master",
+        ];
+        let (values, wrong) = read_on(&Program::default().flags, args.map(OsString::from));
+        assert_eq!(values.text("cluster-name"), "a");
+        assert!(wrong[0].starts_with("unknown flag: --port (removed in Kubernetes 1.24"), "{wrong:?}");
+        assert!(wrong[1].starts_with("invalid argument \"x\" for \"-v, --v\" flag"), "{wrong:?}");
+        assert!(wrong[2].starts_with("unknown flag: --vmodul (did you mean --vmodule"), "{wrong:?}");
+        assert_eq!(wrong[3..], ["flag needs an argument: --master"]);
     }
 
     #[test]

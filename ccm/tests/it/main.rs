@@ -10,6 +10,7 @@ mod flags;
 mod https;
 mod kubeconfig;
 mod lint;
+mod migrate_check;
 mod plan;
 mod process;
 mod reach;

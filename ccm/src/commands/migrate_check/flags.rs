@@ -1,0 +1,389 @@
+//! The flags of what runs now, held against those that this command was given.
+
+use std::collections::BTreeMap;
+
+use ccm_provider::Check;
+use ccm_provider::flag::{Flag, FlagValues, go_bool};
+
+use super::join;
+use super::running::{Component, Running};
+use crate::options::Options;
+use crate::options::parse::{deprecations, read_on};
+use crate::program::Program;
+
+const CLOUD_PROVIDER: &str = "cloud-provider";
+const CLUSTER_NAME: &str = "cluster-name";
+const POD_RANGES: &str = "pod-ranges";
+const LEADER_MIGRATION: &str = "leader-migration";
+const LEADER_ELECTION: &str = "leader-election";
+const FLAG_VALUE: &str = "flag-value";
+
+/// Sections of flags that say how a process is reached, logs and connects: they differ from place to place and change nothing
+/// in cluster and cloud.
+const AROUND: [&str; 8] = [
+    "Debugging flags",
+    "Secure serving flags",
+    "Webhook serving flags",
+    "Webhook flags",
+    "Authentication flags",
+    "Authorization flags",
+    "Global flags",
+    "Command flags",
+];
+/// The like in other sections. `dry-run` is about the trial, not about the run.
+const ALSO_AROUND: [&str; 7] = [
+    "dry-run",
+    "external-cloud-volume-plugin",
+    "kube-api-burst",
+    "kube-api-content-type",
+    "kube-api-qps",
+    "kubeconfig",
+    "master",
+];
+
+/// This program, as it would run.
+pub(super) struct Ours<'a> {
+    pub(super) program: &'a Program,
+    pub(super) options: &'a Options,
+}
+
+/// All checks of flags.
+pub(super) fn checks(running: &[Running], ours: &Ours<'_>) -> Vec<Check> {
+    let of = |component| running.iter().filter(move |running| running.component == component);
+    let mut checks = Vec::new();
+    let mut has_cloud_controller = false;
+    for running in of(Component::CloudControllerManager) {
+        has_cloud_controller = true;
+        checks.extend(of_cloud_controller(running, ours));
+    }
+    for running in of(Component::ControllerManager) {
+        checks.extend(of_controller_manager(running, ours.options, has_cloud_controller));
+    }
+    for running in of(Component::ApiServer) {
+        checks.extend(of_api_server(running, ours.options));
+    }
+    checks.extend(unseen(running));
+    checks
+}
+
+/// Components of which nothing was seen: those of managed control planes, and those that run outside of pods.
+fn unseen(running: &[Running]) -> Vec<Check> {
+    let seen = |component| running.iter().any(|running| running.component == component);
+    let missing =
+        [Component::ControllerManager, Component::ApiServer].into_iter().filter(|component| !seen(*component));
+    let check = |component: Component| {
+        let text = "no pod runs it, so that its flags cannot be read";
+        Check { fix: manual(component).into(), ..Check::good("unseen", component.name(), text) }
+    };
+    missing.map(check).collect()
+}
+
+fn manual(component: Component) -> &'static str {
+    match component {
+        Component::ControllerManager => "see by hand that it has --cloud-provider=external or no such flag",
+        _ => {
+            "see by hand that it has no --cloud-provider, no --cloud-config and no admission plugin PersistentVolumeLabel"
+        }
+    }
+}
+
+fn of_controller_manager(running: &Running, options: &Options, has_cloud_controller: bool) -> Vec<Check> {
+    let (flags, subject) = (running.flags(), running.subject());
+    let on = |name: &str| go_bool(value(&flags, name)).unwrap_or_default();
+    let mut checks = Vec::new();
+    let in_tree = match value(&flags, "cloud-provider") {
+        "" | "external" => None,
+        name => Some(name),
+    };
+    match in_tree {
+        Some(name) => checks.push(Check::error(
+            CLOUD_PROVIDER,
+            &*subject,
+            format!("kube-controller-manager has --cloud-provider={name}: it looks after nodes, routes and Services itself, and newer versions stop at such a flag"),
+            "give it --cloud-provider=external before this program leads",
+        )),
+        None => checks.push(Check::good(CLOUD_PROVIDER, &*subject, "kube-controller-manager leaves the cloud alone")),
+    }
+    if let Some(theirs) = flags.get("cluster-name").filter(|name| **name != options.cluster_name) {
+        let text = format!(
+            "kube-controller-manager has --cluster-name={theirs}, and here it is {}: names and marks in the cloud are made of it",
+            options.cluster_name
+        );
+        let fix = format!("give --cluster-name={theirs}");
+        match (in_tree, has_cloud_controller) {
+            (Some(_), _) => checks.push(Check::error(CLUSTER_NAME, &*subject, text, fix)),
+            (None, false) => checks.push(Check::warning(CLUSTER_NAME, &*subject, text, fix)),
+            // That one's name is in use.
+            (None, true) => {}
+        }
+    }
+    checks.extend(pod_ranges(&subject, options, &flags, on("allocate-node-cidrs")));
+    if in_tree.is_none() && !value(&flags, "cloud-config").is_empty() {
+        checks.push(Check::warning(
+            "cloud-config",
+            &*subject,
+            format!(
+                "kube-controller-manager has --cloud-config={} without a cloud of its own",
+                value(&flags, "cloud-config")
+            ),
+            "take the flag out; the file is for --cloud-config of this program",
+        ));
+    }
+    checks.extend(leader_migration(&subject, options, on("enable-leader-migration"), in_tree.is_some()));
+    checks
+}
+
+/// Who gives nodes their pod ranges, and which: one of the two, and the same as the routes lead to.
+fn pod_ranges(subject: &str, options: &Options, flags: &Flags, allocates: bool) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let off = value(flags, "controllers").split(',').any(|word| matches!(word, "-nodeipam" | "-node-ipam-controller"));
+    let theirs = allocates && !off;
+    let ours = allocates_here(options);
+    if theirs && ours {
+        checks.push(Check::error(
+            POD_RANGES,
+            subject,
+            "kube-controller-manager assigns pod ranges, and so would node-ipam-controller here: nodes would get two",
+            "leave nodeipam out of --controllers here, or give kube-controller-manager --allocate-node-cidrs=false",
+        ));
+    }
+    if !theirs && !ours && options.configure_cloud_routes {
+        checks.push(Check::warning(
+            POD_RANGES,
+            subject,
+            "neither kube-controller-manager nor this program assigns pod ranges, and routes lead to nothing else",
+            "give kube-controller-manager --allocate-node-cidrs=true, or this program --controllers=*,nodeipam --allocate-node-cidrs=true; \
+             without routes in the cloud, --configure-cloud-routes=false",
+        ));
+    }
+    let matters = ours || options.configure_cloud_routes;
+    for name in [
+        "cluster-cidr",
+        "node-cidr-mask-size",
+        "node-cidr-mask-size-ipv4",
+        "node-cidr-mask-size-ipv6",
+        "service-cluster-ip-range",
+    ] {
+        let matters = if name == "cluster-cidr" { matters } else { ours };
+        let (theirs, here) = (value(flags, name), options.values.text(name));
+        if matters && !theirs.is_empty() && theirs != here && !(theirs == "0" && here.is_empty()) {
+            let text = format!("kube-controller-manager has --{name}={theirs}, and here it is {}", shown(&here));
+            checks.push(Check::error(POD_RANGES, subject, text, format!("give --{name}={theirs}")));
+        }
+    }
+    checks
+}
+
+fn allocates_here(options: &Options) -> bool {
+    let ipam = |(controller, on): &(crate::Controller, bool)| *on && controller.name == ccm_controllers::ipam::NAME;
+    options.controllers.iter().any(ipam) && options.values.bool("allocate-node-cidrs")
+}
+
+fn leader_migration(subject: &str, options: &Options, theirs: bool, in_tree: bool) -> Option<Check> {
+    let ours = options.migration.is_some();
+    match (theirs, ours) {
+        (true, false) => Some(Check::warning(
+            LEADER_MIGRATION,
+            subject,
+            "kube-controller-manager runs with --enable-leader-migration, and this program would not share its second lease",
+            "give --enable-leader-migration, with the same --leader-migration-config, until kube-controller-manager has no cloud any more",
+        )),
+        (false, true) if in_tree => Some(Check::error(
+            LEADER_MIGRATION,
+            subject,
+            "this program would share a second lease that kube-controller-manager does not take: both would work at once",
+            "give kube-controller-manager --enable-leader-migration first, or --cloud-provider=external",
+        )),
+        (false, true) => Some(Check::warning(
+            LEADER_MIGRATION,
+            subject,
+            "kube-controller-manager runs without --enable-leader-migration",
+            "leave --enable-leader-migration out",
+        )),
+        (false, false) | (true, true) => None,
+    }
+}
+
+fn of_api_server(running: &Running, options: &Options) -> Vec<Check> {
+    let (flags, subject) = (running.flags(), running.subject());
+    let mut checks = Vec::new();
+    for name in ["cloud-provider", "cloud-config"] {
+        let Some(value) = flags.get(name) else { continue };
+        let text =
+            format!("kube-apiserver has --{name}={value}: newer versions do not know the flag and stop at their start");
+        let fix = format!("take --{name} out");
+        checks.push(match (name, value.as_str()) {
+            ("cloud-provider", "" | "external") | ("cloud-config", _) => {
+                Check::warning(CLOUD_PROVIDER, &*subject, text, fix)
+            }
+            _ => Check::error(CLOUD_PROVIDER, &*subject, text, fix),
+        });
+    }
+    let plugins = flags.get("enable-admission-plugins").map(String::as_str).unwrap_or_default();
+    if plugins.split(',').any(|plugin| plugin == "PersistentVolumeLabel") {
+        checks.push(Check::warning(
+            "admission-plugins",
+            &*subject,
+            "kube-apiserver has the admission plugin PersistentVolumeLabel, which newer versions do not know and stop at",
+            "take it out of --enable-admission-plugins: what it did is the work of persistentvolume-label-controller",
+        ));
+    }
+    let (theirs, here) = (flags.get("service-cluster-ip-range"), options.values.text("service-cluster-ip-range"));
+    if let Some(theirs) = theirs.filter(|theirs| allocates_here(options) && !here.is_empty() && **theirs != here) {
+        let text = format!(
+            "kube-apiserver has --service-cluster-ip-range={theirs}, and here it is {here}: pod ranges could meet it"
+        );
+        checks.push(Check::error(POD_RANGES, &*subject, text, format!("give --service-cluster-ip-range={theirs}")));
+    }
+    if checks.is_empty() {
+        checks.push(Check::good(CLOUD_PROVIDER, subject, "kube-apiserver has no flags of a cloud"));
+    }
+    checks
+}
+
+/// The arguments of the program that is to be replaced, read by the parser that will read them.
+fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
+    let subject = running.subject();
+    let (theirs, wrong) = read_on(&ours.program.flags, running.args.iter().map(Into::into));
+    let mut checks: Vec<Check> = wrong
+        .into_iter()
+        .map(|mistake| {
+            let text = format!("this program would not start with the arguments of the pod: {mistake}");
+            Check::error("flags", &*subject, text, "take it out, or put right what it says")
+        })
+        .collect();
+    for line in deprecations(ours.program, &theirs) {
+        checks.push(Check::good("flags", &*subject, line));
+    }
+    checks.extend(election(&subject, &theirs, ours.options));
+    let differing: Vec<&Flag> =
+        ours.program.flags.iter().filter(|flag| differs(flag, &theirs, &ours.options.values)).collect();
+    checks.extend(differing.iter().map(|flag| difference(&subject, flag, &theirs, ours)));
+    if checks.is_empty() {
+        checks.push(Check::good("flags", subject, "the arguments of the pod mean the same here"));
+    }
+    checks
+}
+
+/// Two programs must never work at once: the same lease keeps them apart.
+fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if theirs.bool("dry-run") {
+        checks.push(Check::good(LEADER_ELECTION, subject, "it is a trial (--dry-run) and writes nothing"));
+        return checks;
+    }
+    if !theirs.bool("leader-elect") {
+        checks.push(Check::error(
+            LEADER_ELECTION,
+            subject,
+            "it runs with --leader-elect=false: nothing keeps it and this program from working at once",
+            "stop it before this program starts",
+        ));
+        return checks;
+    }
+    let Some(ours) = &options.election else {
+        checks.push(Check::error(
+            LEADER_ELECTION,
+            subject,
+            "it holds a lease, and this program would work without one: both would work at once",
+            "leave --leader-elect=false out, or stop the other before this program starts",
+        ));
+        return checks;
+    };
+    let lease = |namespace: &str, name: &str| format!("{namespace}/{name}");
+    let held = lease(&theirs.text("leader-elect-resource-namespace"), &theirs.text("leader-elect-resource-name"));
+    let wanted = lease(&ours.namespace, &ours.name);
+    if held != wanted {
+        checks.push(Check::error(
+            LEADER_ELECTION,
+            subject,
+            format!("its lease is {held}, and here it would be {wanted}: both would work at once"),
+            "give the same --leader-elect-resource-namespace and --leader-elect-resource-name, or stop the other first; a trial beside it needs --dry-run",
+        ));
+    }
+    checks
+}
+
+/// Whether a flag that somebody gave has another value there than here.
+fn differs(flag: &Flag, theirs: &FlagValues, ours: &FlagValues) -> bool {
+    // Told by `election`.
+    let told = ["leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"];
+    let around = AROUND.contains(&flag.section) || ALSO_AROUND.contains(&flag.name) || told.contains(&flag.name);
+    let given = theirs.given(flag.name) || ours.given(flag.name);
+    given && !around && theirs.list(flag.name) != ours.list(flag.name)
+}
+
+fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) -> Check {
+    let value = |values: &FlagValues| shown(&values.list(flag.name).join(","));
+    let here = &ours.options.values;
+    let text = |effect: &str| format!("--{} is {} there and {} here{effect}", flag.name, value(theirs), value(here));
+    let fix = match theirs.given(flag.name) {
+        true => {
+            format!("give --{}={} here too, unless the change is meant", flag.name, theirs.list(flag.name).join(","))
+        }
+        false => format!("leave --{} out here, unless the change is meant", flag.name),
+    };
+    let routes = ours.options.configure_cloud_routes;
+    match flag.name {
+        "cloud-provider" => Check::error(CLOUD_PROVIDER, subject, text(": another cloud"), fix),
+        "cluster-name" => {
+            let effect = ": names and marks in the cloud are made of it, and what is there would not be found";
+            Check::error(CLUSTER_NAME, subject, text(effect), fix)
+        }
+        "cluster-cidr" if routes => {
+            let effect = ": routes within it that belong to no node are deleted";
+            Check::error(POD_RANGES, subject, text(effect), fix)
+        }
+        "controllers" => Check::warning("controllers", subject, text(&controllers(theirs, ours)), fix),
+        "configure-cloud-routes" if routes => {
+            Check::warning("routes", subject, text(": this program would make routes"), fix)
+        }
+        "configure-cloud-routes" => {
+            Check::warning("routes", subject, text(": nobody would make routes for new nodes"), fix)
+        }
+        "cloud-config" if theirs.given(flag.name) && here.given(flag.name) => {
+            let text = text(": neither file was compared");
+            Check { fix: "see that both hold the same".into(), ..Check::good("cloud-config", subject, text) }
+        }
+        "cloud-config" => Check::warning("cloud-config", subject, text(": one works without a file"), fix),
+        "use-service-account-credentials" => {
+            Check::warning(FLAG_VALUE, subject, text(": other accounts need the rights"), fix)
+        }
+        "enable-leader-migration" | "leader-migration-config" => {
+            Check::warning(LEADER_MIGRATION, subject, text(""), fix)
+        }
+        _ => Check::warning(FLAG_VALUE, subject, text(""), fix),
+    }
+}
+
+/// What the two lists of controllers mean for each of them.
+fn controllers(theirs: &FlagValues, ours: &Ours<'_>) -> String {
+    let mut wrong = Vec::new();
+    let there = crate::options::controllers_on(ours.program, &theirs.list("controllers"), &mut wrong);
+    let pairs = || ours.options.controllers.iter().zip(&there);
+    let names =
+        |here: bool| pairs().filter(move |((_, on), there)| *on == here && **there != here).map(|((c, _), _)| c.name);
+    let mut effect = String::new();
+    let (starting, stopping): (Vec<&str>, Vec<&str>) = (names(true).collect(), names(false).collect());
+    if !starting.is_empty() {
+        effect.push_str(&format!("; would run anew: {}", join(&starting)));
+    }
+    if !stopping.is_empty() {
+        effect.push_str(&format!("; would run no more: {}", join(&stopping)));
+    }
+    for word in wrong {
+        effect.push_str(&format!("; {word}"));
+    }
+    effect
+}
+
+/// Flags of a component whose table is not known here.
+type Flags = BTreeMap<String, String>;
+
+fn value<'a>(flags: &'a Flags, name: &str) -> &'a str {
+    flags.get(name).map(String::as_str).unwrap_or_default()
+}
+
+fn shown(value: &str) -> String {
+    if value.is_empty() { "not set".to_owned() } else { value.to_owned() }
+}

@@ -1,0 +1,74 @@
+//! Leases: who works now, and who else might at the same time.
+
+use ccm_provider::Check;
+use ccm_runtime::permission::MIGRATION_LEASE;
+use jiff::Timestamp;
+
+use super::objects::Lease;
+use crate::options::Options;
+
+const CHECK: &str = "lease";
+/// How long after its end a lease is still taken for held: clocks differ.
+const TOLERANCE: i64 = 30;
+
+/// All checks of the leases in the namespace of ours.
+pub(super) fn checks(leases: &[Lease], options: &Options, now: Timestamp) -> Vec<Check> {
+    let (namespace, ours) = match &options.election {
+        Some(election) => (election.namespace.as_str(), Some(election.name.as_str())),
+        None => (ccm_runtime::permission::SYSTEM_NAMESPACE, None),
+    };
+    let migration = options.migration.as_ref().map_or(MIGRATION_LEASE, |migration| &migration.lease_name);
+    let mut checks = Vec::new();
+    for lease in leases {
+        let subject = format!("lease {namespace}/{}", lease.metadata.name);
+        let held = holder(lease, now);
+        let name = lease.metadata.name.as_str();
+        checks.extend(match held {
+            Some(holder) if ours == Some(name) => {
+                Some(Check::good(CHECK, subject, format!("{holder} holds it and works; this program waits for it")))
+            }
+            Some(holder) if name == migration => of_migration(subject, &holder, options),
+            Some(holder) if name == "kube-controller-manager" => {
+                Some(Check::good(CHECK, subject, format!("{holder} holds it")))
+            }
+            Some(holder) if name.ends_with("cloud-controller-manager") => Some(Check::error(
+                CHECK,
+                subject,
+                format!(
+                    "{holder} holds it: another cloud-controller-manager works, and this program would not wait for it"
+                ),
+                format!("stop that one first, or give --leader-elect-resource-name={name}"),
+            )),
+            Some(_) => None,
+            None if ours == Some(name) => {
+                Some(Check::good(CHECK, subject, "nobody holds it: this program leads at once"))
+            }
+            None => None,
+        });
+    }
+    let seen = |name: &str| leases.iter().any(|lease| lease.metadata.name == name);
+    if let Some(name) = ours.filter(|name| !seen(name)) {
+        let text = "it does not exist: nobody works under it, and this program leads at once";
+        checks.push(Check::good(CHECK, format!("lease {namespace}/{name}"), text));
+    }
+    if ours.is_none() {
+        let text = "--leader-elect=false: nothing keeps this program and another from working at once";
+        checks.push(Check::warning(CHECK, "", text, "leave --leader-elect=false out"));
+    }
+    checks
+}
+
+fn of_migration(subject: String, holder: &str, options: &Options) -> Option<Check> {
+    if options.migration.is_some() {
+        return Some(Check::good(CHECK, subject, format!("{holder} holds it; this program waits for it")));
+    }
+    let text = format!("{holder} holds the lease of a leader migration, which this program would not share");
+    Some(Check::warning(CHECK, subject, text, "give --enable-leader-migration until the migration is over"))
+}
+
+/// Who holds it, if somebody renewed it lately.
+fn holder(lease: &Lease, now: Timestamp) -> Option<String> {
+    let holder = lease.spec.holder_identity.clone().filter(|holder| !holder.is_empty())?;
+    let age = now.duration_since(lease.spec.renew_time?).as_secs();
+    (age <= lease.spec.lease_duration_seconds.unwrap_or_default() + TOLERANCE).then_some(holder)
+}

@@ -1,0 +1,247 @@
+//! `ccm migrate-check`: what would break, or change, when this program takes a cluster over.
+//!
+//! Reads are thin, and what follows from them are pure functions: flags of what runs now, nodes, Services, leases, rights,
+//! webhooks. What would be written comes from the controllers' own pass, what is in the cloud from the provider.
+
+mod flags;
+mod leases;
+mod nodes;
+mod objects;
+mod pods;
+mod rbac;
+mod read;
+mod running;
+mod services;
+#[cfg(test)]
+mod tests;
+mod webhooks;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use ccm_controllers::survey::Scope;
+use ccm_provider::flag::{Flag, Kind};
+use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::{Aspects, Check, Lookup, NodeRef, Service, Severity};
+use ccm_runtime::Gate;
+use ccm_runtime::clock::timestamp;
+use ccm_runtime::permission::SYSTEM_NAMESPACE;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::output::{self, Colour, Format, Output};
+use super::progress::Progress;
+use super::world::{Surveyed, World};
+use super::{Call, Command, SECTION};
+use crate::Controller;
+use crate::exit::{Failure, Verdict};
+
+const AS: Flag = Flag::new(
+    SECTION,
+    "as",
+    Kind::Text,
+    "system:serviceaccount:kube-system:cloud-controller-manager",
+    "Whose rights are checked: the user as whom the program will run.",
+);
+const NAMESPACE: Flag = Flag::new(
+    SECTION,
+    "namespace",
+    Kind::Text,
+    "",
+    "Where to look for pods of the control plane. Empty for all namespaces.",
+)
+.short('n');
+
+pub(super) const COMMAND: Command = Command {
+    name: "migrate-check",
+    words: "",
+    about: "Tells what would break, or change, when this program takes over from kube-controller-manager or from a Go cloud-controller-manager. Writes nothing.",
+    details: "\
+Give it the flags that the program will run with. One finding per line with the way out, errors first: flags of what
+runs now, nodes, Services, leases, rights, webhooks, and what the provider sees in the cloud.
+
+Exit codes: 0 no error and no warning, 2 some, 1 it could not look, 255 no provider.
+
+  ccm migrate-check --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm migrate-check --as=system:serviceaccount:kube-system:aws-ccm -o json …",
+    flags: &[AS, NAMESPACE],
+    formats: &[],
+    run,
+};
+
+fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
+    async move {
+        if !call.words.is_empty() {
+            return Err(Failure::error(format!("migrate-check takes no arguments, got {:?}", call.words.join(" "))));
+        }
+        let checks = {
+            let progress = Progress::at("reading the flags");
+            let world = World::open(&call, &progress).await?;
+            sorted(look(&call, &world, &progress).await)
+        };
+        super::print(&match call.output.format {
+            Format::Json => output::document("MigrateCheck", json(&checks)),
+            Format::Text | Format::Github => text(&checks, call.output),
+        });
+        let good = checks.iter().all(|check| check.severity == Severity::Info);
+        Ok(if good { Verdict::Clean } else { Verdict::Findings })
+    }
+    .boxed()
+}
+
+/// All that is to be told.
+async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
+    let options = &world.options;
+    progress.go_on("reading pods, leases and webhooks");
+    let lease_namespace = options.election.as_ref().map_or(SYSTEM_NAMESPACE, |election| &election.namespace);
+    let cluster = read::cluster(&world.client, &call.values.text(NAMESPACE.name), lease_namespace).await;
+    let mut checks = cluster.unread;
+    progress.go_on("planning");
+    let surveyed = world.survey(&Scope::All, progress).await.unwrap_or_else(|failure| {
+        let text = format!("the controllers would not start: {}", failure.message);
+        checks.push(Check::error("start", "", text, "put the flags right, then see what else would change"));
+        Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
+    });
+    let controllers = running_controllers(world, &surveyed);
+    let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);
+    let account = call.values.text(AS.name);
+
+    if let Some(running) = &cluster.running {
+        checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options }));
+        checks.extend(pods::checks(running, &account));
+    }
+    if let Some(found) = &cluster.leases {
+        checks.extend(leases::checks(found, options, timestamp(world.shared.clock.wall())));
+    }
+    progress.go_on("looking nodes up in the cloud");
+    let listed = world.shared.nodes.list();
+    let answers = instances(world, &listed).await;
+    let scheme = world.provider.name();
+    let seen = nodes::Nodes { nodes: &listed, answers: answers.as_deref(), scheme, surveyed: &surveyed };
+    checks.extend(nodes::checks(&seen));
+    let services = world.shared.services.list();
+    let factory = call.registry.get(&options.cloud_provider);
+    let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
+    let lint = |service: &Service| super::lint::service(service, rules);
+    checks.extend(services::checks(&services, &lint, &surveyed, runs(ccm_controllers::service::NAME)));
+    checks.extend(services::others(&surveyed, |subject| seen.is_told(subject)));
+    let written = webhooks::Written {
+        nodes: &listed,
+        services: &services,
+        lease: lease_namespace,
+        namespaces: &cluster.namespaces,
+        volumes: runs(ccm_controllers::persistent_volume::NAME),
+        all: cluster.all_webhooks,
+    };
+    checks.extend(webhooks::checks(&cluster.webhooks, &written));
+    progress.go_on("checking rights");
+    checks.extend(rights(world, &account, &controllers).await);
+    progress.go_on("looking at the cloud");
+    checks.extend(cloud(world).await);
+    checks
+}
+
+/// The controllers that would start.
+fn running_controllers<'a>(world: &'a World, surveyed: &Surveyed) -> Vec<&'a Controller> {
+    let skipped = |name: &str| surveyed.skipped.iter().any(|(skipped, _)| *skipped == name);
+    let on = world.options.controllers.iter().filter(|(_, on)| *on).map(|(controller, _)| controller);
+    on.filter(|controller| !skipped(controller.name) && (controller.applies)(&*world.provider).is_ok()).collect()
+}
+
+async fn instances(world: &World, nodes: &[NodeRef]) -> Option<Vec<Lookup>> {
+    let view = world.shared.view.as_ref()?;
+    Some(view.get(nodes, Aspects::LIFECYCLE, Duration::ZERO).await)
+}
+
+async fn rights(world: &World, account: &str, controllers: &[&Controller]) -> Vec<Check> {
+    let needs = rbac::needs(account, &world.options, controllers);
+    match rbac::ask(&world.client, needs.questions()).await {
+        Ok(answers) => rbac::checks(&needs, &answers),
+        Err(error) => {
+            let text = format!("the rights could not be checked: {error}");
+            vec![Check::warning("rbac", "", text, "try again; see also kubectl auth can-i --list --as=…")]
+        }
+    }
+}
+
+/// What the provider sees.
+async fn cloud(world: &World) -> Vec<Check> {
+    let Some(inspect) = world.provider.inspect() else {
+        let text = format!("the provider {} has no checks of its own", world.provider.name());
+        return vec![Check::good("cloud", "", text)];
+    };
+    let claims = world.claims();
+    let look = async { Ok(inspect.migration_checks(&world.shared.cluster, &claims).await) };
+    Gate::cloud_read("the checks of the provider", READ_DEADLINE * 5, look).await.unwrap_or_else(|error| {
+        let class = error.class();
+        vec![Check::error("cloud", "", format!("{error} ({})", class.word()), class.way_out())]
+    })
+}
+
+/// Errors first, then by what was checked and where; the same is told once.
+fn sorted(mut checks: Vec<Check>) -> Vec<Check> {
+    checks.sort_by(|a, b| {
+        let key = |check: &Check| (check.check.clone(), check.subject.clone(), check.message.clone());
+        b.severity.cmp(&a.severity).then_with(|| key(a).cmp(&key(b)))
+    });
+    checks.dedup();
+    checks
+}
+
+fn count(checks: &[Check], severity: Severity) -> usize {
+    checks.iter().filter(|check| check.severity == severity).count()
+}
+
+fn text(checks: &[Check], output: Output) -> String {
+    let mut text = String::new();
+    let width = checks.iter().map(|check| check.check.len()).max().unwrap_or_default();
+    for check in checks {
+        let word = output.severity(check.severity);
+        let gap = " ".repeat("warning".len() - check.severity.as_str().len());
+        let _ = write!(text, "{word}{gap}  {:width$}  ", check.check);
+        if !check.subject.is_empty() {
+            let _ = write!(text, "{}: ", output.paint(Colour::Bold, &check.subject));
+        }
+        text.push_str(&one_line(&check.message));
+        if !check.fix.is_empty() {
+            let _ = write!(text, " {} {}", output.paint(Colour::Green, "->"), one_line(&check.fix));
+        }
+        text.push('\n');
+    }
+    let counted = |severity, one: &str, many: &str| match count(checks, severity) {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    };
+    let (errors, warnings) =
+        (counted(Severity::Error, "error", "errors"), counted(Severity::Warning, "warning", "warnings"));
+    let _ = writeln!(text, "\n{errors}, {warnings}, {} good or good to know.", count(checks, Severity::Info));
+    text
+}
+
+/// One finding is one line, whatever an API server or a cloud said.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn json(checks: &[Check]) -> Value {
+    json!({
+        "errors": count(checks, Severity::Error),
+        "warnings": count(checks, Severity::Warning),
+        "checks": checks,
+    })
+}
+
+/// `a, b, c`
+fn join(words: &[impl AsRef<str>]) -> String {
+    words.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
+}
+
+/// The first of many names: `a, b, c and 40 more`
+fn joined(names: &[impl AsRef<str>]) -> String {
+    const SHOWN: usize = 3;
+    match names.get(..SHOWN).filter(|_| names.len() > SHOWN) {
+        Some(first) => format!("{} and {} more", join(first), names.len() - SHOWN),
+        None => join(names),
+    }
+}

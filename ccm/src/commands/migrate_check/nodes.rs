@@ -1,0 +1,181 @@
+//! Nodes: whether the cloud knows them, and what would be written to them.
+
+use std::collections::BTreeMap;
+
+use ccm_provider::node::ConditionStatus;
+use ccm_provider::well_known::{
+    LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA,
+    TAINT_UNINITIALIZED,
+};
+use ccm_provider::{Check, Lookup, Node, NodeRef, Plan, Severity, Verb};
+
+use super::joined;
+use crate::commands::world::Surveyed;
+
+const PROVIDER_ID: &str = "node-provider-id";
+const INSTANCE: &str = "node-instance";
+
+/// What is known of the nodes.
+pub(super) struct Nodes<'a> {
+    pub(super) nodes: &'a [NodeRef],
+    /// What the cloud says of each; `None`: the provider has no instances.
+    pub(super) answers: Option<&'a [Lookup]>,
+    /// What provider IDs of this cloud begin with.
+    pub(super) scheme: &'a str,
+    pub(super) surveyed: &'a Surveyed,
+}
+
+/// A finding that several nodes may share.
+type Kind = (Severity, &'static str, String, &'static str);
+
+/// One finding for each thing that is the matter, with all nodes that it is the matter with.
+pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
+    let mut shared: BTreeMap<Kind, Vec<&str>> = BTreeMap::new();
+    for (at, node) in seen.nodes.iter().enumerate() {
+        let answer = seen.answers.and_then(|answers| answers.get(at));
+        for kind in [identity(node, seen), instance(node, answer, seen)].into_iter().flatten() {
+            shared.entry(kind).or_default().push(node.name.as_str());
+        }
+    }
+    let mut checks: Vec<Check> = shared
+        .into_iter()
+        .map(|((severity, check, message, fix), names)| Check {
+            severity,
+            check: check.to_owned(),
+            subject: format!("node {}", joined(&names)),
+            message,
+            fix: fix.to_owned(),
+        })
+        .collect();
+    checks.extend(all_foreign(seen));
+    checks.extend(planned(&seen.surveyed.plans));
+    if checks.is_empty() {
+        checks.push(Check::good("nodes", "", format!("nodes that stay as they are: {}", seen.nodes.len())));
+    }
+    checks
+}
+
+impl Nodes<'_> {
+    /// Whether a finding tells already that the cloud does not know this node: `node NAME`.
+    pub(super) fn is_told(&self, subject: &str) -> bool {
+        let Some(answers) = self.answers else { return false };
+        let lost = |answer: &Lookup| matches!(answer, Lookup::Gone(_) | Lookup::Unknown(_));
+        let told = self.nodes.iter().zip(answers).filter(|(_, answer)| lost(answer));
+        told.map(|(node, _)| &node.name).any(|name| subject.strip_prefix("node ") == Some(name.as_str()))
+    }
+}
+
+fn is_foreign(node: &Node, scheme: &str) -> bool {
+    node.provider_scheme().is_some_and(|own| own != scheme)
+}
+
+/// Provider ID and taint.
+fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
+    if is_foreign(node, seen.scheme) {
+        let text = format!("its provider ID is of another cloud ({})", node.provider_scheme().unwrap_or_default());
+        return Some((Severity::Warning, PROVIDER_ID, text, "nothing, if it is meant: the node is left alone"));
+    }
+    if node.has_taint(TAINT_UNINITIALIZED) {
+        // What would be written is told with the other writes.
+        let initialized = seen.surveyed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
+        let text = "it waits for its initialization, and this program would not initialize it";
+        let fix = "ccm explain node/NAME tells why";
+        return (!initialized).then(|| (Severity::Error, "node-uninitialized", text.into(), fix));
+    }
+    if node.provider_id.is_some() {
+        return None;
+    }
+    let labels =
+        [LABEL_ZONE, LABEL_REGION, LABEL_INSTANCE_TYPE, LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_INSTANCE_TYPE_BETA];
+    if labels.iter().any(|label| node.labels.contains_key(label)) {
+        let text = "it has labels of a cloud and no provider ID: its instance is found by the node's name alone";
+        let fix = "set spec.providerID, or delete the Node so that it registers anew";
+        return Some((Severity::Warning, PROVIDER_ID, text.into(), fix));
+    }
+    let text = format!(
+        "it has no provider ID, no labels of a cloud and no taint {TAINT_UNINITIALIZED}: its kubelet runs without \
+         --cloud-provider=external, and nobody initializes it"
+    );
+    let fix = "start the kubelet with --cloud-provider=external before nodes register; for this one: kubectl taint node NAME \
+               node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule";
+    Some((Severity::Error, "kubelet", text, fix))
+}
+
+/// Whether the cloud has its instance. Only what is sure leads to a deletion, and what that is the lifecycle controller says.
+fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Kind> {
+    let find = "see that name and provider ID of the node are those of its instance, and that account, region and tags in \
+                --cloud-config are right";
+    match answer? {
+        Lookup::Found(_) | Lookup::Foreign => None,
+        Lookup::Gone(evidence) if is_deleted(node, &seen.surveyed.plans) => {
+            let text = format!("it would be deleted: {evidence}, and it is not Ready");
+            Some((Severity::Error, "node-deletion", text, find))
+        }
+        Lookup::Gone(evidence) => {
+            let ready = node.ready == Some(ConditionStatus::True);
+            let then = if ready {
+                "as soon as it is not Ready, it would be deleted"
+            } else {
+                "it would be deleted once that is sure"
+            };
+            Some((Severity::Error, INSTANCE, format!("the cloud does not have it: {evidence}; {then}"), find))
+        }
+        Lookup::Unknown(error) => {
+            let text = format!("the cloud does not tell whether it has it: {error} ({})", error.class().word());
+            Some((Severity::Error, INSTANCE, text, find))
+        }
+    }
+}
+
+fn is_deleted(node: &Node, plans: &[Plan]) -> bool {
+    let steps = plans.iter().flat_map(|plan| &plan.steps);
+    steps.filter(|step| step.verb == Verb::Delete && step.kind == "Node").any(|step| *step.id == *node.name)
+}
+
+fn all_foreign(seen: &Nodes<'_>) -> Option<Check> {
+    let all = !seen.nodes.is_empty() && seen.nodes.iter().all(|node| is_foreign(node, seen.scheme));
+    all.then(|| {
+        let text = format!("no node has a provider ID that begins with {}://", seen.scheme);
+        Check::error(PROVIDER_ID, "", text, "see that --cloud-provider is the cloud of this cluster")
+    })
+}
+
+/// What the controllers would write to nodes, one finding for each kind of write, with an example.
+fn planned(plans: &[Plan]) -> Vec<Check> {
+    let mut kinds: BTreeMap<&str, Vec<(&str, &Plan)>> = BTreeMap::new();
+    for plan in plans {
+        let Some(rest) = plan.subject.strip_prefix("node ") else { continue };
+        let (name, what) = rest.split_once(' ').unwrap_or((rest, ""));
+        let deletes = plan.steps.iter().any(|step| step.verb == Verb::Delete);
+        // Told above.
+        if !plan.steps.is_empty() && !deletes {
+            kinds.entry(what).or_default().push((name, plan));
+        }
+    }
+    kinds.into_iter().map(|(what, plans)| of_kind(what, &plans)).collect()
+}
+
+fn of_kind(what: &str, plans: &[(&str, &Plan)]) -> Check {
+    let names: Vec<&str> = plans.iter().map(|(name, _)| *name).collect();
+    let changes = plans.first().map(|(_, plan)| {
+        let changes = plan.steps.iter().flat_map(|step| &step.changes).map(ToString::to_string);
+        changes.collect::<Vec<_>>().join(", ")
+    });
+    let example = changes.filter(|changes| !changes.is_empty()).unwrap_or_default();
+    let (check, text) = match what {
+        "addresses" => ("node-addresses", "addresses would change"),
+        "labels" => ("node-labels", "labels would change"),
+        "" => ("node-initialization", "waits for its initialization and would get it"),
+        _ => ("node-plan", what),
+    };
+    let of = if plans.len() == 1 { String::new() } else { format!(", on {} nodes; the first", plans.len()) };
+    let text = format!("{text}{of}: {example}");
+    let text = text.trim_end_matches([':', ' ']).to_owned();
+    let fix = match check {
+        "node-addresses" => {
+            "see that kubelet's certificate and whoever connects to the nodes can do with them; ccm plan node/NAME"
+        }
+        _ => "nothing, if it is meant; ccm plan node/NAME shows it whole",
+    };
+    Check::warning(check, format!("node {}", joined(&names)), text, fix)
+}

@@ -1,0 +1,48 @@
+//! Pods of a cloud-controller-manager: whether they can start where they are needed, and as whom they work.
+
+use ccm_provider::Check;
+use ccm_provider::well_known::TAINT_UNINITIALIZED;
+
+use super::objects::Toleration;
+use super::running::{Component, Running};
+
+/// All checks of pods. `account`: who this program would be.
+pub(super) fn checks(running: &[Running], account: &str) -> Vec<Check> {
+    let cloud = running.iter().filter(|running| running.component == Component::CloudControllerManager);
+    cloud.flat_map(|running| of_cloud_controller(running, account)).collect()
+}
+
+fn of_cloud_controller(running: &Running, account: &str) -> Vec<Check> {
+    let subject = running.subject();
+    let mut checks = Vec::new();
+    // Nobody schedules what a kubelet starts from a file.
+    if !running.is_static && !running.tolerations.iter().any(tolerates_uninitialized) {
+        checks.push(Check::error(
+            "toleration",
+            &*subject,
+            format!("it does not tolerate {TAINT_UNINITIALIZED}: on new nodes alone it cannot start, and nobody else takes that taint away"),
+            format!("add the toleration {{key: {TAINT_UNINITIALIZED}, operator: Exists}}, as in manifests/base"),
+        ));
+    }
+    if !running.host_network {
+        checks.push(Check::warning(
+            "host-network",
+            &*subject,
+            "it is not on the network of its node: where the pod network waits for this program, it cannot start",
+            "set hostNetwork: true and dnsPolicy: Default, as in manifests/base",
+        ));
+    }
+    let used = format!("system:serviceaccount:{}:{}", running.namespace, running.account);
+    if !running.is_static && !running.account.is_empty() && used != account {
+        let text = format!("it works as {used}; the rights were checked for {account}");
+        checks.push(Check { fix: format!("check with --as={used}"), ..Check::good("rbac", subject, text) });
+    }
+    checks
+}
+
+fn tolerates_uninitialized(toleration: &Toleration) -> bool {
+    let key = toleration.key == TAINT_UNINITIALIZED || (toleration.key.is_empty() && toleration.operator == "Exists");
+    let value = toleration.operator == "Exists" || toleration.value == "true";
+    let effect = matches!(&*toleration.effect, "" | "NoSchedule");
+    key && value && effect
+}

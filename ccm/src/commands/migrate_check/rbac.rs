@@ -1,0 +1,289 @@
+//! Rights: whether whoever will run this program may do what its parts say that they ask.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::Check;
+use ccm_runtime::client::{ApiError, Call};
+use ccm_runtime::permission::{
+    ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, LEASE, MIGRATION_LEASE, STORES, SYSTEM_NAMESPACE,
+};
+use ccm_runtime::{Client, Permission};
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::join;
+use crate::Controller;
+use crate::options::Options;
+
+const CHECK: &str = "rbac";
+/// Questions at once.
+const AT_ONCE: usize = 16;
+const REVIEW: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const SELF_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// Where the API server leaves what is needed to know who asks; every cluster has a role of the like name.
+const AUTHENTICATION: &str = "extension-apiserver-authentication";
+
+/// A right on one resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Right {
+    /// Who needs it.
+    account: String,
+    group: &'static str,
+    resource: &'static str,
+    names: Vec<String>,
+    namespace: Option<String>,
+}
+
+/// Which verbs are needed, and what for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Need {
+    verbs: BTreeMap<&'static str, BTreeSet<&'static str>>,
+    /// Whether something that was asked for does not work without it.
+    vital: bool,
+}
+
+/// A question to the API server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Question {
+    right: Right,
+    verb: &'static str,
+    name: String,
+}
+
+/// The answers, and about whom.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) granted: BTreeMap<Question, bool>,
+    /// Nobody may be asked about but the identity of this command; the reason.
+    pub(super) about_us: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Needs(BTreeMap<Right, Need>);
+
+impl Needs {
+    fn add(&mut self, account: &str, options: &Options, permissions: &[Permission], vital: bool) {
+        for permission in permissions {
+            let (namespace, names) = place(permission, options);
+            let right = Right {
+                account: account.to_owned(),
+                group: permission.group,
+                resource: permission.resource,
+                names,
+                namespace,
+            };
+            let need = self.0.entry(right).or_default();
+            for verb in permission.verbs {
+                need.verbs.entry(verb).or_default().insert(permission.why);
+            }
+            need.vital |= vital;
+        }
+    }
+
+    /// One question for each verb and name.
+    pub(super) fn questions(&self) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for (right, need) in &self.0 {
+            let names = if right.names.is_empty() { vec![String::new()] } else { right.names.clone() };
+            for name in &names {
+                let ask = |verb: &&'static str| Question { right: right.clone(), verb, name: name.clone() };
+                questions.extend(need.verbs.keys().map(ask));
+            }
+        }
+        questions
+    }
+}
+
+/// Everything that is needed: by the process as `account`, and by these controllers.
+pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller]) -> Needs {
+    let mut needs = Needs::default();
+    if options.election.is_some() {
+        needs.add(account, options, ELECTION, true);
+    }
+    if options.migration.is_some() {
+        needs.add(account, options, LEADER_MIGRATION, true);
+    }
+    needs.add(account, options, STORES, true);
+    needs.add(account, options, EVENTS, false);
+    needs.add(account, options, DELEGATED, false);
+    if !options.values.bool("authentication-skip-lookup") {
+        let read = Permission::new("", "configmaps", &["get", "list", "watch"], "who asks for /metrics and the like")
+            .within(SYSTEM_NAMESPACE)
+            .named(&[AUTHENTICATION]);
+        needs.add(account, options, &[read], false);
+    }
+    let own = options.clients.use_service_account_credentials;
+    if own {
+        needs.add(account, options, ACCOUNTS, true);
+    }
+    for controller in controllers {
+        let own_account = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", controller.client_name);
+        let account = if own { own_account.as_str() } else { account };
+        // It goes on without; see its table.
+        let vital = controller.name != ccm_controllers::persistent_volume::NAME;
+        needs.add(account, options, controller.permissions, vital);
+        if own {
+            needs.add(account, options, EVENTS, false);
+        }
+    }
+    needs
+}
+
+/// Namespace and names of a permission, those of the leases as the flags have them.
+fn place(permission: &Permission, options: &Options) -> (Option<String>, Vec<String>) {
+    let mut namespace = permission.namespace.map(str::to_owned);
+    let election = options.election.as_ref().filter(|_| permission.resource == "leases");
+    if let Some(election) = election {
+        namespace = Some(election.namespace.clone());
+    }
+    let name = |name: &&'static str| match (*name, election, &options.migration) {
+        (LEASE, Some(election), _) => election.name.clone(),
+        (MIGRATION_LEASE, _, Some(migration)) => migration.lease_name.clone(),
+        (name, _, _) => name.to_owned(),
+    };
+    (namespace, permission.names.iter().map(name).collect())
+}
+
+#[derive(Deserialize)]
+struct Review {
+    #[serde(default)]
+    status: ReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct ReviewStatus {
+    #[serde(default)]
+    allowed: bool,
+}
+
+/// Asks about the accounts; where that is not allowed, about the identity of this command.
+pub(super) async fn ask(client: &Client, questions: Vec<Question>) -> Result<Answers, ApiError> {
+    let Some(first) = questions.first() else { return Ok(Answers { granted: BTreeMap::new(), about_us: None }) };
+    let about_us = match one(client, first, true).await {
+        Err(error) if error.is_forbidden() => Some(error.to_string()),
+        Err(error) => return Err(error),
+        Ok(_) => None,
+    };
+    let others = about_us.is_none();
+    let asked = questions.into_iter().map(|question| async move {
+        let granted = one(client, &question, others).await?;
+        Ok((question, granted))
+    });
+    let granted = futures::stream::iter(asked).buffer_unordered(AT_ONCE).try_collect().await?;
+    Ok(Answers { granted, about_us })
+}
+
+async fn one(client: &Client, question: &Question, others: bool) -> Result<bool, ApiError> {
+    let path = if others { REVIEW } else { SELF_REVIEW };
+    let answer: Review = client.read(&Call::json(Method::POST, path, &body(question, others))).await?;
+    Ok(answer.status.allowed)
+}
+
+fn body(question: &Question, others: bool) -> Value {
+    let Question { right, verb, name } = question;
+    let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
+    let mut spec = json!({"resourceAttributes": {
+        "group": right.group, "resource": resource, "subresource": subresource, "verb": verb, "name": name,
+        "namespace": right.namespace.as_deref().unwrap_or_default(),
+    }});
+    if others && let Some(spec) = spec.as_object_mut() {
+        spec.insert("user".into(), right.account.as_str().into());
+        spec.insert("groups".into(), groups(&right.account).into());
+    }
+    let kind = if others { "SubjectAccessReview" } else { "SelfSubjectAccessReview" };
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec})
+}
+
+/// Namespace and name of a service account.
+fn service_account(account: &str) -> Option<(&str, &str)> {
+    account.strip_prefix("system:serviceaccount:")?.split_once(':')
+}
+
+fn groups(account: &str) -> Vec<String> {
+    let mut groups = vec!["system:authenticated".to_owned()];
+    if let Some((namespace, _)) = service_account(account) {
+        groups.push("system:serviceaccounts".to_owned());
+        groups.push(format!("system:serviceaccounts:{namespace}"));
+    }
+    groups
+}
+
+/// One finding for each right that is missing.
+pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(reason) = &answers.about_us {
+        checks.push(Check::warning(
+            CHECK,
+            "",
+            format!("the rights were checked for whoever runs this command, not for the account of the program: {reason}"),
+            "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)",
+        ));
+    }
+    for (right, need) in &needs.0 {
+        let refused = answers.granted.iter().filter(|(question, granted)| question.right == *right && !**granted);
+        let (verbs, names): (BTreeSet<&str>, BTreeSet<&str>) = refused.map(|(q, _)| (q.verb, q.name.as_str())).unzip();
+        if verbs.is_empty() {
+            continue;
+        }
+        let verbs: Vec<&str> = verbs.into_iter().collect();
+        let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        checks.push(missing(right, need, &verbs, &names, answers.about_us.is_some()));
+    }
+    if checks.is_empty() {
+        let accounts: BTreeSet<&str> = needs.0.keys().map(|right| right.account.as_str()).collect();
+        let accounts: Vec<&str> = accounts.into_iter().collect();
+        checks.push(Check::good(CHECK, "", format!("every right is granted to {}", join(&accounts))));
+    }
+    checks
+}
+
+fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str], about_us: bool) -> Check {
+    let who = if about_us { "whoever runs this command" } else { right.account.as_str() };
+    let named = if names.is_empty() { String::new() } else { format!(" {}", join(names)) };
+    let within = right.namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+    let why = need.verbs.iter().filter(|(verb, _)| verbs.contains(*verb)).flat_map(|(_, why)| why);
+    let why: Vec<&str> = why.copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let text = format!("{who} may not {} {}{named}{within}: {}", join(verbs), resource(right), why.join("; "));
+    let fix = format!("apply the RBAC of manifests/ (base/rbac.yaml), or: {}", grant(right, verbs, names));
+    // Whoever looks need not be whoever will run it.
+    match need.vital && !about_us {
+        true => Check::error(CHECK, right.resource, text, fix),
+        false => Check::warning(CHECK, right.resource, text, fix),
+    }
+}
+
+/// `leases.coordination.k8s.io`, as kubectl has it.
+fn resource(right: &Right) -> String {
+    match (right.group, right.resource.split_once('/')) {
+        ("", _) => right.resource.to_owned(),
+        (group, Some((resource, sub))) => format!("{resource}.{group}/{sub}"),
+        (group, None) => format!("{}.{group}", right.resource),
+    }
+}
+
+/// The commands that grant it.
+fn grant(right: &Right, verbs: &[&str], names: &[&str]) -> String {
+    let whom = match service_account(&right.account) {
+        Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
+        None => format!("--user={}", right.account),
+    };
+    let called = format!("ccm-{}-{}", right.resource.replace('/', "-"), verbs.join("-"));
+    let (role, space) = match &right.namespace {
+        Some(namespace) => ("role", format!(" -n {namespace}")),
+        None => ("clusterrole", String::new()),
+    };
+    if names == [AUTHENTICATION] {
+        return format!(
+            "kubectl{space} create rolebinding ccm-authentication-reader --role=extension-apiserver-authentication-reader {whom}"
+        );
+    }
+    let names: String = names.iter().map(|name| format!(" --resource-name={name}")).collect();
+    format!(
+        "kubectl{space} create {role} {called} --verb={} --resource={}{names} && kubectl{space} create {role}binding {called} \
+         --{role}={called} {whom}",
+        verbs.join(","),
+        resource(right),
+    )
+}

@@ -1,0 +1,115 @@
+//! What is read of the cluster beside nodes and Services, page by page and slim. Nothing is needed: what cannot be read is one
+//! finding.
+
+use std::collections::BTreeMap;
+
+use ccm_provider::Check;
+use ccm_runtime::Client;
+use ccm_runtime::client::{ApiError, Call};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::objects::{Lease, Namespace, Pod, WebhookConfiguration};
+use super::running::{Found, Running};
+
+/// Objects per page.
+const PAGE: usize = 250;
+const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    pub(super) running: Option<Vec<Running>>,
+    pub(super) leases: Option<Vec<Lease>>,
+    /// With `validatingwebhook` or `mutatingwebhook`.
+    pub(super) webhooks: Vec<(&'static str, WebhookConfiguration)>,
+    /// Whether both kinds of them could be read.
+    pub(super) all_webhooks: bool,
+    /// Labels by name.
+    pub(super) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// What could not be read.
+    pub(super) unread: Vec<Check>,
+}
+
+/// Reads all of it. `namespace`: where pods are looked for, empty for everywhere; `leases`: where Leases are.
+pub(super) async fn cluster(client: &Client, namespace: &str, leases: &str) -> Cluster {
+    let pods = match namespace {
+        "" => "/api/v1/pods".to_owned(),
+        name => format!("/api/v1/namespaces/{name}/pods"),
+    };
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{leases}/leases");
+    let [validating, mutating] =
+        ["validatingwebhook", "mutatingwebhook"].map(|kind| (kind, format!("{REGISTRATION}/{kind}configurations")));
+    let mut found = Found::default();
+    let (running, leases, validated, mutated, namespaces) = futures::join!(
+        each(client, &pods, |pod: Pod| found.add(&pod)),
+        all::<Lease>(client, &leases),
+        all::<WebhookConfiguration>(client, &validating.1),
+        all::<WebhookConfiguration>(client, &mutating.1),
+        all::<Namespace>(client, "/api/v1/namespaces"),
+    );
+    let mut cluster = Cluster { all_webhooks: validated.is_ok() && mutated.is_ok(), ..Cluster::default() };
+    let unread = &mut cluster.unread;
+    cluster.running = read(unread, "pods", "flags of what runs now are not checked", running).map(|()| found.finish());
+    cluster.leases = read(unread, "leases.coordination.k8s.io", "who works now is not checked", leases);
+    for (kind, read_of) in [(validating.0, validated), (mutating.0, mutated)] {
+        let resource = format!("{kind}configurations.admissionregistration.k8s.io");
+        let webhooks = read(unread, &resource, "webhooks are not checked", read_of).unwrap_or_default();
+        cluster.webhooks.extend(webhooks.into_iter().map(|webhook| (kind, webhook)));
+    }
+    let namespaces = read(unread, "namespaces", "their labels are not known to selectors of webhooks", namespaces);
+    let labels = |namespace: Namespace| (namespace.metadata.name, namespace.metadata.labels);
+    cluster.namespaces = namespaces.unwrap_or_default().into_iter().map(labels).collect();
+    cluster
+}
+
+/// What was read, or a finding.
+fn read<T>(unread: &mut Vec<Check>, resource: &str, effect: &str, result: Result<T, ApiError>) -> Option<T> {
+    result.map_err(|error| unread.push(unreadable(resource, effect, &error))).ok()
+}
+
+fn unreadable(resource: &str, effect: &str, error: &ApiError) -> Check {
+    let fix = match error.is_forbidden() {
+        true => format!(
+            "run it as somebody who may list {resource}: kubectl create clusterrole ccm-migrate-check --verb=list \
+             --resource={resource}, and bind it"
+        ),
+        false => "try again".to_owned(),
+    };
+    Check::warning("unread", resource, format!("cannot be listed, so that {effect}: {error}"), fix)
+}
+
+async fn all<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>, ApiError> {
+    let mut items = Vec::new();
+    each(client, path, |item| items.push(item)).await?;
+    Ok(items)
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMeta,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMeta {
+    #[serde(rename = "continue", default)]
+    next: String,
+}
+
+/// Looks at each object of a list, and keeps none.
+async fn each<T: DeserializeOwned>(client: &Client, path: &str, mut look: impl FnMut(T)) -> Result<(), ApiError> {
+    let mut next = String::new();
+    loop {
+        let more = if next.is_empty() { String::new() } else { format!("&continue={next}") };
+        let page: Page<T> = client.read(&Call::get(format!("{path}?limit={PAGE}{more}"))).await?;
+        page.items.into_iter().for_each(&mut look);
+        next = page.metadata.next.replace('+', "%2B").replace('=', "%3D").replace('/', "%2F");
+        if next.is_empty() {
+            return Ok(());
+        }
+    }
+}

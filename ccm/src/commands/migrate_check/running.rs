@@ -1,0 +1,311 @@
+//! What of the control plane runs as pods, found by command and image, with its flags.
+
+use std::collections::BTreeMap;
+
+use super::objects::{Container, Pod, Toleration};
+
+/// Components whose flags matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Component {
+    ControllerManager,
+    ApiServer,
+    /// The Go program, or this one.
+    CloudControllerManager,
+}
+
+impl Component {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::ControllerManager => "kube-controller-manager",
+            Self::ApiServer => "kube-apiserver",
+            Self::CloudControllerManager => "cloud-controller-manager",
+        }
+    }
+
+    /// What a file of this name is.
+    fn of_program(path: &str) -> Option<Self> {
+        match path.rsplit('/').next().unwrap_or_default() {
+            "kube-controller-manager" => Some(Self::ControllerManager),
+            "kube-apiserver" => Some(Self::ApiServer),
+            "ccm" => Some(Self::CloudControllerManager),
+            name if name.ends_with("cloud-controller-manager") => Some(Self::CloudControllerManager),
+            _ => None,
+        }
+    }
+
+    /// What an image of this name starts that has an entry point.
+    fn of_image(image: &str, args: &[String]) -> Option<Self> {
+        let path = image.split('@').next().unwrap_or_default();
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let name = last.split(':').next().unwrap_or_default();
+        let name = ["-amd64", "-arm64"].iter().find_map(|arch| name.strip_suffix(arch)).unwrap_or(name);
+        // Several vendors name the program after the repository: cloud-provider-vsphere.
+        let named = name.starts_with("cloud-provider-") || name.contains("cloud-controller-manager");
+        let vendor = named && args.iter().any(|arg| arg.starts_with("--"));
+        Self::of_program(name).or(vendor.then_some(Self::CloudControllerManager))
+    }
+}
+
+/// Pods that run one component with the same flags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Running {
+    pub(super) component: Component,
+    /// `namespace/name`, sorted.
+    pub(super) pods: Vec<String>,
+    /// What follows the program's name.
+    pub(super) args: Vec<String>,
+    pub(super) account: String,
+    pub(super) namespace: String,
+    pub(super) host_network: bool,
+    pub(super) tolerations: Vec<Toleration>,
+    /// Started by a kubelet from a file: neither scheduled nor evicted.
+    pub(super) is_static: bool,
+}
+
+impl Running {
+    /// `pod kube-system/kube-apiserver-a and 2 more`
+    pub(super) fn subject(&self) -> String {
+        let more = self.pods.len().saturating_sub(1);
+        let first = self.pods.first().map_or("", String::as_str);
+        if more == 0 { format!("pod {first}") } else { format!("pod {first} and {more} more") }
+    }
+
+    /// The flags of a component whose table is not known here: the last value of each; without a value, `true`.
+    pub(super) fn flags(&self) -> BTreeMap<String, String> {
+        let mut flags = BTreeMap::new();
+        let mut args = self.args.iter().peekable();
+        while let Some(arg) = args.next() {
+            let Some(flag) = arg.strip_prefix("--").filter(|flag| !flag.is_empty()) else { continue };
+            let (name, value) = match flag.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => {
+                    let value = args.next_if(|next| !next.starts_with('-'));
+                    (flag, value.cloned().unwrap_or_else(|| "true".to_owned()))
+                }
+            };
+            flags.insert(name.replace('_', "-"), value);
+        }
+        flags
+    }
+}
+
+/// Collects what runs, pod by pod.
+#[derive(Debug, Default)]
+pub(super) struct Found(Vec<Running>);
+
+impl Found {
+    /// Looks at one pod. One that has ended, or is being deleted, runs nothing.
+    pub(super) fn add(&mut self, pod: &Pod) {
+        let ended = matches!(&*pod.status.phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some();
+        if ended {
+            return;
+        }
+        for running in pod.spec.containers.iter().filter_map(|container| of(pod, container)) {
+            let same = |known: &&mut Running| Running { pods: running.pods.clone(), ..(**known).clone() } == running;
+            match self.0.iter_mut().find(same) {
+                Some(known) => known.pods.extend(running.pods),
+                None => self.0.push(running),
+            }
+        }
+    }
+
+    /// All, in a fixed order.
+    pub(super) fn finish(mut self) -> Vec<Running> {
+        self.0.iter_mut().for_each(|running| running.pods.sort());
+        self.0.sort_by(|a, b| (a.component, &a.pods).cmp(&(b.component, &b.pods)));
+        self.0
+    }
+}
+
+fn of(pod: &Pod, container: &Container) -> Option<Running> {
+    let (component, args) = command_line(container)?;
+    let spec = &pod.spec;
+    // The kubelet and controllers add their own: what they add differs from pod to pod in nothing that matters here.
+    Some(Running {
+        component,
+        pods: vec![format!("{}/{}", pod.metadata.namespace, pod.metadata.name)],
+        args,
+        account: spec.service_account_name.clone(),
+        namespace: pod.metadata.namespace.clone(),
+        host_network: spec.host_network,
+        tolerations: spec.tolerations.clone(),
+        is_static: pod.metadata.owner_references.iter().any(|owner| owner.kind == "Node"),
+    })
+}
+
+/// The program of a container and its arguments: by the name of the program, which a wrapper (`/go-runner`) or a shell may stand
+/// before; with an entry point alone, by the name of the image.
+fn command_line(container: &Container) -> Option<(Component, Vec<String>)> {
+    let command: Vec<String> = container.command.iter().map(|word| expand(word, container)).collect();
+    let args: Vec<String> = container.args.iter().map(|word| expand(word, container)).collect();
+    let words: Vec<String> = [command.as_slice(), args.as_slice()].concat();
+    let may_be_program = |(at, word): (usize, &String)| at == 0 || at == command.len() || word.starts_with('/');
+    let program = words.iter().enumerate().find_map(|(at, word)| {
+        let component = Component::of_program(word).filter(|_| may_be_program((at, word)))?;
+        Some((component, words.get(at + 1..)?.to_vec()))
+    });
+    let script = || words.iter().find_map(|word| in_script(word));
+    let image = || {
+        let component = Component::of_image(&container.image, &args).filter(|_| command.is_empty())?;
+        Some((component, args.clone()))
+    };
+    program.or_else(script).or_else(image)
+}
+
+/// `$(NAME)`, as the kubelet replaces it; what is not known stays as it is.
+fn expand(word: &str, container: &Container) -> String {
+    let known = container.env.iter().filter(|variable| !variable.value.is_empty());
+    known.fold(word.to_owned(), |word, variable| word.replace(&format!("$({})", variable.name), &variable.value))
+}
+
+/// The program in a line of a shell script, and its arguments.
+fn in_script(script: &str) -> Option<(Component, Vec<String>)> {
+    let joined = script.replace("\\\n", " ");
+    joined.lines().filter(|line| !line.trim_start().starts_with('#')).find_map(|line| {
+        let words = shell_words(line);
+        // One word alone is no script, but an argument.
+        let at = words.iter().position(|word| word.contains('/') && Component::of_program(word).is_some());
+        let component = Component::of_program(words.get(at?)?).filter(|_| words.len() > 1)?;
+        let ends = |word: &&String| !matches!(&***word, ";" | "&" | "&&" | "|" | "||") && !word.contains('>');
+        Some((component, words.iter().skip(at? + 1).take_while(ends).cloned().collect()))
+    })
+}
+
+/// Splits at blanks outside of quotes, and takes the quotes away.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn found(containers: &Value) -> Vec<(Component, Vec<String>)> {
+        let pod = json!({"metadata": {"name": "x", "namespace": "kube-system"}, "spec": {"containers": containers}});
+        let mut found = Found::default();
+        found.add(&serde_json::from_value(pod).unwrap());
+        found.finish().into_iter().map(|running| (running.component, running.args)).collect()
+    }
+
+    #[test]
+    fn programs_are_found_in_the_pods_of_the_usual_installers() {
+        use Component::{ApiServer, CloudControllerManager, ControllerManager};
+        let rows = [
+            // kubeadm
+            (
+                json!({"command": ["kube-controller-manager", "--allocate-node-cidrs=true"], "image": "registry.k8s.io/kube-controller-manager:v1.36.3"}),
+                ControllerManager,
+                vec!["--allocate-node-cidrs=true"],
+            ),
+            (json!({"command": ["kube-apiserver", "--a", "b"], "image": "x"}), ApiServer, vec!["--a", "b"]),
+            // kOps
+            (
+                json!({"command": ["/go-runner"], "args": ["--log-file=/var/log/kube-controller-manager.log", "--also-stdout",
+                    "/usr/local/bin/kube-controller-manager", "--cloud-provider=external"]}),
+                ControllerManager,
+                vec!["--cloud-provider=external"],
+            ),
+            // cloud-provider-aws: the image has an entry point
+            (
+                json!({"image": "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1", "args": ["--v=2", "--cloud-provider=aws"]}),
+                CloudControllerManager,
+                vec!["--v=2", "--cloud-provider=aws"],
+            ),
+            // cloud-provider-openstack
+            (
+                json!({"args": ["/bin/openstack-cloud-controller-manager", "--v=1", "--cluster-name=$(CLUSTER_NAME)"],
+                    "env": [{"name": "CLUSTER_NAME", "value": "prod"}], "image": "x/y:1"}),
+                CloudControllerManager,
+                vec!["--v=1", "--cluster-name=prod"],
+            ),
+            // cloud-provider-vsphere
+            (
+                json!({"image": "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.35.0@sha256:00", "args": ["--cloud-provider=vsphere"]}),
+                CloudControllerManager,
+                vec!["--cloud-provider=vsphere"],
+            ),
+            // OpenShift
+            (
+                json!({"command": ["/bin/bash", "-c", "#!/bin/bash\nset -o allexport\nif [[ -f /etc/kubernetes/apiserver-url.env ]]; then\n  source /etc/kubernetes/apiserver-url.env\nfi\nexec /bin/aws-cloud-controller-manager \\\n--cloud-provider=aws \\\n--cluster-name=\"a b\" \\\n-v=2 1>>/var/log/x 2>&1\n"]}),
+                CloudControllerManager,
+                vec!["--cloud-provider=aws", "--cluster-name=a b", "-v=2"],
+            ),
+            // this program
+            (json!({"image": "example.com/ccm:v0.1.0", "args": ["--v=2"]}), CloudControllerManager, vec!["--v=2"]),
+        ];
+        for (container, component, args) in rows {
+            let args = args.into_iter().map(str::to_owned).collect();
+            assert_eq!(found(&json!([container.clone()])), [(component, args)], "{container}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_program_is_none() {
+        for container in [
+            json!({"command": ["/kube-apiserver-healthcheck", "--ca-cert=x"], "image": "registry.k8s.io/kops/kube-apiserver-healthcheck:1.30"}),
+            json!({"command": ["/bin/x"], "args": ["--lease", "cloud-controller-manager"], "image": "x"}),
+            json!({"command": ["/bin/x", "--kubeconfig", "/var/lib/kube-controller-manager/kubeconfig"]}),
+            json!({"image": "docker.io/library/nginx:1", "args": ["--x"]}),
+            json!({"image": "registry.k8s.io/cloud-provider-gcp/cpgw:1", "args": ["--x"]}),
+            json!({"command": ["/bin/sh", "-c", "# /bin/cloud-controller-manager --x\nsleep 1"]}),
+        ] {
+            assert_eq!(found(&json!([container.clone()])), [], "{container}");
+        }
+    }
+
+    #[test]
+    fn pods_with_the_same_flags_are_told_once_and_those_that_ended_not_at_all() {
+        let pod = |name: &str, flag: &str, phase: &str| -> Pod {
+            serde_json::from_value(
+                json!({"metadata": {"name": name, "namespace": "kube-system"}, "status": {"phase": phase},
+                "spec": {"containers": [{"command": ["kube-apiserver", flag]}]}}),
+            )
+            .unwrap()
+        };
+        let mut found = Found::default();
+        for pod in
+            [pod("c", "--a", "Running"), pod("a", "--a", "Pending"), pod("b", "--b", ""), pod("d", "--a", "Failed")]
+        {
+            found.add(&pod);
+        }
+        let found = found.finish();
+        let subjects: Vec<String> = found.iter().map(Running::subject).collect();
+        assert_eq!(subjects, ["pod kube-system/a and 1 more", "pod kube-system/b"]);
+    }
+
+    #[test]
+    fn flags_of_other_components_have_their_last_value() {
+        let args = ["--a=1", "--b_c", "2", "--d", "--a=3", "word", "--e="].map(str::to_owned).to_vec();
+        let running = Running {
+            component: Component::ApiServer,
+            pods: Vec::new(),
+            args,
+            account: String::new(),
+            namespace: String::new(),
+            host_network: false,
+            tolerations: Vec::new(),
+            is_static: false,
+        };
+        let flags: Vec<(String, String)> = running.flags().into_iter().collect();
+        let expected = [("a", "3"), ("b-c", "2"), ("d", "true"), ("e", "")];
+        assert_eq!(flags, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

@@ -1,0 +1,170 @@
+//! Services, routes and volumes: what would be written when this program takes over.
+
+use std::sync::Arc;
+
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
+use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity};
+
+use super::{join, joined};
+use crate::commands::world::Surveyed;
+
+const FINALIZER: &str = "service-finalizer";
+/// Steps of a plan that stand in a finding; `ccm plan` has all.
+const STEPS: usize = 3;
+
+/// All checks of Services. `lint`: what `ccm lint` says of one. `runs`: whether service-lb-controller does; without it Services are left alone.
+pub(super) fn checks(
+    services: &[Arc<Service>],
+    lint: &dyn Fn(&Service) -> Vec<Finding>,
+    surveyed: &Surveyed,
+    runs: bool,
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if !runs {
+        let with = services.iter().filter(|service| service.has_finalizer());
+        let names: Vec<String> = with.map(|service| service.key().to_string()).collect();
+        if !names.is_empty() {
+            checks.push(Check::warning(
+                FINALIZER,
+                format!("service {}", joined(&names)),
+                format!("it has the finalizer {FINALIZER_LOAD_BALANCER}, and no controller here takes it away: its deletion would hang"),
+                "switch service-lb-controller on",
+            ));
+        }
+        return checks;
+    }
+    for service in services {
+        checks.extend(of_service(service));
+        if service.wants_load_balancer() {
+            checks.extend(findings(service, lint(service)));
+        }
+    }
+    checks.extend(surveyed.plans.iter().filter(|plan| plan.subject.starts_with("service ")).filter_map(planned));
+    if checks.is_empty() {
+        let count = services.iter().filter(|service| service.wants_load_balancer()).count();
+        checks.push(Check::good(
+            "services",
+            "",
+            format!("Services of type LoadBalancer that stay as they are: {count}"),
+        ));
+    }
+    checks
+}
+
+/// What would be written beside nodes and Services, what could not be told, and what the controllers would complain about.
+///
+/// `told`: about which subjects a finding says already that the cloud does not know them.
+pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&str) -> bool) -> Vec<Check> {
+    let of_others = |plan: &&Plan| !plan.subject.starts_with("service ") && !plan.subject.starts_with("node ");
+    let (volumes, rest): (Vec<&Plan>, Vec<&Plan>) =
+        surveyed.plans.iter().filter(of_others).partition(|plan| plan.subject.starts_with("persistentvolume "));
+    let mut checks: Vec<Check> = rest.into_iter().filter_map(planned).collect();
+    let written: Vec<&Plan> = volumes.into_iter().filter(|plan| !plan.is_empty()).collect();
+    if let Some(first) = written.first() {
+        let names: Vec<&str> =
+            written.iter().filter_map(|plan| plan.subject.split_once(' ')).map(|(_, name)| name).collect();
+        let text = format!("labels would be added: {}", steps(first));
+        let fix = "nothing, if it is meant; ccm plan shows all";
+        checks.push(Check::warning("volume-labels", format!("persistentvolume {}", joined(&names)), text, fix));
+    }
+    for unplanned in surveyed.unplanned.iter().filter(|unplanned| !told(&unplanned.subject)) {
+        let text = format!("could not be planned: {}", unplanned.error);
+        checks.push(Check::error("plan", &*unplanned.subject, text, "ccm explain tells more of nodes and Services"));
+    }
+    for warning in &surveyed.warnings {
+        let text = format!("{} ({})", warning.message, warning.reason);
+        checks.push(Check::warning("plan", &*warning.subject, text, ""));
+    }
+    for (controller, reason) in &surveyed.skipped {
+        checks.push(Check::good("controllers", *controller, format!("would not run: {reason}")));
+    }
+    checks
+}
+
+fn of_service(service: &Service) -> Option<Check> {
+    let subject = format!("service {}", service.key());
+    let has_address = !service.status.load_balancer.ingress.is_empty();
+    match (&service.spec.load_balancer_class, service.has_finalizer()) {
+        (_, true) if !service.is_load_balancer() => Some(Check::warning(
+            FINALIZER,
+            subject,
+            format!(
+                "it is of type {} and has the finalizer {FINALIZER_LOAD_BALANCER}: what is left of its load balancer would be deleted",
+                service.spec.kind
+            ),
+            "nothing, if it is meant",
+        )),
+        (_, true) if service.metadata.deletion_timestamp.is_some() => Some(Check::warning(
+            FINALIZER,
+            subject,
+            "it is being deleted and waits for its load balancer to go: this program would delete it",
+            "nothing, if it is meant",
+        )),
+        (Some(class), true) => Some(Check::warning(
+            "service-class",
+            subject,
+            format!(
+                "it has loadBalancerClass {class} and the finalizer {FINALIZER_LOAD_BALANCER}: it is left alone until it is deleted"
+            ),
+            "see who provides its load balancer; if it is that of the class, remove the finalizer",
+        )),
+        (Some(class), false) => {
+            Some(Check::good("service-class", subject, format!("it is left alone: it has loadBalancerClass {class}")))
+        }
+        (None, false) if service.is_load_balancer() && has_address => Some(Check::warning(
+            FINALIZER,
+            subject,
+            format!(
+                "it has an address and not the finalizer {FINALIZER_LOAD_BALANCER}: somebody else may have given it (MetalLB, kube-vip), and this program would too"
+            ),
+            "if somebody else provides it, recreate it with a loadBalancerClass, or run with --controllers=*,-service; else nothing: the finalizer is added",
+        )),
+        (None, _) => None,
+    }
+}
+
+fn findings(service: &Service, findings: Vec<Finding>) -> Vec<Check> {
+    let check = |finding: Finding| {
+        let (subject, text) = (format!("service {}", service.key()), finding.to_string());
+        let fix = "see ccm lint";
+        match finding.severity {
+            Severity::Error => Some(Check::error("service-annotations", subject, text, fix)),
+            Severity::Warning => Some(Check::warning("service-annotations", subject, text, fix)),
+            Severity::Info => None,
+        }
+    };
+    findings.into_iter().filter_map(check).collect()
+}
+
+/// A plan as a finding, if it writes anything.
+fn planned(plan: &Plan) -> Option<Check> {
+    if plan.is_empty() {
+        return None;
+    }
+    let check = plan.subject.split(' ').next().unwrap_or_default();
+    let check = format!("{}-plan", check.strip_suffix('s').unwrap_or(check));
+    let text = format!("{} would be made: {}", writes(plan.steps.len()), steps(plan));
+    let fix = match plan.subject.strip_prefix("service ") {
+        Some(name) => format!("nothing, if it is meant; ccm plan service/{name} shows it whole"),
+        None => "nothing, if it is meant; ccm plan shows it whole".to_owned(),
+    };
+    let disruptive = plan.steps.iter().any(|step| step.risk == Risk::Disruptive);
+    Some(match disruptive {
+        true => Check::error(&check, &*plan.subject, format!("{text}; traffic may be lost"), fix),
+        false => Check::warning(&check, &*plan.subject, text, fix),
+    })
+}
+
+fn writes(count: usize) -> String {
+    if count == 1 { "1 write".to_owned() } else { format!("{count} writes") }
+}
+
+/// `create LoadBalancer a, update Service default/a and 4 more`
+fn steps(plan: &Plan) -> String {
+    let words: Vec<String> =
+        plan.steps.iter().map(|step| format!("{} {} {}", step.verb.as_str(), step.kind, step.id)).collect();
+    match words.get(..STEPS).filter(|_| words.len() > STEPS) {
+        Some(first) => format!("{} and {} more", first.join(", "), words.len() - STEPS),
+        None => join(&words),
+    }
+}

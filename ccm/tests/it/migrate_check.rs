@@ -1,0 +1,323 @@
+//! `ccm migrate-check` as a process: what it finds in a cluster with something wrong, and that it writes nothing.
+
+use crate::process::run;
+
+#[test]
+fn its_help_names_its_flags_and_the_exit_codes() {
+    let ended = run(&["migrate-check", "--help"]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    for part in [
+        "ccm migrate-check [flags]",
+        "Exit codes: 0 ",
+        "--as string",
+        "system:serviceaccount:kube-system:cloud-controller-manager",
+        "-n, --namespace string",
+    ] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+}
+
+#[test]
+fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
+    let rows: [(&[&str], &str); 6] = [
+        (&["--no-such"], "Error: unknown flag: --no-such"),
+        (&["-o", "github", "--cloud-provider=fake"], "Error: --output=github: want text or json"),
+        (&["node/x", "--cloud-provider=fake"], "Error: migrate-check takes no arguments, got \"node/x\""),
+        (&[], "Error: --cloud-provider cannot be empty"),
+        (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: --kubeconfig /nonexistent: "),
+        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+    ];
+    for (args, text) in rows {
+        let ended = run(&[&["migrate-check"], args].concat());
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(text), "{args:?}: {}", ended.stderr);
+    }
+    let ended = run(&["migrate-check", "--cloud-provider=nowhere", "--master=http://127.0.0.1:1"]);
+    assert_eq!(ended.code, Some(255));
+}
+
+mod real_apiserver {
+    use std::path::Path;
+
+    use ccm_test_bed::{Bed, Options};
+    use serde_json::{Value, json};
+
+    use crate::process::{Ended, run};
+
+    const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+    const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+    /// A cluster and a cloud for a test alone.
+    struct Ground {
+        bed: Bed,
+        folder: tempfile::TempDir,
+    }
+
+    impl Ground {
+        /// With the accounts that pods need, which nobody makes here.
+        async fn new() -> Option<Self> {
+            let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
+            let ground = Self { bed, folder: tempfile::tempdir().unwrap() };
+            ground.cloud("");
+            for account in ["default", "cloud-controller-manager"] {
+                ground.bed.service_account_token("kube-system", account).await.unwrap();
+            }
+            Some(ground)
+        }
+
+        fn cloud(&self, yaml: &str) {
+            std::fs::write(self.folder.path().join("cloud.yaml"), format!("callLog: calls.jsonl\n{yaml}\n")).unwrap();
+        }
+
+        async fn create(&self, path: &str, object: Value) {
+            let (status, body) = self.bed.request("POST", path, &self.bed.token, Some(&object)).await.unwrap();
+            assert_eq!(status, 201, "{body}");
+        }
+
+        async fn pod(&self, name: &str, spec: Value) {
+            let mut all = json!({"automountServiceAccountToken": false, "hostNetwork": true});
+            all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "kube-system"}, "spec": all});
+            self.create("/api/v1/namespaces/kube-system/pods", pod).await;
+        }
+
+        async fn node(&self, name: &str, spec: Value) {
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
+            self.create("/api/v1/nodes", node).await;
+        }
+
+        async fn bind(&self, role: &str, user: Value) {
+            let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"generateName": "test-"}, "subjects": [user],
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
+            self.create(&format!("{RBAC}/clusterrolebindings"), binding).await;
+        }
+
+        fn check_as(&self, kubeconfig: &Path, more: &[&str]) -> Ended {
+            let config = format!("--cloud-config={}", self.folder.path().join("cloud.yaml").display());
+            let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+            let args =
+                ["migrate-check", "--cloud-provider=fake", &*config, &*kubeconfig, "--configure-cloud-routes=false"];
+            run(&[&args, more].concat())
+        }
+
+        fn check(&self, more: &[&str]) -> Ended {
+            self.check_as(&self.bed.kubeconfig(), more)
+        }
+    }
+
+    /// `error check subject` of each finding that is not merely good to know.
+    fn found(ended: &Ended) -> Vec<String> {
+        let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+        assert_eq!((&document["kind"], &document["version"]), (&json!("MigrateCheck"), &json!(1)));
+        let text = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
+        let checks = document["checks"].as_array().unwrap().iter().filter(|check| check["severity"] != "info");
+        let lines = checks.map(|check| ["severity", "check", "subject"].map(|key| text(check, key)).join(" "));
+        lines.map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// As kubeadm writes the file of the static pod.
+    fn kubeadm(more: &[&str]) -> Value {
+        let command = [
+            "kube-controller-manager",
+            "--allocate-node-cidrs=true",
+            "--bind-address=127.0.0.1",
+            "--cluster-cidr=10.244.0.0/16",
+            "--cluster-name=kubernetes",
+            "--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
+            "--kubeconfig=/etc/kubernetes/controller-manager.conf",
+            "--leader-elect=true",
+            "--use-service-account-credentials=true",
+        ];
+        let image = "registry.k8s.io/kube-controller-manager:v1.36.3";
+        let command = [&command, more].concat();
+        json!({"containers": [{"name": "kube-controller-manager", "image": image, "command": command}]})
+    }
+
+    /// As kOps starts the API server.
+    fn kops(more: &[&str]) -> Value {
+        let args = [
+            "--log-file=/var/log/kube-apiserver.log",
+            "--also-stdout",
+            "/usr/local/bin/kube-apiserver",
+            "--secure-port=443",
+        ];
+        let image = "registry.k8s.io/kube-apiserver-amd64:v1.30.2";
+        let args = [&args, more].concat();
+        json!({"containers": [
+            {"name": "kube-apiserver", "image": image, "command": ["/go-runner"], "args": args},
+            {"name": "healthcheck", "image": "registry.k8s.io/kops/kube-apiserver-healthcheck:1.30.0",
+                "command": ["/kube-apiserver-healthcheck"], "args": ["--ca-cert=/secrets/ca.crt"]},
+        ]})
+    }
+
+    /// As the DaemonSet of cloud-provider-aws has it.
+    fn aws(args: &[&str], tolerations: Value) -> Value {
+        json!({"serviceAccountName": "cloud-controller-manager", "tolerations": tolerations, "containers": [{
+            "name": "aws-cloud-controller-manager", "args": args,
+            "image": "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}]})
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_in_a_cluster_is_told_with_the_way_out_and_nothing_is_written() {
+        let Some(ground) = Ground::new().await else { return };
+        ground.cloud("unlisted: missing\ninstances: [{name: fresh}, {name: bare}]");
+        let taint = json!({"key": TAINT, "value": "true", "effect": "NoSchedule"});
+        ground.node("fresh", json!({"taints": [taint]})).await;
+        ground.node("stranger", json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"})).await;
+        ground.node("bare", json!({})).await;
+        ground.node("lost", json!({"providerID": "fake://lost"})).await;
+        ground.pod("kube-controller-manager-a", kubeadm(&["--cloud-provider=aws"])).await;
+        ground.pod("kube-apiserver-a", kops(&["--cloud-provider=external"])).await;
+        let args = [
+            "--v=2",
+            "--cloud-provider=fake",
+            "--port=0",
+            "--cluster-name=prod",
+            "--leader-elect-resource-name=aws",
+            "--use-service-account-credentials=true",
+            "--configure-cloud-routes=false",
+        ];
+        ground.pod("aws-ccm-b", aws(&args, json!([]))).await;
+        ground.pod("aws-ccm-c", aws(&args, json!([]))).await;
+        let metadata = json!({"name": "web", "namespace": "default"});
+        let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "a"}});
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
+        ground.create("/api/v1/namespaces/default/services", service).await;
+        let held =
+            json!({"holderIdentity": "b_1", "leaseDurationSeconds": 15, "renewTime": "2999-01-01T00:00:00.000000Z"});
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "rke2-cloud-controller-manager"}, "spec": held});
+        ground.create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease).await;
+        let webhook = json!({"name": "nodes.policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": {"service": {"namespace": "policy", "name": "policy"}},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes", "nodes/status"]}]});
+        let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "policy"}, "webhooks": [webhook]});
+        ground.create(WEBHOOKS, policy).await;
+        let mut audit = ground.bed.audit();
+        audit.read().unwrap();
+
+        let ended = ground.check(&["-o", "json"]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(2), ""), "{}", ended.stdout);
+        let ccm = "pod kube-system/aws-ccm-b and 1 more";
+        let expected = [
+            "error cloud-provider pod kube-system/kube-controller-manager-a".to_owned(),
+            format!("error cluster-name {ccm}"),
+            format!("error flags {ccm}"),
+            "error instances node lost".into(),
+            "error kubelet node bare".into(),
+            format!("error leader-election {ccm}"),
+            "error lease lease kube-system/rke2-cloud-controller-manager".into(),
+            "error node-deletion node lost".into(),
+            "error rbac leases".into(),
+            "error rbac leases".into(),
+            "error rbac nodes".into(),
+            "error rbac nodes/status".into(),
+            "error rbac services".into(),
+            "error rbac services/status".into(),
+            format!("error toleration {ccm}"),
+            "error webhook validatingwebhook policy/nodes.policy.example.com".into(),
+            format!("warning cloud-config {ccm}"),
+            "warning cloud-provider pod kube-system/kube-apiserver-a".into(),
+            format!("warning flag-value {ccm}"),
+            "warning node-initialization node fresh".into(),
+            "warning node-provider-id node stranger".into(),
+            "warning provider-ids node stranger".into(),
+            "warning rbac configmaps".into(),
+            "warning rbac events".into(),
+            "warning rbac subjectaccessreviews".into(),
+            "warning rbac tokenreviews".into(),
+            "warning service-plan service default/web".into(),
+        ];
+        assert_eq!(found(&ended), expected);
+
+        let ended = ground.check(&[]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
+        assert!(ended.stdout.contains("\n16 errors, 11 warnings, "), "{}", ended.stdout);
+        for line in [
+            "error    toleration           pod kube-system/aws-ccm-b and 1 more: it does not tolerate node.cloudprovider.kubernetes.io/uninitialized: on new nodes alone it cannot start, and nobody else takes that taint away -> add the toleration {key: node.cloudprovider.kubernetes.io/uninitialized, operator: Exists}, as in manifests/base\n",
+            "error    rbac                 services/status: system:serviceaccount:kube-system:cloud-controller-manager may not patch services/status: address of the balancer, and the finalizer -> apply the RBAC of manifests/ (base/rbac.yaml), or: kubectl create clusterrole ccm-services-status-patch --verb=patch --resource=services/status && kubectl create clusterrolebinding ccm-services-status-patch --clusterrole=ccm-services-status-patch --serviceaccount=kube-system:cloud-controller-manager\n",
+        ] {
+            assert!(ended.stdout.contains(line), "{line}{}", ended.stdout);
+        }
+        let elsewhere = found(&ground.check(&["-o", "json", "--namespace=default"]));
+        assert!(!elsewhere.iter().any(|line| line.contains("pod ")), "{elsewhere:?}");
+
+        let entries = audit.read().unwrap();
+        assert!(entries.iter().any(|entry| entry.is_about("subjectaccessreviews")), "{entries:?}");
+        let writes: Vec<String> = entries
+            .iter()
+            .filter(|entry| entry.is_write() && !entry.is_about("subjectaccessreviews"))
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(writes, Vec::<String>::new());
+        let calls = std::fs::read_to_string(ground.folder.path().join("calls.jsonl")).unwrap();
+        assert!(calls.contains("GetLoadBalancer") && !calls.contains("\"call\":\"Ensure"), "{calls}");
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_ready_ends_with_0() {
+        let Some(ground) = Ground::new().await else { return };
+        ground.node("good", json!({"providerID": "fake://good"})).await;
+        ground.pod("kube-controller-manager-a", kubeadm(&["--cloud-provider=external"])).await;
+        ground.pod("kube-apiserver-a", kops(&[])).await;
+        let args =
+            ["--v=2", "--cloud-provider=fake", "--configure-cloud-routes=false", "--cloud-config=/etc/cloud.yaml"];
+        ground.pod("aws-ccm", aws(&args, json!([{"key": TAINT, "value": "true", "effect": "NoSchedule"}]))).await;
+        let account = json!({"kind": "ServiceAccount", "namespace": "kube-system", "name": "cloud-controller-manager"});
+        ground.bind("cluster-admin", account).await;
+        let ended = ground.check(&["-o", "json"]);
+        assert_eq!(found(&ended), Vec::<String>::new());
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+        let ended = ground.check(&[]);
+        assert!(ended.stdout.contains("\n0 errors, 0 warnings, "), "{}", ended.stdout);
+        assert!(
+            ended
+                .stdout
+                .lines()
+                .all(|line| line.is_empty() || line.starts_with("info ") || line.starts_with("0 errors"))
+        );
+    }
+
+    #[tokio::test]
+    async fn what_must_not_be_read_is_one_warning_each_with_the_right_to_grant() {
+        let Some(ground) = Ground::new().await else { return };
+        let nobody = ground.bed.kubeconfig_for_user("nobody", &[]).unwrap();
+        let ended = ground.check_as(&nobody, &[]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+        assert!(
+            ended.stderr.contains("cannot list nodes: ") && ended.stderr.contains("needs `get` and `list`"),
+            "{}",
+            ended.stderr
+        );
+
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "two-lists"},
+            "rules": [{"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["list"]}]});
+        ground.create(&format!("{RBAC}/clusterroles"), role).await;
+        ground
+            .bind("two-lists", json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}))
+            .await;
+        let ended = ground.check_as(&nobody, &["-o", "json"]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
+        let unread: Vec<String> = found(&ended).into_iter().filter(|line| line.contains("unread")).collect();
+        assert_eq!(
+            unread,
+            [
+                "warning unread leases.coordination.k8s.io",
+                "warning unread mutatingwebhookconfigurations.admissionregistration.k8s.io",
+                "warning unread namespaces",
+                "warning unread pods",
+                "warning unread validatingwebhookconfigurations.admissionregistration.k8s.io",
+            ]
+        );
+        let text = ground.check_as(&nobody, &[]).stdout;
+        for part in [
+            "  pods: cannot be listed, so that flags of what runs now are not checked: pods is forbidden",
+            "--verb=list --resource=pods",
+            "the rights were checked for whoever runs this command, not for the account of the program",
+            "whoever runs this command may not watch services: ",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+}
