@@ -134,3 +134,56 @@ fn told(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::operation::Service as Of;
+
+    fn refused(service: Of, name: &'static str, code: &str) -> Answer<()> {
+        Err(ApiError::refused(Operation::new(service, name), code, "text"))
+    }
+
+    fn word(answer: &Answer<()>) -> &'static str {
+        match verdict(answer) {
+            Verdict::Granted => "granted",
+            Verdict::Unclear(_) => "unclear",
+            Verdict::Denied(_) => "denied",
+        }
+    }
+
+    #[test]
+    fn only_what_comes_after_the_permission_says_that_it_is_there() {
+        for (service, name, code, wanted) in [
+            (Of::Ec2, "DescribeInstances", "UnauthorizedOperation", "denied"),
+            (Of::Elb, "DescribeTags", "AccessDenied", "denied"),
+            (Of::Elb, "DescribeTags", "LoadBalancerNotFound", "granted"),
+            (Of::Ec2, "CreateSecurityGroup", "InvalidGroup.Duplicate", "granted"),
+            (Of::Ec2, "DeleteSecurityGroup", "DependencyViolation", "granted"),
+            (Of::Ec2, "RevokeSecurityGroupIngress", "InvalidPermission.NotFound", "granted"),
+            (Of::Ec2, "DeleteRoute", "InvalidRoute.NotFound", "granted"),
+            (Of::Ec2, "ReplaceRoute", "InvalidParameterValue", "granted"),
+            // The policy looks at the tags of an object that was not found.
+            (Of::Ec2, "DeleteSecurityGroup", "InvalidGroup.NotFound", "unclear"),
+            (Of::Ec2, "CreateTags", "InvalidParameterValue", "unclear"),
+            (Of::Ec2, "CreateTags", "RequestLimitExceeded", "unclear"),
+            (Of::Ec2, "CreateTags", "AuthFailure", "unclear"),
+            (Of::Ec2, "CreateTags", "SomethingNew", "unclear"),
+        ] {
+            assert_eq!(word(&refused(service, name, code)), wanted, "{name} {code}");
+        }
+        let operation = Operation::new(Of::Ec2, "CreateTags");
+        assert_eq!(word(&Err(ApiError::of_kind(operation, ErrorKind::NoAnswer, "x"))), "unclear");
+        assert_eq!(word(&Ok(())), "granted");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_a_warning_that_names_the_policy() {
+        let needs = Needs { balancers: true, routes: true };
+        let answer = refused(Of::Ec2, "CreateTags", "SomethingNew");
+        let check = told("ec2:CreateTags", &verdict(&answer), &needs).unwrap();
+        assert_eq!(check.severity, ccm_provider::Severity::Warning);
+        assert!(check.message.contains("it cannot be told") && check.message.contains("SomethingNew"), "{check:?}");
+        assert!(check.fix.contains("load-balancer.json or manifests/aws/iam/tagging.json"), "{check:?}");
+    }
+}
