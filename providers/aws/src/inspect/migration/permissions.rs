@@ -45,7 +45,7 @@ fn verdict(answer: &Answer<()>) -> Verdict {
         Meaning::Denied => Verdict::Denied(error.clone()),
         _ if error.kind != ErrorKind::Refused => Verdict::Unclear(error.clone()),
         // Who may not read is told so whatever is asked for; a write is judged by the tags of its object, which must be found.
-        Meaning::NotFound if !error.operation.is_mutating() => Verdict::Granted,
+        Meaning::NotFound | Meaning::Unsupported if !error.operation.is_mutating() => Verdict::Granted,
         // The world is in the way, not the policy.
         Meaning::Conflict | Meaning::Passing => Verdict::Granted,
         _ if after => Verdict::Granted,
@@ -158,6 +158,8 @@ mod tests {
             (Of::Ec2, "DescribeInstances", "UnauthorizedOperation", "denied"),
             (Of::Elb, "DescribeTags", "AccessDenied", "denied"),
             (Of::Elb, "DescribeTags", "LoadBalancerNotFound", "granted"),
+            // A region without it.
+            (Of::Ec2, "DescribeInstanceTopology", "UnsupportedOperation", "granted"),
             (Of::Ec2, "CreateSecurityGroup", "InvalidGroup.Duplicate", "granted"),
             (Of::Ec2, "DeleteSecurityGroup", "DependencyViolation", "granted"),
             (Of::Ec2, "RevokeSecurityGroupIngress", "InvalidPermission.NotFound", "granted"),
