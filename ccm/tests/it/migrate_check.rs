@@ -153,7 +153,7 @@ mod real_apiserver {
     }
 
     /// As the DaemonSet of cloud-provider-aws has it.
-    fn aws(args: &[&str], tolerations: Value) -> Value {
+    fn aws(args: &[&str], tolerations: &Value) -> Value {
         json!({"serviceAccountName": "cloud-controller-manager", "tolerations": tolerations, "containers": [{
             "name": "aws-cloud-controller-manager", "args": args,
             "image": "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}]})
@@ -179,8 +179,8 @@ mod real_apiserver {
             "--use-service-account-credentials=true",
             "--configure-cloud-routes=false",
         ];
-        ground.pod("aws-ccm-b", aws(&args, json!([]))).await;
-        ground.pod("aws-ccm-c", aws(&args, json!([]))).await;
+        ground.pod("aws-ccm-b", aws(&args, &json!([]))).await;
+        ground.pod("aws-ccm-c", aws(&args, &json!([]))).await;
         let metadata = json!({"name": "web", "namespace": "default"});
         let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "a"}});
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
@@ -263,7 +263,7 @@ mod real_apiserver {
         ground.pod("kube-apiserver-a", kops(&[])).await;
         let args =
             ["--v=2", "--cloud-provider=fake", "--configure-cloud-routes=false", "--cloud-config=/etc/cloud.yaml"];
-        ground.pod("aws-ccm", aws(&args, json!([{"key": TAINT, "value": "true", "effect": "NoSchedule"}]))).await;
+        ground.pod("aws-ccm", aws(&args, &json!([{"key": TAINT, "value": "true", "effect": "NoSchedule"}]))).await;
         let account = json!({"kind": "ServiceAccount", "namespace": "kube-system", "name": "cloud-controller-manager"});
         ground.bind("cluster-admin", account).await;
         let ended = ground.check(&["-o", "json"]);
