@@ -130,12 +130,13 @@ fn clean(mut document: Document, prefixes: &[&str]) -> Result<Document, Failure>
 fn summary(document: &Document, path: &str) -> String {
     let Document { nodes, services, redacted, .. } = document;
     let errors = document.errors();
-    let mut text = format!("Snapshot in {path}: {} nodes, {} Services", nodes.len(), services.len());
+    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut text = format!("Snapshot in {path}: {}, {}", of(nodes.len(), "node"), of(services.len(), "Service"));
     if let Some(Listed::Volumes(volumes)) = &document.volumes {
-        text.push_str(&format!(", {} volumes", volumes.len()));
+        text.push_str(&format!(", {}", of(volumes.len(), "volume")));
     }
     if errors > 0 {
-        text.push_str(&format!("; {errors} of the provider's answers are errors"));
+        text.push_str(&format!(", {} of the provider", of(errors, "error")));
     }
     text.push_str(&match redacted {
         0 => "; nothing had to be redacted.".to_owned(),
@@ -179,7 +180,7 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
     }
     if redacted > 0 {
         text.push_str(&format!(
-            " {redacted} of its values were redacted, so it may differ from what the controllers would do."
+            " Of its values {redacted} had to be redacted, so it may differ from what the controllers would do."
         ));
     }
     eprintln!("{text}");

@@ -280,7 +280,11 @@ mod real_apiserver {
 
         let taken = ground.ccm(&kubeconfig, &["snapshot", "-f", &file]);
         assert_eq!((taken.code, &*taken.stderr), (Some(0), ""), "{}", taken.stdout);
-        assert!(taken.stdout.contains("6 nodes, 6 Services, 3 volumes; "), "{}", taken.stdout);
+        assert!(
+            taken.stdout.contains("6 nodes, 6 Services, 3 volumes, 3 errors of the provider; 2"),
+            "{}",
+            taken.stdout
+        );
         assert!(
             taken.stdout.contains(" values were redacted: the plan that is made of it may differ there."),
             "{}",
