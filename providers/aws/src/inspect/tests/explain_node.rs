@@ -215,6 +215,9 @@ async fn a_missing_permission_is_one_bad_link_and_the_others_are_told() {
     let facts = explain(&bed, &node(1)).await;
     has(&facts, &["good [instance", "BAD [security groups] could not be read: ccm lacks ec2:DescribeSecurityGroups"]);
     has(&facts, &["=> grant ec2:DescribeSecurityGroups"]);
+    // Who makes no routes needs no right to see them.
+    bed.cloud.deny("ec2:DescribeRouteTables");
+    has(&explain(&bed, &node(1)).await, &["good [pod routes] not looked at: ccm lacks ec2:DescribeRouteTables"]);
     // Without the instance there is nothing to tell.
     bed.cloud.deny("ec2:DescribeInstances");
     let node: Arc<Node> = node(1).into();
