@@ -7,6 +7,7 @@ mod bad_input;
 mod cloud;
 mod lives;
 mod nodes;
+mod volumes;
 
 use std::time::Duration;
 
