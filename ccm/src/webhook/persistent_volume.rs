@@ -91,7 +91,8 @@ fn answer(volume: &PersistentVolume, decided: Result<Mutation, String>) -> Admis
 fn told(volume: &PersistentVolume, decided: Result<Mutation, String>) -> AdmissionResponse {
     let told = match decided {
         Ok(mutation) if mutation.is_empty() => return AdmissionResponse::allow(),
-        Ok(mutation) => mutation.plan(volume).to_string(),
+        // In one line, as the API server wants warnings.
+        Ok(mutation) => mutation.plan(volume).steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         Err(error) => format!("the volume would be refused: {error}"),
     };
     tracing::info!(volume = %volume.metadata.name, "Plan (dry run, nothing is written): {told}");

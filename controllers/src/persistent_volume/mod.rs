@@ -295,7 +295,9 @@ impl VolumeController {
         match self.shared.gate.write(&Call::strategic(path, &mutation.merge_patch(volume)).brief()).await {
             Ok(_) => {
                 *self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                tracing::info!(volume = %volume.metadata.name, ?labels, "labelled the volume");
+                let labels: Vec<&str> = mutation.labels.iter().map(|(key, _, _)| key.as_str()).collect();
+                let affinity = mutation.affinity.is_some();
+                tracing::info!(volume = %volume.metadata.name, ?labels, affinity, "labelled the volume");
                 Ok(Outcome::Done)
             }
             Err(error) if error.is_not_found() => Ok(Outcome::Done),

@@ -130,6 +130,7 @@ async fn a_dry_run_lets_every_volume_through_as_it_is_and_tells_what_would_be() 
         let told = scene.admit(request("CREATE", &ebs(id))).await;
         assert!(told.allowed && told.patch.is_none());
         assert!(told.warnings[0].contains(words), "{:?}", told.warnings);
+        assert!(!told.warnings[0].contains(char::is_control), "the API server drops it: {:?}", told.warnings);
     }
     let foreign = scene.admit(request("CREATE", &json!({"nfs": {}}))).await;
     assert_eq!(foreign, AdmissionResponse::allow());
