@@ -392,7 +392,7 @@ mod real_apiserver {
 
         let moon = replay(&|v| v["flags"]["cloud-provider"] = json!(["moon"]), &[]);
         assert_eq!(moon.code, Some(1));
-        let why = "the provider \"moon\" of the snapshot is not compiled into this program (compiled in: fake";
+        let why = "the provider \"moon\" of the snapshot is not compiled into this program (compiled in: ";
         assert!(
             moon.stdout.contains("service default/web\n  not planned: ") && moon.stdout.contains(why),
             "{}",

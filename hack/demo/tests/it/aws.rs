@@ -22,7 +22,7 @@ fn the_tour_on_aws_goes_as_told_whatever_account_the_user_has() {
     let words = words(&log);
     for fact in [
         "ccm --cloud-provider=aws",
-        "Written to Nodes, Services or the cloud: nothing.",
+        "Written to the cluster or the cloud: nothing, not even a",
         "12 nodes initialized, routed and Ready",
         "spec.providerID: aws:///us-west-2",
         "default/web: classic load balancer made",

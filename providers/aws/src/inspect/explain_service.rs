@@ -1,6 +1,6 @@
 //! From a Service to its balancer, and on to the nodes behind it.
 
-use ccm_provider::{ErrorClass, Fact, Finding, NodeReader, ProviderError, Service, ServiceAction, Severity};
+use ccm_provider::{ErrorClass, Fact, NodeReader, ProviderError, Service, ServiceAction};
 
 use super::standing::{self, Standing};
 use super::{Inspector, health, way_out};
@@ -53,15 +53,11 @@ fn facts(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact> {
     facts.extend(balancers(of, service, standing));
     match &standing.plan {
         Err(error) => facts.push(Fact::bad("plan", error.to_string(), way_out(error))),
-        Ok((steps, findings)) => {
-            facts.extend(findings.iter().map(finding));
-            match steps.len() {
-                0 => facts.push(Fact::good("plan", "nothing is left to do in the cloud")),
-                left => facts.push(Fact::waiting("plan", format!("writes left: {left}"))),
-            }
-            facts
-                .extend(steps.iter().map(|step| Fact::waiting(format!("{} {}", step.kind, step.id), step.to_string())));
-        }
+        // Which, and what was noticed on the way, is told by who asks for the plan.
+        Ok((steps, _)) => facts.push(match steps.len() {
+            0 => Fact::good("plan", "nothing is left to do in the cloud"),
+            left => Fact::waiting("plan", format!("writes left: {left}")),
+        }),
     }
     facts
 }
@@ -99,19 +95,6 @@ fn wish(wish: &Wish) -> Fact {
                 ports.join(", ")
             );
             Fact::good("wish", text)
-        }
-    }
-}
-
-fn finding(finding: &Finding) -> Fact {
-    let about = match &finding.value {
-        Some(value) => format!("{} {value:?}", finding.key),
-        None => finding.key.clone(),
-    };
-    match finding.severity {
-        Severity::Info => Fact::good(about, &finding.message),
-        Severity::Warning | Severity::Error => {
-            Fact::bad(about, &finding.message, "correct it where it is written, or leave it if this is what you want")
         }
     }
 }
