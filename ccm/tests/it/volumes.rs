@@ -1,7 +1,7 @@
 //! Labels and node affinity of volumes, by the controller and by the webhook, on a real API server.
 
 mod real_apiserver {
-    use std::path::PathBuf;
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use ccm::webhook::persistent_volume::{NAME, PATH};
@@ -81,7 +81,7 @@ faults:
             self.folder.path().join(name).display().to_string()
         }
 
-        fn start(&self, kubeconfig: &PathBuf, flags: &[&str]) -> Process {
+        fn start(&self, kubeconfig: &Path, flags: &[&str]) -> Process {
             let config = format!("--cloud-config={}", self.file("cloud.yaml"));
             let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
             let fixed =
