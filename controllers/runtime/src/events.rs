@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ccm_provider::{Clock, EventSink, EventType, Subject};
+use ccm_provider::{Clock, ErrorClass, EventSink, EventType, Subject};
 use tokio::sync::{mpsc, watch};
 
 use crate::gate::Gate;
@@ -37,6 +37,8 @@ struct Recorded {
     kind: EventType,
     reason: String,
     message: String,
+    /// [`ErrorClass::word`] of what failed.
+    class: Option<&'static str>,
     /// Wall clock.
     at: SystemTime,
     /// Nanoseconds since 1970, made unique: it ends the name of the event.
@@ -114,6 +116,16 @@ impl std::fmt::Debug for ComponentRecorder {
 
 impl EventSink for ComponentRecorder {
     fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str) {
+        self.record(subject, kind, reason, message, None);
+    }
+
+    fn failure(&self, subject: &Subject, reason: &str, message: &str, class: Option<&ErrorClass>) {
+        self.record(subject, EventType::Warning, reason, message, class.map(ErrorClass::word));
+    }
+}
+
+impl ComponentRecorder {
+    fn record(&self, subject: &Subject, kind: EventType, reason: &str, message: &str, class: Option<&'static str>) {
         let shared = &self.shared;
         let at = shared.clock.wall();
         let recorded = Recorded {
@@ -123,6 +135,7 @@ impl EventSink for ComponentRecorder {
             kind,
             reason: reason.to_owned(),
             message: message.to_owned(),
+            class,
             at,
             stamp: shared.stamp(at),
         };

@@ -247,7 +247,7 @@ impl NodeController {
             "{error}. The node keeps the taint {TAINT_UNINITIALIZED} and takes no pods until this is resolved; it is tried again"
         );
         let subject = Subject::node(&node.name, &node.uid);
-        self.events.event(&subject, EventType::Warning, "FailedToInitializeNode", &message);
+        self.events.failure(&subject, "FailedToInitializeNode", &message, error.class());
         error
     }
 

@@ -407,7 +407,7 @@ impl ServiceController {
     fn failed(&self, subject: &Subject, error: SyncError) -> SyncError {
         if !matches!(error, SyncError::Closed(_)) {
             let message = format!("{}{error}", conditions::FAILED);
-            self.events.event(subject, EventType::Warning, "SyncLoadBalancerFailed", &message);
+            self.events.failure(subject, "SyncLoadBalancerFailed", &message, error.class());
         }
         error
     }

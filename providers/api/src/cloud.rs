@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::error::ProviderError;
+use crate::error::{ErrorClass, ProviderError};
 use crate::inspect::Inspect;
 use crate::instance::InstancesV2;
 use crate::legacy::{Instances, Zones};
@@ -210,7 +210,17 @@ pub trait ServiceReader: Send + Sync {
 pub trait EventSink: Send + Sync {
     /// Records an event. Repeats are counted, storms are cut.
     fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str);
+
+    /// Records a warning about a failure, with the class of the error in the event's annotation [`EVENT_ERROR_CLASS`]. The
+    /// default leaves the class out.
+    fn failure(&self, subject: &Subject, reason: &str, message: &str, class: Option<&ErrorClass>) {
+        let _ = class;
+        self.event(subject, EventType::Warning, reason, message);
+    }
 }
+
+/// Annotation of events that tell a failure: [`ErrorClass::word`], for who explains it without having met the error.
+pub const EVENT_ERROR_CLASS: &str = "cloud-controller-manager/error-class";
 
 /// Severity of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -91,6 +91,22 @@ impl ErrorClass {
         }
     }
 
+    /// The class of this word, without what its error knew beside it.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let all = [
+            Self::NotFound,
+            Self::Unknown,
+            Self::Throttled { after: None },
+            Self::Transient { after: None },
+            Self::Conflict,
+            Self::Denied { action: String::new() },
+            Self::Invalid { findings: Vec::new() },
+            Self::Unsupported,
+            Self::Bug,
+        ];
+        all.into_iter().find(|class| class.word() == word)
+    }
+
     /// What somebody who reads the error can do about it.
     pub fn way_out(&self) -> String {
         match self {

@@ -44,8 +44,8 @@ pub mod well_known;
 pub mod zone;
 
 pub use cloud::{
-    Clock, CloudProvider, Clusters, EventSink, EventType, InformerUser, LeaderToken, NodeReader, ObjectChange,
-    ProviderContext, ServiceReader, SharedInformers, Subject,
+    Clock, CloudProvider, Clusters, EVENT_ERROR_CLASS, EventSink, EventType, InformerUser, LeaderToken, NodeReader,
+    ObjectChange, ProviderContext, ServiceReader, SharedInformers, Subject,
 };
 pub use error::{CloudError, ErrorClass, ProviderError};
 pub use flag::{Flag, FlagValues};

@@ -1,6 +1,9 @@
 //! What was told on the object.
 
+use std::collections::BTreeMap;
+
 use ccm_controllers::{ipam, lifecycle, node, service};
+use ccm_provider::{EVENT_ERROR_CLASS, ErrorClass};
 use ccm_runtime::Client;
 use ccm_runtime::client::Call;
 use jiff::Timestamp;
@@ -25,6 +28,8 @@ pub(super) struct Event {
     pub(super) message: String,
     pub(super) component: String,
     pub(super) count: u64,
+    /// The class of what failed, where the recorder knew it.
+    pub(super) class: Option<ErrorClass>,
     /// When it was told last.
     pub(super) last: Option<Timestamp>,
 }
@@ -40,6 +45,7 @@ impl Event {
             "reason": self.reason,
             "message": self.message,
             "component": self.component,
+            "class": self.class.as_ref().map(ErrorClass::word),
             "count": self.count,
             "last": self.last.map(|last| last.to_string()),
             "secondsAgo": self.last.map(|last| seconds(last, now)),
@@ -119,6 +125,8 @@ struct List {
 #[serde(rename_all = "camelCase")]
 struct Raw {
     #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
     involved_object: Involved,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -131,6 +139,12 @@ struct Raw {
     source: Option<Source>,
     reporting_component: Option<String>,
     series: Option<Series>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -156,7 +170,9 @@ impl Raw {
         let series = self.series.unwrap_or(Series { count: None, last_observed_time: None });
         let component = self.source.and_then(|source| source.component).or(self.reporting_component);
         let last = series.last_observed_time.or(self.last_timestamp).or(self.event_time).or(self.first_timestamp);
+        let annotations = self.metadata.annotations.unwrap_or_default();
         Event {
+            class: annotations.get(EVENT_ERROR_CLASS).and_then(|word| ErrorClass::of_word(word)),
             kind: self.kind.unwrap_or_default(),
             reason: self.reason.unwrap_or_default(),
             message: self.message.unwrap_or_default(),

@@ -120,9 +120,12 @@ impl Story {
         if let Some(error) = events::last_error(&events) {
             // A silent kubelet alone is no reason to dig out what may be long over.
             let pending = self.facts.iter().chain(&self.effects).any(|fact| fact.state != FactState::Good);
-            let told = format!("{} {}: {}", error.reason, events::when(error, now), error.message);
+            let class = error.class.as_ref().map_or_else(String::new, |class| format!(" ({})", class.word()));
+            let told = format!("{} {}: {}{class}", error.reason, events::when(error, now), error.message);
+            let said = || "the message says why; the next try may have gone well already".to_owned();
+            let way_out = error.class.as_ref().map_or_else(said, ErrorClass::way_out);
             self.effects.push(match pending {
-                true => Fact::bad("last error", told, "the message says why; the next try may have gone well already"),
+                true => Fact::bad("last error", told, way_out),
                 false => Fact::good("last error", format!("{told}. Nothing is pending now")),
             });
         }

@@ -348,6 +348,13 @@ fn the_last_error_counts_until_a_sync_went_well() {
     pending.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
     pending.events(events(), now());
     assert!(pending.conclusion().starts_with("broken: last error: SyncLoadBalancerFailed 3 times, last 50s ago: m → "));
+    // The class that the leader wrote beside it brings the way out.
+    let mut denied = failed();
+    denied["metadata"] = json!({"annotations": {"cloud-controller-manager/error-class": "denied"}});
+    let mut pending = object::service(&web(&json!({})), now());
+    pending.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
+    pending.events(events::parse(json!({"items": [denied]}), "web", "u-1"), now());
+    assert!(pending.conclusion().contains("m (denied) → grant the missing permission"), "{}", pending.conclusion());
 }
 
 #[test]

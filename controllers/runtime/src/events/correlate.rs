@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ccm_provider::{EventType, Subject};
+use ccm_provider::{EVENT_ERROR_CLASS, EventType, Subject};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -112,10 +112,14 @@ impl Correlator {
             _ => Arc::clone(&event.subject.namespace),
         };
         let last = time(at);
+        let mut metadata = json!({"name": counted.name, "namespace": namespace});
+        if let (Some(class), Some(metadata)) = (event.class, metadata.as_object_mut()) {
+            metadata.insert("annotations".to_owned(), json!({EVENT_ERROR_CLASS: class}));
+        }
         let body = json!({
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": counted.name, "namespace": namespace},
+            "metadata": metadata,
             "involvedObject": reference(&event.subject),
             "reason": event.reason,
             "message": message,

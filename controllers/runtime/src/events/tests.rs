@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use ccm_provider::{EventSink, EventType, NodeName, Subject};
+use ccm_provider::{ErrorClass, EventSink, EventType, NodeName, Subject};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
@@ -177,6 +177,19 @@ async fn an_event_has_the_fields_of_upstream() {
             "eventTime": null, "reportingComponent": "service-controller", "reportingInstance": "",
         })
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_carries_the_class_of_its_error_and_other_events_nothing_more() {
+    let bed = Bed::new();
+    let denied = ErrorClass::Denied { action: "x:Create".to_owned() };
+    bed.events.failure(&service("web"), "SyncLoadBalancerFailed", "no", Some(&denied));
+    bed.events.failure(&service("other"), "SyncLoadBalancerFailed", "no", None);
+    bed.settle().await;
+    let annotations: Vec<Value> = bed.stored().iter().map(|event| event["metadata"]["annotations"].clone()).collect();
+    // In the order of their names.
+    assert_eq!(annotations, [Value::Null, json!({"cloud-controller-manager/error-class": "denied"})]);
+    assert!(bed.stored().iter().all(|event| event["type"] == "Warning"));
 }
 
 #[tokio::test(start_paused = true)]
