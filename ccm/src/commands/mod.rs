@@ -47,14 +47,8 @@ pub(crate) struct Command {
 }
 
 /// All commands but `completion`, which needs neither runtime nor cluster.
-const COMMANDS: &[Command] = &[
-    plan::COMMAND,
-    explain::COMMAND,
-    orphans::COMMAND,
-    lint::COMMAND,
-    migrate_check::COMMAND,
-    snapshot::COMMAND,
-];
+const COMMANDS: &[Command] =
+    &[plan::COMMAND, explain::COMMAND, lint::COMMAND, migrate_check::COMMAND, orphans::COMMAND, snapshot::COMMAND];
 
 const SECTION: &str = "Command flags";
 const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');
