@@ -1,4 +1,4 @@
-//! `completion bash|zsh|fish|powershell`: a script that completes the program's flags in a shell.
+//! `completion bash|zsh|fish|powershell`: a script that completes the program's flags and commands in a shell.
 
 use std::ffi::OsString;
 
@@ -47,7 +47,8 @@ fn command(program: &Program) -> Command {
 /// The flags in the shape in which the generator wants them; they are parsed elsewhere.
 fn with_flags(program: &Program) -> Command {
     let shown = program.flags.iter().filter(|flag| !flag.hidden);
-    command(program).disable_help_flag(true).args(shown.map(arg))
+    let commands = super::COMMANDS.iter().map(|command| Command::new(command.name).about(command.about));
+    command(program).disable_help_flag(true).subcommands(commands).args(shown.map(arg))
 }
 
 fn arg(flag: &Flag) -> Arg {
@@ -78,6 +79,9 @@ mod tests {
                 assert!(script.contains(flag.name), "{shell}: {}", flag.name);
             }
             assert!(!script.contains("node-sync-period"), "{shell}");
+            for command in super::super::COMMANDS {
+                assert!(script.contains(command.name), "{shell}: {}", command.name);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,11 +57,6 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             return Err(Failure::error(format!("orphans takes no arguments, got {:?}", call.words.join(" "))));
         }
         let (delete, ask) = (call.values.bool(DELETE.name), !call.values.bool(YES.name));
-        if delete && ask && !std::io::stdin().is_terminal() {
-            return Err(Failure::error(
-                "--delete asks before it deletes, and stdin is no terminal: add --yes, or leave --delete out",
-            ));
-        }
         let hunt = Hunt::begin(&call).await?;
         let orphans = hunt.find().await?;
         if !delete {
@@ -136,8 +131,10 @@ impl Hunt {
 
     async fn delete(&self, orphans: Vec<Orphan>, ask: bool, output: Output) -> Result<Verdict, Failure> {
         let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
-        if output.format == Format::Text {
-            super::print(&plan(&doomed, &kept, output));
+        match output.format {
+            Format::Json if ask => eprint!("{}", plan(&doomed, &kept, output)),
+            Format::Json => {}
+            Format::Text | Format::Github => super::print(&plan(&doomed, &kept, output)),
         }
         if doomed.is_empty() {
             return self.end(&[], &kept, output);
@@ -232,15 +229,19 @@ fn failed(context: &str, error: &ProviderError) -> Failure {
     Failure::error(format!("{context}: {}", reason(error)))
 }
 
-/// Asks on the terminal; only `yes` is a yes.
+/// Asks, on a terminal or whoever writes to stdin; only a yes is a yes.
 fn confirmed(count: usize) -> Result<bool, Failure> {
     let unreadable = |error: std::io::Error| Failure::error(format!("cannot ask: {error}"));
     let mut err = std::io::stderr();
     write!(err, "Delete {count} objects in the cloud? This cannot be undone. Type yes: ").map_err(unreadable)?;
     err.flush().map_err(unreadable)?;
     let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(unreadable)?;
-    Ok(answer.trim() == "yes")
+    if std::io::stdin().lock().read_line(&mut answer).map_err(unreadable)? == 0 {
+        return Err(Failure::error(
+            "nothing is deleted: nobody answered on stdin; add --yes to delete without being asked",
+        ));
+    }
+    Ok(matches!(answer.trim(), "yes" | "y"))
 }
 
 fn list(orphans: &[Orphan], output: Output) -> String {

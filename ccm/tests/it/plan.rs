@@ -44,7 +44,7 @@ mod real_apiserver {
     use ccm_test_bed::{Bed, Options};
     use serde_json::{Value, json};
 
-    use crate::process::{Ended, Process, run};
+    use crate::process::{Ended, Process, run, run_with};
 
     /// A cluster and a cloud for a test alone.
     struct Ground {
@@ -90,6 +90,12 @@ mod real_apiserver {
 
         fn ccm(&self, words: &[&str]) -> Ended {
             self.ccm_as(&self.bed.kubeconfig(), words)
+        }
+
+        /// The same with this on stdin.
+        fn answered(&self, words: &[&str], answer: &str) -> Ended {
+            let args = self.args(&self.bed.kubeconfig());
+            run_with(&words.iter().copied().chain(args.iter().map(String::as_str)).collect::<Vec<_>>(), answer)
         }
 
         async fn create(&self, path: &str, object: Value) {
@@ -247,20 +253,24 @@ service default/web
         let document: Value = serde_json::from_str(&ground.ccm(&["orphans", "-o", "json"]).stdout).unwrap();
         assert_eq!((&document["kind"], &document["orphans"][0]["id"]), (&json!("Orphans"), &json!("default/leaked")));
 
-        // Nobody can be asked here.
-        let ended = ground.ccm(&["orphans", "--delete"]);
-        assert_eq!((ended.code, has("leaked")), (Some(1), true));
-        assert!(ended.stderr.contains("add --yes"), "{}", ended.stderr);
         // A cluster none of whose nodes is in this cloud may be another one.
         let ended = ground.ccm(&["orphans", "--delete", "--yes"]);
         assert_eq!((ended.code, has("leaked")), (Some(1), true));
         assert!(ended.stderr.contains("--cluster-is-gone"), "{}", ended.stderr);
         ground.node("n", json!({"providerID": "fake://n"})).await;
+        // Nobody answers here.
+        let ended = ground.ccm(&["orphans", "--delete"]);
+        assert_eq!((ended.code, has("leaked")), (Some(1), true));
+        assert!(ended.stdout.starts_with("- delete LoadBalancer default/leaked"), "{}", ended.stdout);
+        assert!(ended.stderr.contains("Type yes: ") && ended.stderr.contains("add --yes"), "{}", ended.stderr);
+        let ended = ground.answered(&["orphans", "--delete"], "no\n");
+        assert_eq!((ended.code, has("leaked")), (Some(2), true));
+        assert!(ended.stderr.ends_with("Nothing is deleted.\n"), "{}", ended.stderr);
         let ended = ground.ccm(&["orphans", "--delete", "--yes", "--dry-run"]);
         assert_eq!((ended.code, has("leaked")), (Some(2), true), "{}", ended.stderr);
 
-        let ended = ground.ccm(&["orphans", "--delete", "--yes"]);
-        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
+        let ended = ground.answered(&["orphans", "--delete"], "yes\n");
+        assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
         assert!(ended.stdout.starts_with("- delete LoadBalancer default/leaked"), "{}", ended.stdout);
         assert!(ended.stdout.ends_with("deleted LoadBalancer default/leaked\n"), "{}", ended.stdout);
         assert!(!has("leaked") && has("default/web"));

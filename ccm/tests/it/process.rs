@@ -1,6 +1,6 @@
 //! Runs the program and looks at what it prints and how it ends.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,7 +20,20 @@ pub(crate) struct Ended {
 
 /// Runs the program to its end.
 pub(crate) fn run(args: &[&str]) -> Ended {
-    let output = command(args).output().unwrap();
+    ended(command(args).output().unwrap())
+}
+
+/// The same with this on stdin.
+pub(crate) fn run_with(args: &[&str], input: &str) -> Ended {
+    let mut command = command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It may end without reading.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    ended(child.wait_with_output().unwrap())
+}
+
+fn ended(output: std::process::Output) -> Ended {
     Ended {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),
