@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ccm_provider::{CloudProvider, Flag, ProviderFactory, Registry, RegistryError};
+use ccm_provider::{Flag, ProviderFactory, Registry, RegistryError};
 use ccm_runtime::Metrics;
 
 use crate::controllers::Controller;
@@ -14,10 +14,7 @@ use crate::options::Options;
 use crate::options::parse::{self, Asked};
 use crate::program::Program;
 use crate::webhook::Webhook;
-use crate::{commands, logging, manager};
-
-/// Providers of this project that a build may leave out.
-pub(crate) const OPTIONAL: [&str; 2] = ["aws", "fake"];
+use crate::{commands, logging, manager, providers};
 
 /// Chooses the one TLS provider of the process, before anything speaks TLS. [`App::run`] does it; programs that use the
 /// parts below it call it themselves.
@@ -108,6 +105,7 @@ impl App {
             return Err(Failure::fatal(error.to_string()));
         }
         self.program.complete(&self.registry)?;
+        self.program.usages = commands::usages().collect();
         let args: Vec<OsString> = args.into_iter().collect();
         let values = match commands::asked(&self.program, &args) {
             Some(asked) => return self.command(asked?),
@@ -130,7 +128,7 @@ impl App {
             let metrics = Metrics::new();
             let client = manager::connect(&options, &metrics).await?;
             let ports = Ports::bind(&options, &metrics).await?;
-            let provider = provider(&self.registry, &options).await?;
+            let provider = providers::chosen(&self.registry, &options).await?;
             manager::run(options, provider, client, metrics, ports).await
         });
         ended.map(|()| Verdict::Clean)
@@ -173,22 +171,4 @@ fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
     let ended = runtime.block_on(work);
     runtime.shutdown_background();
     ended
-}
-
-/// The provider that the flags ask for.
-pub(crate) async fn provider(registry: &Registry, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {
-    let made = registry.init(&options.cloud_provider, &options.cloud_config, &options.values, &OPTIONAL).await;
-    let provider = made.map_err(|error| Failure::fatal(error.to_string()))?;
-    if !provider.has_cluster_id() {
-        if !options.allow_untagged_cloud {
-            return Err(Failure::fatal(
-                "no ClusterID found. A ClusterID is required for the cloud provider to function properly. This check can \
-                 be bypassed by setting the --allow-untagged-cloud option",
-            ));
-        }
-        tracing::warn!(
-            "detected a cluster without a ClusterID. A ClusterID will be required in the future. Please tag your cluster to avoid any future issues"
-        );
-    }
-    Ok(provider)
 }

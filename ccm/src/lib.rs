@@ -17,6 +17,7 @@ pub mod logging;
 pub mod manager;
 pub mod options;
 pub mod program;
+mod providers;
 pub mod serve;
 mod snapshot;
 pub mod version;

@@ -23,6 +23,8 @@ pub struct Program {
     pub webhooks: Vec<Webhook>,
     /// All flags, those of providers and controllers included.
     pub flags: Vec<Flag>,
+    /// The usage of each command, for the help.
+    pub usages: Vec<String>,
 }
 
 impl Default for Program {
@@ -36,6 +38,7 @@ impl Default for Program {
             controllers,
             webhooks: vec![persistent_volume::webhook()],
             flags,
+            usages: Vec::new(),
         }
     }
 }

@@ -12,11 +12,11 @@ use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, System
 
 use super::Call;
 use super::progress::Progress;
-use crate::app;
 use crate::controllers::Survey;
 use crate::exit::Failure;
 use crate::manager;
 use crate::options::Options;
+use crate::providers;
 
 /// A cluster and its cloud at one moment.
 pub(crate) struct World {
@@ -128,7 +128,7 @@ impl World {
         progress.go_on("connecting to the API server");
         let client = connect(&options).await?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
-        let provider = wrap(app::provider(&call.registry, &options).await?);
+        let provider = wrap(providers::chosen(&call.registry, &options).await?);
         progress.go_on("listing nodes and Services");
         let objects = Objects::list(&client, &*provider).await?;
         Ok(Self::of(options, client, provider, objects, Arc::new(SystemClock)).await)
@@ -138,7 +138,7 @@ impl World {
     pub(crate) async fn without_cluster(call: &Call, progress: &Progress) -> Result<Self, Failure> {
         let options = call.options()?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
-        let provider = app::provider(&call.registry, &options).await?;
+        let provider = providers::chosen(&call.registry, &options).await?;
         let client = Client::without_server("this command runs without a cluster", Metrics::new());
         let objects = Objects { nodes: Store::new(Keep::default()), services: Store::new(Keep::default()) };
         Ok(Self::of(options, client, provider, objects, Arc::new(SystemClock)).await)

@@ -21,7 +21,7 @@ pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
 /// The text without its first paragraph: what the Go programs print when an argument is wrong.
 pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
     let mut text = format!("Usage:\n  {} [flags]\n", program.name);
-    for command in crate::commands::usages() {
+    for command in &program.usages {
         let line = wrap(&format!("{} {command}", program.name), 6, width.unwrap_or_default());
         let _ = writeln!(text, "  {line}");
     }

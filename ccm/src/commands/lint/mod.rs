@@ -19,9 +19,9 @@ use self::source::Unread;
 use super::output::Format;
 use super::progress::Progress;
 use super::{Call, Command, SECTION, world};
-use crate::app::OPTIONAL;
 use crate::exit::{Failure, Verdict};
 use crate::options::Options;
+use crate::providers::OPTIONAL;
 
 const CLUSTER: Flag = Flag::new(SECTION, "cluster", Kind::Bool, "false", "Look at the Services of the cluster too.");
 const FAIL_ON: Flag = Flag::new(
