@@ -25,23 +25,26 @@ impl ServiceController {
             .map(|(k, known)| (k.clone(), known.clone()))
             .collect();
         let looks = in_order.into_iter().map(|(key, known)| async {
-            let plan = self.plan_of(&known).await?;
+            let plan = self.plan_of(&known).await;
             // A sync that began meanwhile explains the difference.
             let still = self.known(&key).is_some_and(|now| now.in_order && Arc::ptr_eq(&now.service, &known.service));
             still.then_some((key, known, plan))
         });
         let found: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         let mut seen = BTreeMap::new();
-        let (mut steps, mut new) = (0, 0);
+        let mut new = 0;
         let before = std::mem::take(&mut *self.lock_drifted());
-        for (key, known, plan) in found.into_iter().flatten().filter(|(_, _, plan)| !plan.is_empty()) {
-            steps += plan.steps.len();
-            if before.get(&key) != Some(&plan) {
+        for (key, known, plan) in found.into_iter().flatten() {
+            let earlier = before.get(&key);
+            // No answer says nothing: what was seen stays.
+            let Some(plan) = plan.or_else(|| earlier.cloned()).filter(|plan| !plan.is_empty()) else { continue };
+            if earlier != Some(&plan) {
                 new += plan.steps.len();
                 self.tell_drift(&known, &plan);
             }
             seen.insert(key, plan);
         }
+        let steps = seen.values().map(|plan| plan.steps.len()).sum();
         *self.lock_drifted() = seen;
         self.drift.saw(steps, new);
     }

@@ -29,6 +29,19 @@ async fn a_balancer_that_somebody_else_removed_is_told_once_and_nothing_is_writt
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
     let written = rig.writes().into_iter().filter(|write| write.resource != "events").count();
     assert_eq!(written, 0);
+    // A look that gets no answer says nothing: what was seen stays, and is not told again after it.
+    let cloud = |faults: &str| {
+        rig.cloud.write(&format!(
+            "loadBalancers: {{initial: [{{service: default/unrelated, ingress: [{{ip: 203.0.113.77}}]}}]}}\n{faults}"
+        ));
+    };
+    cloud("faults: [{call: GetLoadBalancer, error: no answer}]");
+    rig.pass(5 * MINUTE).await;
+    assert_eq!((manager.metric(STEPS), manager.metric(TOTAL)), (Some(steps), Some(steps)));
+    cloud("");
+    rig.pass(5 * MINUTE).await;
+    assert_eq!((manager.metric(STEPS), manager.metric(TOTAL)), (Some(steps), Some(steps)));
+    assert_eq!(rig.count_events("s", "LoadBalancerDrift").await, 1);
     // The next change puts it right.
     rig.patch_service("s", json!({"metadata": {"annotations": {"a": "b"}}})).await;
     rig.until_calls("EnsureLoadBalancer", 2).await;
