@@ -90,8 +90,9 @@ impl Objects {
     /// All of the cluster.
     pub(crate) async fn list(client: &Client, provider: &dyn CloudProvider) -> Result<Self, Failure> {
         let keep = Keep::new(provider.node_annotations());
-        let (nodes, services) = futures::try_join!(list(client, keep), list(client, Keep::default()))?;
-        Ok(Self { nodes, services })
+        // Both to their end: which of two failures is told must not depend on which answer came first.
+        let (nodes, services) = futures::join!(list(client, keep), list(client, Keep::default()));
+        Ok(Self { nodes: nodes?, services: services? })
     }
 }
 

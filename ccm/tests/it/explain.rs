@@ -296,7 +296,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let nothing = ground.explain_as(&reader, &["node/worker"]);
         assert_eq!(nothing.code, Some(1));
         assert!(
-            nothing.stderr.contains("cannot list ") && nothing.stderr.contains("needs `get` and `list`"),
+            nothing.stderr.contains("cannot list nodes: ") && nothing.stderr.contains("needs `get` and `list`"),
             "{}",
             nothing.stderr
         );
