@@ -20,6 +20,8 @@ use super::Inspector;
 use crate::client::ec2::{RouteTable, SecurityGroup};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Tags, Write, elb, elbv2};
+use crate::identity::{self, Machine, Wanted};
+use crate::instances::describe::Instances;
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observe::Observed;
@@ -81,7 +83,36 @@ pub(super) async fn find(of: &Inspector, cluster: &str, claims: &Claims) -> Resu
     }
     let inventory = read(of, cluster).await?;
     let claimed = found::Claimed::new(cluster, claims);
-    found::orphans(of, cluster, &inventory, &claimed).await
+    let mut orphans = found::orphans(of, cluster, &inventory, &claimed).await?;
+    let deletable = || orphans.iter().any(|orphan| orphan.kept.is_none());
+    if !claims.nodes.is_empty() && deletable() && !is_the_cluster(of, claims).await? {
+        let why = format!(
+            "no node of this cluster has an instance tagged {}: this may be another cluster than the one with the marks; check \
+             --kubeconfig and KubernetesClusterID",
+            of.mark()
+        );
+        for orphan in &mut orphans {
+            orphan.kept.get_or_insert_with(|| why.clone());
+        }
+    }
+    Ok(orphans)
+}
+
+/// Whether a node runs on a marked instance. Several clusters may share an account, and what is in use by the one with the
+/// marks is claimed by nobody in another.
+async fn is_the_cluster(of: &Inspector, claims: &Claims) -> Result<bool, ProviderError> {
+    let members = Instances(of.api.clone()).of_cluster(&of.settings.ownership, &of.settings.vpc).await?;
+    let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for member in &members {
+        ids.insert(&*member.id);
+        names.insert(&*member.private_dns_name);
+    }
+    Ok(claims.nodes.iter().any(|node| match identity::wanted(node, of.settings.own.as_ref()) {
+        Wanted::Machine(Machine::Ec2(id)) => ids.contains(id.as_str()),
+        Wanted::Name(name) => names.contains(&*name),
+        // The interface of a Fargate pod has no mark of the cluster.
+        Wanted::Machine(Machine::Fargate(_)) | Wanted::Never(_) => false,
+    }))
 }
 
 fn no_mark() -> ProviderError {

@@ -69,6 +69,37 @@ async fn all_that_services_left_is_found_in_order_and_deleted_to_the_last_rule()
     assert!(bed.orphans(&[]).await.is_empty());
 }
 
+/// Two clusters in one account: the kubeconfig of the one, the cloud config of the other.
+#[tokio::test(start_paused = true)]
+async fn what_another_cluster_uses_is_kept() {
+    let bed = Bed::new();
+    let mut web = service("web", "nlb");
+    bed.make(&mut web).await;
+    let tag = |cluster: &str| {
+        let mark = || [(format!("kubernetes.io/cluster/{cluster}"), "owned".to_owned())].into();
+        bed.state().instances.values_mut().for_each(|instance| instance.tags = mark());
+    };
+    assert!(bed.orphans(&[]).await.iter().all(|orphan| orphan.kept.is_none()));
+    tag("c2");
+    let orphans = bed.orphans(&[]).await;
+    assert_eq!(kinds(&orphans), ["LoadBalancer", "TargetGroup"]);
+    for orphan in &orphans {
+        let kept = orphan.kept.as_deref().unwrap_or_default();
+        has(kept, &["no node of this cluster has an instance tagged kubernetes.io/cluster/c1", "check --kubeconfig"]);
+        let error = bed.inspector().delete_orphan(CLUSTER, orphan).await.unwrap_err();
+        has(&error.to_string(), &["is not deleted: no node of this cluster"]);
+    }
+    // Nothing is left to compare with when the cluster is gone.
+    let gone = bed.inspector().orphans(CLUSTER, &ccm_provider::Claims::default()).await.unwrap();
+    assert!(gone.len() == 2 && gone.iter().all(|orphan| orphan.kept.is_none()));
+    // A node without a provider ID is known by the name of its instance.
+    tag("c1");
+    let node = ccm_provider::Node { provider_id: None, ..(*bed.nodes[0]).clone() };
+    let claims = ccm_provider::Claims { nodes: vec![node.into()], services: Vec::new() };
+    let orphans = bed.inspector().orphans(CLUSTER, &claims).await.unwrap();
+    assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", told(&orphans));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_claims_by_type_or_finalizer() {
     let bed = Bed::new();
