@@ -9,6 +9,7 @@ mod table;
 mod tests;
 mod text;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -62,6 +63,7 @@ pub struct Metrics(Arc<Inner>);
 
 struct Inner {
     registry: Registry,
+    made: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     queues: Mutex<Vec<(String, Weak<dyn QueueTimes>)>>,
     at_scrape: Mutex<Vec<AtScrape>>,
     appended: Mutex<Vec<Appended>>,
@@ -150,6 +152,7 @@ impl Metrics {
         use table as t;
         let to = Registrar(Registry::new());
         Self(Arc::new(Inner {
+            made: Mutex::default(),
             queues: Mutex::default(),
             at_scrape: Mutex::default(),
             appended: Mutex::default(),
@@ -203,19 +206,31 @@ impl Metrics {
         register(&self.0.registry, metric)
     }
 
-    /// Makes and exports a counter.
+    /// Makes and exports a counter; the same one for whoever asks again.
     pub fn counter(&self, def: &Def) -> IntCounterVec {
-        Registrar(self.0.registry.clone()).counter(def)
+        self.shared(def, |to| to.counter(def))
     }
 
-    /// Makes and exports a gauge.
+    /// Makes and exports a gauge; the same one for whoever asks again.
     pub fn gauge<P: prometheus::core::Atomic + 'static>(&self, def: &Def) -> prometheus::core::GenericGaugeVec<P> {
-        Registrar(self.0.registry.clone()).gauge(def)
+        self.shared(def, |to| to.gauge(def))
     }
 
-    /// Makes and exports a histogram.
+    /// Makes and exports a histogram; the same one for whoever asks again.
     pub fn histogram(&self, def: &Def) -> HistogramVec {
-        Registrar(self.0.registry.clone()).histogram(def)
+        self.shared(def, |to| to.histogram(def))
+    }
+
+    // A second metric of this name would not be exported: controllers that share one, told apart by a label, all count
+    // with the first.
+    fn shared<T: Clone + Send + 'static>(&self, def: &Def, make: impl FnOnce(Registrar) -> T) -> T {
+        let mut made = lock(&self.0.made);
+        if let Some(there) = made.get(def.name).and_then(|there| there.downcast_ref::<T>()) {
+            return there.clone();
+        }
+        let new = make(Registrar(self.0.registry.clone()));
+        made.insert(def.name, Box::new(new.clone()));
+        new
     }
 
     /// Has something done before each scrape: for gauges that cost a look at the state. Must be quick.

@@ -176,3 +176,27 @@ fn the_process_shows_what_it_uses() {
     let began = value("process_start_time_seconds");
     assert!(began < now + 2.0 && began > now - 3600.0, "started at {began}, now is {now}");
 }
+
+#[test]
+fn a_metric_that_is_asked_for_twice_is_one_and_both_who_asked_are_seen() {
+    const STEPS: Def = Def::gauge("ccm_steps", &["controller"], "Steps.");
+    const TOTAL: Def = Def::counter("ccm_steps_total", &["controller"], "Steps.");
+    const TIMES: Def = Def::histogram("ccm_step_seconds", &["controller"], &[1.0], "Steps.");
+    let metrics = Metrics::new();
+    for (controller, steps) in [("a", 1), ("b", 2)] {
+        let gauge: IntGaugeVec = metrics.gauge(&STEPS);
+        gauge.with_label_values(&[controller]).set(steps);
+        metrics.counter(&TOTAL).with_label_values(&[controller]).inc_by(2);
+        metrics.histogram(&TIMES).with_label_values(&[controller]).observe(0.5);
+    }
+    for (line, value) in [
+        ("ccm_steps{controller=\"a\"}", 1.0),
+        ("ccm_steps{controller=\"b\"}", 2.0),
+        ("ccm_steps_total{controller=\"a\"}", 2.0),
+        ("ccm_steps_total{controller=\"b\"}", 2.0),
+        ("ccm_step_seconds_count{controller=\"a\"}", 1.0),
+        ("ccm_step_seconds_count{controller=\"b\"}", 1.0),
+    ] {
+        assert_eq!(metrics.sample(line), Some(value), "{line}");
+    }
+}
