@@ -1,15 +1,17 @@
 //! What is noticed in annotations: keys that are not known, keys that do nothing here, wrong values, contradictions.
 
 use ccm_kit::document::did_you_mean;
+use ccm_provider::source_ranges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, Service, Severity};
 
 use super::strange::{Reader, strange};
 use super::{
-    ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ADDITIONAL_TAGS, Annotations, BACKEND_PROTOCOL,
-    BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS, HEALTH_INTERVAL, HEALTH_PATH,
-    HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, INTERNAL, Kind, On, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS,
-    SSL_CERT, SSL_POLICY, SSL_PORTS, SslPorts, TABLE, TYPE, finding,
+    ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, ADDITIONAL_TAGS, Annotations,
+    BACKEND_PROTOCOL, BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS,
+    HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, IDLE_TIMEOUT,
+    INTERNAL, Key, Kind, On, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS, SUBNETS,
+    SslPorts, TABLE, TYPE, UNHEALTHY_THRESHOLD, finding,
 };
 use crate::ownership::Ownership;
 
@@ -47,6 +49,7 @@ pub(crate) fn lint(around: &Surroundings<'_>) -> Vec<Finding> {
             findings.push(finding(Severity::Error, row, Some(value), problem));
         }
     }
+    findings.extend(limits(around.kind, annotations));
     findings.extend(contradictions(around, annotations));
     findings.extend(tls(around, annotations));
     findings.extend(annotations.keys().filter_map(|(key, value)| strange(key, value, Reader::Us)));
@@ -72,8 +75,16 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
         let hint = did_you_mean(word, &["nlb", "nlb-ip", "external"]).unwrap_or_default();
         warn(TYPE.row, format!("not a known type: a classic load balancer is made{hint}"));
     }
-    if annotations.has(&ACCESS_LOG_BUCKET) && !on(&ACCESS_LOG) {
-        warn(ACCESS_LOG_BUCKET.row, format!("no logs are written without {}: \"true\"", ACCESS_LOG.row.key));
+    if let Some(word) = annotations.text(INTERNAL.row).filter(|word| is_a_no(word)) {
+        warn(
+            INTERNAL.row,
+            format!("makes an internal balancer, as any text but \"false\" does; write \"false\", not {word:?}"),
+        );
+    }
+    for row in [ACCESS_LOG_BUCKET.row, ACCESS_LOG_PREFIX.row, ACCESS_LOG_INTERVAL.row] {
+        if row.on.reads(around.kind) && annotations.text(row).is_some() && !on(&ACCESS_LOG) {
+            warn(row, format!("no logs are written without {}: \"true\"", ACCESS_LOG.row.key));
+        }
     }
     if on(&ACCESS_LOG) && annotations.text(ACCESS_LOG_BUCKET.row).unwrap_or_default().is_empty() {
         warn(ACCESS_LOG.row, format!("AWS refuses logs without a bucket; set {}", ACCESS_LOG_BUCKET.row.key));
@@ -95,16 +106,27 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
         if annotations.has(&EIP_ALLOCATIONS) && on(&INTERNAL) {
             warn(EIP_ALLOCATIONS.row, format!("AWS refuses Elastic IPs with {}; remove one of them", INTERNAL.row.key));
         }
+        if annotations.has(&PRIVATE_IPV4) && !on(&INTERNAL) {
+            let message = format!("AWS takes them for internal balancers only; add {}: \"true\"", INTERNAL.row.key);
+            warn(PRIVATE_IPV4.row, message);
+        }
         if annotations.has(&EIP_ALLOCATIONS) && annotations.has(&PRIVATE_IPV4) {
             warn(PRIVATE_IPV4.row, format!("AWS takes them or {}, not both; remove one", EIP_ALLOCATIONS.row.key));
         }
     }
-    for key in [&SECURITY_GROUPS, &EXTRA_SECURITY_GROUPS] {
-        let odd = annotations.get(key).ok().flatten().unwrap_or_default().into_iter().find(|id| !id.starts_with("sg-"));
+    let ids = [
+        (&SECURITY_GROUPS, "security group", "sg-"),
+        (&EXTRA_SECURITY_GROUPS, "security group", "sg-"),
+        (&EIP_ALLOCATIONS, "allocated Elastic IP", "eipalloc-"),
+    ];
+    for (key, what, form) in ids {
+        let odd = annotations.get(key).ok().flatten().unwrap_or_default().into_iter().find(|id| !id.starts_with(form));
         if let Some(odd) = odd.filter(|_| key.row.on.reads(around.kind)) {
-            warn(key.row, format!("{odd:?} does not look like the ID of a security group (sg-…)"));
+            let article = if what.starts_with('a') { "an" } else { "a" };
+            warn(key.row, format!("{odd:?} does not look like the ID of {article} {what} ({form}…)"));
         }
     }
+    findings.extend(one_per_subnet(around.kind, annotations));
     findings.extend(health(around, annotations));
     if network && around.managed_network_groups.is_none() && annotations.has(&SECURITY_GROUPS) {
         let message = "counts on a network load balancer only with NLBSecurityGroupMode = Managed in the cloud config";
@@ -117,6 +139,61 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
     }
     findings.extend(elsewhere(around, annotations));
     findings
+}
+
+/// Whether a word means no to people, and yes to every program that reads the annotation.
+fn is_a_no(word: &str) -> bool {
+    let plain = word.trim().to_lowercase();
+    let no = ["0", "disabled", "f", "false", "internet-facing", "n", "no", "none", "off"];
+    word != "false" && no.contains(&&*plain)
+}
+
+/// Numbers that AWS refuses. Source: the service models of AWS; for the classic balancer's timeouts its user guide, which
+/// allows more.
+fn limits(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
+    let rows: &[(&Key<i32>, i32, i32)] = match kind {
+        Kind::Classic => &[
+            (&IDLE_TIMEOUT, 1, 4000),
+            (&DRAINING_TIMEOUT, 1, 3600),
+            (&HEALTHY_THRESHOLD, 2, 10),
+            (&UNHEALTHY_THRESHOLD, 2, 10),
+            (&HEALTH_TIMEOUT, 2, 60),
+            (&HEALTH_INTERVAL, 5, 300),
+        ],
+        Kind::Network => &[
+            (&HEALTHY_THRESHOLD, 2, 10),
+            (&UNHEALTHY_THRESHOLD, 2, 10),
+            (&HEALTH_TIMEOUT, 2, 120),
+            (&HEALTH_INTERVAL, 5, 300),
+        ],
+    };
+    let refused = rows.iter().filter(|(key, least, most)| {
+        annotations.get(key).ok().flatten().is_some_and(|number| !(*least..=*most).contains(&number))
+    });
+    refused
+        .map(|(key, least, most)| {
+            let message = format!("AWS takes {least} to {most} on a {}", kind.as_str());
+            finding(Severity::Error, key.row, annotations.text(key.row), message)
+        })
+        .collect()
+}
+
+/// Addresses of a network balancer, of which each subnet takes one.
+fn one_per_subnet(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
+    let list = |key: &Key<Vec<String>>| annotations.get(key).ok().flatten();
+    let Some(subnets) = list(&SUBNETS).filter(|_| kind == Kind::Network) else { return Vec::new() };
+    let odd = |key: &'static Key<Vec<String>>| {
+        let count = list(key)?.len();
+        (count != subnets.len()).then(|| {
+            let message = format!(
+                "{count} for {} subnets; name one for each of {}, in that order",
+                subnets.len(),
+                SUBNETS.row.key
+            );
+            finding(Severity::Error, key.row, annotations.text(key.row), message)
+        })
+    };
+    [&EIP_ALLOCATIONS, &PRIVATE_IPV4].into_iter().filter_map(odd).collect()
 }
 
 /// Settings of the health check that have no effect.
@@ -157,22 +234,32 @@ fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Findin
 
 /// What spec and annotations say twice.
 fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let ranges = around.service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES);
-    if let Some(ranges) = ranges
-        .filter(|_| around.service.spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty()))
-    {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            key: ANNOTATION_SOURCE_RANGES.to_owned(),
-            value: Some(ranges.clone()),
-            message: "no effect: spec.loadBalancerSourceRanges wins; remove one of them".to_owned(),
-        });
+    let service = around.service;
+    // What is no range is refused before; what is not read is told here.
+    let mut findings = source_ranges::review(service);
+    findings.retain(|finding| finding.severity < Severity::Error);
+    let opens = around.kind == Kind::Classic || around.managed_network_groups == Some(true);
+    let named = annotations.get(&SECURITY_GROUPS).ok().flatten().is_some();
+    let spec = service.spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
+    let ranges = match spec {
+        Some(ranges) => Some(("spec.loadBalancerSourceRanges", ranges.join(","))),
+        None => {
+            service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES).map(|v| (ANNOTATION_SOURCE_RANGES, v.clone()))
+        }
+    };
+    if let Some((key, value)) = ranges.filter(|_| opens && named) {
+        let whose = SECURITY_GROUPS.row.key;
+        let message = format!("no effect: the rules of the groups in {whose} are left alone; allow these ranges there");
+        findings.push(Finding { severity: Severity::Warning, key: key.to_owned(), value: Some(value), message });
     }
     let tags = annotations.get(&ADDITIONAL_TAGS).ok().flatten().unwrap_or_default();
     if let Some(key) = tags.keys().find(|key| around.ownership.is_reserved(key)) {
         let message = format!("the tag {key:?} marks what belongs to a cluster and cannot be set; it is left out");
         findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
+    }
+    if let Some(key) = tags.keys().find(|key| key.to_lowercase().starts_with("aws:")) {
+        let message = format!("AWS refuses the tag {key:?}: what begins with \"aws:\" is its own; take it out");
+        findings.push(finding(Severity::Error, ADDITIONAL_TAGS.row, annotations.text(ADDITIONAL_TAGS.row), message));
     }
     findings
 }
@@ -195,6 +282,10 @@ fn tls(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> 
         && !word.starts_with("arn:")
     {
         warn(SSL_CERT.row, "not an ARN; write that of an ACM or IAM certificate (arn:…)".to_owned());
+    }
+    let ports = &around.service.spec.ports;
+    if network && certificate.is_some() && !ports.is_empty() && ports.iter().all(|port| port.protocol == "UDP") {
+        warn(SSL_CERT.row, "no effect: TLS needs a TCP port".to_owned());
     }
     match &backend {
         Some(BackendProtocol::Ssl) if network && certificate.is_none() => {

@@ -88,12 +88,22 @@ fn under_our_prefix(key: &str, suffix: &str, value: &str, reader: Reader) -> Opt
     let ends = TABLE.iter().map(|row| end(row.key));
     let known: Vec<&str> = if us { ends.collect() } else { ends.chain(ELSEWHERE.iter().copied()).collect() };
     // By its end alone: of whole keys all would be alike.
-    let hint = nearest(suffix, &known).map(|end| format!("; did you mean {:?}?", format!("{PREFIX}{end}")));
+    let hint = nearest(suffix, &known)
+        .or_else(|| shortened(suffix, &known))
+        .map(|end| format!("; did you mean {:?}?", format!("{PREFIX}{end}")));
     // A key that we never heard of may be a new one of the other controller.
     if hint.is_none() && !us {
         return None;
     }
     Some((Severity::Warning, format!("unknown key, no effect{}", hint.unwrap_or_default())))
+}
+
+/// The only key that has all words of this one, of which there are several: `cross-zone`, `additional-tags`.
+fn shortened<'a>(suffix: &str, known: &[&'a str]) -> Option<&'a str> {
+    let words: Vec<&str> = suffix.split(['-', '_', '.']).collect();
+    let mut having = known.iter().filter(|end| words.iter().all(|word| end.split('-').any(|of_it| of_it == *word)));
+    let only = having.next().filter(|_| having.next().is_none() && words.len() > 1)?;
+    Some(only)
 }
 
 /// What is wrong with a key that has another prefix than ours, and one that looks like ours.

@@ -293,6 +293,146 @@ fn contradictions_are_told() {
 }
 
 #[test]
+fn a_word_that_means_no_and_makes_an_internal_balancer_is_told() {
+    for word in ["False", "no", "0", " false", "internet-facing"] {
+        let told = format!(
+            "Warning ~internal {word:?}: makes an internal balancer, as any text but \"false\" does; write \"false\", not {word:?}"
+        );
+        check(Kind::Classic, &[("internal", word)], &[&told]);
+    }
+    for word in ["false", "true", "", "0.0.0.0/0", "1"] {
+        check(Kind::Network, &[("internal", word)], &[]);
+    }
+}
+
+#[test]
+fn settings_of_logs_do_nothing_while_there_are_none() {
+    let without = "no logs are written without ~access-log-enabled: \"true\"";
+    check(
+        Kind::Classic,
+        &[("access-log-s3-bucket-prefix", "p"), ("access-log-emit-interval", "5"), ("access-log-enabled", "false")],
+        &[
+            &format!("Warning ~access-log-s3-bucket-prefix \"p\": {without}"),
+            &format!("Warning ~access-log-emit-interval \"5\": {without}"),
+        ],
+    );
+    check(
+        Kind::Network,
+        &[("access-log-s3-bucket-prefix", "p")],
+        &[&format!("Warning ~access-log-s3-bucket-prefix \"p\": {without}")],
+    );
+    let all =
+        [("access-log-enabled", "true"), ("access-log-s3-bucket-name", "b"), ("access-log-s3-bucket-prefix", "p")];
+    check(Kind::Network, &all, &[]);
+}
+
+#[test]
+fn numbers_beyond_what_aws_takes_are_errors() {
+    let health = [
+        ("healthcheck-healthy-threshold", "11"),
+        ("healthcheck-unhealthy-threshold", "1"),
+        ("healthcheck-timeout", "121"),
+        ("healthcheck-interval", "301"),
+    ];
+    for (kind, timeout) in [(Kind::Classic, 60), (Kind::Network, 120)] {
+        let of = kind.as_str();
+        let expected = [
+            format!("Error ~healthcheck-healthy-threshold \"11\": AWS takes 2 to 10 on a {of}"),
+            format!("Error ~healthcheck-unhealthy-threshold \"1\": AWS takes 2 to 10 on a {of}"),
+            format!("Error ~healthcheck-timeout \"121\": AWS takes 2 to {timeout} on a {of}"),
+            format!("Error ~healthcheck-interval \"301\": AWS takes 5 to 300 on a {of}"),
+        ];
+        assert_eq!(findings(&service(&health), kind), expected);
+    }
+    check(
+        Kind::Classic,
+        &[
+            ("connection-idle-timeout", "4001"),
+            ("connection-draining-timeout", "0"),
+            ("connection-draining-enabled", "1"),
+        ],
+        &[
+            "Error ~connection-idle-timeout \"4001\": AWS takes 1 to 4000 on a classic load balancer",
+            "Error ~connection-draining-timeout \"0\": AWS takes 1 to 3600 on a classic load balancer",
+        ],
+    );
+    let most =
+        [("healthcheck-timeout", "120"), ("healthcheck-interval", "300"), ("healthcheck-healthy-threshold", "2")];
+    check(Kind::Network, &most, &[]);
+}
+
+#[test]
+fn addresses_come_one_for_each_subnet_and_private_ones_on_internal_balancers_only() {
+    check(
+        Kind::Network,
+        &[("subnets", "subnet-1, subnet-2"), ("eip-allocations", "eipalloc-1"), ("type", "nlb")],
+        &["Error ~eip-allocations \"eipalloc-1\": 1 for 2 subnets; name one for each of ~subnets, in that order"],
+    );
+    check(
+        Kind::Network,
+        &[("subnets", "subnet-1"), ("private-ipv4-addresses", "10.0.0.1,10.0.0.2"), ("internal", "true")],
+        &[
+            "Error ~private-ipv4-addresses \"10.0.0.1,10.0.0.2\": 2 for 1 subnets; name one for each of ~subnets, in that \
+           order",
+        ],
+    );
+    check(
+        Kind::Network,
+        &[("private-ipv4-addresses", "10.0.0.1")],
+        &[
+            "Warning ~private-ipv4-addresses \"10.0.0.1\": AWS takes them for internal balancers only; add ~internal: \"true\"",
+        ],
+    );
+    check(
+        Kind::Network,
+        &[("eip-allocations", "eipalloc-1,192.0.2.1")],
+        &[
+            "Warning ~eip-allocations \"eipalloc-1,192.0.2.1\": \"192.0.2.1\" does not look like the ID of an allocated \
+           Elastic IP (eipalloc-…)",
+        ],
+    );
+    check(Kind::Network, &[("subnets", "a,b"), ("eip-allocations", "eipalloc-1,eipalloc-2")], &[]);
+}
+
+#[test]
+fn tags_of_aws_itself_are_refused() {
+    check(
+        Kind::Classic,
+        &[("additional-resource-tags", "team=a,aws:x=y")],
+        &[
+            "Error ~additional-resource-tags \"team=a,aws:x=y\": AWS refuses the tag \"aws:x\": what begins with \"aws:\" is \
+           its own; take it out",
+        ],
+    );
+}
+
+#[test]
+fn tls_on_udp_ports_alone_has_no_effect() {
+    let mut service = service(&[("ssl-cert", "arn:aws:acm:x")]);
+    for port in &mut service.spec.ports {
+        "UDP".clone_into(&mut port.protocol);
+    }
+    assert_eq!(
+        findings(&service, Kind::Network),
+        ["Warning ~ssl-cert \"arn:aws:acm:x\": no effect: TLS needs a TCP port"]
+    );
+}
+
+#[test]
+fn a_key_that_lacks_words_names_the_only_one_that_has_them_all() {
+    check(
+        Kind::Classic,
+        &[("cross-zone", "true"), ("additional-tags", "a=b"), ("healthcheck-threshold", "2"), ("timeout", "5")],
+        &[
+            "Warning ~additional-tags \"a=b\": unknown key, no effect; did you mean \"~additional-resource-tags\"?",
+            "Warning ~cross-zone \"true\": unknown key, no effect; did you mean \"~cross-zone-load-balancing-enabled\"?",
+            "Warning ~healthcheck-threshold \"2\": unknown key, no effect",
+            "Warning ~timeout \"5\": unknown key, no effect",
+        ],
+    );
+}
+
+#[test]
 fn shared_probes_override_the_health_check_of_network_balancers_only() {
     let ownership = ownership();
     let service = service(&[("healthcheck-port", "8080")]);
@@ -324,6 +464,21 @@ fn source_ranges_said_twice_are_told() {
         ["Warning service.beta.kubernetes.io/load-balancer-source-ranges \"10.0.0.0/8\": no effect: \
           spec.loadBalancerSourceRanges wins; remove one of them"]
     );
+}
+
+#[test]
+fn ranges_beside_named_groups_have_no_effect() {
+    let mut service = service(&[("security-groups", "sg-1")]);
+    let of_groups = "no effect: the rules of the groups in ~security-groups are left alone; allow these ranges there";
+    service.metadata.annotations.insert(ANNOTATION_SOURCE_RANGES.to_owned(), "10.0.0.0/8".to_owned());
+    let expected = format!("Warning {ANNOTATION_SOURCE_RANGES} \"10.0.0.0/8\": {of_groups}");
+    assert_eq!(findings(&service, Kind::Classic), [expected]);
+    service.metadata.annotations.remove(ANNOTATION_SOURCE_RANGES);
+    service.spec.load_balancer_source_ranges = Some(vec!["192.168.0.0/16".to_owned()]);
+    let expected = format!("Warning spec.loadBalancerSourceRanges \"192.168.0.0/16\": {of_groups}");
+    assert_eq!(findings(&service, Kind::Classic), [expected]);
+    let network = findings(&service, Kind::Network);
+    assert!(network.iter().all(|told| told.contains("NLBSecurityGroupMode")), "{network:?}");
 }
 
 #[test]

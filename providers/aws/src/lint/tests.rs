@@ -224,6 +224,36 @@ fn what_a_run_would_refuse_comes_first_and_once() {
 }
 
 #[test]
+fn all_that_a_run_would_refuse_is_told_at_once() {
+    let findings = Checks.service(&service(
+        &[("type", "nlb"), ("extra-security-groups", "sg-1"), ("healthcheck-protocol", "ssl")],
+        &json!({"sessionAffinity": "ClientIP", "loadBalancerIP": "192.0.2.1", "loadBalancerSourceRanges": ["::/0"],
+            "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}),
+    ));
+    let keys: Vec<String> = findings.iter().map(|f| f.key.replace(PREFIX, "~")).collect();
+    assert_eq!(
+        keys,
+        [
+            "~extra-security-groups",
+            "spec.sessionAffinity",
+            "spec.ports[].protocol",
+            "spec.loadBalancerSourceRanges",
+            "~healthcheck-protocol",
+            "spec.loadBalancerIP",
+        ]
+    );
+    assert!(findings.iter().all(|finding| finding.severity == Severity::Error), "{findings:?}");
+    check(
+        &[("healthcheck-healthy-threshold", "1"), ("healthcheck-timeout", "1")],
+        &json!({}),
+        &[
+            "error ~healthcheck-timeout \"1\": must be at least 2 on a classic load balancer",
+            "error ~healthcheck-healthy-threshold \"1\": AWS takes 2 to 10 on a classic load balancer",
+        ],
+    );
+}
+
+#[test]
 fn mistakes_of_the_spec_are_errors() {
     let cases = [
         (json!({"ports": []}), "spec.ports: requested load balancer with no ports; add one"),

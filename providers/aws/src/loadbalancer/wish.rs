@@ -112,7 +112,9 @@ fn goal(
 ) -> Result<(Goal, Vec<Finding>), ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
-    check::before_ports(service, annotations, kind)?;
+    if let Some(refused) = check::before_ports(service, annotations, kind).into_iter().next() {
+        return Err(refused);
+    }
     let (targets, noticed) = targets(item, annotations)?;
     let common = Common {
         must_exist: item.action == ServiceAction::UpdateHosts,
@@ -126,6 +128,27 @@ fn goal(
     check::after_ports(service)?;
     findings.extend(noticed);
     Ok((goal, findings))
+}
+
+/// Everything that [`goal`] refuses, where that one stops at the first, and what is noticed beside it. Values that cannot be
+/// read are left out: [`lint`] tells them.
+fn refusals(service: &Service, kind: Kind, probe: &HealthProbe) -> (Vec<ProviderError>, Vec<Finding>) {
+    let nothing = Common {
+        must_exist: false,
+        internal: false,
+        source_ranges: Vec::new(),
+        subnets: Subnets::Discover,
+        tags: BTreeMap::new(),
+        targets: BTreeMap::new(),
+    };
+    let mut refused = check::before_ports(service, Annotations::read(&service.metadata.annotations), kind);
+    let (of_kind, noticed) = match of_kind(service, nothing, kind, probe) {
+        Ok((_, noticed)) => (None, noticed),
+        Err(error) => (Some(error), Vec::new()),
+    };
+    refused.extend(of_kind);
+    refused.extend(check::after_ports(service).err());
+    (refused, noticed)
 }
 
 /// What can be done for a balancer that is there when the Service asks for something wrong since: its nodes come and go all

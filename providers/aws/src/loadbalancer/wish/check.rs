@@ -12,30 +12,50 @@ use crate::annotations::{
     Annotations, EXTRA_SECURITY_GROUPS, Kind, SECURITY_GROUPS, TARGET_GROUP_ATTRIBUTES, TYPE, hides_client_ip, invalid,
 };
 
-/// All checks up to that of the single ports.
-pub(super) fn before_ports(service: &Service, annotations: Annotations<'_>, kind: Kind) -> Result<(), ProviderError> {
-    kind_is_kept(service, annotations, kind)?;
+/// Everything that is refused before the single ports are looked at, in upstream's order: of these a run tells the first.
+pub(super) fn before_ports(service: &Service, annotations: Annotations<'_>, kind: Kind) -> Vec<ProviderError> {
+    let checks = [
+        kind_is_kept(service, annotations, kind),
+        no_extra_groups(annotations, kind),
+        target_group_attributes(service, annotations, kind),
+        no_affinity(service),
+        one_protocol(service),
+        source_ranges(service).map(drop),
+    ];
+    checks.into_iter().filter_map(Result::err).collect()
+}
+
+fn no_extra_groups(annotations: Annotations<'_>, kind: Kind) -> Result<(), ProviderError> {
     if kind == Kind::Network && annotations.has(&EXTRA_SECURITY_GROUPS) {
         let instead = SECURITY_GROUPS.row.key;
         let problem = format!("not possible on a network load balancer; remove it, or name all groups in {instead}");
         return Err(annotations.refuse(EXTRA_SECURITY_GROUPS.row, problem));
     }
-    target_group_attributes(service, annotations, kind)?;
-    let spec = &service.spec;
-    if !matches!(&*spec.session_affinity, "" | "None") {
-        let problem = "unsupported load balancer affinity; write None";
-        return Err(about("spec.sessionAffinity", Some(&spec.session_affinity), problem));
+    Ok(())
+}
+
+fn no_affinity(service: &Service) -> Result<(), ProviderError> {
+    match &*service.spec.session_affinity {
+        "" | "None" => Ok(()),
+        affinity => {
+            let problem = "unsupported load balancer affinity; write None";
+            Err(about("spec.sessionAffinity", Some(affinity), problem))
+        }
     }
-    if spec.ports.is_empty() {
-        return Err(about("spec.ports", None, "requested load balancer with no ports; add one"));
+}
+
+/// Ports are there, and all of one protocol.
+fn one_protocol(service: &Service) -> Result<(), ProviderError> {
+    let protocols: BTreeSet<&str> = service.spec.ports.iter().map(|port| &*port.protocol).collect();
+    match protocols.len() {
+        0 => Err(about("spec.ports", None, "requested load balancer with no ports; add one")),
+        1 => Ok(()),
+        _ => {
+            let protocols = protocols.into_iter().collect::<Vec<_>>().join(", ");
+            let problem = "mixed protocol is not supported for LoadBalancer; make a Service for each protocol";
+            Err(about("spec.ports[].protocol", Some(&protocols), problem))
+        }
     }
-    let protocols: BTreeSet<&str> = spec.ports.iter().map(|port| &*port.protocol).collect();
-    if protocols.len() > 1 {
-        let protocols = protocols.into_iter().collect::<Vec<_>>().join(", ");
-        let problem = "mixed protocol is not supported for LoadBalancer; make a Service for each protocol";
-        return Err(about("spec.ports[].protocol", Some(&protocols), problem));
-    }
-    source_ranges(service).map(drop)
 }
 
 /// The checks after those of the ports.

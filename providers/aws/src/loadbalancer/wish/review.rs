@@ -1,8 +1,8 @@
 //! What is wrong with a Service, or has no effect, as far as it tells itself: for files, without cluster and cloud.
 
-use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
+use ccm_provider::{ErrorClass, Finding, ProviderError, Service, Severity};
 
-use super::{Maker, goal, left_behind};
+use super::{Maker, left_behind, refusals};
 use crate::annotations::{Annotations, Surroundings, TYPE, lint, lint_elsewhere};
 use crate::config::HealthProbe;
 use crate::ownership::Ownership;
@@ -25,21 +25,21 @@ pub(crate) fn review(service: &Service) -> Vec<Finding> {
         shared_probe: None,
         ownership: &ownership,
     };
-    let noticed = lint(&around);
-    let item = ServiceWork { nodes: [].into(), action: ServiceAction::Ensure, service: stored.clone().into() };
-    match goal(&item, &ownership, &HealthProbe::NodePort, kind) {
-        Ok((_, more)) => noticed.into_iter().chain(more).collect(),
-        Err(error) => {
-            let mut findings = refusals(&error);
-            // The same mistake, in other words.
-            let told = |finding: &Finding| {
-                finding.severity == Severity::Error && findings.iter().any(|refusal| refusal.key == finding.key)
-            };
-            let rest: Vec<Finding> = noticed.into_iter().filter(|finding| !told(finding)).collect();
-            findings.extend(rest);
-            findings
+    let (refused, noticed) = refusals(&stored, kind, &HealthProbe::NodePort);
+    let mut findings: Vec<Finding> = Vec::new();
+    for finding in refused.iter().flat_map(told) {
+        // One mistake with the ports is enough.
+        if !findings.iter().any(|before| before.key == finding.key) {
+            findings.push(finding);
         }
     }
+    // The same mistake, in other words.
+    let known = |finding: &Finding| {
+        finding.severity == Severity::Error && findings.iter().any(|refusal| refusal.key == finding.key)
+    };
+    let rest: Vec<Finding> = lint(&around).into_iter().filter(|finding| !known(finding)).chain(noticed).collect();
+    findings.extend(rest);
+    findings
 }
 
 /// A Service that no provider of this program serves: a word if it has annotations of ours.
@@ -68,7 +68,7 @@ fn elsewhere(service: &Service, annotations: Annotations<'_>) -> Vec<Finding> {
     std::iter::once(left).chain(left_behind(service)).chain(lint_elsewhere(annotations)).collect()
 }
 
-fn refusals(error: &ProviderError) -> Vec<Finding> {
+fn told(error: &ProviderError) -> Vec<Finding> {
     match error.class() {
         ErrorClass::Invalid { findings } if !findings.is_empty() => findings.clone(),
         _ => vec![Finding::new(Severity::Error, "service", error.to_string())],
