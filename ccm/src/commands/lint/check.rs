@@ -12,6 +12,7 @@ use super::{object, spelling};
 
 /// The rules that are the same for all clouds.
 const CORE: &str = "core";
+const TEMPLATE: &str = "a template cannot be checked; render it first: helm template … | ccm lint -";
 
 /// Checks of providers, by name.
 #[derive(Clone, Default)]
@@ -70,7 +71,12 @@ impl Looked {
             for node in services {
                 let mut wrong = Vec::new();
                 let service = object::read(node, &mut wrong);
-                let findings = of_service(&service, wrong, linters);
+                let (filled_in, mut findings): (Vec<_>, Vec<_>) = of_service(&service, wrong, linters)
+                    .into_iter()
+                    .partition(|(_, finding)| is_filled_in(&service, finding));
+                if let Some((_, first)) = filled_in.into_iter().next() {
+                    findings.push((CORE, Finding::new(Severity::Info, first.key, TEMPLATE)));
+                }
                 found.extend(findings.into_iter().map(|(rules, finding)| Found {
                     file: file(),
                     line: Some(line(node, &finding.key)),
@@ -105,13 +111,16 @@ impl Looked {
         let mut found: Vec<Found> = lint
             .config(&source.text)
             .into_iter()
-            .map(|finding| Found {
-                file: Some(source.name.clone()),
-                line: config_line(&source.text, &finding),
-                document: None,
-                object: String::new(),
-                rules: provider,
-                finding,
+            .map(|finding| {
+                let line = config_line(&source.text, &finding);
+                Found {
+                    file: Some(source.name.clone()),
+                    line,
+                    document: None,
+                    object: String::new(),
+                    rules: provider,
+                    finding: Finding { message: without_line(finding.message, line), ..finding },
+                }
             })
             .collect();
         found.sort_by_key(|found| (found.line, std::cmp::Reverse(found.finding.severity)));
@@ -126,12 +135,42 @@ impl Looked {
 
 /// What is wrong with a text as such. A template is none of it: nobody can read it before it is rendered.
 fn of_text(text: &str, broken: Vec<Broken>) -> Vec<(usize, Finding)> {
-    let is_template = |line: usize| text.lines().nth(line.saturating_sub(1)).is_some_and(|line| line.contains("{{"));
-    if let Some(template) = broken.iter().find(|broken| is_template(broken.line)) {
-        let message = "a template cannot be checked; render it first: helm template … | ccm lint -";
-        return vec![(template.line, Finding::new(Severity::Info, "", message))];
+    if let Some(template) = broken.iter().find(|broken| is_template(text, broken.line)) {
+        return vec![(template.line, Finding::new(Severity::Info, "", TEMPLATE))];
     }
     broken.into_iter().map(|broken| (broken.line, Finding::new(Severity::Error, "", broken.message))).collect()
+}
+
+/// Whether the document that cannot be read at this line is a template up to there.
+fn is_template(text: &str, line: usize) -> bool {
+    let mut found = false;
+    for line in text.lines().take(line) {
+        found = !line.starts_with("---") && (found || acts(line));
+    }
+    found
+}
+
+/// Whether a line has an action of a template outside of quotes and comments.
+fn acts(line: &str) -> bool {
+    let (mut quote, mut before) = (None, ' ');
+    for (at, c) in line.char_indices() {
+        match quote {
+            Some(open) => quote = quote.filter(|_| c != open),
+            None if c == '#' && before.is_whitespace() => return false,
+            None if matches!(c, '"' | '\'') && !before.is_alphanumeric() => quote = Some(c),
+            None if line.get(at..).is_some_and(|rest| rest.starts_with("{{")) => return true,
+            None => {}
+        }
+        before = c;
+    }
+    false
+}
+
+/// Whether a finding is about what a template fills in: a value in quotes is good YAML.
+fn is_filled_in(service: &Service, finding: &Finding) -> bool {
+    let has_braces = |text: &str| text.contains("{{") || text.contains("}}");
+    let value = finding.value.as_ref().or_else(|| service.metadata.annotations.get(&finding.key));
+    has_braces(&finding.message) || value.is_some_and(|value| has_braces(value))
 }
 
 /// `service default/web`; without a namespace where the file leaves it to whoever applies it.
@@ -171,7 +210,8 @@ pub(super) fn of_service(
     // What is merely good to know about a key is idle beside what is wrong with it.
     let wrong: BTreeSet<String> =
         all.iter().filter(|(_, f)| f.severity > Severity::Info).map(|(_, f)| f.key.clone()).collect();
-    all.retain(|(_, finding)| finding.severity > Severity::Info || !wrong.contains(&finding.key));
+    let is_idle = |key: &str| wrong.iter().any(|wrong| is_at_or_in(wrong, key));
+    all.retain(|(_, finding)| finding.severity > Severity::Info || !is_idle(&finding.key));
     let told: BTreeSet<String> = all.iter().map(|(_, finding)| finding.key.clone()).collect();
     let misspelt = spelling::lint(service).into_iter().filter(|finding| !told.contains(&finding.key));
     all.extend(misspelt.map(|finding| (CORE, finding)));
@@ -181,7 +221,12 @@ pub(super) fn of_service(
 /// Whether a provider says in its words what is told already: an error at a key, or at an item of it.
 fn is_same_mistake(known: &Finding, finding: &Finding) -> bool {
     let both = known.severity == Severity::Error && finding.severity == Severity::Error;
-    both && known.key.strip_prefix(&finding.key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+    both && is_at_or_in(&known.key, &finding.key)
+}
+
+/// Whether a key is the other, or about an item of it.
+fn is_at_or_in(key: &str, other: &str) -> bool {
+    key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
 }
 
 fn is_of_a_cloud(service: &Service, key: &str) -> bool {
@@ -192,6 +237,12 @@ fn is_of_a_cloud(service: &Service, key: &str) -> bool {
 fn line(object: &Node, key: &str) -> usize {
     let annotation = object.get("metadata").and_then(|meta| meta.get("annotations")?.entry(key));
     annotation.map_or_else(|| object.line_of(key), |entry| entry.line)
+}
+
+/// A message that begins with its line, which is told beside it, without that.
+fn without_line(message: String, line: Option<usize>) -> String {
+    let rest = line.and_then(|line| message.strip_prefix(&format!("line {line}: ")));
+    rest.map(str::to_owned).unwrap_or(message)
 }
 
 /// The line in a cloud config: one that the message begins with, that of a `[Section] Key`, or that of a path.
@@ -221,15 +272,17 @@ fn config_line(text: &str, finding: &Finding) -> Option<usize> {
 fn gcfg_line(text: &str, finding: &Finding) -> Option<usize> {
     let (header, key) = finding.key.strip_prefix('[')?.split_once(']')?;
     let key = key.trim();
+    // A section without the name that it should have counts as one with an empty name.
     let (name, subsection) = match header.split_once(' ') {
-        Some((name, quoted)) => (name, Some(serde_json::from_str::<String>(quoted).ok()?)),
-        None => (header, None),
+        Some((name, quoted)) => (name, serde_json::from_str::<String>(quoted).ok()?),
+        None => (header, String::new()),
     };
     let document = gcfg::parse(text).ok()?;
     let sections = document
         .sections
         .iter()
-        .filter(|section| section.name.eq_ignore_ascii_case(name) && section.subsection == subsection);
+        .filter(|section| section.name.eq_ignore_ascii_case(name))
+        .filter(|section| section.subsection.as_deref().unwrap_or_default() == subsection);
     let (mut header, mut of_key, mut of_value) = (None, None, None);
     for section in sections {
         header = header.or(Some(section.at.line));
@@ -367,6 +420,58 @@ mod tests {
     }
 
     #[test]
+    fn a_template_is_one_wherever_its_first_action_stands() {
+        let told = |text: &str| {
+            let mut looked = Looked::default();
+            looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters::default());
+            looked.found.iter().map(|f| (f.line.unwrap(), f.finding.severity)).collect::<Vec<_>>()
+        };
+        let rows = [
+            ("{{/*\nThe name: of it [\n*/}}\nkind: Service\n", 2, Severity::Info),
+            ("kind: Service\nmetadata:\n  name: it's {{ .x }}\n  labels: {\n", 4, Severity::Info),
+            ("kind: Service\n# {{ .x }}\nspec: {\n", 3, Severity::Error),
+            ("kind: Service\nmetadata: {name: '{{ .x }}'}\nspec: {\n", 3, Severity::Error),
+            ("a: {{ .x }}\n---\nspec: {\n", 1, Severity::Info),
+        ];
+        for (text, line, severity) in rows {
+            let found = told(text);
+            assert_eq!(found.first().map(|(_, severity)| *severity), Some(severity), "{text} {found:?}");
+            assert!(found.len() == 1 && found[0].0.abs_diff(line) <= 1, "{text} {found:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_a_template_fills_in_are_no_mistakes() {
+        let text = "kind: Service\nmetadata: {name: '{{ .n }}', annotations: {picky.example.com/size: huge}}\nspec:\n  \
+                    type: LoadBalancer\n  externalTrafficPolicy: '{{ .policy }}'\n  ports:\n  - port: '{{ .port }}'\n    \
+                    protocol: \"{{ .protocol }}\"\n";
+        assert_eq!(
+            look(text, false),
+            [
+                "2 1 picky picky.example.com/size \"huge\": too much",
+                "7 1 core spec.ports[0].port: a template cannot be checked; render it first: helm template … | ccm lint -",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_line_of_a_mistake_in_a_cloud_config_is_told_once() {
+        struct Numbered;
+        impl Lint for Numbered {
+            fn service(&self, _: &Service) -> Vec<Finding> {
+                Vec::new()
+            }
+            fn config(&self, _: &str) -> Vec<Finding> {
+                vec![Finding::new(Severity::Error, "[Global] x", "line 2: wrong")]
+            }
+        }
+        let mut looked = Looked::default();
+        looked.at_config(&Source { name: "f".into(), text: "[Global]\nx\n".into() }, "numbered", &Numbered);
+        let found = &looked.found[0];
+        assert_eq!((found.line, &*found.finding.message), (Some(2), "wrong"));
+    }
+
+    #[test]
     fn the_line_in_a_cloud_config_is_found_for_both_kinds_of_files() {
         let gcfg = "[Global]\nZone = a\nzone = b ; twice\n[Other \"x y\"]\nKey\n";
         let yaml = "instances:\n- name: a\n  shutdwon: true\nzone: b\n";
@@ -376,6 +481,7 @@ mod tests {
             (gcfg, "[Global] VPC", None, "needed", Some(1)),
             (gcfg, "[Other \"x y\"] key", None, "wrong", Some(5)),
             (gcfg, "[Other \"z\"] key", None, "wrong", None),
+            ("[Other]\nKey = a\n", "[Other \"\"] key", None, "wrong", Some(2)),
             (gcfg, "[Global] Zone", Some("a"), "line 3: a value", Some(3)),
             (yaml, "instances[0].shutdwon", None, "unknown key", Some(3)),
             (yaml, "instances[0].name", None, "wrong", Some(2)),

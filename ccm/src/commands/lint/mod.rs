@@ -113,7 +113,7 @@ async fn look(call: &Call) -> Result<Report, Failure> {
         report.looked.at_source(source, &linters);
     }
     if let Some((provider, lint)) = linters.all.first().filter(|_| !config.is_empty()) {
-        let (sources, unread) = source::read(std::slice::from_ref(&config));
+        let (sources, unread) = source::read_one(&config);
         report.unread.extend(unread);
         for source in &sources {
             report.looked.at_config(source, provider, *lint);

@@ -106,7 +106,14 @@ fn ports(ports: &mut Json, path: &str, findings: &mut Vec<Finding>) {
 fn check(alone: &Json, path: &str, findings: &mut Vec<Finding>) -> bool {
     let read = serde_json::from_value::<Service>(alone.clone());
     // In the words of people who do not write Rust.
-    let told = |error: &serde_json::Error| error.to_string().replace("expected i32", "expected a whole number");
+    let told = |error: &serde_json::Error| {
+        let text = error.to_string().replace("expected i32", "expected a whole number");
+        let is_scalar = ["boolean", "integer", "floating point"].iter().any(|kind| text.contains(kind));
+        match text.strip_suffix("a string").filter(|_| is_scalar) {
+            Some(before) => format!("{before}text: put the value in quotes"),
+            None => text,
+        }
+    };
     findings.extend(read.as_ref().err().map(|error| Finding::new(Severity::Error, path, told(error))));
     read.is_ok()
 }
@@ -176,6 +183,15 @@ mod tests {
         );
         assert!(service.is_load_balancer() && service.spec.ports[1].port == 81);
         assert_eq!(service.metadata.annotations["b"], "60");
+        let (_, findings) = read_one("kind: Service\nmetadata: {name: 1.5, namespace: n}\nspec: {clusterIP: yes}\n");
+        assert_eq!(
+            findings,
+            [
+                "metadata.name: invalid type: floating point `1.5`, expected text: put the value in quotes",
+                "metadata.namespace: invalid type: boolean `false`, expected text: put the value in quotes",
+                "spec.clusterIP: invalid type: boolean `true`, expected text: put the value in quotes",
+            ]
+        );
         let (_, findings) = read_one("kind: Service\nspec: 5\nmetadata: {name: [x]}\n");
         assert_eq!(findings.len(), 2, "{findings:?}");
     }

@@ -1,5 +1,6 @@
 //! How findings are printed: for people, for programs, for GitHub.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use ccm_provider::Severity;
@@ -45,19 +46,29 @@ impl Found {
     }
 }
 
+/// One line, and nothing that a terminal obeys: the names in a file are those of whoever wrote it.
+fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
 /// `path:line: severity: message`, in columns.
 fn text(report: &Report, output: Output) -> String {
-    let found = &report.looked.found;
+    let found: Vec<(String, &Found)> =
+        report.looked.found.iter().map(|f| (format!("{}:", plain(&f.place())), f)).collect();
     let mut text = String::new();
-    let width = found.iter().map(|found| found.place().chars().count() + 1).max().unwrap_or_default();
-    for found in found {
+    let width = found.iter().map(|(place, _)| place.chars().count()).max().unwrap_or_default();
+    for (place, found) in found {
         let severity = found.finding.severity;
         let pad = " ".repeat("warning".len() - severity.as_str().len());
-        let place = format!("{}:", found.place());
-        let _ = writeln!(text, "{place:width$} {}:{pad} {}", output.severity(severity), found.sentence());
+        let _ = writeln!(text, "{place:width$} {}:{pad} {}", output.severity(severity), plain(&found.sentence()));
     }
     for unread in &report.unread {
-        let _ = writeln!(text, "{}: {}: {}", unread.name, output.severity(Severity::Error), unread.error);
+        let (name, error) = (plain(&unread.name), plain(&unread.error));
+        let _ = writeln!(text, "{name}: {}: {error}", output.severity(Severity::Error));
     }
     for note in &report.notes {
         let _ = writeln!(text, "{note}");
@@ -213,6 +224,32 @@ mod tests {
              3 findings (1 error, 1 warning, 1 info) in 1 Service and 2 files; 3 other objects left out; 1 could not be read.\n"
         );
         assert_eq!(render(&Report::default(), Output::plain(Format::Text)), "No findings in 0 Services.\n");
+    }
+
+    #[test]
+    fn names_with_control_characters_write_no_line_of_their_own() {
+        let mut report = Report::default();
+        report.looked.found = vec![Found {
+            file: Some("a\nb.yaml".into()),
+            line: Some(1),
+            document: Some(1),
+            object: "service web\n::error::no\u{1b}[2J".into(),
+            rules: "core",
+            finding: Finding::new(Severity::Warning, "x\ry", "wrong"),
+        }];
+        report.unread = vec![Unread { name: "c\n::set-env".into(), error: "no\nsuch".into() }];
+        let text = render(&report, Output::plain(Format::Text));
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            [
+                "a\\nb.yaml:1: warning: service web\\n::error::no\\u{1b}[2J: x\\ry: wrong",
+                "c\\n::set-env: error: no\\nsuch",
+                "",
+                "1 finding (1 warning) in 0 Services; 1 could not be read.",
+            ]
+        );
+        let github = render(&report, Output::plain(Format::Github));
+        assert_eq!(github.lines().filter(|line| line.starts_with("::")).count(), 2, "{github}");
     }
 
     #[test]

@@ -37,12 +37,21 @@ pub(super) fn read(words: &[String]) -> (Vec<Source>, Vec<Unread>) {
             continue;
         }
         for path in files(Path::new(word), &mut unread) {
-            if seen.insert(path.clone()) {
+            if seen.insert(path.strip_prefix("./").unwrap_or(&path).to_owned()) {
                 add(&path.display().to_string(), std::fs::read(&path), &mut sources, &mut unread);
             }
         }
     }
     (sources, unread)
+}
+
+/// Reads what must be one file.
+pub(super) fn read_one(word: &str) -> (Vec<Source>, Vec<Unread>) {
+    if Path::new(word).is_dir() {
+        let error = "is a folder; name the file in it".to_owned();
+        return (Vec::new(), vec![Unread { name: word.to_owned(), error }]);
+    }
+    read(&[word.to_owned()])
 }
 
 fn add(name: &str, read: std::io::Result<Vec<u8>>, sources: &mut Vec<Source>, unread: &mut Vec<Unread>) {
@@ -136,5 +145,15 @@ mod tests {
                 (at("latin.yaml"), "not UTF-8 text: byte 4 is none; save it as UTF-8".into()),
             ]
         );
+    }
+
+    #[test]
+    fn where_one_file_is_meant_a_folder_is_not_searched() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.yaml"), "a: 1").unwrap();
+        let (sources, unread) = read_one(&folder.path().display().to_string());
+        assert_eq!((sources, &*unread[0].error), (Vec::new(), "is a folder; name the file in it"));
+        let (sources, _) = read_one(&folder.path().join("a.yaml").display().to_string());
+        assert_eq!(sources[0].text, "a: 1");
     }
 }

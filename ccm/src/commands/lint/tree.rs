@@ -1,10 +1,11 @@
 //! YAML and JSON with the line of every key. As kubectl reads them: the words of YAML 1.1 count as booleans, merge keys are
-//! followed, and a document that cannot be read leaves those after it.
+//! followed, JSON objects may follow each other, and a document that cannot be read leaves those after it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
+use granit_parser::{Event, Parser, ScalarStyle, ScanError, StrInput};
+use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
 #[cfg(test)]
@@ -59,18 +60,44 @@ pub(super) struct Parsed {
 
 /// Reads a text of any number of documents.
 pub(super) fn parse(text: &str) -> Parsed {
-    let mut reader = Reader { parser: Parser::new_from_str(text), parsed: Parsed::default(), number: 0, made: 0 };
-    loop {
-        match reader.document() {
-            Ok(true) => {}
-            Ok(false) => return reader.parsed,
-            Err(broken) => {
-                reader.parsed.broken.push(broken);
-                if reader.made > VALUES || !reader.parser.proceed_next_document().unwrap_or(false) {
-                    return reader.parsed;
-                }
-            }
+    let text = one_mark(text);
+    let (mut parsed, mut number, mut made) = (Parsed::default(), 0, 0);
+    for (before, piece) in pieces(&text) {
+        let mut reader = Reader { parser: Parser::new_from_str(piece), before, parsed, number, made };
+        reader.documents();
+        Reader { parsed, number, made, .. } = reader;
+    }
+    parsed
+}
+
+/// Without the byte order marks of files that were put one behind the other.
+fn one_mark(text: &str) -> Cow<'_, str> {
+    const AGAIN: &str = "\n\u{feff}";
+    if text.contains(AGAIN) { Cow::Owned(text.replace(AGAIN, "\n")) } else { Cow::Borrowed(text) }
+}
+
+/// Texts that are read one by one, each with the number of lines before it: YAML as a whole, JSON object by object, because
+/// YAML wants a separator between documents. What follows the last object is the last piece.
+fn pieces(text: &str) -> Vec<(usize, &str)> {
+    let json = text.trim_start_matches('\u{feff}');
+    let mut objects = serde_json::Deserializer::from_str(json).into_iter::<IgnoredAny>();
+    let (mut found, mut from, mut lines) = (Vec::new(), 0, 0);
+    if json.trim_start().starts_with('{') {
+        while let Some(Ok(_)) = objects.next() {
+            let end = objects.byte_offset();
+            let Some(piece) = json.get(from..end) else { break };
+            found.push((lines, piece));
+            lines += piece.matches('\n').count();
+            from = end;
         }
+    }
+    match json.get(from..).filter(|rest| !rest.trim().is_empty()) {
+        _ if found.is_empty() => vec![(0, text)],
+        Some(rest) => {
+            found.push((lines, rest));
+            found
+        }
+        None => found,
     }
 }
 
@@ -160,6 +187,8 @@ fn segment(path: &str) -> Option<(Cow<'_, str>, &str)> {
 
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
+    /// Lines before the text.
+    before: usize,
     parsed: Parsed,
     number: usize,
     /// Values made so far.
@@ -178,14 +207,30 @@ struct Open {
 }
 
 impl Reader<'_> {
+    /// Reads all of the text.
+    fn documents(&mut self) {
+        loop {
+            match self.document() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(broken) => {
+                    self.parsed.broken.push(broken);
+                    if self.made > VALUES || !self.parser.proceed_next_document().unwrap_or(false) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
     /// Reads up to the end of a document; false at the end of all.
     fn document(&mut self) -> Result<bool, Broken> {
         let mut open: Vec<Open> = Vec::new();
         let mut anchors: BTreeMap<usize, Node> = BTreeMap::new();
         let mut root = None;
         while let Some(event) = self.parser.next_event() {
-            let (event, span) = event.map_err(|error| syntax(&error))?;
-            let line = span.start.line();
+            let (event, span) = event.map_err(|error| self.syntax(&error))?;
+            let line = self.before + span.start.line();
             let (node, anchor) = match event {
                 Event::DocumentStart(..) => {
                     self.number += 1;
@@ -233,16 +278,16 @@ impl Reader<'_> {
                 anchors.insert(anchor, node.clone());
             }
             match open.last_mut() {
-                Some(parent) => parent.add(node, &span, &mut self.parsed.broken)?,
+                Some(parent) => parent.add(node, line, &mut self.parsed.broken)?,
                 None => root = Some(node),
             }
         }
         Ok(false)
     }
-}
 
-fn syntax(error: &ScanError) -> Broken {
-    Broken { line: error.marker().line(), message: format!("cannot be read: {}", error.info()) }
+    fn syntax(&self, error: &ScanError) -> Broken {
+        Broken { line: self.before + error.marker().line(), message: format!("cannot be read: {}", error.info()) }
+    }
 }
 
 impl Open {
@@ -255,7 +300,8 @@ impl Open {
         self.key = Some((key, line, merge));
     }
 
-    fn add(&mut self, node: Node, span: &Span, broken: &mut Vec<Broken>) -> Result<(), Broken> {
+    /// `at`: the line where its event begins.
+    fn add(&mut self, node: Node, at: usize, broken: &mut Vec<Broken>) -> Result<(), Broken> {
         let Some(entries) = &mut self.entries else {
             self.items.push(node);
             return Ok(());
@@ -263,9 +309,9 @@ impl Open {
         let Some((key, line, merge)) = self.key.take() else {
             // An alias may stand for a key.
             let Some(text) = node.text() else {
-                return Err(Broken { line: span.start.line(), message: "a key must be a text".to_owned() });
+                return Err(Broken { line: at, message: "a key must be a text".to_owned() });
             };
-            self.key = Some((text.to_owned(), span.start.line(), false));
+            self.key = Some((text.to_owned(), at, false));
             return Ok(());
         };
         if merge {

@@ -80,6 +80,30 @@ fn documents_are_counted_and_a_broken_one_leaves_the_others() {
 }
 
 #[test]
+fn json_objects_may_follow_each_other_and_keep_their_lines() {
+    let text = "\u{feff}{\n\"a\": 1}{\"b\":\n2}\n\n{\n\"c\": 3,\n\"c\": 4}\n";
+    let parsed = parse(text);
+    let seen: Vec<_> = parsed.documents.iter().map(|(number, node)| (*number, node.line, node.json())).collect();
+    assert_eq!(seen, [(1, 1, json!({"a": 1})), (2, 2, json!({"b": 2})), (3, 5, json!({"c": 4}))]);
+    assert_eq!(parsed.documents[1].1.line_of("b"), 2);
+    assert_eq!(broken(text), [(7, "the key \"c\" is there already, at line 6".into())]);
+
+    let parsed = parse("{\"a\": 1}\n---\nb: 2\n---\nc: [\n");
+    let seen: Vec<_> = parsed.documents.iter().map(|(number, node)| (*number, node.line, node.json())).collect();
+    assert_eq!(seen, [(1, 1, json!({"a": 1})), (2, 3, json!({"b": 2}))]);
+    assert_eq!(parsed.broken.iter().map(|broken| broken.line).collect::<Vec<_>>(), [5]);
+    assert_eq!(parse("{\"a\": 1}\n{\"b\": [}\n").broken[0].line, 2);
+    assert_eq!(parse("{a: 1}\n").documents.len(), 1, "flow style is no JSON");
+}
+
+#[test]
+fn a_byte_order_mark_may_begin_every_document() {
+    let parsed = parse("\u{feff}a: 1\n---\n\u{feff}b:\n  c: 2\n");
+    assert_eq!(parsed.broken, []);
+    assert_eq!(parsed.documents[1].1.line_of("b.c"), 4);
+}
+
+#[test]
 fn a_key_that_comes_twice_is_told_with_both_lines() {
     assert_eq!(broken("a: 1\nb: 2\n\"a\": 3\n"), [(3, "the key \"a\" is there already, at line 1".into())]);
     assert_eq!(broken("{[a]: 1}"), [(1, "a key must be a text".into())]);
