@@ -37,8 +37,8 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 /// Writes at once.
 const WORKERS: usize = 5;
-/// How long the cloud may take to answer.
-const READ_DEADLINE: Duration = Duration::from_secs(60);
+/// How long the cloud may take to answer: about all that wait, and then about each by itself.
+const READ_DEADLINE: Duration = Duration::from_secs(15);
 /// When a volume whose disk does not exist is asked about again.
 const NO_DISK: Duration = Duration::from_secs(300);
 /// When a right that was missing is tried again, and what to do if it is to watch.
@@ -72,8 +72,9 @@ pub enum Observed {
     Settled,
     /// A write will be refused until then.
     Forbidden(Duration),
-    /// The volume lacks labels; what the cloud says.
-    Asked(Arc<PersistentVolume>, VolumeSource, Answer),
+    /// The volume lacks labels; what the cloud says. `None`: the answer for all that waited did not come in time, so that each
+    /// is asked about by itself. One whose answer never comes must not hold up the others.
+    Asked(Arc<PersistentVolume>, VolumeSource, Option<Answer>),
 }
 
 /// Starts the controller with what the provider has for volumes; the future runs until no new work may begin. It watches the
@@ -124,21 +125,37 @@ pub async fn ask(
     limit: Duration,
     metrics: &Metrics,
 ) -> Vec<Answer> {
+    match ask_in_time(labeller, volumes, limit, metrics).await {
+        Ok(answers) => answers,
+        Err(late) => volumes.iter().map(|_| Err(late.clone())).collect(),
+    }
+}
+
+/// The same; the error is that the call took longer than `limit`.
+async fn ask_in_time(
+    labeller: &dyn Volumes,
+    volumes: &[PersistentVolume],
+    limit: Duration,
+    metrics: &Metrics,
+) -> Result<Vec<Answer>, ProviderError> {
     const CALL: &str = "GetLabelsForVolume";
     if volumes.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let began = tokio::time::Instant::now();
     let read = async { Ok(labeller.labels(volumes).await) };
-    let answers = match Gate::cloud_read(CALL, limit, read).await {
-        Ok(answers) if answers.len() == volumes.len() => answers,
-        Ok(answers) => {
+    let answers = Gate::cloud_read(CALL, limit, read).await.map(|answers| match answers.len() == volumes.len() {
+        true => answers,
+        false => {
             let text = format!("the provider answered for {} of {} volumes", answers.len(), volumes.len());
             volumes.iter().map(|_| Err(ProviderError::bug(text.clone()))).collect()
         }
-        Err(error) => volumes.iter().map(|_| Err(error.clone())).collect(),
+    });
+    let error = match &answers {
+        Ok(answers) => answers.iter().find_map(|answer| answer.as_ref().err()),
+        Err(late) => Some(late),
     };
-    metrics.provider_call(CALL, answers.iter().find_map(|answer| answer.as_ref().err()), began.elapsed());
+    metrics.provider_call(CALL, error, began.elapsed());
     answers
 }
 
@@ -219,12 +236,14 @@ impl Reconciler for VolumeController {
             })
             .collect();
         let asked: Vec<PersistentVolume> = known.iter().flatten().map(|(volume, _)| (**volume).clone()).collect();
-        let mut answers = ask(&*self.labeller, &asked, READ_DEADLINE, &self.shared.metrics).await.into_iter();
-        let observed = known.into_iter().map(|known| {
-            let Some((volume, source)) = known else { return Ok(Observed::Settled) };
-            let answer =
-                answers.next().ok_or_else(|| SyncError::Retry("the look-up ended without an answer".into()))?;
-            Ok(Observed::Asked(volume, source, answer))
+        let mut answers = match ask_in_time(&*self.labeller, &asked, READ_DEADLINE, &self.shared.metrics).await {
+            Ok(answers) => answers.into_iter(),
+            Err(late) if asked.len() == 1 => vec![Err(late)].into_iter(),
+            Err(_) => Vec::new().into_iter(),
+        };
+        let observed = known.into_iter().map(|known| match known {
+            None => Ok(Observed::Settled),
+            Some((volume, source)) => Ok(Observed::Asked(volume, source, answers.next())),
         });
         observed.collect()
     }
@@ -258,13 +277,22 @@ impl VolumeController {
         decide::lacks_labels(volume, self.labeller.sources())
     }
 
+    /// The answer that is there, else that of a call for this volume alone.
+    async fn or_ask(&self, volume: &PersistentVolume, answer: Option<Answer>) -> Answer {
+        if let Some(answer) = answer {
+            return answer;
+        }
+        let answers = ask(&*self.labeller, std::slice::from_ref(volume), READ_DEADLINE, &self.shared.metrics).await;
+        answers.into_iter().next().unwrap_or_else(|| Err(ProviderError::bug("no answer from the provider")))
+    }
+
     async fn label(
         &self,
         volume: &PersistentVolume,
         source: VolumeSource,
-        answer: Answer,
+        answer: Option<Answer>,
     ) -> Result<Outcome, SyncError> {
-        let labels = match answer {
+        let labels = match self.or_ask(volume, answer).await {
             Ok(labels) => labels.unwrap_or_default(),
             Err(error) => {
                 let text = source.failed(volume, &error);
@@ -301,13 +329,22 @@ impl VolumeController {
                 Ok(Outcome::Done)
             }
             Err(error) if error.is_not_found() => Ok(Outcome::Done),
-            Err(error) if is_forbidden(&error) => Ok(Outcome::After(self.refused(&error))),
-            Err(error) => Err(SyncError::gate("failed to label the volume", error)),
+            Err(error) if lacks_right(&error) => Ok(Outcome::After(self.refused(&error))),
+            Err(error) => {
+                // A conflict or an outage goes by itself; what the API server does not take stays.
+                let stays = error.api().is_some_and(|api| api.is_refused() && !api.is_conflict());
+                let error = SyncError::gate("failed to label the volume", error);
+                if stays {
+                    self.tell_failure(volume, &error.to_string());
+                }
+                Err(error)
+            }
         }
     }
 
     /// Tells the user on the volume why it has no labels.
     fn tell_failure(&self, volume: &PersistentVolume, error: &str) {
+        let error = error.trim_end_matches('.');
         let message =
             format!("{error}. The volume has no labels of its zone until this is resolved; it is tried again");
         self.events.event(&subject(volume), EventType::Warning, "FailedToLabelVolume", &message);
@@ -343,8 +380,12 @@ fn again(text: String, error: &ProviderError) -> SyncError {
     }
 }
 
-fn is_forbidden(error: &GateError) -> bool {
-    error.api().is_some_and(ccm_runtime::ApiError::is_forbidden)
+/// Whether no volume can be written. A refusal by an admission policy has the same code, and is about this one.
+fn lacks_right(error: &GateError) -> bool {
+    error.api().is_some_and(|api| {
+        let text = api.to_string();
+        api.is_forbidden() && !text.contains("denied the request") && !text.contains("denied request")
+    })
 }
 
 fn subject(volume: &PersistentVolume) -> Subject {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_test_apiserver::{Fault, FaultId, Match};
+use ccm_test_apiserver::{Effect, Fault, FaultId, Match};
 use ccm_test_suite::{Make, Object, Rig, Running, volume};
 use serde_json::{Value, json};
 
@@ -197,6 +197,52 @@ async fn a_provider_that_does_not_answer_is_an_error_and_no_end() {
     })
     .await;
     until_labelled(&rig, "slow").await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_the_cloud_never_answers_for_holds_up_no_other() {
+    let fault = format!("faults: [{{call: {ASK}, volume: vol-stuck, hold: gate}}]");
+    let rig = Rig::new(&cloud(&["vol-1", "vol-stuck"], &fault)).await;
+    let release = rig.cloud.hold("gate");
+    let names: Vec<String> = (0..20).map(|number| format!("pv-{number}")).collect();
+    for name in &names {
+        rig.create(ebs(name, "vol-1")).await;
+    }
+    rig.create(ebs("a-stuck", "vol-stuck")).await;
+    let manager = rig.start(&[ON]).await;
+    for name in &names {
+        until_labelled(&rig, name).await;
+    }
+    let event = rig.until_event("a-stuck", "FailedToLabelVolume").await;
+    assert!(event.contains("GetLabelsForVolume did not answer within 15s"), "{event}");
+    assert_eq!((writes(&rig), pv(&rig, "a-stuck").await.label(ZONE)), (20, ""));
+    for name in &names {
+        assert_eq!(rig.count_events(name, "FailedToLabelVolume").await, 0, "{name}");
+    }
+    release();
+    until_labelled(&rig, "a-stuck").await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_does_not_take_is_told_on_the_volume_and_holds_up_no_other() {
+    let rig = Rig::new(&cloud(&["vol-1"], "")).await;
+    let policy = "admission webhook \"policy.example.com\" denied the request: frozen";
+    for (name, code, text) in [("invalid", 422, "metadata.labels: Invalid value"), ("denied", 403, policy)] {
+        let effect = Effect::Status { code, reason: None, message: Some(text.to_owned()), retry_after: None };
+        rig.faults().add(Fault::new(effect).on(Match::on("patch", "persistentvolumes").named(name)));
+        rig.create(ebs(name, "vol-1")).await;
+    }
+    let manager = rig.start(&[ON]).await;
+    for (name, text) in [("invalid", "metadata.labels: Invalid value"), ("denied", policy)] {
+        let event = rig.until_event(name, "FailedToLabelVolume").await;
+        assert!(event.contains(&format!("failed to label the volume: {text}. The volume has no labels")), "{event}");
+    }
+    rig.create(ebs("good", "vol-1")).await;
+    let made = tokio::time::Instant::now();
+    until_labelled(&rig, "good").await;
+    assert!(made.elapsed() < MINUTE, "a right that is missing would have cost five minutes");
     manager.stop().await.unwrap();
 }
 
