@@ -27,11 +27,18 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
         Ok(None) => Ok(vec![Fact::good("wish", "nothing of this Service is, or shall be, here")]),
         Err(error) if error.is_implemented_elsewhere() => {
             let text = "the annotation …-type leaves the Service to the AWS Load Balancer Controller";
+            let wish = match service.status.load_balancer.ingress.is_empty() && !service.needs_cleanup() {
+                true => Fact {
+                    hint: Some("see that it runs, and what it says of the Service in events and its log".to_owned()),
+                    ..Fact::waiting("wish", format!("{text}, which has not shown an address yet"))
+                },
+                false => Fact::good("wish", text),
+            };
             let behind = left_behind(service).map(|finding| {
                 let hint = "delete the Service and create it anew to be rid of it";
                 Fact::bad("load balancer of before", finding.to_string(), hint)
             });
-            Ok([Fact::good("wish", text)].into_iter().chain(behind).collect())
+            Ok([wish].into_iter().chain(behind).collect())
         }
         Err(error) if matches!(error.class(), ErrorClass::Invalid { .. }) => {
             let mut facts = vec![Fact::bad("wish", error.to_string(), way_out(&error))];

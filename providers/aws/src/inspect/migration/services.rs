@@ -5,6 +5,7 @@ use futures::future::join_all;
 
 use crate::inspect::standing::{self, Standing};
 use crate::inspect::{Inspector, way_out};
+use crate::loadbalancer::desired::Goal;
 
 const CHECK: &str = "load-balancers";
 /// Services that are looked at side by side: as many as one call for names and tags takes.
@@ -30,7 +31,7 @@ async fn look(of: &Inspector, cluster: &str, service: &Service, nodes: &[NodeRef
     let subject = format!("service {}", service.key());
     let action = standing::action(service);
     match standing::look(of, cluster, service, nodes, action).await {
-        Ok(Some(standing)) => judge(subject, &standing),
+        Ok(Some(standing)) => judge(subject, service, &standing),
         Ok(None) => Check::good(CHECK, subject, "another controller makes the load balancer"),
         Err(error) if error.is_implemented_elsewhere() => {
             Check::good(CHECK, subject, "another controller makes the load balancer")
@@ -44,39 +45,42 @@ async fn look(of: &Inspector, cluster: &str, service: &Service, nodes: &[NodeRef
     }
 }
 
-fn judge(subject: String, standing: &Standing) -> Check {
+fn judge(subject: String, service: &Service, standing: &Standing) -> Check {
     let name = &standing.wish.name;
-    match &standing.plan {
-        Err(error) => Check::error(CHECK, subject, error.to_string(), way_out(error)),
-        Ok((steps, findings)) => {
-            let warnings: Vec<String> =
-                findings.iter().filter(|f| f.severity > Severity::Info).map(ToString::to_string).collect();
-            let told: Vec<String> = steps.iter().map(ToString::to_string).collect();
-            match (told.is_empty(), warnings.is_empty()) {
-                (true, true) => Check::good(CHECK, subject, format!("load balancer {name} is taken over as it is")),
-                (true, false) => {
-                    let text = format!("load balancer {name} is taken over as it is, but: {}", warnings.join("; "));
-                    Check::warning(
-                        CHECK,
-                        subject,
-                        text,
-                        "correct the annotations, or leave them if this is what you want",
-                    )
-                }
-                (false, _) if !standing.is_there() => {
-                    let text = format!("load balancer {name} is not there; what would be done: {}", told.join("; "));
-                    Check::warning(CHECK, subject, text, "see that it is not meant to have another name or account")
-                }
-                (false, _) => {
-                    let text = format!("what would change on load balancer {name}: {}", told.join("; "));
-                    Check::warning(
-                        CHECK,
-                        subject,
-                        text,
-                        "see that these changes are wanted, or change the Service before the move",
-                    )
-                }
-            }
+    let (steps, findings) = match &standing.plan {
+        Err(error) => return Check::error(CHECK, subject, error.to_string(), way_out(error)),
+        Ok(plan) => plan,
+    };
+    let warnings: Vec<String> =
+        findings.iter().filter(|f| f.severity > Severity::Info).map(ToString::to_string).collect();
+    let told: Vec<String> = steps.iter().map(ToString::to_string).collect();
+    let told = told.join("; ");
+    let goes = matches!(standing.wish.goal, Goal::Gone);
+    let (text, fix) = match (steps.is_empty(), warnings.is_empty()) {
+        (true, _) if goes => {
+            return Check::good(CHECK, subject, format!("nothing of load balancer {name} is left in the cloud"));
         }
-    }
+        (false, _) if goes => {
+            (format!("what is left of load balancer {name} would be deleted: {told}"), "nothing, if it is meant")
+        }
+        (true, true) => {
+            return Check::good(CHECK, subject, format!("load balancer {name} is taken over as it is"));
+        }
+        (true, false) => (
+            format!("load balancer {name} is taken over as it is, but: {}", warnings.join("; ")),
+            "correct the annotations, or leave them if this is what you want",
+        ),
+        (false, _) if !standing.is_there() && service.status.load_balancer.ingress.is_empty() => {
+            (format!("load balancer {name} would be made: {told}"), "nothing, if it is meant")
+        }
+        (false, _) if !standing.is_there() => (
+            format!("load balancer {name} is not there; what would be done: {told}"),
+            "see that it is not meant to have another name or account",
+        ),
+        (false, _) => (
+            format!("what would change on load balancer {name}: {told}"),
+            "see that these changes are wanted, or change the Service before the move",
+        ),
+    };
+    Check::warning(CHECK, subject, text, fix)
 }

@@ -166,10 +166,15 @@ async fn a_wish_that_cannot_be_read_names_the_annotation_and_the_balancer_that_i
 #[tokio::test(start_paused = true)]
 async fn what_others_serve_is_left_to_them() {
     let bed = Bed::new();
+    // What the Service waits for is not here, and who looks for it must be told where it is.
+    let mut web = service("web", "external");
     has(
-        &explain(&bed, &service("web", "external")).await,
-        &["good [wish] the annotation …-type leaves the Service to"],
+        &explain(&bed, &web).await,
+        &["waiting [wish] the annotation …-type leaves the Service to", "see that it runs"],
     );
+    web.status.load_balancer.ingress =
+        vec![ccm_provider::load_balancer::LoadBalancerIngress { hostname: "a".to_owned(), ..Default::default() }];
+    has(&explain(&bed, &web).await, &["good [wish] the annotation …-type leaves the Service to"]);
     let mut class = service("web", "nlb");
     class.spec.load_balancer_class = Some("example.com/x".to_owned());
     has(&explain(&bed, &class).await, &["good [wish] loadBalancerClass \"example.com/x\""]);

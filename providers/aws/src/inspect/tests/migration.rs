@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Check, Inspect as _, Node, Service, Severity};
+use serde_json::json;
 
 use super::bed::{Bed, CLUSTER, KEY, group, id, instance, node, service};
 use super::has;
@@ -264,7 +266,13 @@ async fn each_service_tells_what_a_take_over_changes() {
     invalid.metadata.annotations.insert(format!("{PREFIX}healthcheck-interval"), "often".to_owned());
     let mut none = service("none", "");
     none.spec.kind = "ClusterIP".to_owned();
-    let all = [&same, &drifted, &foreign, &missing, &elsewhere, &invalid, &none];
+    let mut lost = service("lost", "");
+    lost.status.load_balancer =
+        serde_json::from_value(json!({"ingress": [{"hostname": "a1-2.us-west-2.elb.amazonaws.com"}]})).unwrap();
+    let mut left = service("left", "");
+    left.spec.kind = "ClusterIP".to_owned();
+    left.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
+    let all = [&same, &drifted, &foreign, &missing, &elsewhere, &invalid, &none, &lost, &left];
     let text = of(&checks(&bed, &all).await, "load-balancers");
     has(
         &text,
@@ -275,10 +283,13 @@ async fn each_service_tells_what_a_take_over_changes() {
             "error [service shop/other]",
             "not marked",
             "warning [service shop/new]",
-            "is not there; what would be done: ",
+            "would be made: ",
             "info [service shop/lbc] another controller makes",
             "error [service shop/bad]",
             "healthcheck-interval",
+            "warning [service shop/lost]",
+            "is not there; what would be done: ",
+            "info [service shop/left] nothing of load balancer ",
         ],
     );
     assert!(!text.contains("shop/none"), "{text}");
