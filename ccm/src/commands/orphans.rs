@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
-use ccm_provider::{Aspects, Claims, Inspect, Lookup, Orphan, ProviderError};
+use ccm_provider::{Aspects, Claims, ErrorClass, Inspect, Lookup, Orphan, ProviderError, Step};
 use ccm_runtime::Gate;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::output::{self, Colour, Format, Output};
+use super::output::{self, Colour, Format, Output, flat};
 use super::plan::step_text;
 use super::progress::Progress;
 use super::world::{Objects, World};
@@ -57,6 +57,9 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             return Err(Failure::error(format!("orphans takes no arguments, got {:?}", call.words.join(" "))));
         }
         let (delete, ask) = (call.values.bool(DELETE.name), !call.values.bool(YES.name));
+        if !ask && !delete {
+            return Err(Failure::error("--yes is about --delete, which is not given"));
+        }
         let hunt = Hunt::begin(&call).await?;
         let orphans = hunt.find().await?;
         if !delete {
@@ -84,8 +87,17 @@ struct Hunt {
 
 impl Hunt {
     async fn begin(call: &Call) -> Result<Self, Failure> {
-        let progress = Progress::at("reading the flags");
         let gone = call.values.bool(GONE.name);
+        for server in ["kubeconfig", "master"] {
+            let value = call.values.text(server);
+            if gone && !value.is_empty() {
+                return Err(Failure::error(format!(
+                    "--cluster-is-gone and --{server}={value} contradict each other: leave out --cluster-is-gone as long as there \
+                     is an API server to ask, else --{server}"
+                )));
+            }
+        }
+        let progress = Progress::at("reading the flags");
         let world =
             if gone { World::without_cluster(call, &progress).await? } else { World::open(call, &progress).await? };
         let Some(inspect) = world.provider.inspect() else {
@@ -130,46 +142,67 @@ impl Hunt {
     }
 
     async fn delete(&self, orphans: Vec<Orphan>, ask: bool, output: Output) -> Result<Verdict, Failure> {
+        let document = output.format == Format::Json;
+        // What is printed where nothing is deleted after all.
+        let listed = list(&orphans, output);
         let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
-        match output.format {
-            Format::Json if ask => eprint!("{}", plan(&doomed, &kept, output)),
-            Format::Json => {}
-            Format::Text | Format::Github => super::print(&plan(&doomed, &kept, output)),
+        match document {
+            true if ask => eprint!("{}", plan(&doomed, &kept, output)),
+            true => {}
+            false => super::print(&plan(&doomed, &kept, output)),
         }
         if doomed.is_empty() {
-            return self.end(&[], &kept, output);
+            return end(&[], &kept, output);
         }
         self.is_the_cluster().await?;
-        if self.world.options.dry_run {
-            eprintln!("--dry-run: nothing is deleted.");
+        let spared = if self.world.options.dry_run {
+            Some("--dry-run: nothing is deleted.")
+        } else if ask && !confirmed(doomed.len())? {
+            Some("Nothing is deleted.")
+        } else {
+            None
+        };
+        if let Some(why) = spared {
+            if document {
+                super::print(&listed);
+            }
+            eprintln!("{why}");
             return Ok(Verdict::Findings);
         }
-        if ask && !confirmed(doomed.len())? {
-            eprintln!("Nothing is deleted.");
-            return Ok(Verdict::Findings);
-        }
+        let done = self.delete_all(doomed, output).await?;
+        end(&done, &kept, output)
+    }
+
+    /// Deletes one by one, and tells each at once: whoever breaks off must know what is gone.
+    async fn delete_all(&self, doomed: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
         // The answer may have taken long.
         let still: BTreeSet<(String, String)> = self.find().await?.into_iter().map(|o| (o.kind, o.id)).collect();
         let shared = &self.world.shared;
         let gate = Gate::new(self.world.client.clone(), shared.leadership.clone(), false, shared.metrics.clone());
-        let progress = Progress::at("deleting");
         let mut done = Vec::new();
+        let mut progress = Some(Progress::at("deleting"));
         for orphan in doomed {
             let result = if still.contains(&(orphan.kind.clone(), orphan.id.clone())) {
-                progress.go_on(format!("deleting {} {}", orphan.kind, orphan.id));
-                self.delete_one(&gate, &orphan).await
+                self.delete_one(&gate, &orphan, progress.get_or_insert_with(|| Progress::at("deleting"))).await
             } else {
                 Err("no orphan any more: left as it is".to_owned())
             };
-            done.push((orphan, result));
+            let deletion = (orphan, result);
+            if output.format != Format::Json {
+                // The line that is overwritten goes first.
+                progress = None;
+                super::print(&deleted_text(&deletion, output));
+            }
+            done.push(deletion);
         }
-        drop(progress);
-        self.end(&done, &kept, output)
+        Ok(done)
     }
 
     /// One deletion. What goes by itself, such as a dependency that the cloud still shows, is waited for.
-    async fn delete_one(&self, gate: &Gate, orphan: &Orphan) -> Result<(), String> {
+    async fn delete_one(&self, gate: &Gate, orphan: &Orphan, progress: &Progress) -> Result<(), String> {
         let give_up = Instant::now() + HELD;
+        let what = format!("deleting {} {}", orphan.kind, orphan.id);
+        progress.go_on(&*what);
         loop {
             let deletion = self.inspect.delete_orphan(&self.world.shared.cluster, orphan);
             let ended = gate.cloud(tokio::time::timeout(WRITE_DEADLINE, deletion)).await.map_err(|e| e.to_string())?;
@@ -179,7 +212,10 @@ impl Hunt {
                 Err(_) => return Err(reason(&ProviderError::deadline("the deletion", WRITE_DEADLINE))),
             };
             match error.retry_after() {
-                Some(after) if Instant::now() + after < give_up => tokio::time::sleep(after).await,
+                Some(after) if Instant::now() + after < give_up => {
+                    progress.go_on(format!("{what}, which waits: {}", flat(&error.to_string())));
+                    tokio::time::sleep(after).await;
+                }
                 _ => return Err(reason(&error)),
             }
         }
@@ -192,37 +228,59 @@ impl Hunt {
             return Ok(());
         }
         let nodes = self.world.shared.nodes.list();
-        if let Some(view) = &self.world.shared.view {
-            let answers = view.get(&nodes, Aspects::LIFECYCLE, Duration::ZERO).await;
-            if answers.iter().any(|answer| matches!(answer, Lookup::Found(_))) {
-                return Ok(());
-            }
+        let way_out =
+            "check --kubeconfig and --cloud-config, or use --cluster-is-gone when the cluster does not exist any more";
+        let Some(view) = &self.world.shared.view else {
+            let name = self.world.provider.name();
+            return Err(Failure::error(format!(
+                "nothing is deleted: the provider {name} knows no instances, so that nothing tells whether these are its nodes; \
+                 {way_out}"
+            )));
+        };
+        let answers = view.get(&nodes, Aspects::LIFECYCLE, Duration::ZERO).await;
+        if answers.iter().any(|answer| matches!(answer, Lookup::Found(_))) {
+            return Ok(());
+        }
+        let unknown = answers.iter().find_map(|answer| match answer {
+            Lookup::Unknown(error) => Some(error),
+            _ => None,
+        });
+        if let Some(error) = unknown {
+            return Err(failed(
+                "nothing is deleted: the cloud could not tell whether it has the nodes of this cluster",
+                error,
+            ));
         }
         Err(Failure::error(format!(
             "nothing is deleted: none of the {} nodes of this cluster has an instance in this cloud, so that this may be another \
-             cluster than the one with the marks; check --kubeconfig and --cloud-config, or use --cluster-is-gone when the \
-             cluster does not exist any more",
+             cluster than the one with the marks; {way_out}",
             nodes.len()
         )))
     }
+}
 
-    fn end(&self, done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Failure> {
-        super::print(&match output.format {
-            Format::Json => output::document("OrphansDeleted", deleted_json(done, kept)),
-            Format::Text | Format::Github => deleted_text(done, output),
-        });
-        let failed = done.iter().filter(|(_, result)| result.is_err()).count();
-        match (failed, kept.is_empty()) {
-            (0, true) => Ok(Verdict::Clean),
-            (0, false) => Ok(Verdict::Findings),
-            _ => Err(Failure::error(format!("{failed} of {} objects were not deleted", done.len()))),
-        }
+fn end(done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Failure> {
+    if output.format == Format::Json {
+        super::print(&output::document("OrphansDeleted", deleted_json(done, kept)));
+    }
+    let failed = done.iter().filter(|(_, result)| result.is_err()).count();
+    match (failed, kept.is_empty()) {
+        (0, true) => Ok(Verdict::Clean),
+        (0, false) => Ok(Verdict::Findings),
+        _ => Err(Failure::error(format!("{failed} of {} were not deleted", objects(done.len())))),
     }
 }
 
 fn reason(error: &ProviderError) -> String {
     let class = error.class();
-    format!("{error} ({}: {})", class.word(), class.way_out())
+    let way_out = match class {
+        // The message says all that there is.
+        ErrorClass::Unknown => return error.to_string(),
+        // Nobody but whoever runs this command does it again.
+        ErrorClass::Throttled { .. } | ErrorClass::Transient { .. } | ErrorClass::Conflict => "run it again".to_owned(),
+        _ => class.way_out(),
+    };
+    format!("{error} ({}: {way_out})", class.word())
 }
 
 fn failed(context: &str, error: &ProviderError) -> Failure {
@@ -233,7 +291,7 @@ fn failed(context: &str, error: &ProviderError) -> Failure {
 fn confirmed(count: usize) -> Result<bool, Failure> {
     let unreadable = |error: std::io::Error| Failure::error(format!("cannot ask: {error}"));
     let mut err = std::io::stderr();
-    write!(err, "Delete {count} objects in the cloud? This cannot be undone. Type yes: ").map_err(unreadable)?;
+    write!(err, "Delete {} in the cloud? This cannot be undone. Type yes: ", objects(count)).map_err(unreadable)?;
     err.flush().map_err(unreadable)?;
     let mut answer = String::new();
     if std::io::stdin().lock().read_line(&mut answer).map_err(unreadable)? == 0 {
@@ -242,6 +300,10 @@ fn confirmed(count: usize) -> Result<bool, Failure> {
         ));
     }
     Ok(matches!(answer.trim(), "yes" | "y"))
+}
+
+fn objects(count: usize) -> String {
+    if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
 
 fn list(orphans: &[Orphan], output: Output) -> String {
@@ -254,7 +316,8 @@ fn list(orphans: &[Orphan], output: Output) -> String {
     let mut text = String::new();
     for orphan in orphans {
         let name = if orphan.name.is_empty() { String::new() } else { format!(" ({})", orphan.name) };
-        let _ = writeln!(text, "{}", output.paint(Colour::Bold, &format!("{} {}{name}", orphan.kind, orphan.id)));
+        let what = flat(&format!("{} {}{name}", orphan.kind, orphan.id));
+        let _ = writeln!(text, "{}", output.paint(Colour::Bold, &what));
         let mut rows = vec![("made for", orphan.owner.clone()), ("orphan because", orphan.reason.clone())];
         rows.extend(orphan.created.map(|created| ("made at", created.to_string())));
         rows.extend(orphan.cost.clone().map(|cost| ("costs", cost)));
@@ -262,7 +325,7 @@ fn list(orphans: &[Orphan], output: Output) -> String {
         let rows: Vec<Vec<String>> = rows
             .into_iter()
             .filter(|(_, value)| !value.is_empty())
-            .map(|(key, value)| vec![format!("  {key}"), value])
+            .map(|(key, value)| vec![format!("  {key}"), flat(&value)])
             .collect();
         text.push_str(&output::table(&rows));
     }
@@ -278,12 +341,17 @@ fn count(orphans: usize) -> String {
 fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
     let mut text = String::new();
     for orphan in doomed {
-        let _ = writeln!(text, "{}\n      because {}", step_text(&orphan.step, output), orphan.reason);
+        let step = Step { id: flat(&orphan.step.id), ..orphan.step.clone() };
+        let _ = writeln!(text, "{}", step_text(&step, output));
+        for change in &orphan.step.changes {
+            let _ = writeln!(text, "      {}", flat(&change.to_string()));
+        }
+        let _ = writeln!(text, "      {}", output.paint(Colour::Dim, &flat(&format!("because {}", orphan.reason))));
     }
     for orphan in kept {
         let why = orphan.kept.as_deref().unwrap_or_default();
-        let _ =
-            writeln!(text, "{}", output.paint(Colour::Dim, &format!("  keep {} {}: {why}", orphan.kind, orphan.id)));
+        let line = flat(&format!("keep {} {}: {why}", orphan.kind, orphan.id));
+        let _ = writeln!(text, "{}", output.paint(Colour::Dim, &format!("  {line}")));
     }
     if doomed.is_empty() {
         text.push_str("Nothing to delete.\n");
@@ -291,17 +359,12 @@ fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
     text
 }
 
-fn deleted_text(done: &[Deletion], output: Output) -> String {
-    let mut text = String::new();
-    for (orphan, result) in done {
-        let _ = match result {
-            Ok(()) => writeln!(text, "{} {} {}", output.paint(Colour::Green, "deleted"), orphan.kind, orphan.id),
-            Err(why) => {
-                writeln!(text, "{} {} {}: {why}", output.paint(Colour::Red, "not deleted"), orphan.kind, orphan.id)
-            }
-        };
+fn deleted_text((orphan, result): &Deletion, output: Output) -> String {
+    let what = flat(&format!("{} {}", orphan.kind, orphan.id));
+    match result {
+        Ok(()) => format!("{} {what}\n", output.paint(Colour::Green, "deleted")),
+        Err(why) => format!("{} {what}: {}\n", output.paint(Colour::Red, "not deleted"), flat(why)),
     }
-    text
 }
 
 fn deleted_json(done: &[Deletion], kept: &[Orphan]) -> Value {

@@ -104,6 +104,12 @@ pub(crate) fn document(kind: &str, body: Value) -> String {
     format!("{:#}\n", Value::Object(document))
 }
 
+/// In one line, and without what would steer a terminal: much of it was written by others.
+pub(crate) fn flat(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Columns, each as wide as its longest cell, the last as it is. Cells must be free of colours.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();

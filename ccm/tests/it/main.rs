@@ -11,6 +11,7 @@ mod https;
 mod kubeconfig;
 mod lint;
 mod migrate_check;
+mod orphans;
 mod plan;
 mod process;
 mod reach;

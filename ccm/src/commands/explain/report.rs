@@ -6,7 +6,7 @@ use ccm_provider::{ErrorClass, Fact, FactState, Finding, Severity, Step};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::output::{self, Colour, Format, Output};
+use super::super::output::{self, Colour, Format, Output, flat};
 use super::super::plan;
 use super::Surveyed;
 use super::events::{self, Event};
@@ -63,7 +63,8 @@ impl Story {
         };
         let fact = Fact { about: about.to_owned(), state, text, hint: Some(hint) };
         match class {
-            None | Some(ErrorClass::Unknown) => self.effects.push(fact),
+            // What exactly is not there, and why it should be, a link further on knows better.
+            None | Some(ErrorClass::Unknown | ErrorClass::NotFound) => self.effects.push(fact),
             Some(_) => self.facts.push(fact),
         }
     }
@@ -199,12 +200,6 @@ fn mark(state: FactState) -> (&'static str, Colour) {
         FactState::Waiting => ("waiting", Colour::Yellow),
         FactState::Bad => ("broken", Colour::Red),
     }
-}
-
-/// In one line, and without what would steer a terminal: much of it was written by others.
-fn flat(text: &str) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ")
 }
 
 fn text(story: &Story, output: Output) -> String {

@@ -1,0 +1,169 @@
+//! `ccm orphans` as a process: bad input, foreign texts, and what is printed when nothing is deleted after all.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::process::{Ended, run, run_with};
+
+#[test]
+fn flags_that_contradict_each_other_name_the_way_out() {
+    let rows: [(&[&str], &str); 5] = [
+        (&["x"], "orphans takes no arguments, got \"x\""),
+        (&["--yes"], "--yes is about --delete, which is not given"),
+        (
+            &["--cluster-is-gone", "--kubeconfig=/etc/k"],
+            "--cluster-is-gone and --kubeconfig=/etc/k contradict each other",
+        ),
+        (&["--cluster-is-gone", "--master=https://a"], "as long as there is an API server to ask, else --master"),
+        (&["--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+    ];
+    for (words, text) in rows {
+        let ended = run(&[&["orphans", "--cloud-provider=fake"], words].concat());
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{words:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(text), "{words:?}: {}", ended.stderr);
+    }
+}
+
+/// A cloud whose tables hold what was left behind.
+struct Cloud(tempfile::TempDir);
+
+impl Cloud {
+    fn new(config: &str, balancers: &Value) -> Self {
+        let cloud = Self(tempfile::tempdir().unwrap());
+        let state = json!({"loadBalancers": balancers, "routes": []});
+        std::fs::write(cloud.state(), state.to_string()).unwrap();
+        std::fs::write(cloud.config(), format!("stateFile: state.json\n{config}\n")).unwrap();
+        cloud
+    }
+
+    fn config(&self) -> PathBuf {
+        self.0.path().join("cloud.yaml")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.path().join("state.json")
+    }
+
+    fn has(&self, service: &str) -> bool {
+        std::fs::read_to_string(self.state()).unwrap().contains(service)
+    }
+
+    /// `ccm orphans`, with what stands on stdin, if anything does.
+    fn orphans(&self, words: &[&str], answer: &str) -> Ended {
+        let config = format!("--cloud-config={}", self.config().display());
+        let all = [&["orphans", "--cloud-provider=fake", &*config], words].concat();
+        if answer.is_empty() { run(&all) } else { run_with(&all, answer) }
+    }
+}
+
+fn balancer(service: &str, name: &str) -> Value {
+    json!({"service": service, "name": name, "ingress": [{"ip": "203.0.113.2"}], "nodes": ["n"]})
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+}
+
+#[test]
+fn texts_of_others_cannot_steer_the_terminal_and_the_plan_shows_every_change() {
+    let cloud = Cloud::new("", &json!({"default/a": balancer("default/a", "x\u{1b}[2J\ny")}));
+    let listed = cloud.orphans(&["--cluster-is-gone"], "");
+    assert_eq!((listed.code, &*listed.stderr), (Some(2), ""));
+    assert!(listed.stdout.starts_with("LoadBalancer default/a (x [2J y)\n"), "{}", listed.stdout);
+    let planned = cloud.orphans(&["--cluster-is-gone", "--delete", "--yes", "--dry-run"], "");
+    assert_eq!((planned.code, &*planned.stderr), (Some(2), "--dry-run: nothing is deleted.\n"));
+    assert_eq!(
+        planned.stdout,
+        "- delete LoadBalancer default/a [disruptive]\n      ingress 203.0.113.2 removed\n      because it is in the table of \
+         load balancers, and the Service default/a does not exist\n"
+    );
+    assert!(cloud.has("default/a"));
+}
+
+#[test]
+fn one_document_is_printed_however_a_deletion_ends() {
+    let all = json!({"default/a": balancer("default/a", "a"), "default/b": balancer("default/b", "b")});
+    let cloud = Cloud::new("faults: [{call: EnsureLoadBalancerDeleted, service: default/b, error: 'in use'}]", &all);
+    let delete = ["--cluster-is-gone", "--delete", "-o", "json"];
+    let declined = cloud.orphans(&delete, "no\n");
+    assert_eq!(declined.code, Some(2), "{}", declined.stderr);
+    let document = parsed(&declined.stdout);
+    assert_eq!((&document["kind"], document["orphans"].as_array().unwrap().len()), (&json!("Orphans"), 2));
+    for text in ["- delete LoadBalancer default/a", "Delete 2 objects in the cloud?", "Nothing is deleted.\n"] {
+        assert!(declined.stderr.contains(text), "{text}: {}", declined.stderr);
+    }
+    let dry = cloud.orphans(&[&delete[..], &["--yes", "--dry-run"]].concat(), "");
+    assert_eq!((dry.code, &parsed(&dry.stdout)["kind"]), (Some(2), &json!("Orphans")), "{}", dry.stderr);
+
+    let ended = cloud.orphans(&delete, "yes\n");
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("Error: 1 of 2 objects were not deleted"), "{}", ended.stderr);
+    let document = parsed(&ended.stdout);
+    assert_eq!((&document["kind"], &document["version"]), (&json!("OrphansDeleted"), &json!(1)));
+    let results: Vec<(&Value, &Value)> = document["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| (&result["orphan"]["id"], &result["deleted"]))
+        .collect();
+    assert_eq!(results, [(&json!("default/a"), &json!(true)), (&json!("default/b"), &json!(false))]);
+    assert_eq!(document["results"][1]["error"], "in use");
+    assert!(!cloud.has("default/a") && cloud.has("default/b"));
+
+    std::fs::write(cloud.config(), "stateFile: state.json\n").unwrap();
+    let rest = cloud.orphans(&delete, "yes\n");
+    assert_eq!(rest.code, Some(0), "{}", rest.stderr);
+    assert!(rest.stderr.contains("Delete 1 object in the cloud?"), "{}", rest.stderr);
+    let none = cloud.orphans(&delete, "");
+    assert_eq!((none.code, parsed(&none.stdout)["results"].clone()), (Some(0), json!([])), "{}", none.stderr);
+}
+
+mod real_apiserver {
+    use super::*;
+
+    use ccm_test_bed::Bed;
+
+    fn listed_with(cloud: &Cloud, kubeconfig: &Path, words: &[&str]) -> Ended {
+        cloud.orphans(&[&[&*format!("--kubeconfig={}", kubeconfig.display())], words].concat(), "")
+    }
+
+    #[tokio::test]
+    async fn without_proof_that_the_cluster_is_the_one_with_the_marks_nothing_is_deleted() {
+        let Some(bed) = Bed::start().await.unwrap() else { return };
+        let cloud = Cloud::new("", &json!({"default/a": balancer("default/a", "a")}));
+        let delete = || listed_with(&cloud, &bed.kubeconfig(), &["--delete", "--yes"]);
+        let refused = |text: &str| {
+            let ended = delete();
+            assert_eq!((ended.code, cloud.has("default/a")), (Some(1), true), "{}{}", ended.stdout, ended.stderr);
+            assert!(ended.stderr.contains(text), "{text}: {}", ended.stderr);
+        };
+        refused("none of the 0 nodes of this cluster has an instance in this cloud");
+        let node =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "fake://n"}});
+        let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node)).await.unwrap();
+        assert_eq!(status, 201, "{body}");
+
+        // A cloud that cannot tell has not said no.
+        let fault = "stateFile: state.json\nfaults: [{call: Lookup, error: 'try later'}]\n";
+        std::fs::write(cloud.config(), fault).unwrap();
+        refused("the cloud could not tell whether it has the nodes of this cluster: try later\n");
+        std::fs::write(cloud.config(), "stateFile: state.json\ninterfaces: {instancesV2: false}\n").unwrap();
+        refused("the provider fake knows no instances");
+        std::fs::write(cloud.config(), "stateFile: state.json\nunlisted: missing\n").unwrap();
+        refused("none of the 1 nodes of this cluster has an instance in this cloud");
+        std::fs::write(cloud.config(), "stateFile: state.json\n").unwrap();
+        let ended = delete();
+        assert_eq!((ended.code, cloud.has("default/a")), (Some(0), false), "{}{}", ended.stdout, ended.stderr);
+        assert!(ended.stdout.ends_with("\ndeleted LoadBalancer default/a\n"), "{}", ended.stdout);
+
+        let reader = bed.kubeconfig_for_user("nobody", &[]).unwrap();
+        let ended = listed_with(&cloud, &reader, &[]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+        assert!(
+            ended.stderr.contains("cannot list nodes: ") && ended.stderr.contains("needs `get` and `list`"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
