@@ -5,10 +5,22 @@ use ccm_provider::{NodeName, ServiceKey};
 
 use crate::exit::Failure;
 
-const FORMS: &str = "want node/NAME, service/NAMESPACE/NAME or routes";
-
 /// The scope of these words; all without a word. `node NAME` and `service NAMESPACE/NAME` mean the same as with a slash.
 pub(crate) fn scope(words: &[String]) -> Result<Scope, Failure> {
+    parse(words, "want node/NAME, service/NAMESPACE/NAME or routes")
+}
+
+/// The same for a command that is about one object.
+pub(crate) fn object(words: &[String]) -> Result<Scope, Failure> {
+    let forms = "want node/NAME or service/NAMESPACE/NAME";
+    match parse(words, forms)? {
+        Scope::All => Err(Failure::error(format!("which object? {forms}"))),
+        Scope::Routes => Err(Failure::error(format!("{:?}: one object at a time; {forms}", words.join(" ")))),
+        scope => Ok(scope),
+    }
+}
+
+fn parse(words: &[String], forms: &str) -> Result<Scope, Failure> {
     let joined = words.join("/");
     let parts: Vec<&str> = joined.split('/').collect();
     let scope = match parts.as_slice() {
@@ -23,10 +35,10 @@ pub(crate) fn scope(words: &[String]) -> Result<Scope, Failure> {
                 "service {name:?}: the namespace is missing; write service/NAMESPACE/{name}"
             )));
         }
-        _ => return Err(Failure::error(format!("{:?}: {FORMS}", words.join(" ")))),
+        _ => return Err(Failure::error(format!("{:?}: {forms}", words.join(" ")))),
     };
     if words.len() > 2 || parts.iter().any(|part| part.is_empty()) && scope != Scope::All {
-        return Err(Failure::error(format!("{:?}: {FORMS}", words.join(" "))));
+        return Err(Failure::error(format!("{:?}: {forms}", words.join(" "))));
     }
     Ok(scope)
 }

@@ -7,9 +7,9 @@ fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
     let missing = "--leader-ca=/nonexistent";
     let leader = "--leader=https://127.0.0.1:1";
     let rows: [(&[&str], &str); 12] = [
-        (&[], "explain \"\": one object at a time; want node/NAME or service/NAMESPACE/NAME"),
-        (&["routes"], "explain \"routes\": one object at a time"),
-        (&["pod/x"], "\"pod/x\": want node/NAME"),
+        (&[], "which object? want node/NAME or service/NAMESPACE/NAME\n"),
+        (&["routes"], "\"routes\": one object at a time; want node/NAME or"),
+        (&["pod/x"], "\"pod/x\": want node/NAME or service/NAMESPACE/NAME\n"),
         (&["service/web"], "write service/NAMESPACE/web"),
         (&["node/a", "--no-such"], "unknown flag: --no-such"),
         (&["node/a", "-o", "github"], "--output=github: want text or json"),
@@ -142,7 +142,7 @@ service default/web
   waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not there yet
   waiting address: the status shows none yet
   done    service-lb-controller: switched on; it makes and removes its balancer
-  broken  lease kube-system/cloud-controller-manager: does not exist: nobody works, and nobody ever has under this name
+  broken  lease kube-system/cloud-controller-manager: does not exist: nobody works under this name
           → start the controller manager, or give the --leader-elect-resource-name and -namespace that it has
   waiting the next leader's write: update Service default/web: finalizer = service.kubernetes.io/load-balancer-cleanup \
 (because the load balancer must go before the Service does)
@@ -151,7 +151,7 @@ service default/web
   broken  hosts: the cluster has no node, so that nothing can stand behind the balancer
           → add nodes; the hosts follow by themselves
   waiting load balancer BALANCER: not made yet
-broken: lease kube-system/cloud-controller-manager: does not exist: nobody works, and nobody ever has under this name → \
+broken: lease kube-system/cloud-controller-manager: does not exist: nobody works under this name → \
 start the controller manager, or give the --leader-elect-resource-name and -namespace that it has (and 1 more above)
 ";
 

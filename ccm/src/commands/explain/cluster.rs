@@ -3,20 +3,23 @@
 use std::collections::BTreeSet;
 
 use ccm_controllers::service::decide;
-use ccm_controllers::{lifecycle, node, service};
+use ccm_controllers::{lifecycle, node, route, service};
+use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
-use ccm_provider::{Fact, Lookup, Node, NodeRef, ProviderError};
+use ccm_provider::{Fact, Lookup, Node, NodeName, NodeRef, ProviderError, Step};
 use ccm_runtime::election::{ElectionConfig, Seen};
 use ccm_runtime::{ApiError, InstanceView};
 use jiff::Timestamp;
 
-use super::Object;
 use super::events::ago;
+use super::{Object, Surveyed};
 use crate::options::Options;
 use crate::options::migration::Lease;
 
 /// Nodes that are named in one line.
 const NAMED: usize = 5;
+/// The reason of the condition NetworkUnavailable where routes are what is missing.
+const NO_ROUTE: &str = "NoRouteCreated";
 
 /// A controller that looks after the object.
 #[derive(Debug, Clone, Copy)]
@@ -35,12 +38,42 @@ pub(super) fn needed(object: &Object) -> Vec<Needed> {
         Object::Node(node) => {
             let new = node.has_taint(TAINT_UNINITIALIZED);
             let unwell = lifecycle::decide::needs_answer(node) || lifecycle::decide::recovered(node);
-            vec![
+            let mut needed = vec![
                 Needed { name: node::NAME, does: "initializes it and keeps its addresses", now: new },
                 Needed { name: lifecycle::NAME, does: "looks whether its instance is there", now: unwell && !new },
-            ]
+            ];
+            if let Some(reason) = unreachable(node) {
+                let ours = reason == NO_ROUTE;
+                needed.push(Needed { name: route::NAME, does: "makes the routes to its pods", now: ours });
+            }
+            needed
         }
     }
+}
+
+/// Why the network of a node counts as unavailable, if it does.
+pub(super) fn unreachable(node: &Node) -> Option<&str> {
+    node.network_unavailable
+        .as_ref()
+        .filter(|(status, _)| *status == ConditionStatus::True)
+        .map(|(_, reason)| &**reason)
+}
+
+/// Adds what a pass over all routes has to do with one node. What fails, fails for every node.
+pub(super) fn add_routes(surveyed: &mut Surveyed, routes: Surveyed, node: &NodeName) {
+    let to = format!(" to {node}");
+    let of_node = |step: &Step| match &*step.kind {
+        "Route" => step.id.ends_with(&to),
+        _ => step.id == node.as_str(),
+    };
+    surveyed.plans.extend(routes.plans.into_iter().filter_map(|mut plan| {
+        plan.steps.retain(of_node);
+        plan.findings.retain(|finding| finding.key == format!("node {node}"));
+        (!plan.steps.is_empty() || !plan.findings.is_empty()).then_some(plan)
+    }));
+    surveyed.unplanned.extend(routes.unplanned);
+    surveyed.warnings.extend(routes.warnings);
+    surveyed.skipped.extend(routes.skipped);
 }
 
 /// Whether the flags let them run. `skipped` are those that are switched on and still do not run, with the reason.
@@ -54,7 +87,10 @@ pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)],
                 "switched off by --controllers".to_owned(),
                 format!("add {} to --controllers, unless another program does this", needed.name),
             )),
-            (true, Some(reason), _) => Err((reason.clone(), "see the configuration of the provider".to_owned())),
+            (true, Some(reason), _) => {
+                let text = format!("does not run: {reason}");
+                Err((text, "change that, unless another program does this".to_owned()))
+            }
             (true, None, Some(Lease::NotOurs)) => Err((
                 "--leader-migration-config says that another component runs it".to_owned(),
                 "see that component".to_owned(),
@@ -101,7 +137,7 @@ pub(super) fn lease(
     let seen = match seen {
         Ok(Some(seen)) => seen,
         Ok(None) => {
-            return Ok(Fact::bad(about, "does not exist: nobody works, and nobody ever has under this name", start));
+            return Ok(Fact::bad(about, "does not exist: nobody works under this name", start));
         }
         Err(error) if error.is_forbidden() => {
             return Err(format!("{about}: may not be read: grant get on leases of coordination.k8s.io ({error})"));

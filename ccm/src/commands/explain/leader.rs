@@ -24,7 +24,7 @@ use crate::options::Options;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Errors that pass, by the words of their classes; and those that say little.
 const PASSING: &[&str] = &["throttled", "transient", "conflict"];
-const UNKNOWN: &str = "unknown";
+const VAGUE: &[&str] = &["unknown", "not-found"];
 
 /// The replica to ask.
 pub(super) struct Leader {
@@ -106,7 +106,7 @@ impl Leader {
                     let class = failure.failure.as_ref().and_then(|failure| failure.class.as_deref());
                     let fact = failed(failure);
                     // As with failures of this pass.
-                    let vague = fact.state == FactState::Bad && class.is_none_or(|class| class == UNKNOWN);
+                    let vague = fact.state == FactState::Bad && class.is_none_or(|class| VAGUE.contains(&class));
                     if vague { &mut story.effects } else { &mut story.facts }.push(fact);
                 }
                 story.leader = Some(said(&self.url, answer, scope, &state));

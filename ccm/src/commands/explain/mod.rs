@@ -81,14 +81,7 @@ enum Object {
 
 fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
-        let scope = match target::scope(&call.words)? {
-            scope @ (Scope::Node(_) | Scope::Service(_)) => scope,
-            Scope::All | Scope::Routes => {
-                let asked = call.words.join(" ");
-                let forms = "want node/NAME or service/NAMESPACE/NAME";
-                return Err(Failure::error(format!("explain {asked:?}: one object at a time; {forms}")));
-            }
-        };
+        let scope = target::object(&call.words)?;
         let leader = leader::flags(&call.values)?;
         let story = {
             let progress = Progress::at("reading the flags");
@@ -125,7 +118,17 @@ async fn tell(
         let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
         story.lint(&lint::service(service, rules));
     }
-    let surveyed = world.survey(scope, progress).await?;
+    let mut surveyed = world.survey(scope, progress).await?;
+    if let Object::Node(node) = &object
+        && story.not_ours.is_none()
+        && cluster::unreachable(node).is_some()
+    {
+        match world.survey(&Scope::Routes, progress).await {
+            Ok(routes) => cluster::add_routes(&mut surveyed, routes, &node.name),
+            // Flags that only its start refuses say nothing against the rest.
+            Err(failure) => surveyed.skipped.push((ccm_controllers::route::NAME, failure.message)),
+        }
+    }
     let mut nobody = false;
     if story.not_ours.is_none() {
         let needed = cluster::needed(&object);

@@ -8,6 +8,7 @@ use ccm_runtime::InstanceView;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::cluster::unreachable;
 use super::events::ago;
 use super::report::Story;
 
@@ -164,7 +165,7 @@ fn network(node: &Node) -> Vec<Fact> {
     if !node.pod_cidrs.is_empty() {
         facts.push(Fact::good("pod ranges", node.pod_cidrs.join(" ")));
     }
-    if let Some((ConditionStatus::True, reason)) = &node.network_unavailable {
+    if let Some(reason) = unreachable(node) {
         let text = format!("NetworkUnavailable is True ({reason}): no route to its pods yet");
         facts.push(Fact::waiting("the network", text));
     }

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use ccm_controllers::survey::Scope;
 use ccm_provider::flag::FlagValues;
+use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use ccm_provider::{
     ErrorClass, Evidence, EvidenceKind, FactState, Finding, Lookup, Node, NodeRef, Plan, ProviderError, Risk, Service,
@@ -117,7 +118,10 @@ fn a_denied_call_names_its_class_and_the_right_that_is_missing() {
 #[test]
 fn an_error_of_unknown_cause_gives_way_to_a_link_that_explains_it() {
     let mut story = object::node(&worker("a", &[TAINT_UNINITIALIZED]), None, now());
+    story.failed("the controllers", "no instance", Some(&ErrorClass::NotFound));
     story.failed("the controllers", "no such thing", Some(&ErrorClass::Unknown));
+    assert!(story.conclusion().starts_with("broken: the controllers: no instance (not-found) → "));
+    story.effects.remove(0);
     assert!(
         story.conclusion().starts_with("broken: the controllers: no such thing (unknown) → "),
         "{}",
@@ -257,7 +261,32 @@ fn a_controller_that_is_switched_off_matters_where_the_object_waits_for_it() {
     let service = Object::Service(Arc::new(web(&json!({}))));
     let skipped = [("service-lb-controller", "no balancers".to_owned())];
     let facts = cluster::controllers(&options, &skipped, &cluster::needed(&service));
-    assert_eq!((facts[0].state, &*facts[0].text), (FactState::Bad, "no balancers"));
+    assert_eq!((facts[0].state, &*facts[0].text), (FactState::Bad, "does not run: no balancers"));
+}
+
+#[test]
+fn a_node_without_routes_waits_for_their_controller_and_for_its_own_writes() {
+    let network =
+        |reason: &str| Node { network_unavailable: Some((ConditionStatus::True, reason.into())), ..worker("a", &[]) };
+    let step = |kind: &'static str, id: &str| Step { kind: kind.into(), id: id.into(), ..create().steps.remove(0) };
+    let plan = Plan::new("routes").with(step("Route", "10.1.0.0/24 to a")).with(step("Route", "10.2.0.0/24 to b.a"));
+    let plan = plan.with(step("Node", "a")).with(step("Node", "b.a"));
+    let skipped = vec![("node-route-controller", "--configure-cloud-routes=false".to_owned())];
+    let mut surveyed = nothing();
+    cluster::add_routes(&mut surveyed, Surveyed { plans: vec![plan], skipped, ..nothing() }, &"a".into());
+    let ids: Vec<&str> = surveyed.plans.iter().flat_map(|plan| &plan.steps).map(|step| &*step.id).collect();
+    assert_eq!(ids, ["10.1.0.0/24 to a", "a"]);
+
+    let options = Options::from_args(["--cloud-provider=x"]).unwrap();
+    let of = |node: Node| {
+        let needed = cluster::needed(&Object::Node(Arc::new(node)));
+        cluster::controllers(&options, &surveyed.skipped, &needed).into_iter().nth(2)
+    };
+    let fact = of(network("NoRouteCreated")).unwrap();
+    assert_eq!((fact.state, &*fact.text), (FactState::Bad, "does not run: --configure-cloud-routes=false"));
+    // Another network plugin says so, and no controller of ours is awaited.
+    assert_eq!(of(network("CalicoIsDown")).unwrap().state, FactState::Good);
+    assert_eq!(of(worker("a", &[])), None);
 }
 
 #[test]
@@ -403,6 +432,7 @@ fn the_leader_tells_its_failures_of_this_object_alone() {
         "queues": [{"name": "service", "ready": 1, "working": 0, "waiting": 2}, {"name": "node", "ready": 0, "working": 0, "waiting": 0}],
         "recentPlans": [{"subject": "service default/web", "text": "a\n  b", "count": 1, "secondsAgo": 9}],
         "recentFailures": [
+            failure("service default/web", json!("not-found"), false),
             failure("service default/web", json!("denied"), false),
             failure("service default/web hosts", json!("throttled"), false),
             failure("service default/web", json!("unknown"), false),
@@ -433,6 +463,7 @@ fn the_leader_tells_its_failures_of_this_object_alone() {
             "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (denied); tried again in 30s",
             "Waiting service-lb-controller of the leader: 2 times, last 7s ago: no (throttled); tried again in 30s",
             "Good its last failure: 2 times, last 7s ago: no (denied); it went well since",
+            "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (not-found); tried again in 30s",
             "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (unknown); tried again in 30s",
         ]
     );
