@@ -79,11 +79,16 @@ impl FakeInspect {
     }
 
     pub(super) async fn service(&self, cluster: &str, service: &Service) -> Vec<Fact> {
+        let wants = service.wants_load_balancer() && service.metadata.deletion_timestamp.is_none();
         if !self.cloud.start.interfaces.load_balancer {
-            return vec![off("load balancers", "loadBalancer", "no Service gets one")];
+            let concerned = wants || service.has_finalizer();
+            return concerned
+                .then(|| off("load balancers", "loadBalancer", "no Service gets one"))
+                .into_iter()
+                .collect();
         }
         let mut facts = match self.balancers.look(cluster, service).await {
-            Ok(seen) if service.wants_load_balancer() => wanted(service, &seen),
+            Ok(seen) if wants => wanted(service, &seen),
             Ok(seen) => unwanted(service, seen.balancer.as_ref()),
             Err(error) => vec![unreadable("load balancer", &error)],
         };

@@ -263,8 +263,12 @@ async fn a_service_that_wants_no_balancer_any_more_is_explained() {
     let bed = Bed::new("");
     let cloud = bed.cloud();
     let mut web = service("d/web");
+    let none = ["Good load balancer auidofweb: none, as the Service wants"];
+    web.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+    assert_eq!(explain_service(&cloud, &web).await, none, "it is being deleted");
+    web.metadata.deletion_timestamp = None;
     web.spec.kind = "ClusterIP".to_owned();
-    assert_eq!(explain_service(&cloud, &web).await, ["Good load balancer auidofweb: none, as the Service wants"]);
+    assert_eq!(explain_service(&cloud, &web).await, none);
     ensure(&cloud, "d/web").await.unwrap();
     assert_eq!(
         explain_service(&cloud, &web).await,
@@ -291,6 +295,9 @@ async fn parts_that_are_switched_off_are_named() {
           in the cloud config and restart"
         ]
     );
+    let mut plain = service("d/plain");
+    plain.spec.kind = "ClusterIP".to_owned();
+    assert!(explain_service(&cloud, &plain).await.is_empty(), "it wants none");
     assert_eq!(
         explain_service(&cloud, &service("d/a")).await,
         [
