@@ -41,6 +41,21 @@ const ALSO_AROUND: [&str; 7] = [
     "master",
 ];
 
+/// Flags of kube-controller-manager for the work that this program takes over from it; those about names and ranges have
+/// checks of their own.
+const SHARED: [&str; 8] = [
+    "allow-untagged-cloud",
+    "cloud-config",
+    "cloud-provider",
+    "concurrent-service-syncs",
+    "configure-cloud-routes",
+    "node-monitor-period",
+    "route-reconciliation-period",
+    "use-service-account-credentials",
+];
+/// What kube-controller-manager takes without `--cluster-name`.
+const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
+
 /// This program, as it would run.
 pub(super) struct Ours<'a> {
     pub(super) program: &'a Program,
@@ -57,7 +72,7 @@ pub(super) fn checks(running: &[Running], ours: &Ours<'_>) -> Vec<Check> {
         checks.extend(of_cloud_controller(running, ours));
     }
     for running in of(Component::ControllerManager) {
-        checks.extend(of_controller_manager(running, ours.options, has_cloud_controller));
+        checks.extend(of_controller_manager(running, ours, has_cloud_controller));
     }
     for running in of(Component::ApiServer) {
         checks.extend(of_api_server(running, ours.options));
@@ -87,8 +102,8 @@ fn manual(component: Component) -> &'static str {
     }
 }
 
-fn of_controller_manager(running: &Running, options: &Options, has_cloud_controller: bool) -> Vec<Check> {
-    let (flags, subject) = (running.flags(), running.subject());
+fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controller: bool) -> Vec<Check> {
+    let (flags, subject, options) = (running.flags(), running.subject(), ours.options);
     let on = |name: &str| go_bool(value(&flags, name)).unwrap_or_default();
     let mut checks = Vec::new();
     let in_tree = match value(&flags, "cloud-provider") {
@@ -104,7 +119,10 @@ fn of_controller_manager(running: &Running, options: &Options, has_cloud_control
         )),
         None => checks.push(Check::good(CLOUD_PROVIDER, &*subject, "kube-controller-manager leaves the cloud alone")),
     }
-    if let Some(theirs) = flags.get("cluster-name").filter(|name| **name != options.cluster_name) {
+    // In use where the cloud is.
+    let by_default = in_tree.map(|_| DEFAULT_CLUSTER_NAME);
+    let theirs = flags.get("cluster-name").map(String::as_str).or(by_default);
+    if let Some(theirs) = theirs.filter(|name| **name != options.cluster_name) {
         let text = format!(
             "kube-controller-manager has --cluster-name={theirs}, and here it is {}: names and marks in the cloud are made of it",
             options.cluster_name
@@ -130,7 +148,35 @@ fn of_controller_manager(running: &Running, options: &Options, has_cloud_control
         ));
     }
     checks.extend(leader_migration(&subject, options, on("enable-leader-migration"), in_tree.is_some()));
+    if in_tree.is_some() {
+        checks.extend(of_in_tree(&subject, &flags, ours));
+    }
     checks
+}
+
+/// What kube-controller-manager was told about its cloud, read by the parser that reads ours.
+fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
+    let mut args: Vec<String> =
+        SHARED.iter().filter_map(|name| Some(format!("--{name}={}", flags.get(*name)?))).collect();
+    // Of its many controllers those that are here too.
+    let list = value(flags, "controllers").split(',').map(str::trim);
+    let known = list.filter(|word| {
+        let mut unknown = Vec::new();
+        crate::options::controllers_on(ours.program, &[(*word).to_owned()], &mut unknown);
+        !word.is_empty() && unknown.is_empty()
+    });
+    let known: Vec<&str> = known.collect();
+    if !known.is_empty() {
+        args.push(format!("--controllers={}", known.join(",")));
+    }
+    let (theirs, wrong) = read_on(&ours.program.flags, args.into_iter().map(Into::into));
+    let unread = wrong.into_iter().map(|mistake| {
+        let text = format!("kube-controller-manager has a value that this program would not take: {mistake}");
+        Check::warning(FLAG_VALUE, subject, text, "put it right when you give it here")
+    });
+    let differing = ours.program.flags.iter().filter(|flag| theirs.given(flag.name));
+    let differing = differing.filter(|flag| differs(flag, &theirs, &ours.options.values));
+    unread.chain(differing.map(|flag| difference(subject, flag, &theirs, ours))).collect()
 }
 
 /// Who gives nodes their pod ranges, and which: one of the two, and the same as the routes lead to.

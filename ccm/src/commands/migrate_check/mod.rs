@@ -125,7 +125,10 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
     let lint = |service: &Service| super::lint::service(service, rules);
     checks.extend(services::checks(&services, &lint, &surveyed, runs(ccm_controllers::service::NAME)));
-    checks.extend(services::others(&surveyed, |subject| seen.is_told(subject)));
+    let others = services::others(&surveyed, |unplanned| {
+        seen.is_told(&unplanned.subject) || checks.iter().any(|check| services::is_cause(check, unplanned))
+    });
+    checks.extend(others);
     let written = webhooks::Written {
         nodes: &listed,
         services: &services,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_controllers::survey::Unplanned;
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity};
 
@@ -11,6 +12,8 @@ use crate::commands::world::Surveyed;
 const FINALIZER: &str = "service-finalizer";
 /// Steps of a plan that stand in a finding; `ccm plan` has all.
 const STEPS: usize = 3;
+
+const ANNOTATIONS: &str = "service-annotations";
 
 /// All checks of Services. `lint`: what `ccm lint` says of one. `runs`: whether service-lb-controller does; without it Services are left alone.
 pub(super) fn checks(
@@ -53,8 +56,8 @@ pub(super) fn checks(
 
 /// What would be written beside nodes and Services, what could not be told, and what the controllers would complain about.
 ///
-/// `told`: about which subjects a finding says already that the cloud does not know them.
-pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&str) -> bool) -> Vec<Check> {
+/// `told`: of which a finding tells the cause already.
+pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&Unplanned) -> bool) -> Vec<Check> {
     let of_others = |plan: &&Plan| !plan.subject.starts_with("service ") && !plan.subject.starts_with("node ");
     let (volumes, rest): (Vec<&Plan>, Vec<&Plan>) =
         surveyed.plans.iter().filter(of_others).partition(|plan| plan.subject.starts_with("persistentvolume "));
@@ -67,7 +70,7 @@ pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&str) -> bool) -> Vec<Ch
         let fix = "nothing, if it is meant; ccm plan shows all";
         checks.push(Check::warning("volume-labels", format!("persistentvolume {}", joined(&names)), text, fix));
     }
-    for unplanned in surveyed.unplanned.iter().filter(|unplanned| !told(&unplanned.subject)) {
+    for unplanned in surveyed.unplanned.iter().filter(|unplanned| !told(unplanned)) {
         let text = format!("could not be planned: {}", unplanned.error);
         checks.push(Check::error("plan", &*unplanned.subject, text, "ccm explain tells more of nodes and Services"));
     }
@@ -79,6 +82,14 @@ pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&str) -> bool) -> Vec<Ch
         checks.push(Check::good("controllers", *controller, format!("would not run: {reason}")));
     }
     checks
+}
+
+/// Whether a mistake in a Service is what could not be planned.
+pub(super) fn is_cause(check: &Check, unplanned: &Unplanned) -> bool {
+    check.check == ANNOTATIONS
+        && check.severity == Severity::Error
+        && check.subject == unplanned.subject
+        && unplanned.error.to_string().contains(&check.message)
 }
 
 fn of_service(service: &Service) -> Option<Check> {
@@ -128,8 +139,8 @@ fn findings(service: &Service, findings: Vec<Finding>) -> Vec<Check> {
         let (subject, text) = (format!("service {}", service.key()), finding.to_string());
         let fix = "see ccm lint";
         match finding.severity {
-            Severity::Error => Some(Check::error("service-annotations", subject, text, fix)),
-            Severity::Warning => Some(Check::warning("service-annotations", subject, text, fix)),
+            Severity::Error => Some(Check::error(ANNOTATIONS, subject, text, fix)),
+            Severity::Warning => Some(Check::warning(ANNOTATIONS, subject, text, fix)),
             Severity::Info => None,
         }
     };

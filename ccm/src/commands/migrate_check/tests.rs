@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ccm_controllers::survey::Unplanned;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
     Change, Check, Evidence, EvidenceKind, Finding, Instance, Lookup, Node, Plan, ProviderError, Risk, Service,
     Severity, Step, Taint, Verb,
 };
+use ccm_runtime::SyncError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -105,22 +107,63 @@ fn flags_of_an_in_tree_cloud_are_told_with_the_way_out() {
     let checks = sorted(flags_of(&pods, &[NO_ROUTES]));
     let expected = "\
 error    cloud-provider     pod kube-system/kube-apiserver-a: kube-apiserver has --cloud-provider=aws: newer versions do not know the flag and stop at their start -> take --cloud-provider out
+error    cloud-provider     pod kube-system/kube-controller-manager-a: --cloud-provider is aws there and fake here: another cloud -> give --cloud-provider=aws here too, unless the change is meant
 error    cloud-provider     pod kube-system/kube-controller-manager-a: kube-controller-manager has --cloud-provider=aws: it looks after nodes, routes and Services itself, and newer versions stop at such a flag -> give it --cloud-provider=external before this program leads
 error    cluster-name       pod kube-system/kube-controller-manager-a: kube-controller-manager has --cluster-name=prod, and here it is kubernetes: names and marks in the cloud are made of it -> give --cluster-name=prod
 warning  admission-plugins  pod kube-system/kube-apiserver-a: kube-apiserver has the admission plugin PersistentVolumeLabel, which newer versions do not know and stop at -> take it out of --enable-admission-plugins: what it did is the work of persistentvolume-label-controller
 warning  cloud-provider     pod kube-system/kube-apiserver-a: kube-apiserver has --cloud-config=/etc/x: newer versions do not know the flag and stop at their start -> take --cloud-config out
 warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-controller-manager runs with --enable-leader-migration, and this program would not share its second lease -> give --enable-leader-migration, with the same --leader-migration-config, until kube-controller-manager has no cloud any more
 
-3 errors, 3 warnings, 0 good or good to know.
+4 errors, 3 warnings, 0 good or good to know.
 ";
     assert_eq!(text(&checks, Output::plain(Format::Text)), expected);
     let document = json(&checks);
-    assert_eq!((&document["errors"], &document["warnings"]), (&json!(3), &json!(3)));
+    assert_eq!((&document["errors"], &document["warnings"]), (&json!(4), &json!(3)));
     assert_eq!(
-        document["checks"][2],
+        document["checks"][3],
         json!({"severity": "error", "check": "cluster-name", "subject": "pod kube-system/kube-controller-manager-a",
             "message": "kube-controller-manager has --cluster-name=prod, and here it is kubernetes: names and marks in the cloud are made of it",
             "fix": "give --cluster-name=prod"})
+    );
+}
+
+#[test]
+fn what_an_in_tree_cloud_was_told_is_held_against_the_flags_here() {
+    let in_tree = |theirs: &[&str], ours: &[&str]| {
+        let pods = [controller_manager(&[&["--cloud-provider=fake"], theirs].concat())];
+        let checks = flags_of(&pods, &[&["--cluster-cidr=10.1.0.0/16"], ours].concat());
+        let told = checks.into_iter().filter(|check| check.severity > Severity::Info);
+        told.map(|check| format!("{} {} {}", check.severity.as_str(), check.check, check.message)).collect::<Vec<_>>()
+    };
+    // That it works in kube-controller-manager is the first finding.
+    assert_eq!(in_tree(&[], &[]).len(), 1);
+    assert_eq!(in_tree(&["--concurrent-service-syncs=5"], &["--concurrent-service-syncs=5"]).len(), 1);
+    assert_eq!(
+        in_tree(&["--controllers=*,-service,-ttl,-bootstrapsigner", "--route-reconciliation-period=1m"], &[])[1..],
+        [
+            "warning controllers --controllers is *,-service there and * here; would run anew: service-lb-controller",
+            "warning flag-value --route-reconciliation-period is 1m0s there and 10s here",
+        ]
+    );
+    let mut routes = in_tree(&["--configure-cloud-routes=false"], &[]);
+    assert_eq!(
+        routes.remove(1),
+        "warning routes --configure-cloud-routes is false there and true here: this program would make routes"
+    );
+    assert_eq!(routes.len(), 1);
+    assert_eq!(
+        in_tree(&[], &["--cluster-name=prod"])[1..],
+        [
+            "error cluster-name kube-controller-manager has --cluster-name=kubernetes, and here it is prod: names and marks in the cloud are made of it"
+        ],
+        "the default is a name too"
+    );
+    assert_eq!(
+        in_tree(&["--cloud-config=/etc/cloud.conf", "--node-monitor-period=5"], &[])[1..],
+        [
+            "warning flag-value kube-controller-manager has a value that this program would not take: invalid argument \"5\" for \"--node-monitor-period\" flag: time: missing unit in duration \"5\"",
+            "warning cloud-config --cloud-config is /etc/cloud.conf there and not set here: one works without a file",
+        ]
     );
 }
 
@@ -334,6 +377,21 @@ fn service(name: &str, finalizers: &[&str], spec: Value, ip: Option<&str>) -> Ar
 }
 
 #[test]
+fn a_mistake_in_a_service_is_told_once() {
+    let services = [service("web", &[], json!({"type": "LoadBalancer"}), None)];
+    let mistake = Finding { value: Some("x".into()), ..Finding::new(Severity::Error, "a/b", "no number") };
+    let checks = services::checks(&services, &|_| vec![mistake.clone()], &surveyed(Vec::new()), true);
+    let unplanned = |subject: &str, error: &str| Unplanned {
+        subject: subject.into(),
+        error: SyncError::Terminal(error.to_owned()),
+    };
+    let cause = |unplanned: &Unplanned| checks.iter().any(|check| services::is_cause(check, unplanned));
+    assert!(cause(&unplanned("service default/web", "failed to plan: a/b \"x\": no number")));
+    assert!(!cause(&unplanned("service default/web", "the cloud does not answer")));
+    assert!(!cause(&unplanned("service default/other", "failed to plan: a/b \"x\": no number")));
+}
+
+#[test]
 fn finalizers_classes_and_plans_of_services_are_told() {
     let balancer = || json!({"type": "LoadBalancer"});
     let classed = || json!({"type": "LoadBalancer", "loadBalancerClass": "x/y"});
@@ -516,9 +574,15 @@ fn webhooks_that_can_refuse_our_writes_are_told_with_what_they_refuse() {
         found.map(|check| check.fix.split(" out of").next().unwrap().replace("take ", ""))
     };
     let rule = |groups: &[&str], resources: &[&str], operations: &[&str]| json!({"apiGroups": groups, "resources": resources, "operations": operations});
-    let rows: [(Value, Value, Option<&str>); 12] = [
-        (rule(&["*"], &["*/*"], &["*"]), json!({}), Some("nodes, nodes/status, services/status, leases")),
-        (rule(&["*"], &["*"], &["UPDATE"]), json!({}), Some("nodes, leases")),
+    let rows: [(Value, Value, Option<&str>); 14] = [
+        (rule(&[""], &["persistentvolumes"], &["UPDATE"]), json!({}), Some("persistentvolumes")),
+        (rule(&[""], &["persistentvolumes"], &["CREATE"]), json!({}), None),
+        (
+            rule(&["*"], &["*/*"], &["*"]),
+            json!({}),
+            Some("nodes, nodes/status, services/status, persistentvolumes, leases"),
+        ),
+        (rule(&["*"], &["*"], &["UPDATE"]), json!({}), Some("nodes, persistentvolumes, leases")),
         (rule(&[""], &["*/status"], &["UPDATE"]), json!({}), Some("nodes/status, services/status")),
         (rule(&[""], &["nodes/*"], &["UPDATE"]), json!({}), Some("nodes, nodes/status")),
         (rule(&[""], &["nodes"], &["DELETE"]), json!({}), Some("nodes")),
@@ -528,12 +592,12 @@ fn webhooks_that_can_refuse_our_writes_are_told_with_what_they_refuse() {
         (
             rule(&["*"], &["*/*"], &["*"]),
             json!({"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]}}),
-            Some("nodes, nodes/status, services/status"),
+            Some("nodes, nodes/status, services/status, persistentvolumes"),
         ),
         (
             rule(&["*"], &["*/*"], &["*"]),
             json!({"namespaceSelector": {"matchLabels": {"team": "b"}}}),
-            Some("nodes, nodes/status"),
+            Some("nodes, nodes/status, persistentvolumes"),
         ),
         (rule(&["*"], &["*/*"], &["*"]), json!({"objectSelector": {"matchLabels": {"x": "y"}}}), None),
         (

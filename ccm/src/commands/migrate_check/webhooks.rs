@@ -12,6 +12,9 @@ const CHECK: &str = "webhook";
 /// The label that every namespace has.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
+/// Written where persistentvolume-label-controller runs.
+const VOLUMES: &str = "persistentvolumes";
+
 /// A write of this program; a patch is an update.
 struct Write {
     group: &'static str,
@@ -20,10 +23,11 @@ struct Write {
     namespaced: bool,
 }
 
-const WRITES: [Write; 4] = [
+const WRITES: [Write; 5] = [
     Write { group: "", resource: "nodes", operations: &["UPDATE", "DELETE"], namespaced: false },
     Write { group: "", resource: "nodes/status", operations: &["UPDATE"], namespaced: false },
     Write { group: "", resource: "services/status", operations: &["UPDATE"], namespaced: true },
+    Write { group: "", resource: VOLUMES, operations: &["UPDATE"], namespaced: false },
     Write { group: "coordination.k8s.io", resource: "leases", operations: &["CREATE", "UPDATE"], namespaced: true },
 ];
 
@@ -92,6 +96,9 @@ fn blocks(subject: &str, webhook: &Webhook, written: &Written<'_>) -> Option<Che
 }
 
 fn meets(webhook: &Webhook, write: &Write, written: &Written<'_>) -> bool {
+    if write.resource == VOLUMES && !written.volumes {
+        return false;
+    }
     let matches = |rule: &Rule| write.operations.iter().any(|operation| covers(rule, write, operation));
     webhook.rules.iter().any(matches) && selected(webhook, write, written)
 }
@@ -127,6 +134,8 @@ fn selected(webhook: &Webhook, write: &Write, written: &Written<'_>) -> bool {
             let node = |node: &NodeRef| object.is_none_or(|selector| selector.selects(|key| node.labels.get(key)));
             written.nodes.iter().any(node)
         }
+        // Which labels volumes have is not read.
+        VOLUMES => object.is_none_or(|selector| selector.selects(|_| None)),
         "leases" => {
             let object = object.is_none_or(|selector| selector.selects(|_| None));
             object && namespace(webhook.namespace_selector.as_ref(), written.lease, written)
@@ -156,8 +165,7 @@ fn namespace(selector: Option<&Selector>, name: &str, written: &Written<'_>) -> 
 fn labels(subject: &str, webhook: &Webhook, written: &Written<'_>) -> Option<Check> {
     let names = |list: &[String], word: &str| list.iter().any(|known| known == word);
     let volumes = |rule: &Rule| {
-        names(&rule.resources, "persistentvolumes")
-            && (names(&rule.operations, "CREATE") || names(&rule.operations, "*"))
+        names(&rule.resources, VOLUMES) && (names(&rule.operations, "CREATE") || names(&rule.operations, "*"))
     };
     (written.volumes && webhook.rules.iter().any(volumes)).then(|| {
         let text =
