@@ -68,3 +68,22 @@ fn the_chart_refuses_bad_values_and_names_them() {
     }
     template(&helm, &["--set", "cloudProvider=fake"]).unwrap();
 }
+
+#[test]
+fn gates_of_the_user_leave_the_gate_of_the_webhook_on() {
+    let Some(helm) = helm() else { return };
+    let webhook = "cloudProvider=aws,volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a,volumeWebhook.caBundle=b";
+    let gates = |flags: &str| {
+        let text = template(&helm, &["--set", &format!("{webhook},{flags}")]).unwrap();
+        let gates = text.lines().filter_map(|line| line.trim().strip_prefix("- \"--feature-gates="));
+        gates.map(|gate| gate.trim_end_matches('"').to_owned()).collect::<Vec<_>>()
+    };
+    const OURS: &str = "CloudControllerManagerWebhook=true";
+    assert_eq!(gates("flags.v=3"), [OURS]);
+    assert_eq!(gates("flags.feature-gates=A=true"), [OURS, "A=true"]);
+    assert_eq!(gates("flags.feature-gates={A=true,B=false}"), [OURS, "A=true", "B=false"]);
+    assert_eq!(gates("flags.feature-gates=null"), [""; 0]);
+    // Who switches it off has the last word.
+    let off = "CloudControllerManagerWebhook=false";
+    assert_eq!(gates(&format!("flags.feature-gates={off}")), [OURS, off]);
+}
