@@ -46,6 +46,10 @@ pub trait Planned: Send + Sync {
         desired: &Self::Desired,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
+    /// Takes out of an observation that is kept in a file (`ccm snapshot`) what no plan for `desired` reads: such a file is
+    /// handed on, and tags and descriptions of users may hold anything. Pure; the plan must stay the same.
+    fn strip(&self, _observed: &mut Self::Observed, _desired: &Self::Desired) {}
+
     /// The writes from observed to desired, in an order of which any prefix is safe to die after. Pure; empty when
     /// nothing differs. An error where the wish cannot be met in the cloud as it is; then nothing is written.
     fn plan(
@@ -250,7 +254,8 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
     async fn observe(&self, cluster: &str, work: &ServiceWork) -> Result<Value, ProviderError> {
         let one = std::slice::from_ref(work);
         let Some(desired) = self.wish(cluster, one)? else { return Ok(Value::Null) };
-        let observed = self.look(cluster, one, &desired).await?;
+        let mut observed = self.look(cluster, one, &desired).await?;
+        self.0.strip(&mut observed, &desired);
         serde_json::to_value(observed)
             .map_err(|error| ProviderError::bug(format!("what was observed is no JSON: {error}")))
     }

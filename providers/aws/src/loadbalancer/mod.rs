@@ -16,6 +16,7 @@ pub(crate) mod plan;
 pub(crate) mod reads;
 pub(crate) mod security_groups;
 mod settling;
+mod strip;
 pub(crate) mod subnets;
 pub(crate) mod wish;
 
@@ -178,6 +179,12 @@ impl Planned for Balancers {
             all.push(Seen { observed, unsettled });
         }
         Ok(all)
+    }
+
+    fn strip(&self, observed: &mut Vec<Seen>, wishes: &Vec<Wish>) {
+        for (wish, seen) in wishes.iter().zip(observed) {
+            strip::strip(wish, &mut seen.observed);
+        }
     }
 
     fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {

@@ -15,6 +15,8 @@ pub(crate) const TARGET_TYPE: &str = "instance";
 pub(crate) const PROXY_PROTOCOL_POLICY: &str = "k8s-proxyprotocol-enabled";
 /// Description of the managed group of a network balancer.
 pub(crate) const NETWORK_GROUP_DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
+/// Begins the description of the managed group of a classic balancer; its name and the Service follow.
+const CLASSIC_GROUP_DESCRIPTION: &str = "Security group for Kubernetes ELB ";
 
 /// Policy of classic balancers that stands for one of AWS's TLS policies.
 pub(crate) fn ssl_policy(reference: &str) -> String {
@@ -28,7 +30,12 @@ pub(crate) fn classic_group(balancer: &str) -> String {
 
 /// Its description.
 pub(crate) fn classic_group_description(balancer: &str, service: &ServiceKey) -> String {
-    format!("Security group for Kubernetes ELB {balancer} ({service})")
+    format!("{CLASSIC_GROUP_DESCRIPTION}{balancer} ({service})")
+}
+
+/// Whether a group with this description may be one of ours.
+pub(crate) fn is_group_description(text: &str) -> bool {
+    text == NETWORK_GROUP_DESCRIPTION || text.starts_with(CLASSIC_GROUP_DESCRIPTION)
 }
 
 /// Managed group of a network balancer. `cluster_name` is `--cluster-name`, not the cluster's ID.

@@ -22,7 +22,7 @@ pub(crate) const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
 /// Marks subnets for internal balancers.
 pub(crate) const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
 /// The tag that gives a subnet its name.
-const NAME: &str = "Name";
+pub(crate) const NAME: &str = "Name";
 /// What the ID of a subnet begins with.
 const ID_PREFIX: &str = "subnet-";
 /// What the ID of an internet gateway begins with.

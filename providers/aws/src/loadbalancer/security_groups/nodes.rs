@@ -22,6 +22,8 @@ const CLIENT: &str = "kubernetes.io/rule/nlb/client";
 const HEALTH: &str = "kubernetes.io/rule/nlb/health";
 /// Description of the rules for "fragmentation needed", which all network balancers share.
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
+/// What tells that a description is one of ours.
+pub(crate) const DESCRIPTIONS: [&str; 3] = [CLIENT, HEALTH, MTU];
 /// Rules that EC2 allows per group unless the user asked for more.
 const RULES_PER_GROUP: usize = 60;
 /// A health check's port that stands for the target's own.
