@@ -3,20 +3,23 @@
 //! First [`prune`], by lists of what stays; then [`scrub`] over every text that is left.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use ccm_controllers::service::conditions;
 use ccm_provider::well_known::ANNOTATION_PROVISIONED_BY;
-use ccm_provider::{Lookup, Node, PersistentVolume, Service, VolumeSource};
+use ccm_provider::{Lookup, Node, PersistentVolume, Service, Taint, VolumeSource};
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::record::{Answer, Answers};
 use super::{Document, Listed};
 
 /// Stands for what was taken out.
 const REDACTED: &str = "[redacted]";
-/// What kubectl leaves: the whole object.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Types of conditions of a Service that the controllers write, and read again.
+const CONDITIONS: [&str; 3] = [conditions::SERVING, conditions::PROVISIONING, conditions::DEGRADED];
+/// Reasons of `NetworkUnavailable` that the controllers tell apart; all others are the same to them.
+const NETWORK_REASONS: [&str; 2] = ["RouteCreated", "NoRouteCreated"];
 
 /// Drops what no plan reads. `prefixes` are those of the provider's Service annotations.
 pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
@@ -42,12 +45,21 @@ fn of_kubernetes(key: &str) -> bool {
         .any(|known| domain.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
 }
 
+/// Whether the key is one that clouds read on Services, or may be meant as one: `service.beta.kubernetes.io/…`, and what has a
+/// balancer in its name. Those of kubectl and of other controllers are none.
+fn is_for_balancers(key: &str) -> bool {
+    let Some((domain, name)) = key.split_once('/').filter(|_| of_kubernetes(key)) else { return false };
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    domain.starts_with("service.") || name.contains("loadbalancer") || name.starts_with("aws")
+}
+
 fn prune_service(service: &mut Service, prefixes: &[&str]) {
     let balanced = service.is_load_balancer() || service.has_finalizer();
-    let read = |key: &str| key != LAST_APPLIED && (of_kubernetes(key) || prefixes.iter().any(|p| key.starts_with(p)));
+    let read = |key: &str| is_for_balancers(key) || prefixes.iter().any(|prefix| key.starts_with(prefix));
     service.metadata.annotations.retain(|key, _| balanced && read(key));
     service.metadata.labels.clear();
     service.spec.selector = None;
+    service.status.conditions.retain(|condition| CONDITIONS.contains(&&*condition.kind));
 }
 
 /// Label keys of nodes that plans may read although they are not of Kubernetes.
@@ -96,6 +108,16 @@ impl Named {
 
 fn prune_node(node: &mut Node, named: &Named) {
     node.labels = node.labels.iter().filter(|(key, _)| named.has(key)).collect();
+    let taint = |taint: &Taint| match of_kubernetes(&taint.key) {
+        true => taint.clone(),
+        false => Taint { value: Arc::default(), ..taint.clone() },
+    };
+    node.taints = node.taints.iter().map(taint).collect();
+    if let Some((_, reason)) = &mut node.network_unavailable
+        && !NETWORK_REASONS.contains(&&**reason)
+    {
+        *reason = Arc::default();
+    }
 }
 
 /// Of the source only what tells volumes apart: a CSI source has attributes and references of all sorts.
@@ -133,10 +155,40 @@ pub(crate) fn scrub(value: &mut Value) -> usize {
             None => 0,
         },
         Value::Array(items) => items.iter_mut().map(scrub).sum(),
-        Value::Object(fields) => fields.values_mut().map(scrub).sum(),
+        Value::Object(fields) => scrub_fields(fields),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
+
+/// The same for an object: what stands under a key that tells of a secret is one, whatever it looks like.
+fn scrub_fields(fields: &mut Map<String, Value>) -> usize {
+    // `{"key": "…-token", "value": "…"}` is such a pair too, and so is a change of a field.
+    let name = ["key", "field"].iter().find_map(|name| fields.get(*name).and_then(Value::as_str));
+    let pair = name.is_some_and(tells_of_secret);
+    let mut count = 0;
+    for (key, value) in fields.iter_mut() {
+        match value {
+            Value::String(text) if tells_of_secret(key) || (pair && ["value", "before", "after"].contains(&&**key)) => {
+                count += usize::from(!text.is_empty() && text != REDACTED);
+                if !text.is_empty() {
+                    REDACTED.clone_into(text);
+                }
+            }
+            other => count += scrub(other),
+        }
+    }
+    count
+}
+
+/// Whether a key says that its value is a secret: `example.com/api-key`, `db-password`.
+fn tells_of_secret(key: &str) -> bool {
+    SECRET_KEY.as_ref().is_some_and(|pattern| pattern.is_match(key))
+}
+
+static SECRET_KEY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i-u)(?:{SECRET_WORDS})$")).ok());
+
+/// How keys of secrets end.
+const SECRET_WORDS: &str = "password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|secret[_-]?key|credentials?";
 
 /// Each with what stands for a match.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -154,7 +206,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(?i-u)\b(basic)[ \t]+[A-Za-z0-9+/]{12,}={0,2}", "${1} [redacted]"),
         // password=…, "client_secret": "…"
         (
-            r#"(?i-u)((?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)[A-Za-z0-9_-]*["']?)(=|[ \t]*:[ \t]+|[ \t]*:["']|=["'])["']?[!-~]+"#,
+            r#"(?i-u)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|credentials?)[A-Za-z0-9_-]*["']?)(=|[ \t]*:[ \t]+|[ \t]*:["']|=["'])["']?[!-~]+"#,
             "${1}${2}[redacted]",
         ),
         // Keys of AWS, Google and GitHub, and signed tokens.
@@ -162,6 +214,9 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(?-u)\bAIza[A-Za-z0-9_-]{30,}", REDACTED),
         (r"(?-u)\bya29\.[A-Za-z0-9_-]+", REDACTED),
         (r"(?-u)\bgh[pousr]_[A-Za-z0-9]{20,}", REDACTED),
+        (r"(?-u)\bgl(?:pat|dt|rt|cbt|ptt|agent|soat|ft)-[A-Za-z0-9_-]{20,}", REDACTED),
+        (r"(?-u)\bxox[a-z]-[A-Za-z0-9-]{10,}", REDACTED),
+        (r"(?-u)(https://hooks\.slack\.com/services/)[A-Za-z0-9/]+", "${1}[redacted]"),
         (r"(?-u)\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", REDACTED),
     ]
     .into_iter()
@@ -216,7 +271,8 @@ mod tests {
 
     #[test]
     fn every_pattern_is_one() {
-        assert_eq!(PATTERNS.len(), 11);
+        assert_eq!(PATTERNS.len(), 14);
+        assert!(SECRET_KEY.is_some());
     }
 
     #[test]
@@ -237,6 +293,14 @@ mod tests {
             ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY.", "[redacted]."),
             ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKE"),
             ("eyJhbGciOi.eyJzdWIi.sig-canary", "[redacted]"),
+            ("postgres://me:canary@host/p", "postgres://[redacted]@host/p"),
+            ("AccountKey=canary;Endpoint", "AccountKey=[redacted]"),
+            (
+                "post https://hooks.slack.com/services/T0/B0/canary: 400",
+                "post https://hooks.slack.com/services/[redacted]: 400",
+            ),
+            ("glpat-canarycanarycanary12", "[redacted]"),
+            ("xoxb-123456-canary", "[redacted]"),
         ] {
             let mut value = json!({ "a": [text] });
             let count = scrub(&mut value);
@@ -252,6 +316,7 @@ mod tests {
             "arn:aws:acm:eu-west-1:123456789012:certificate/1b2c3d4e-0000-1111-2222-333344445555",
             "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/k8s-default-web-0123456789/0123456789abcdef",
             "service.beta.kubernetes.io/aws-load-balancer-ssl-cert",
+            "glb-default-web-0123456789abcdef",
             "topology.kubernetes.io/zone=eu-west-1a",
             "the Service wants a load balancer; see https://example.com/docs/tokens",
             "da39a3ee5e6b4b0d3255bfef95601890afd80709",
@@ -281,15 +346,23 @@ mod tests {
             serde_json::from_value(json!({
                 "metadata": {"name": "a", "namespace": "d", "labels": {"canary": "canary"}, "annotations": {
                     "service.beta.kubernetes.io/x": "1", "lb.example.com/y": "2", "other.example.com/z": "canary",
-                    "plain": "canary", LAST_APPLIED: "canary"}},
-                "spec": {"type": kind, "selector": {"app": "canary"}}
+                    "plain": "canary", "kubectl.kubernetes.io/last-applied-configuration": "canary",
+                    "external-dns.alpha.kubernetes.io/target": "canary", "app.k8s.io/hook": "canary",
+                    "k8s.io/Aws-Load-balancer-x": "misspelt"}},
+                "spec": {"type": kind, "selector": {"app": "canary"}},
+                "status": {"conditions": [
+                    {"type": "LoadBalancerServing", "status": "True", "reason": "Serving", "message": "",
+                        "lastTransitionTime": "2026-01-02T03:04:05Z"},
+                    {"type": "example.com/x", "status": "True", "reason": "canary", "message": "canary",
+                        "lastTransitionTime": "2026-01-02T03:04:05Z"}]}
             }))
             .unwrap()
         };
         let mut balanced = service("LoadBalancer");
         prune_service(&mut balanced, &["lb.example.com/"]);
         let keys: Vec<&str> = balanced.metadata.annotations.keys().map(String::as_str).collect();
-        assert_eq!(keys, ["lb.example.com/y", "service.beta.kubernetes.io/x"]);
+        assert_eq!(keys, ["k8s.io/Aws-Load-balancer-x", "lb.example.com/y", "service.beta.kubernetes.io/x"]);
+        assert_eq!(balanced.status.conditions.len(), 1);
         assert!(!serde_json::to_string(&balanced).unwrap().contains("canary"));
         let mut internal = service("ClusterIP");
         prune_service(&mut internal, &["lb.example.com/"]);
@@ -336,6 +409,53 @@ mod tests {
         assert_eq!(volume.metadata.labels.len(), 2);
         assert_eq!(volume.volume_id(), Some("v"));
         assert!(volume.is_provisioned() && volume.spec.contains_key("nodeAffinity"));
+    }
+
+    #[test]
+    fn of_a_node_stay_no_values_of_foreign_taints_and_no_reasons_of_others() {
+        let taints = json!([{"key": "node.kubernetes.io/x", "value": "a", "effect": "NoSchedule"},
+            {"key": "example.com/x", "value": "canary", "effect": "NoSchedule"}]);
+        let node = |reason: &str| -> Node {
+            let mut node: Node = serde_json::from_value(json!({"name": "a", "networkUnavailable": ["True", reason],
+                "labels": {"team": "canary"}, "taints": taints}))
+            .unwrap();
+            prune_node(&mut node, &Named { by_cloud: BTreeSet::new(), annotations: String::new() });
+            node
+        };
+        let foreign = node("canary");
+        assert!(!serde_json::to_string(&foreign).unwrap().contains("canary"));
+        let values: Vec<&str> = foreign.taints.iter().map(|taint| &*taint.value).collect();
+        assert_eq!(values, ["a", ""]);
+        assert_eq!(&*node("NoRouteCreated").network_unavailable.unwrap().1, "NoRouteCreated");
+    }
+
+    #[test]
+    fn what_stands_under_the_key_of_a_secret_goes_whatever_it_looks_like() {
+        for (before, after) in [
+            (
+                json!({"service.beta.kubernetes.io/db-password": "canary"}),
+                json!({"service.beta.kubernetes.io/db-password": REDACTED}),
+            ),
+            (json!({"x.k8s.io/apiKey": "canary"}), json!({"x.k8s.io/apiKey": REDACTED})),
+            (
+                json!({"key": "a/Client-Secret", "value": "canary", "message": "m"}),
+                json!({"key": "a/Client-Secret", "value": REDACTED, "message": "m"}),
+            ),
+        ] {
+            let mut value = before;
+            assert_eq!(scrub(&mut value), 1);
+            assert_eq!(value, after);
+            assert_eq!(scrub(&mut value), 0, "what is clean stays clean");
+        }
+        for stays in [
+            json!({"key": "a/aws-load-balancer-ssl-cert", "value": "arn:x"}),
+            json!({"a/token-bucket-size": "7", "token": "", "providerIdRequired": true}),
+            json!({"tokens": {"a": "b"}}),
+        ] {
+            let mut value = stays.clone();
+            assert_eq!(scrub(&mut value), 0);
+            assert_eq!(value, stays);
+        }
     }
 
     proptest! {

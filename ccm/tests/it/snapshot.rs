@@ -111,7 +111,7 @@ mod real_apiserver {
     use crate::process::{Ended, run};
 
     /// In no message, name or number of the program.
-    const CANARY: &str = "canary-5b21e7";
+    const CANARY: &str = "canary_5b21e7";
 
     /// A cloud that does not answer every question, with secrets wherever somebody could put one.
     fn cloud() -> String {
@@ -191,14 +191,17 @@ mod real_apiserver {
                 json!({"type": kind, "status": status, "reason": "x", "message": CANARY, "lastHeartbeatTime": "2026-01-02T03:04:05Z",
                     "lastTransitionTime": "2026-01-02T03:04:05Z"})
             };
-            let status = json!({"conditions": [condition("Ready", if ready { "True" } else { "False" })],
+            let mut network = condition("NetworkUnavailable", "True");
+            network["reason"] = CANARY.into();
+            let status = json!({"conditions": [condition("Ready", if ready { "True" } else { "False" }), network],
                 "images": [{"names": [CANARY], "sizeBytes": 1}]});
             self.send("PATCH", &format!("/api/v1/nodes/{name}/status"), &json!({ "status": status })).await;
         }
 
         async fn service(&self, name: &str, kind: &str, metadata: &Value) {
             let mut all = json!({"name": name, "labels": {"app": CANARY}, "annotations": {"example.com/password": CANARY,
-                "kubectl.kubernetes.io/last-applied-configuration": CANARY, "password": CANARY}});
+                "kubectl.kubernetes.io/last-applied-configuration": CANARY, "password": CANARY, "app.k8s.io/hook": CANARY,
+                "external-dns.alpha.kubernetes.io/target": CANARY, "service.beta.kubernetes.io/x-token": CANARY}});
             for (field, value) in metadata.as_object().unwrap() {
                 match value {
                     Value::Object(pairs) => all[field].as_object_mut().unwrap().extend(pairs.clone()),
@@ -208,12 +211,17 @@ mod real_apiserver {
             let spec = json!({"type": kind, "ports": [{"port": 80}], "selector": {"app": CANARY}});
             let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": all, "spec": spec});
             self.send("POST", "/api/v1/namespaces/default/services", &service).await;
+            let condition = json!({"type": "example.com/x", "status": "True", "reason": CANARY, "message": CANARY,
+                "lastTransitionTime": "2026-01-02T03:04:05Z"});
+            let path = format!("/api/v1/namespaces/default/services/{name}/status");
+            self.send("PATCH", &path, &json!({"status": {"conditions": [condition]}})).await;
         }
 
         /// A bit of everything that can be planned, and that cannot.
         async fn furnish(&self) {
             let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
-            self.node("fresh", &json!({ "taints": [taint] }), true).await;
+            let foreign = json!({"key": "example.com/x", "value": CANARY, "effect": "NoSchedule"});
+            self.node("fresh", &json!({ "taints": [taint, foreign] }), true).await;
             let ranged = json!({"podCIDR": "10.1.2.0/24", "podCIDRs": ["10.1.2.0/24"], "providerID": "fake://ranged"});
             self.node("ranged", &ranged, true).await;
             self.node("stopped", &json!({"providerID": "fake://stopped"}), false).await;
@@ -281,7 +289,7 @@ mod real_apiserver {
         let taken = ground.ccm(&kubeconfig, &["snapshot", "-f", &file]);
         assert_eq!((taken.code, &*taken.stderr), (Some(0), ""), "{}", taken.stdout);
         assert!(
-            taken.stdout.contains("6 nodes, 6 Services, 3 volumes, 3 errors of the provider; 2"),
+            taken.stdout.contains("6 nodes, 6 Services, 3 volumes, 3 errors of the provider; 6"),
             "{}",
             taken.stdout
         );
