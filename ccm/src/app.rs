@@ -92,9 +92,9 @@ impl App {
             Ok(Verdict::Findings) => ExitCode::from(FINDINGS),
             Err(failure) => {
                 if let Some(usage) = failure.usage {
-                    eprintln!("{usage}");
+                    commands::tell(&usage);
                 }
-                eprintln!("Error: {}", failure.message);
+                commands::tell(&format!("Error: {}", failure.message));
                 ExitCode::from(failure.exit.code())
             }
         }
@@ -118,7 +118,7 @@ impl App {
             },
         };
         for line in parse::deprecations(&self.program, &values) {
-            eprintln!("{line}");
+            commands::tell(&line);
         }
         let options = Options::new(&values, &self.program)?;
         logging::start(&options.logging);

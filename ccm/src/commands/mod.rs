@@ -17,7 +17,7 @@ mod target;
 mod world;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 
 use ccm_provider::Registry;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
@@ -145,6 +145,21 @@ impl Command {
 
 /// Prints a result. Whoever reads may have seen enough, which is no failure.
 pub(crate) fn print(text: &str) {
+    drop(deliver(text));
+}
+
+/// Prints a result of which no part may be missing: a full disk is an error. A reader who has seen enough is none.
+pub(crate) fn deliver(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::error(format!("the result could not be written to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A line on stderr. There is no place to tell that it could not be written.
+pub(crate) fn tell(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
 }

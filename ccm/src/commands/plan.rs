@@ -52,7 +52,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             let progress = Progress::at("reading the flags");
             let world = World::open(&call, &progress).await?;
             world.check(&scope)?;
-            world.survey(&scope, &progress).await?
+            world.plan(&scope, &progress).await?
         };
         report(&surveyed, call.output)
     }
@@ -61,10 +61,10 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
 
 /// Prints the result and decides how the command ends.
 pub(super) fn report(surveyed: &Surveyed, output: Output) -> Result<Verdict, Failure> {
-    super::print(&match output.format {
+    super::deliver(&match output.format {
         Format::Json => output::document("Plan", json(surveyed)),
         Format::Text | Format::Github => text(surveyed, output),
-    });
+    })?;
     match (surveyed.unplanned.len(), surveyed.changes()) {
         (0, 0) => Ok(Verdict::Clean),
         (0, _) => Ok(Verdict::Findings),

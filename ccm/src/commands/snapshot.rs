@@ -59,16 +59,16 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let path = call.values.text(FILE.name);
         let document = take(&call).await?;
         let text = file::text(&document)?;
-        if path == file::STANDARD {
-            super::print(&text);
-            eprintln!("{}", summary(&document, "stdout"));
+        if file::is_stdout(&path) {
+            super::deliver(&text)?;
+            super::tell(&summary(&document, "stdout"));
             return Ok(Verdict::Clean);
         }
         file::write(&path, &text)?;
-        super::print(&match call.output.format {
+        super::deliver(&match call.output.format {
             Format::Json => output::document("SnapshotTaken", json(&document, &path)),
             Format::Text | Format::Github => format!("{}\n", summary(&document, &path)),
-        });
+        })?;
         Ok(Verdict::Clean)
     }
     .boxed()
@@ -83,7 +83,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
     let clock = Stopped::at(SystemTime::now());
     world.shared.clock = Arc::new(clock);
     world.volumes = volumes(&world).await;
-    let surveyed = world.survey(&Scope::All, &progress).await?;
+    let surveyed = world.plan(&Scope::All, &progress).await?;
     let document = Document {
         kind: KIND.into(),
         version: VERSION,
@@ -170,7 +170,7 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
         let progress = Progress::at("reading the snapshot");
         let world = world(call, document).await?;
         world.check(scope)?;
-        world.survey(scope, &progress).await?
+        world.plan(scope, &progress).await?
     };
     let different = differences(&then, plan::json(&surveyed), scope);
     let mut text = format!("Snapshot of {taken}, taken by ccm {ccm}: ");
@@ -183,7 +183,7 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
             " Of its values {redacted} had to be redacted, so it may differ from what the controllers would do."
         ));
     }
-    eprintln!("{text}");
+    super::tell(&text);
     Ok(surveyed)
 }
 

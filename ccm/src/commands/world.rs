@@ -1,11 +1,13 @@
 //! What a command looks at: the cluster as listed once, and the cloud. Nothing is watched, elected or written.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ccm_controllers::Shared;
 use ccm_controllers::survey::{Scope, Unplanned};
 use ccm_provider::{
-    Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, Plan, ProviderContext, Service, Subject,
+    Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, Plan, ProviderContext, Service,
+    Subject, Verb,
 };
 use ccm_runtime::store::{Keep, Kept, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
@@ -191,23 +193,42 @@ impl World {
         missing.map_or(Ok(()), |missing| Err(Failure::error(format!("{missing} is not in the cluster"))))
     }
 
+    /// What the pass of one controller is made of.
+    fn of_controllers<'a>(&'a self, scope: &'a Scope) -> Survey<'a> {
+        Survey {
+            shared: self.shared.clone(),
+            provider: &self.provider,
+            options: &self.options,
+            events: self.told.clone(),
+            scope,
+            volumes: self.volumes.as_ref(),
+        }
+    }
+
+    /// [`World::survey`] for people who ask for a plan: they are told of controllers that would write, and that the flags switch
+    /// off.
+    pub(crate) async fn plan(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
+        let mut surveyed = self.survey(scope, progress).await?;
+        let off = self.options.controllers.iter().filter(|(controller, on)| !on && controller.on_by_default);
+        let concerned = off.filter(|(controller, _)| {
+            let begin = controller.survey.as_ref();
+            begin.is_some_and(|begin| matches!(begin(&self.of_controllers(scope)), Ok(Some(Ok(_))) | Err(_)))
+        });
+        surveyed
+            .skipped
+            .extend(concerned.map(|(controller, _)| (controller.name, "--controllers switches it off".into())));
+        Ok(surveyed)
+    }
+
     /// One pass of the controllers that the flags switch on, as far as they are concerned.
     pub(crate) async fn survey(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
         let mut surveyed =
             Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() };
         for (controller, on) in &self.options.controllers {
-            let survey = Survey {
-                shared: self.shared.clone(),
-                provider: &self.provider,
-                options: &self.options,
-                events: self.told.clone(),
-                scope,
-                volumes: self.volumes.as_ref(),
-            };
             let begun = match &controller.survey {
                 _ if !on => continue,
                 None => Err("it cannot be asked for plans".to_owned()),
-                Some(begin) => match begin(&survey)? {
+                Some(begin) => match begin(&self.of_controllers(scope))? {
                     Some(Ok(pass)) => Ok(pass),
                     Some(Err(not_started)) => Err(not_started.to_string()),
                     None => continue,
@@ -253,8 +274,16 @@ impl Surveyed {
         self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
         self.unplanned.sort_by_cached_key(|unplanned| (unplanned.subject.clone(), unplanned.error.to_string()));
         // What could not be planned says why already.
+        let says = |unplanned: &Unplanned, warning: &Warning| {
+            unplanned.subject == warning.subject && warning.message.contains(&unplanned.error.to_string())
+        };
         let unplanned = &self.unplanned;
-        self.warnings.retain(|warning| !unplanned.iter().any(|unplanned| unplanned.subject == warning.subject));
+        self.warnings.retain(|warning| !unplanned.iter().any(|unplanned| says(unplanned, warning)));
+        // Of a node that goes nothing else need be planned.
+        let goes = |plan: &Plan| plan.steps.iter().any(|step| step.verb == Verb::Delete && step.kind == "Node");
+        let gone: BTreeSet<&str> =
+            self.plans.iter().filter(|plan| goes(plan)).map(|plan| plan.subject.as_str()).collect();
+        self.unplanned.retain(|unplanned| !gone.contains(&*unplanned.subject));
         // Which of two questions is answered first must not be seen.
         self.warnings.sort_by(|a, b| (&a.subject, &a.reason, &a.message).cmp(&(&b.subject, &b.reason, &b.message)));
         self

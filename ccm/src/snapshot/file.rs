@@ -1,7 +1,7 @@
 //! Reading and writing the file.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,10 @@ use crate::exit::Failure;
 
 /// Stands for stdin or stdout.
 pub(crate) const STANDARD: &str = "-";
+/// Other names of stdout. What they lead to must be written to, and not be replaced.
+const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+/// Links that are followed, one to the next. Source: Linux, `MAXSYMLINKS`.
+const LINKS: usize = 40;
 /// A cluster of 5000 nodes needs about 30 MB.
 const LARGEST: u64 = 1 << 30;
 
@@ -32,6 +36,11 @@ impl Default for Header {
     }
 }
 
+/// Whether this means stdout.
+pub(crate) fn is_stdout(path: &str) -> bool {
+    path == STANDARD || STDOUT.contains(&path)
+}
+
 /// The document as it is written.
 pub(crate) fn text(document: &Document) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(document);
@@ -39,13 +48,17 @@ pub(crate) fn text(document: &Document) -> Result<String, Failure> {
         .map_err(|error| Failure::error(format!("the snapshot cannot be written as JSON: {error}")))
 }
 
-/// Writes the file whole or not at all, readable by its owner only.
+/// Writes the file whole or not at all, readable by its owner only. A link stays, and what it leads to is written.
 pub(crate) fn write(path: &str, text: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::error(format!("cannot write the snapshot {path}: {error}"));
-    let target = Path::new(path);
+    if path.is_empty() {
+        return Err(failed(&"the name is empty; give --file a name, or - for stdout"));
+    }
+    let target = &followed(Path::new(path));
     match fs::metadata(target) {
         Ok(there) if there.is_dir() => return Err(failed(&"it is a directory; name a file in it")),
         Ok(there) if !there.is_file() => return Err(failed(&"it is no regular file; for stdout leave --file out")),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&error)),
         _ => {}
     }
     let (temporary, mut file) = beside(target).map_err(|error| failed(&error))?;
@@ -56,6 +69,18 @@ pub(crate) fn write(path: &str, text: &str) -> Result<(), Failure> {
         drop(fs::remove_file(&temporary));
         failed(&error)
     })
+}
+
+/// The file that a link leads to in the end, whether it is there or not.
+fn followed(path: &Path) -> PathBuf {
+    let mut target = path.to_owned();
+    for _ in 0..LINKS {
+        match fs::read_link(&target) {
+            Ok(next) => target = target.with_file_name("").join(next),
+            Err(_) => break,
+        }
+    }
+    target
 }
 
 /// A new file in the same folder.
@@ -169,6 +194,26 @@ mod tests {
         assert_eq!(text(&read(&path).unwrap()).unwrap(), written);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
         assert!(written.starts_with("{\n  \"kind\": \"Snapshot\",\n  \"version\": 1,"), "{written}");
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("kept")).unwrap();
+        fs::write(at("kept/there.json"), "older").unwrap();
+        for (link, to) in [("a.json", "kept/there.json"), ("b.json", "a.json"), ("c.json", "kept/new.json")] {
+            std::os::unix::fs::symlink(to, at(link)).unwrap();
+            write(&at(link).display().to_string(), link).unwrap();
+            assert_eq!(fs::read_link(at(link)).unwrap(), Path::new(to));
+            assert_eq!(fs::read_to_string(at(link)).unwrap(), link);
+        }
+        assert_eq!(fs::read_to_string(at("kept/there.json")).unwrap(), "b.json");
+        assert_eq!(fs::read_dir(at("kept")).unwrap().count(), 2, "nothing else is left");
+        // A circle leads nowhere.
+        std::os::unix::fs::symlink("round", at("round")).unwrap();
+        assert!(write(&at("round").display().to_string(), "x").is_err());
+        assert_eq!(fs::read_link(at("round")).unwrap(), Path::new("round"));
     }
 
     #[test]

@@ -230,6 +230,80 @@ service default/web
         assert!(ended.stderr.contains("needs `get` and `list`"), "{}", ended.stderr);
     }
 
+    #[tokio::test]
+    async fn of_a_node_that_goes_only_its_deletion_is_planned_and_what_waits_for_the_next_pass_is_told() {
+        let Some(ground) = Ground::new().await else { return };
+        ground.cloud("unlisted: missing\ninstances: [{name: ready}]");
+        ground.node("ready", json!({"providerID": "fake://ready"})).await;
+        ground.node("gone-1", json!({"providerID": "fake://gone-1"})).await;
+        let taint =
+            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+        ground.node("gone-2", json!({"taints": [taint]})).await;
+        for name in ["gone-1", "gone-2"] {
+            let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+            let path = format!("/api/v1/nodes/{name}/status");
+            let (code, body) = ground.bed.request("PATCH", &path, &ground.bed.token, Some(&status)).await.unwrap();
+            assert_eq!(code, 200, "{body}");
+        }
+        let ended = ground.ccm(&["plan"]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(2), ""), "{}", ended.stdout);
+        assert!(ended.stdout.ends_with("\n2 writes (2 delete).\n"), "{}", ended.stdout);
+        assert_eq!(ground.ccm(&["plan", "node/gone-2"]).code, Some(2));
+
+        let ended = ground.ccm(&["plan", "--node-deletion-budget=1", "--node-deletion-budget-percent=0"]);
+        assert_eq!(ended.code, Some(1), "the other keeps its taint: {}", ended.stdout);
+        assert!(ended.stdout.contains("- delete Node gone-1"), "{}", ended.stdout);
+        for told in ["node gone-2\n  not planned: failed to get instance metadata", "(NodeDeletionDeferred)"] {
+            assert!(ended.stdout.contains(told), "{told}: {}", ended.stdout);
+        }
+        assert!(!ended.stdout.contains("FailedToInitializeNode"), "{}", ended.stdout);
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_is_switched_off_is_told_where_it_would_have_something_to_say() {
+        let Some(ground) = Ground::new().await else { return };
+        ground.service("web").await;
+        let off = "--controllers=*,-service";
+        let ended = ground.ccm(&["plan", off]);
+        let told = "service-lb-controller does not run: --controllers switches it off\n";
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
+        assert!(ended.stdout.contains(told), "{}", ended.stdout);
+        assert!(ground.ccm(&["plan", "service/default/web", off]).stdout.starts_with(told));
+        let routes = ground.ccm(&["plan", "routes", off, "-o", "json"]);
+        assert_eq!(serde_json::from_str::<Value>(&routes.stdout).unwrap()["skipped"], json!([]), "it makes no routes");
+        let file = ground.folder.path().join("s.json").display().to_string();
+        assert_eq!(ground.ccm(&["snapshot", "-f", &file, off]).code, Some(0));
+        assert_eq!(run(&["plan", "--from-snapshot", &file]).stdout, ended.stdout);
+    }
+
+    #[tokio::test]
+    async fn a_result_that_finds_no_room_is_an_error_and_nobody_who_reads_it_is_none() {
+        let Some(ground) = Ground::new().await else { return };
+        let args = ground.args(&ground.bed.kubeconfig());
+        let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        for words in [&["plan"][..], &["plan", "-o", "json"], &["snapshot"]] {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ccm"));
+            let output = command.args(words).args(&args).stdout(full()).output().unwrap();
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{words:?}: {stderr}");
+            let text = "Error: the result could not be written to stdout: No space left on device";
+            assert!(stderr.contains(text) && !stderr.contains("Snapshot in"), "{words:?}: {stderr}");
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ccm"));
+            let output = command.args(words).arg("--no-such").stdout(full()).stderr(full()).output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{words:?}");
+            let (closed, pipe) = std::io::pipe().unwrap();
+            drop(closed);
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ccm"));
+            let output = command.args(words).args(&args).stdout(pipe).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{words:?}");
+        }
+        // Another name of stdout is no file to be replaced.
+        let file = ground.ccm(&["snapshot", "-f", "/dev/stdout"]);
+        assert_eq!(file.code, Some(0), "{}", file.stderr);
+        let document: Value = serde_json::from_str(&file.stdout).unwrap();
+        assert_eq!(document["kind"], "Snapshot");
+    }
+
     /// `ccm orphans` over the same ground.
     #[tokio::test]
     async fn orphans_are_listed_and_go_only_when_asked_for_and_still_unclaimed() {

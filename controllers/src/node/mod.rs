@@ -329,8 +329,10 @@ impl NodeController {
                     Ok(None) => None,
                     Err(error) => Some(SyncError::provider(ADDRESSES_FAILED, error)),
                 },
-                Lookup::Unknown(error) => Some(SyncError::provider(ADDRESSES_FAILED, &error)),
+                // What becomes of such a node is for the lifecycle controller to say.
+                Lookup::Unknown(error) if error.is_instance_not_found() => None,
                 Lookup::Gone(_) | Lookup::Foreign => None,
+                Lookup::Unknown(error) => Some(SyncError::provider(ADDRESSES_FAILED, &error)),
             };
             error.map(|error| (node.name.clone(), error))
         });
