@@ -134,8 +134,10 @@ impl Options {
         let serving = Serving::from_values(values, address, port, &mut check.errors);
         let authentication = Authentication::from_values(values, &mut check.errors);
         let authorization = Authorization::from_values(values, &mut check.errors);
-        let webhooks = webhooks(program, gates, &mut check);
+        let mut webhooks = webhooks(program, &mut check);
         let (address, port) = (check.address("webhook-bind-address"), webhook_port(port, &mut check));
+        warnings.extend(unserved(&webhooks, gates, port));
+        webhooks.retain(|_| gates.webhook);
         let webhook_serving = WebhookServing::from_values(values, address, port, &mut check.errors);
         if values.text("cloud-provider").is_empty() {
             check.error("--cloud-provider cannot be empty");
@@ -309,12 +311,23 @@ fn secure_port(check: &mut Check<'_>) -> u16 {
     })
 }
 
-fn webhooks(program: &Program, gates: Gates, check: &mut Check<'_>) -> Vec<Webhook> {
+/// Those of `--webhooks`.
+fn webhooks(program: &Program, check: &mut Check<'_>) -> Vec<Webhook> {
     let name = |webhook: &Webhook| Name { name: webhook.name, aliases: &[], by_default: true };
     let known: Vec<Name<'_>> = program.webhooks.iter().map(name).collect();
     let on = switched_on(&known, &check.values.list("webhooks"), "webhooks", &mut check.errors);
-    let on = program.webhooks.iter().zip(on).filter(|(_, on)| *on && gates.webhook);
+    let on = program.webhooks.iter().zip(on).filter(|(_, on)| *on);
     on.map(|(webhook, _)| webhook.clone()).collect()
+}
+
+/// That webhooks are asked for and will not be there: an API server that asks them may hold up what they review.
+fn unserved(asked: &[Webhook], gates: Gates, port: u16) -> Option<String> {
+    let missing = match gates.webhook {
+        false => "without --feature-gates=CloudControllerManagerWebhook=true",
+        true if port == 0 => "with --webhook-secure-port=0",
+        true => return None,
+    };
+    (!asked.is_empty()).then(|| format!("--webhooks has no effect {missing}: no webhook is served"))
 }
 
 fn webhook_port(secure_port: u16, check: &mut Check<'_>) -> u16 {

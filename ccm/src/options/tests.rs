@@ -166,14 +166,19 @@ fn webhooks_need_the_gate() {
     let on = |args: &[&str]| {
         let args = ["ccm", "--cloud-provider=fake"].iter().chain(args).map(OsString::from);
         let Ok(Asked::Run(values)) = parse::parse(&program, args) else { panic!("not accepted") };
-        let on = Options::new(&values, &program).unwrap().webhooks;
-        on.iter().map(|webhook| webhook.name).collect::<Vec<_>>()
+        let options = Options::new(&values, &program).unwrap();
+        (options.webhooks.iter().map(|webhook| webhook.name).collect::<Vec<_>>(), options.warnings.join("; "))
     };
+    let nothing = |why: &str| (vec![], format!("--webhooks has no effect {why}: no webhook is served"));
     let gate = "--feature-gates=CloudControllerManagerWebhook=true";
-    assert_eq!(on(&["--webhooks=*"]), [""; 0]);
-    assert_eq!(on(&[gate]), [""; 0]);
-    assert_eq!(on(&[gate, "--webhooks=*"]), ["pv"]);
-    assert_eq!(on(&[gate, "--webhooks=*,-pv"]), [""; 0]);
+    let silent = |webhooks: &[&'static str]| (webhooks.to_vec(), String::new());
+    assert_eq!(on(&["--webhooks=*"]), nothing("without --feature-gates=CloudControllerManagerWebhook=true"));
+    assert_eq!(on(&["--webhooks=-pv"]), silent(&[]));
+    assert_eq!(on(&[gate]), silent(&[]));
+    assert_eq!(on(&[gate, "--webhooks=*"]), silent(&["pv"]));
+    assert_eq!(on(&[gate, "--webhooks=*,-pv"]), silent(&[]));
+    let (webhooks, warning) = on(&[gate, "--webhooks=pv", "--webhook-secure-port=0"]);
+    assert_eq!((webhooks, warning), (vec!["pv"], nothing("with --webhook-secure-port=0").1));
 }
 
 #[test]

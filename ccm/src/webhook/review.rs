@@ -128,7 +128,7 @@ pub(super) struct Review {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename = "AdmissionReview", rename_all = "camelCase")]
 struct Wire {
     api_version: String,
     kind: String,
