@@ -210,7 +210,8 @@ pub(super) fn of_service(
     // What is merely good to know about a key is idle beside what is wrong with it.
     let wrong: BTreeSet<String> =
         all.iter().filter(|(_, f)| f.severity > Severity::Info).map(|(_, f)| f.key.clone()).collect();
-    let is_idle = |key: &str| wrong.iter().any(|wrong| is_at_or_in(wrong, key));
+    // A provider speaks of one port as `spec.ports[]` where all are the matter.
+    let is_idle = |key: &str| wrong.iter().any(|wrong| wrong.split("[]").next() == Some(key));
     all.retain(|(_, finding)| finding.severity > Severity::Info || !is_idle(&finding.key));
     let told: BTreeSet<String> = all.iter().map(|(_, finding)| finding.key.clone()).collect();
     let misspelt = spelling::lint(service).into_iter().filter(|finding| !told.contains(&finding.key));
@@ -221,12 +222,7 @@ pub(super) fn of_service(
 /// Whether a provider says in its words what is told already: an error at a key, or at an item of it.
 fn is_same_mistake(known: &Finding, finding: &Finding) -> bool {
     let both = known.severity == Severity::Error && finding.severity == Severity::Error;
-    both && is_at_or_in(&known.key, &finding.key)
-}
-
-/// Whether a key is the other, or about an item of it.
-fn is_at_or_in(key: &str, other: &str) -> bool {
-    key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+    both && known.key.strip_prefix(&finding.key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
 }
 
 fn is_of_a_cloud(service: &Service, key: &str) -> bool {
@@ -393,6 +389,27 @@ mod tests {
             "the deprecation is idle beside the error"
         );
         assert_eq!(look("type: ClusterIP"), [""; 0], "nobody reads it");
+    }
+
+    #[test]
+    fn what_may_be_is_idle_beside_what_a_cloud_refuses() {
+        struct One;
+        impl Lint for One {
+            fn service(&self, _: &Service) -> Vec<Finding> {
+                vec![Finding::new(Severity::Error, "spec.ports[].protocol", "one protocol only")]
+            }
+            fn config(&self, _: &str) -> Vec<Finding> {
+                Vec::new()
+            }
+        }
+        let text = "{kind: Service, spec: {type: LoadBalancer, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}}";
+        let keys = |all: Vec<(&'static str, &dyn Lint)>| {
+            let mut looked = Looked::default();
+            looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters { all, chosen: true });
+            looked.found.into_iter().map(|found| found.finding.key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(Vec::new()), ["spec.ports"]);
+        assert_eq!(keys(vec![("one", &One)]), ["spec.ports[].protocol"]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ const ALSO_AROUND: [&str; 7] = [
 
 /// Flags of kube-controller-manager for the work that this program takes over from it; those about names and ranges have
 /// checks of their own.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 7] = [
     "allow-untagged-cloud",
     "cloud-config",
     "cloud-provider",
@@ -51,7 +51,6 @@ const SHARED: [&str; 8] = [
     "configure-cloud-routes",
     "node-monitor-period",
     "route-reconciliation-period",
-    "use-service-account-credentials",
 ];
 /// What kube-controller-manager takes without `--cluster-name`.
 const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
