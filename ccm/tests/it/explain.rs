@@ -157,7 +157,11 @@ start the controller manager, or give the --leader-elect-resource-name and -name
 
     #[tokio::test]
     async fn without_a_leader_each_link_is_told_and_nothing_is_written() {
-        let Some(ground) = Ground::new("unlisted: error\ninstances: [{name: listed}]").await else { return };
+        let Some(ground) =
+            Ground::new("unlisted: error\ninstances: [{name: listed}, {name: denied, exists: false}]").await
+        else {
+            return;
+        };
         let uid = ground.service("web", json!({})).await;
         let mut audit = ground.bed.audit();
         audit.read().unwrap();
@@ -186,6 +190,20 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         assert!(fresh.stdout.contains("unlisted instance (unknown)"), "{}", fresh.stdout);
         let end = fresh.stdout.lines().last().unwrap();
         assert!(end.starts_with("broken: instance fresh: not listed") && end.contains("→ list it under"), "{end}");
+
+        // The answer to the question of the controllers says less than what the provider looked at.
+        ground.node("denied", json!({})).await;
+        let denied = ground.explain(&["node/denied", "--leader-elect=false"]);
+        assert!(
+            denied.stdout.contains("  broken  the cloud: the cloud says that the instance does not exist"),
+            "{}",
+            denied.stdout
+        );
+        let end = denied.stdout.lines().last().unwrap();
+        assert!(
+            end.starts_with("broken: instance denied: listed with exists: false") && end.contains("→ take "),
+            "{end}"
+        );
 
         let stranger = ground.explain(&["node", "stranger"]);
         assert_eq!(stranger.code, Some(0), "{}", stranger.stdout);

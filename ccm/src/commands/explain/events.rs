@@ -74,13 +74,16 @@ pub(super) fn when(event: &Event, now: Timestamp) -> String {
     if event.count > 1 { format!("{} times, last {last}", event.count) } else { last }
 }
 
-/// The last warning of a controller, unless a sync went well since.
+/// The last error of a controller, unless a sync went well since. A warning that names no class, as those of the Go program
+/// and mere warnings do, counts where there is nothing better.
 pub(super) fn last_error(events: &[Event]) -> Option<&Event> {
-    let ours = |event: &&Event| COMPONENTS.contains(&&*event.component);
-    let error = events.iter().filter(ours).find(|event| event.is_warning())?;
-    let well = |event: &&Event| event.component == error.component && WENT_WELL.contains(&&*event.reason);
-    let since = events.iter().filter(well).any(|event| event.last >= error.last);
-    (!since).then_some(error)
+    let went_well = |error: &Event| {
+        let well = |event: &&Event| event.component == error.component && WENT_WELL.contains(&&*event.reason);
+        events.iter().filter(well).any(|event| event.last >= error.last)
+    };
+    let ours = |event: &&Event| event.is_warning() && COMPONENTS.contains(&&*event.component) && !went_well(event);
+    let mut open = events.iter().filter(ours);
+    open.clone().find(|event| event.class.is_some()).or_else(|| open.next())
 }
 
 /// All events on the object, newest first; or why they cannot be seen.

@@ -128,8 +128,13 @@ fn refused(error: &ApiError) -> String {
         }
         ApiError::Status { code: 404, .. } => "it has no /debug/state: is it this program?".to_owned(),
         ApiError::Status { code, .. } => format!("it answers {code} for /debug/state"),
+        // The client speaks of the API server's address.
         ApiError::Transport(text) => {
-            format!("cannot be reached: {text} (trust its certificate with --leader-ca, or --leader-insecure)")
+            let text = text
+                .replace("the address in --kubeconfig or --master", "the address in --leader, and the tunnel to it");
+            let distrust = text.contains("certificate");
+            let hint = if distrust { " (trust its certificate with --leader-ca, or --leader-insecure)" } else { "" };
+            format!("cannot be reached: {text}{hint}")
         }
         ApiError::Deadline(limit) => format!("no answer within {}", ccm_provider::duration::format(*limit)),
         error => error.to_string(),

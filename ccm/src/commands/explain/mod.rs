@@ -16,7 +16,7 @@ use std::time::Duration;
 use ccm_controllers::survey::Scope;
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::load_balancer::READ_DEADLINE;
-use ccm_provider::{Aspects, FactState, NodeRef, Service};
+use ccm_provider::{Aspects, FactState, Lookup, NodeRef, Service};
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::{Gate, election};
 use futures::FutureExt as _;
@@ -199,6 +199,8 @@ async fn provider(world: &World, object: &Object, story: &mut Story) {
         let asked = view.get(std::slice::from_ref(node), Aspects::ALL, Duration::ZERO).await;
         for answer in &asked {
             match cluster::lookup(answer) {
+                // Why it is not found, the provider knows better.
+                Ok(fact) if matches!(answer, Lookup::Gone(_)) => story.effects.push(fact),
                 Ok(fact) => story.facts.push(fact),
                 Err(error) if story.tells(&error.to_string()) => {}
                 Err(error) => story.failed("the cloud", &format!("could not tell: {error}"), Some(&error.class())),

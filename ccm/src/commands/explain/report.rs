@@ -126,7 +126,11 @@ impl Story {
             let said = || "the message says why; the next try may have gone well already".to_owned();
             let way_out = error.class.as_ref().map_or_else(said, ErrorClass::way_out);
             self.effects.push(match pending {
-                true => Fact::bad("last error", told, way_out),
+                true => Fact {
+                    // What passes by itself is no worse for having been told as an event.
+                    state: error.class.as_ref().map_or(FactState::Bad, state_of),
+                    ..Fact::bad("last error", told, way_out)
+                },
                 false => Fact::good("last error", format!("{told}. Nothing is pending now")),
             });
         }
@@ -227,7 +231,7 @@ fn text(story: &Story, output: Output) -> String {
         let _ = writeln!(text, "  {kind} {}", flat(&told));
     }
     if let Some(more) = story.events.len().checked_sub(EVENTS).filter(|more| *more > 0) {
-        let _ = writeln!(text, "  and {more} older ones");
+        let _ = writeln!(text, "  and {more} older {}", if more == 1 { "one" } else { "ones" });
     }
     let (_, colour) = mark(story.state());
     let _ = writeln!(text, "{}", output.paint(colour, &flat(&story.conclusion())));

@@ -365,6 +365,18 @@ fn the_last_error_counts_until_a_sync_went_well() {
     assert_eq!(last(json!([failed(), told("Normal", "EnsuredLoadBalancer", 11, ours)])), None);
     assert!(last(json!([failed(), told("Normal", "EnsuredLoadBalancer", 9, ours)])).is_some());
     assert_eq!(last(json!([told("Warning", "Rebooted", 10, "kubelet")])), None);
+    // A warning beside the error is not the error.
+    let mut classed = failed();
+    classed["metadata"] = json!({"annotations": {ccm_provider::EVENT_ERROR_CLASS: "transient"}});
+    let warned = |second| told("Warning", "AWSLoadBalancerWarning", second, ours);
+    assert_eq!(last(json!([warned(10), classed])).as_deref(), Some("SyncLoadBalancerFailed"));
+    let well = told("Normal", "EnsuredLoadBalancer", 11, ours);
+    assert_eq!(last(json!([warned(12), well, classed])).as_deref(), Some("AWSLoadBalancerWarning"));
+    // What passes by itself is waited for, told as an event or not.
+    let mut passing = object::service(&web(&json!({})), now());
+    passing.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
+    passing.events(events::parse(json!({"items": [classed]}), "web", "u-1"), now());
+    assert_eq!(passing.state(), FactState::Waiting, "{}", passing.conclusion());
 
     let events = || events::parse(json!({"items": [failed()]}), "web", "u-1");
     let mut quiet = Story::default();
