@@ -17,7 +17,7 @@ use ccm_provider::{
 use serde::{Deserialize, Serialize};
 
 use super::Inspector;
-use crate::client::ec2::{RouteTable, SecurityGroup};
+use crate::client::ec2::{Route, RouteTable, SecurityGroup};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Tags, Write, elb, elbv2};
 use crate::identity::{self, Machine, Wanted};

@@ -2,7 +2,7 @@
 
 use ccm_provider::Planned as _;
 
-use super::found::key;
+use super::found::{is_to_instance, key};
 use super::*;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Query};
@@ -185,6 +185,9 @@ async fn route(of: &Inspector, what: &str, table: &str, destination: &str) -> Re
     let Some(found) = found.first() else { return Ok(()) };
     if !of.settings.ownership.is_owned(&found.tags) {
         return Err(refused(what, "the route table is not tagged as the cluster's own any more"));
+    }
+    if found.routes.iter().any(|route| route.destination == destination && !is_to_instance(route)) {
+        return Err(refused(what, "it is no route to an instance any more"));
     }
     let Some(write) = routes::removal(found, destination)? else { return Ok(()) };
     if of.cluster.context().is_some_and(|context| !context.leader.is_leading()) {

@@ -45,6 +45,19 @@ impl<'a> Claimed<'a> {
         }
     }
 
+    /// Why a range may be none of pods. Routes have no marks, and the machine of a network appliance may be stopped.
+    fn strange(&self, range: ipnet::IpNet) -> Option<String> {
+        let alike = |pods: &ipnet::IpNet| {
+            pods.prefix_len() == range.prefix_len() && pods.addr().is_ipv4() == range.addr().is_ipv4()
+        };
+        (!self.ranges.iter().any(alike)).then(|| {
+            format!(
+                "no node has a pod range of this size (/{}): the route may be somebody else's; remove it by hand",
+                range.prefix_len()
+            )
+        })
+    }
+
     /// Why nothing claims what was made for a Service.
     fn why(&self, service: &str) -> String {
         match self.all.get(service) {
@@ -344,6 +357,12 @@ fn of_network(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     })
 }
 
+/// Whether a route leads, or led, to an instance, as those to pods do. One to a gateway or a peering that is gone is somebody
+/// else's.
+pub(super) fn is_to_instance(route: &Route) -> bool {
+    route.instance.is_some() || route.interface.is_some()
+}
+
 fn blackholes<'a>(
     of: &'a Inspector,
     table: &'a RouteTable,
@@ -351,7 +370,8 @@ fn blackholes<'a>(
 ) -> impl Iterator<Item = Orphan> + 'a {
     let owned = of.settings.ownership.is_owned(&table.tags);
     let mark = of.mark();
-    table.routes.iter().filter(|route| routes::leads_nowhere(route)).filter_map(move |route| {
+    let dead = table.routes.iter().filter(|route| routes::leads_nowhere(route) && is_to_instance(route));
+    dead.filter_map(move |route| {
         let range = address::parse_cidr(&route.destination).filter(|range| range.prefix_len() > 0)?;
         if claimed.ranges.contains(&range) {
             return None;
@@ -368,9 +388,9 @@ fn blackholes<'a>(
             reason: format!("{why}; recognized by its route table, which is the cluster's"),
             created: None,
             cost: None,
-            kept: (!owned).then(|| {
-                format!("the route table is not tagged {mark} = owned: the route may be another cluster's; remove it by hand")
-            }),
+            kept: if owned { claimed.strange(range) } else {
+                Some(format!("the route table is not tagged {mark} = owned: the route may be another cluster's; remove it by hand"))
+            },
             handle: as_value(&handle),
         })
     })

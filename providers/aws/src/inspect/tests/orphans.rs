@@ -304,8 +304,9 @@ async fn a_group_that_anothers_rule_refers_to_is_kept_and_named() {
 async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     let bed = Bed::new();
     let add = |destination: &str, instance: Option<String>, blackhole: bool| {
-        let route = Route { destination: destination.to_owned(), instance, blackhole, ..Route::default() };
-        bed.state().tables[0].routes.push(route);
+        // EC2 forgets the instance and remembers the interface.
+        let (destination, interface) = (destination.to_owned(), Some("eni-1".to_owned()));
+        bed.state().tables[0].routes.push(Route { destination, instance, interface, blackhole, ..Route::default() });
     };
     add("10.200.1.0/24", Some(id(1)), true); // of a node: the route controller's business
     add("10.200.9.0/24", None, true);
@@ -321,8 +322,21 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     add("10.200.9.0/24", Some(id(2)), false);
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
     has(&error.to_string(), &["leads to i-00000000000000002 by now"]);
-    // A table that clusters share may hold another's.
+    // To a peering that is gone.
+    bed.state().tables[0].routes.last_mut().unwrap().interface = None;
+    bed.state().tables[0].routes.last_mut().unwrap().instance = None;
     bed.state().tables[0].routes.last_mut().unwrap().blackhole = true;
+    assert!(bed.orphans(&[]).await.is_empty());
+    let error = bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
+    has(&error.to_string(), &["it is no route to an instance any more"]);
+    bed.state().tables[0].routes.last_mut().unwrap().interface = Some("eni-1".to_owned());
+    // Through an appliance that is stopped; and when nothing tells any more what pods had.
+    add("192.168.0.0/16", None, true);
+    has(&told(&bed.orphans(&[]).await), &["KEPT no node has a pod range of this size (/16)"]);
+    bed.state().tables[0].routes.pop();
+    let gone = bed.inspector().orphans(CLUSTER, &ccm_provider::Claims::default()).await.unwrap();
+    has(&told(&gone), &["Route rtb-1 10.200.9.0/24", "KEPT no node has a pod range of this size (/24)"]);
+    // A table that clusters share may hold another's.
     bed.state().tables[0].tags.insert(KEY.to_owned(), "shared".to_owned());
     has(&told(&bed.orphans(&[]).await), &["KEPT the route table is not tagged kubernetes.io/cluster/c1 = owned"]);
     bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
