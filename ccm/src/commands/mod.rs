@@ -9,7 +9,7 @@ mod explain;
 mod lint;
 mod migrate_check;
 mod orphans;
-mod output;
+pub(crate) mod output;
 mod plan;
 mod progress;
 mod snapshot;

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::output::{self, Colour, Format, Output};
+use super::output::{self, Colour, Format, Output, flat};
 use super::progress::Progress;
 use super::world::{Surveyed, World};
 use super::{Call, Command, SECTION, snapshot, target};
@@ -81,9 +81,9 @@ fn text(surveyed: &Surveyed, output: Output) -> String {
         let _ = writeln!(
             text,
             "{}\n  {}: {} ({})",
-            output.paint(Colour::Bold, &warning.subject),
+            output.paint(Colour::Bold, &flat(&warning.subject)),
             output.paint(Colour::Yellow, "warning"),
-            warning.message,
+            flat(&warning.message),
             warning.reason
         );
     }
@@ -91,9 +91,9 @@ fn text(surveyed: &Surveyed, output: Output) -> String {
         let _ = writeln!(
             text,
             "{}\n  {}: {}",
-            output.paint(Colour::Bold, &unplanned.subject),
+            output.paint(Colour::Bold, &flat(&unplanned.subject)),
             output.paint(Colour::Red, "not planned"),
-            unplanned.error
+            flat(&unplanned.error.to_string())
         );
     }
     for (controller, reason) in &surveyed.skipped {
@@ -107,16 +107,16 @@ fn text(surveyed: &Surveyed, output: Output) -> String {
 }
 
 fn plan_text(text: &mut String, plan: &Plan, output: Output) {
-    let _ = writeln!(text, "{}", output.paint(Colour::Bold, &plan.subject));
+    let _ = writeln!(text, "{}", output.paint(Colour::Bold, &flat(&plan.subject)));
     for step in &plan.steps {
         let _ = writeln!(text, "  {}", step_text(step, output));
         for change in &step.changes {
-            let _ = writeln!(text, "      {change}");
+            let _ = writeln!(text, "      {}", flat(&change.to_string()));
         }
-        let _ = writeln!(text, "      {}", output.paint(Colour::Dim, &format!("because {}", step.reason)));
+        let _ = writeln!(text, "      {}", output.paint(Colour::Dim, &format!("because {}", flat(&step.reason))));
     }
     for finding in &plan.findings {
-        let _ = writeln!(text, "  {}: {finding}", output.severity(finding.severity));
+        let _ = writeln!(text, "  {}: {}", output.severity(finding.severity), flat(&finding.to_string()));
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) fn step_text(step: &Step, output: Output) -> String {
         Risk::Brief => " [brief interruption]",
         Risk::Disruptive => " [disruptive]",
     };
-    output.paint(colour, &format!("{sign} {} {} {}{risk}", step.verb.as_str(), step.kind, step.id))
+    output.paint(colour, &format!("{sign} {} {} {}{risk}", step.verb.as_str(), step.kind, flat(&step.id)))
 }
 
 /// `3 writes (1 create, 2 update) in 2 plans`

@@ -25,6 +25,9 @@ use crate::snapshot::replay::Replay;
 use crate::snapshot::{Document, KIND, Listed, Provider, Stopped, VERSION, file, flags, redact};
 use crate::version;
 
+/// Objects that are named of those whose plan differs.
+const TOLD_AT_MOST: usize = 10;
+
 const FILE: Flag =
     Flag::new(SECTION, "file", Kind::Text, file::STANDARD, "Where the snapshot is written; - is stdout.").short('f');
 
@@ -174,16 +177,19 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
     };
     let different = differences(&then, plan::json(&surveyed), scope);
     let mut text = format!("Snapshot of {taken}, taken by ccm {ccm}: ");
-    match different.len() {
-        0 => text.push_str("the plan is the one of then."),
-        _ => text.push_str(&format!("the plan differs from the one of then for {}.", different.join(", "))),
-    }
+    let more = different.len().saturating_sub(TOLD_AT_MOST);
+    let told = different.into_iter().take(TOLD_AT_MOST).collect::<Vec<_>>().join(", ");
+    text.push_str(&match (told.is_empty(), more) {
+        (true, _) => "the plan is the one of then.".to_owned(),
+        (false, 0) => format!("the plan differs from the one of then for {told}."),
+        (false, more) => format!("the plan differs from the one of then for {told} and {more} more."),
+    });
     if redacted > 0 {
         text.push_str(&format!(
             " Of its values {redacted} had to be redacted, so it may differ from what the controllers would do."
         ));
     }
-    super::tell(&text);
+    super::tell(&output::flat(&text));
     Ok(surveyed)
 }
 

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::error::Category;
 
 use super::{Document, KIND, VERSION};
+use crate::commands::output::flat;
 use crate::exit::Failure;
 
 /// Stands for stdin or stdout.
@@ -95,7 +96,7 @@ fn beside(target: &Path) -> std::io::Result<(PathBuf, File)> {
 
 /// Reads a file, and says of one that is none what is wrong with it.
 pub(crate) fn read(path: &str) -> Result<Document, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::error(format!("--from-snapshot={path}: {error}"));
+    let failed = |error: &String| Failure::error(format!("--from-snapshot={path}: {}", flat(error)));
     let bytes = bytes(path).map_err(|error| failed(&error))?;
     parse(&bytes).map_err(|error| failed(&error))
 }
@@ -155,7 +156,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
     let reader = &mut serde_json::Deserializer::from_slice(bytes);
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let (path, error) = (error.path().to_string(), error.into_inner());
-        format!("{path}: {error}")
+        // What is wrong with the document itself has no place in it.
+        if path == "." { error.to_string() } else { format!("{path}: {error}") }
     })
 }
 

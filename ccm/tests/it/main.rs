@@ -5,6 +5,7 @@
 mod bad_input;
 mod connect;
 mod credentials;
+mod drift;
 mod explain;
 mod flags;
 mod https;

@@ -70,6 +70,7 @@ fn a_file_that_is_no_snapshot_is_told_what_it_is() {
             "version 2 of the format is newer than this program, which reads 1",
         ),
         ("type", Some(with(&|v| v["nodes"] = json!([{"name": 7}]))), "nodes[0].name: invalid type: integer `7`"),
+        ("half", Some(with(&|v| drop(v.as_object_mut().unwrap().remove("answers")))), "half: missing field `answers`"),
         ("flags", Some(with(&|v| v["flags"]["node-deletion-budget"] = json!(["many"]))), "--node-deletion-budget"),
     ];
     for (name, text, expected) in rows {
@@ -99,6 +100,29 @@ fn a_snapshot_of_nothing_plans_nothing_and_needs_nothing() {
     let ended = run(&["plan", "--from-snapshot", &path, "node/a"]);
     assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
     assert!(ended.stderr.ends_with("Error: node \"a\" is not in the cluster\n"), "{}", ended.stderr);
+}
+
+#[test]
+fn texts_of_others_steer_no_terminal_and_many_differences_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut snapshot = empty();
+    snapshot["ccm"] = "v1\u{1b}[2J".into();
+    let service = |number: usize| {
+        json!({"metadata": {"namespace": "d", "name": format!("s{number:02}\u{1b}[31m\nnode x")},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 1}]}})
+    };
+    snapshot["services"] = (0..13).map(service).collect();
+    snapshot["answers"] = json!({"loadBalancers": {}});
+    let path = write(folder.path(), "s.json", &snapshot.to_string());
+    let ended = run(&["plan", "--from-snapshot", &path]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stdout.contains("service d/s00 [31m node x\n  not planned: "), "{}", ended.stdout);
+    assert!(!format!("{}{}", ended.stdout, ended.stderr).contains('\u{1b}'), "{}", ended.stderr);
+    assert!(ended.stderr.contains("service d/s09 [31m node x and 4 more.\n"), "{}", ended.stderr);
+    snapshot["answers"] = json!({"instances": {"lookups": {"a": {"metadata": {"\u{1b}": 1}}}}});
+    let path = write(folder.path(), "s.json", &snapshot.to_string());
+    let ended = run(&["plan", "--from-snapshot", &path]);
+    assert!(ended.code == Some(1) && !ended.stderr.contains('\u{1b}'), "{}", ended.stderr);
 }
 
 mod real_apiserver {
