@@ -201,6 +201,8 @@ struct Open {
     anchor: usize,
     /// `None`: a list.
     entries: Option<Vec<Entry>>,
+    /// Which entry has a key.
+    known: BTreeMap<String, usize>,
     items: Vec<Node>,
     /// The key whose value comes next.
     key: Option<(String, usize, bool)>,
@@ -241,11 +243,11 @@ impl Reader<'_> {
                     return Ok(true);
                 }
                 Event::MappingStart(_, anchor, _) => {
-                    open.push(Open { line, anchor, entries: Some(Vec::new()), items: Vec::new(), key: None });
+                    open.push(Open::new(line, anchor, Some(Vec::new())));
                     continue;
                 }
                 Event::SequenceStart(_, anchor, _) => {
-                    open.push(Open { line, anchor, entries: None, items: Vec::new(), key: None });
+                    open.push(Open::new(line, anchor, None));
                     continue;
                 }
                 Event::MappingEnd | Event::SequenceEnd => match open.pop() {
@@ -291,6 +293,10 @@ impl Reader<'_> {
 }
 
 impl Open {
+    fn new(line: usize, anchor: usize, entries: Option<Vec<Entry>>) -> Self {
+        Self { line, anchor, entries, known: BTreeMap::new(), items: Vec::new(), key: None }
+    }
+
     fn wants_key(&self) -> bool {
         self.entries.is_some() && self.key.is_none()
     }
@@ -317,20 +323,25 @@ impl Open {
         if merge {
             let maps = if let Kind::List(items) = &node.kind { items.iter().collect() } else { vec![&node] };
             for entry in maps.into_iter().flat_map(Node::entries) {
-                if !entries.iter().any(|known| known.key == entry.key) {
+                if !self.known.contains_key(&entry.key) {
+                    self.known.insert(entry.key.clone(), entries.len());
                     entries.push(Entry { merged: true, ..entry.clone() });
                 }
             }
             return Ok(());
         }
-        if let Some(before) = entries.iter().position(|entry| entry.key == key) {
-            let earlier = entries.remove(before);
-            if !earlier.merged {
-                let message = format!("the key {key:?} is there already, at line {}", earlier.line);
-                broken.push(Broken { line, message });
+        let at = *self.known.entry(key.clone()).or_insert(entries.len());
+        let entry = Entry { key, line, value: node, merged: false };
+        match entries.get_mut(at) {
+            None => entries.push(entry),
+            Some(earlier) => {
+                if !earlier.merged {
+                    let message = format!("the key {:?} is there already, at line {}", entry.key, earlier.line);
+                    broken.push(Broken { line, message });
+                }
+                *earlier = entry;
             }
         }
-        entries.push(Entry { key, line, value: node, merged: false });
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Nodes: whether the cloud knows them, and what would be written to them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ccm_provider::node::ConditionStatus;
@@ -7,7 +8,7 @@ use ccm_provider::well_known::{
     LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA,
     TAINT_UNINITIALIZED,
 };
-use ccm_provider::{Check, Lookup, Node, NodeRef, Plan, Severity, Verb};
+use ccm_provider::{Check, ErrorClass, Lookup, Node, NodeRef, Plan, Severity, Verb};
 
 use super::joined;
 use crate::commands::world::Surveyed;
@@ -26,7 +27,7 @@ pub(super) struct Nodes<'a> {
 }
 
 /// A finding that several nodes may share.
-type Kind = (Severity, &'static str, String, &'static str);
+type Kind = (Severity, &'static str, String, Cow<'static, str>);
 
 /// One finding for each thing that is the matter, with all nodes that it is the matter with.
 pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
@@ -44,7 +45,7 @@ pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
             check: check.to_owned(),
             subject: format!("node {}", joined(&names)),
             message,
-            fix: fix.to_owned(),
+            fix: fix.into_owned(),
         })
         .collect();
     checks.extend(all_foreign(seen));
@@ -73,14 +74,14 @@ fn is_foreign(node: &Node, scheme: &str) -> bool {
 fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     if is_foreign(node, seen.scheme) {
         let text = format!("its provider ID is of another cloud ({})", node.provider_scheme().unwrap_or_default());
-        return Some((Severity::Warning, PROVIDER_ID, text, "nothing, if it is meant: the node is left alone"));
+        return Some((Severity::Warning, PROVIDER_ID, text, "nothing, if it is meant: the node is left alone".into()));
     }
     if node.has_taint(TAINT_UNINITIALIZED) {
         // What would be written is told with the other writes.
         let initialized = seen.surveyed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
         let text = "it waits for its initialization, and this program would not initialize it";
         let fix = "ccm explain node/NAME tells why";
-        return (!initialized).then(|| (Severity::Error, "node-uninitialized", text.into(), fix));
+        return (!initialized).then(|| (Severity::Error, "node-uninitialized", text.into(), fix.into()));
     }
     if node.provider_id.is_some() {
         return None;
@@ -90,7 +91,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     if labels.iter().any(|label| node.labels.contains_key(label)) {
         let text = "it has labels of a cloud and no provider ID: its instance is found by the node's name alone";
         let fix = "set spec.providerID, or delete the Node so that it registers anew";
-        return Some((Severity::Warning, PROVIDER_ID, text.into(), fix));
+        return Some((Severity::Warning, PROVIDER_ID, text.into(), fix.into()));
     }
     let text = format!(
         "it has no provider ID, no labels of a cloud and no taint {TAINT_UNINITIALIZED}: its kubelet runs without \
@@ -98,7 +99,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     );
     let fix = "start the kubelet with --cloud-provider=external before nodes register; for this one: kubectl taint node NAME \
                node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule";
-    Some((Severity::Error, "kubelet", text, fix))
+    Some((Severity::Error, "kubelet", text, fix.into()))
 }
 
 /// Whether the cloud has its instance. Only what is sure leads to a deletion, and what that is the lifecycle controller says.
@@ -109,7 +110,7 @@ fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Ki
         Lookup::Found(_) | Lookup::Foreign => None,
         Lookup::Gone(evidence) if is_deleted(node, &seen.surveyed.plans) => {
             let text = format!("it would be deleted: {evidence}, and it is not Ready");
-            Some((Severity::Error, "node-deletion", text, find))
+            Some((Severity::Error, "node-deletion", text, find.into()))
         }
         Lookup::Gone(evidence) => {
             let ready = node.ready == Some(ConditionStatus::True);
@@ -118,11 +119,16 @@ fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Ki
             } else {
                 "it would be deleted once that is sure"
             };
-            Some((Severity::Error, INSTANCE, format!("the cloud does not have it: {evidence}; {then}"), find))
+            Some((Severity::Error, INSTANCE, format!("the cloud does not have it: {evidence}; {then}"), find.into()))
         }
         Lookup::Unknown(error) => {
-            let text = format!("the cloud does not tell whether it has it: {error} ({})", error.class().word());
-            Some((Severity::Error, INSTANCE, text, find))
+            let class = error.class();
+            let text = format!("the cloud does not tell whether it has it: {error} ({})", class.word());
+            let fix: Cow<'static, str> = match class {
+                ErrorClass::NotFound | ErrorClass::Unknown => find.into(),
+                class => class.way_out().into(),
+            };
+            Some((Severity::Error, INSTANCE, text, fix))
         }
     }
 }

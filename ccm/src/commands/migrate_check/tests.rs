@@ -377,6 +377,38 @@ fn service(name: &str, finalizers: &[&str], spec: Value, ip: Option<&str>) -> Ar
 }
 
 #[test]
+fn what_keeps_many_from_being_planned_is_one_line() {
+    let unplanned = |subject: &str, error: &str| Unplanned {
+        subject: subject.into(),
+        error: SyncError::Terminal(error.to_owned()),
+    };
+    let all = ["service a/a", "service a/b", "service a/c", "service a/d", "node n", "routes"];
+    let mut unplanned: Vec<Unplanned> = all.map(|subject| unplanned(subject, "no right")).into();
+    unplanned.push(Unplanned { subject: "service a/e".into(), error: SyncError::Terminal("another".into()) });
+    let checks = services::others(&Surveyed { unplanned, ..surveyed(Vec::new()) }, |_| false);
+    assert_eq!(
+        told(checks),
+        [
+            "error plan node n",
+            "error plan routes",
+            "error plan service a/a, a/b, a/c and 1 more",
+            "error plan service a/e",
+        ]
+    );
+}
+
+#[test]
+fn an_error_of_the_cloud_has_its_own_way_out() {
+    let denied = ProviderError::new(ccm_provider::ErrorClass::Denied { action: "ec2:DescribeInstances".into() }, "no");
+    let check =
+        only(of_nodes(vec![(node("a", Some("fake://a")), Lookup::Unknown(denied))], Vec::new()), "node-instance");
+    assert_eq!(check.fix, "grant ec2:DescribeInstances to the identity of the controller manager");
+    let unclear = Lookup::Unknown(ProviderError::InstanceNotFound);
+    let check = only(of_nodes(vec![(node("a", Some("fake://a")), unclear)], Vec::new()), "node-instance");
+    assert!(check.fix.starts_with("see that name and provider ID"), "{check:?}");
+}
+
+#[test]
 fn a_mistake_in_a_service_is_told_once() {
     let services = [service("web", &[], json!({"type": "LoadBalancer"}), None)];
     let mistake = Finding { value: Some("x".into()), ..Finding::new(Severity::Error, "a/b", "no number") };
