@@ -1,6 +1,6 @@
 //! `ccm orphans`: cloud objects with this cluster's marks that nothing in the cluster claims.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let hunt = Hunt::begin(&call).await?;
         let orphans = hunt.find().await?;
         if !delete {
-            super::print(&list(&orphans, call.output));
+            super::deliver(&list(&orphans, call.output))?;
             return Ok(if orphans.is_empty() { Verdict::Clean } else { Verdict::Findings });
         }
         hunt.delete(orphans, ask, call.output).await
@@ -147,9 +147,9 @@ impl Hunt {
         let listed = list(&orphans, output);
         let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
         match document {
-            true if ask => eprint!("{}", plan(&doomed, &kept, output)),
+            true if ask => super::tell(plan(&doomed, &kept, output).trim_end()),
             true => {}
-            false => super::print(&plan(&doomed, &kept, output)),
+            false => super::deliver(&plan(&doomed, &kept, output))?,
         }
         if doomed.is_empty() {
             return end(&[], &kept, output);
@@ -164,9 +164,9 @@ impl Hunt {
         };
         if let Some(why) = spared {
             if document {
-                super::print(&listed);
+                super::deliver(&listed)?;
             }
-            eprintln!("{why}");
+            super::tell(why);
             return Ok(Verdict::Findings);
         }
         let done = self.delete_all(doomed, output).await?;
@@ -176,16 +176,20 @@ impl Hunt {
     /// Deletes one by one, and tells each at once: whoever breaks off must know what is gone.
     async fn delete_all(&self, doomed: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
         // The answer may have taken long.
-        let still: BTreeSet<(String, String)> = self.find().await?.into_iter().map(|o| (o.kind, o.id)).collect();
+        let again = self.find().await?.into_iter();
+        let still: BTreeMap<(String, String), Option<String>> = again.map(|o| ((o.kind, o.id), o.kept)).collect();
         let shared = &self.world.shared;
         let gate = Gate::new(self.world.client.clone(), shared.leadership.clone(), false, shared.metrics.clone());
         let mut done = Vec::new();
         let mut progress = Some(Progress::at("deleting"));
         for orphan in doomed {
-            let result = if still.contains(&(orphan.kind.clone(), orphan.id.clone())) {
-                self.delete_one(&gate, &orphan, progress.get_or_insert_with(|| Progress::at("deleting"))).await
-            } else {
-                Err("no orphan any more: left as it is".to_owned())
+            let result = match still.get(&(orphan.kind.clone(), orphan.id.clone())) {
+                Some(None) => {
+                    let progress = progress.get_or_insert_with(|| Progress::at("deleting"));
+                    self.delete_one(&gate, &orphan, progress).await
+                }
+                Some(Some(kept)) => Err(format!("kept by now: {kept}")),
+                None => Err("no orphan any more: left as it is".to_owned()),
             };
             let deletion = (orphan, result);
             if output.format != Format::Json {
@@ -261,7 +265,7 @@ impl Hunt {
 
 fn end(done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Failure> {
     if output.format == Format::Json {
-        super::print(&output::document("OrphansDeleted", deleted_json(done, kept)));
+        super::deliver(&output::document("OrphansDeleted", deleted_json(done, kept)))?;
     }
     let failed = done.iter().filter(|(_, result)| result.is_err()).count();
     match (failed, kept.is_empty()) {

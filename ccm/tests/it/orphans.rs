@@ -119,6 +119,24 @@ fn one_document_is_printed_however_a_deletion_ends() {
     assert_eq!((none.code, parsed(&none.stdout)["results"].clone()), (Some(0), json!([])), "{}", none.stderr);
 }
 
+#[test]
+fn a_result_that_finds_no_room_is_an_error_and_nothing_is_deleted_that_was_not_shown() {
+    let cloud = Cloud::new("", &json!({"default/a": balancer("default/a", "a")}));
+    let config = format!("--cloud-config={}", cloud.config().display());
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for words in [&["-o", "json"][..], &[], &["--delete", "--yes"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ccm"));
+        command.args(["orphans", "--cluster-is-gone", "--cloud-provider=fake", &config]).args(words);
+        let output = command.stdout(full()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), cloud.has("default/a")), (Some(1), true), "{words:?}: {stderr}");
+        assert!(
+            stderr.contains("Error: the result could not be written to stdout: No space left"),
+            "{words:?}: {stderr}"
+        );
+    }
+}
+
 mod real_apiserver {
     use super::*;
 

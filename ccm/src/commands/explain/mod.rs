@@ -89,7 +89,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             world.check(&scope)?;
             tell(&call, &world, &scope, leader, &progress).await?
         };
-        super::print(&report::print(&story, call.output));
+        super::deliver(&report::print(&story, call.output))?;
         Ok(story.verdict())
     }
     .boxed()
