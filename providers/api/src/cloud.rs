@@ -106,7 +106,7 @@ pub trait CloudProvider: Send + Sync {
     }
 
     /// What the keys of Service annotations begin with that the provider reads, for example `loadbalancer.example.com/`, beside
-    /// those of the domains `kubernetes.io` and `k8s.io`. Snapshots hold no other annotations of Services.
+    /// those of `service.beta.kubernetes.io` and its like. Snapshots hold no other annotations of Services.
     fn service_annotations(&self) -> &[&str] {
         &[]
     }
