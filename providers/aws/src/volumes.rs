@@ -26,6 +26,9 @@ mod tests;
 pub const VOLUME_SOURCES: [VolumeSource; 2] =
     [VolumeSource::AWS_EBS, VolumeSource::csi("ebs.csi.aws.com", VolumeSource::AWS_EBS.words)];
 
+/// What a user can check where EC2 knows no such volume.
+const NOT_HERE: &str = "not in the account and region that ccm works in";
+
 type Labels = Result<Option<BTreeMap<String, String>>, ProviderError>;
 
 /// EBS behind [`Volumes`].
@@ -48,7 +51,7 @@ impl Volumes for EbsVolumes {
             None => Ok(None),
             Some(id) => match found.get(&id) {
                 Some(Ok(Some(volume))) => labels(volume).map(Some),
-                Some(Ok(None)) => Err(ProviderError::DiskNotFound.wrap(format!("EBS volume {}", id.0))),
+                Some(Ok(None)) => Err(ProviderError::DiskNotFound.wrap(NOT_HERE)),
                 Some(Err(error)) => Err(error.clone().into()),
                 None => Err(ProviderError::bug(format!("{} was not asked for", id.0))),
             },

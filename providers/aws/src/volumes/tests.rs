@@ -87,6 +87,7 @@ async fn one_bad_volume_spoils_no_other() {
     let labels = EbsVolumes::new(world()).labels(&volumes).await;
     let error = |number: usize| labels[number].as_ref().unwrap_err();
     assert!(matches!(error(0).root(), ProviderError::DiskNotFound));
+    assert_eq!(error(0).to_string(), "not in the account and region that ccm works in: disk is not found");
     assert_eq!(zone_and_region(&labels[1]), ("us-west-2a", "us-west-2"));
     assert_eq!(error(2).to_string(), "EC2 gives \"\" as the zone of EBS volume vol-3");
     assert!(matches!(error(3).class(), ErrorClass::Invalid { findings } if findings.len() == 1));
