@@ -135,8 +135,10 @@ fn summary(document: &Document, path: &str) -> String {
     let errors = document.errors();
     let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut text = format!("Snapshot in {path}: {}, {}", of(nodes.len(), "node"), of(services.len(), "Service"));
-    if let Some(Listed::Volumes(volumes)) = &document.volumes {
-        text.push_str(&format!(", {}", of(volumes.len(), "volume")));
+    match &document.volumes {
+        Some(Listed::Volumes(volumes)) => text.push_str(&format!(", {}", of(volumes.len(), "volume"))),
+        Some(Listed::Failed(_)) => text.push_str(", no volumes because they could not be listed"),
+        None => {}
     }
     if errors > 0 {
         text.push_str(&format!(", {} of the provider", of(errors, "error")));

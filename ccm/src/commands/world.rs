@@ -108,8 +108,13 @@ pub(crate) async fn list<T: Kept>(client: &Client, keep: Keep) -> Result<Arc<Sto
     let store = Store::new(keep);
     let filled = Reflector::new(store.clone(), client.clone(), 0).fill().await;
     filled.map_err(|error| {
-        let verbs = "this command needs `get` and `list`; see the RBAC in manifests/";
-        let hint = if error.is_forbidden() { format!(" ({verbs})") } else { String::new() };
+        let hint = match (error.is_unauthorized(), error.is_forbidden()) {
+            (true, _) => {
+                " (the API server does not know this user: the credentials of the kubeconfig are wrong, or have expired)"
+            }
+            (_, true) => " (this command needs `get` and `list`; see the RBAC in manifests/)",
+            _ => "",
+        };
         Failure::error(format!("cannot list {}: {error}{hint}", T::NAME))
     })?;
     Ok(store)

@@ -228,6 +228,15 @@ service default/web
         assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
         assert!(ended.stderr.contains("cannot list nodes: ") && ended.stderr.contains("nobody"), "{}", ended.stderr);
         assert!(ended.stderr.contains("needs `get` and `list`"), "{}", ended.stderr);
+
+        let text = std::fs::read_to_string(ground.bed.kubeconfig()).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        config["users"][0]["user"] = json!({"token": "expired"});
+        let expired = ground.folder.path().join("expired.kubeconfig");
+        std::fs::write(&expired, config.to_string()).unwrap();
+        let ended = ground.ccm_as(&expired, &["plan"]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+        assert!(ended.stderr.contains("Unauthorized (the API server does not know this user: "), "{}", ended.stderr);
     }
 
     #[tokio::test]

@@ -81,6 +81,11 @@ impl ApiError {
         self.code() == 403
     }
 
+    /// 401: the server does not know who asks.
+    pub fn is_unauthorized(&self) -> bool {
+        self.code() == 401
+    }
+
     /// 404
     pub fn is_not_found(&self) -> bool {
         self.code() == 404
