@@ -221,6 +221,10 @@ fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Findin
             findings.push(annotations.warn(HEALTH_PATH.row, message));
         }
     }
+    if annotations.text(HEALTH_PATH.row).is_some_and(|path| !path.is_empty() && !path.starts_with('/')) {
+        let message = "AWS wants a path that begins with \"/\"".to_owned();
+        findings.push(finding(Severity::Error, HEALTH_PATH.row, annotations.text(HEALTH_PATH.row), message));
+    }
     let number = |key| annotations.get(key).ok().flatten();
     if let (Some(timeout), Some(interval)) = (number(&HEALTH_TIMEOUT), number(&HEALTH_INTERVAL))
         && timeout >= interval

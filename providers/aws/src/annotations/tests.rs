@@ -395,6 +395,15 @@ fn addresses_come_one_for_each_subnet_and_private_ones_on_internal_balancers_onl
 }
 
 #[test]
+fn the_path_of_a_health_check_begins_with_a_slash() {
+    for kind in [Kind::Classic, Kind::Network] {
+        let wrong = "Error ~healthcheck-path \"healthz\": AWS wants a path that begins with \"/\"";
+        check(kind, &[("healthcheck-protocol", "http"), ("healthcheck-path", "healthz")], &[wrong]);
+        check(kind, &[("healthcheck-protocol", "http"), ("healthcheck-path", "/healthz")], &[]);
+    }
+}
+
+#[test]
 fn tags_of_aws_itself_are_refused() {
     check(
         Kind::Classic,

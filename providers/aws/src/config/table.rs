@@ -296,6 +296,7 @@ fn doubts(config: &Config, findings: &mut Vec<Finding>) {
     {
         findings.push(warning("Region", region, format!("no effect: Zone = {zone:?} wins; remove one of them")));
     }
+    findings.extend(forms(config));
     if let (Some(source), None) = (&config.source, &config.role) {
         findings.push(warning("SourceARN", source, "no effect without RoleARN"));
     }
@@ -310,4 +311,23 @@ fn doubts(config: &Config, findings: &mut Vec<Finding>) {
         let message = "no effect: it counts only together with VPC, and KubernetesClusterTag or KubernetesClusterID; the subnet of the instance is used";
         findings.push(warning("SubnetID", subnet, message));
     }
+}
+
+/// Values that do not look like what the key is for.
+fn forms(config: &Config) -> Vec<Finding> {
+    let ids = [
+        ("VPC", &config.vpc, "vpc-"),
+        ("SubnetID", &config.subnet, "subnet-"),
+        ("RouteTableID", &config.route_table, "rtb-"),
+        ("ElbSecurityGroup", &config.classic_group, "sg-"),
+    ];
+    let odd = ids.into_iter().filter_map(|(key, value, form)| {
+        let value = value.as_ref().filter(|value| !value.starts_with(form))?;
+        Some(warning(key, value, format!("does not look like an ID; write {form}…")))
+    });
+    let zone = config.region.as_ref().filter(|_| config.zone.is_none()).and_then(|region| {
+        let meant = super::region_of_zone(region).filter(|meant| *meant != region)?;
+        Some(warning("Region", region, format!("looks like a zone; the region is {meant}")))
+    });
+    odd.chain(zone).collect()
 }

@@ -136,7 +136,7 @@ fn what_has_no_effect_is_told() {
             "SubnetID"
         ]
     );
-    let off_instance = "[Global]\nVPC = v\nRoleARN = arn:aws:iam::1:role/x\nKubernetesClusterTag = c1\n";
+    let off_instance = "[Global]\nVPC = vpc-1\nRoleARN = arn:aws:iam::1:role/x\nKubernetesClusterTag = c1\n";
     assert_eq!(good(off_instance).1, Vec::<String>::new());
 }
 

@@ -365,6 +365,25 @@ fn a_file_of_the_cloud_config_is_checked_whole() {
 }
 
 #[test]
+fn values_that_are_something_else_are_told() {
+    let text = "[Global]\nRegion = us-west-2a\nVPC = main\nSubnetID = vpc-1\nRouteTableID = rtb-1\nElbSecurityGroup = web\n\
+                KubernetesClusterID = c1\n";
+    assert_eq!(
+        told(&Checks.config(text)),
+        [
+            "warning [Global] VPC \"main\": does not look like an ID; write vpc-…",
+            "warning [Global] SubnetID \"vpc-1\": does not look like an ID; write subnet-…",
+            "warning [Global] ElbSecurityGroup \"web\": does not look like an ID; write sg-…",
+            "warning [Global] Region \"us-west-2a\": looks like a zone; the region is us-west-2",
+        ]
+    );
+    for region in ["us-west-2", "us-gov-west-1", "eusc-de-east-1", "custom"] {
+        let text = format!("[Global]\nRegion = {region}\n");
+        assert_eq!(told(&Checks.config(&text)), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn a_file_that_is_no_cloud_config_is_one_error() {
     for text in ["nonsense", "[Global", "apiVersion: v1\nkind: ConfigMap\n"] {
         let findings = Checks.config(text);
