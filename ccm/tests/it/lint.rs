@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::process::{Ended, run};
+use crate::process::{Ended, ended, run};
 
 const MANIFESTS: &str = "tests/it/lint/manifests";
 const FAKE: &str = "--cloud-provider=fake";
@@ -14,9 +14,7 @@ fn with_stdin(args: &[&str], text: &str) -> Ended {
     command.args(args).env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    ended(child.wait_with_output().unwrap())
 }
 
 /// Holds an output against its golden file; `UPDATE=1` writes it.

@@ -120,6 +120,18 @@ fn one_document_is_printed_however_a_deletion_ends() {
 }
 
 #[test]
+fn what_takes_longer_than_a_second_is_told_on_stderr() {
+    let cloud = Cloud::new(
+        "faults: [{call: GetLoadBalancer, delay: 3s, times: 1}]",
+        &json!({"default/a": balancer("default/a", "a")}),
+    );
+    let ended = cloud.orphans(&["--cluster-is-gone"], "");
+    assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
+    assert!(ended.progress.contains("looking for marked objects in the cloud … "), "{:?}", ended.progress);
+    assert!(ended.stdout.starts_with("LoadBalancer default/a (a)\n"), "{}", ended.stdout);
+}
+
+#[test]
 fn a_result_that_finds_no_room_is_an_error_and_nothing_is_deleted_that_was_not_shown() {
     let cloud = Cloud::new("", &json!({"default/a": balancer("default/a", "a")}));
     let config = format!("--cloud-config={}", cloud.config().display());

@@ -15,7 +15,10 @@ pub(crate) struct Process {
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
+    /// Without `progress`.
     pub(crate) stderr: String,
+    /// What it said to be at, which depends on how busy the machine is.
+    pub(crate) progress: String,
 }
 
 /// Runs the program to its end.
@@ -33,12 +36,17 @@ pub(crate) fn run_with(args: &[&str], input: &str) -> Ended {
     ended(child.wait_with_output().unwrap())
 }
 
-fn ended(output: std::process::Output) -> Ended {
-    Ended {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+/// How a program ended that somebody else ran.
+pub(crate) fn ended(output: std::process::Output) -> Ended {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let (progress, stderr) = stderr.split_inclusive('\n').partition(|line| is_progress(line));
+    Ended { code: output.status.code(), stdout: String::from_utf8(output.stdout).unwrap(), stderr, progress }
+}
+
+/// `listing events … 3s`
+fn is_progress(line: &str) -> bool {
+    let seconds = line.rsplit_once(" … ").and_then(|(_, took)| took.strip_suffix("s\n"));
+    seconds.is_some_and(|seconds| !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn command(args: &[&str]) -> Command {

@@ -132,7 +132,7 @@ mod real_apiserver {
     use ccm_test_bed::{Bed, Options};
     use serde_json::{Value, json};
 
-    use crate::process::{Ended, run};
+    use crate::process::{Ended, ended, run};
 
     /// In no message, name or number of the program.
     const CANARY: &str = "canary_5b21e7";
@@ -193,12 +193,7 @@ mod real_apiserver {
             {
                 command.env(name, CANARY);
             }
-            let output = command.output().unwrap();
-            Ended {
-                code: output.status.code(),
-                stdout: String::from_utf8(output.stdout).unwrap(),
-                stderr: String::from_utf8(output.stderr).unwrap(),
-            }
+            ended(command.output().unwrap())
         }
 
         async fn send(&self, method: &str, path: &str, object: &Value) {
