@@ -160,6 +160,25 @@ async fn without_the_gate_there_are_no_conditions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn conditions_stay_as_they_are_when_the_gate_is_switched_off_again() {
+    let rig = Rig::new("stateFile: state.json").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let manager = start(&rig).await;
+    let before = conditions(&rig.until_service("s", "serves", serves).await);
+    manager.stop().await.unwrap();
+    rig.store().log().clear();
+    rig.cloud.write("stateFile: state.json\nfaults: [{call: EnsureLoadBalancer, times: 2, error: quota}]");
+    let manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 4).await;
+    rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+    let plain = rig.until_service("s", "no finalizer", |s| s.finalizers().is_empty()).await;
+    assert_eq!(conditions(&plain), before);
+    assert!(bodies(&rig, "s").iter().all(|(_, body)| !body.contains("conditions")), "{:?}", bodies(&rig, "s"));
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_balancer_that_is_provided_elsewhere_keeps_the_conditions_of_who_provides_it() {
     let rig = Rig::new("faults: [{call: EnsureLoadBalancer, kind: ImplementedElsewhere}]").await;
     add_node(&rig, "n").await;
