@@ -218,6 +218,7 @@ mod tests {
         let error = |text: &str| parse(text.as_bytes()).unwrap_err();
         assert_eq!(error(""), "admission request HTTP body is empty");
         assert!(error("{").starts_with("could not deserialize incoming admission review: "));
+        assert!(error("null").contains("invalid type: null, expected struct AdmissionReview"));
         assert!(error(r#"{"kind":"Pod","apiVersion":"v1"}"#).contains("got Pod of v1"));
         assert_eq!(
             error(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#),
