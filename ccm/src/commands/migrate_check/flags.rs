@@ -59,6 +59,14 @@ const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
 pub(super) struct Ours<'a> {
     pub(super) program: &'a Program,
     pub(super) options: &'a Options,
+    /// Whether a controller would run here: one that is switched on may still lack what it needs of the cloud.
+    pub(super) runs: &'a dyn Fn(&str) -> bool,
+}
+
+impl Ours<'_> {
+    fn makes_routes(&self) -> bool {
+        (self.runs)(ccm_controllers::route::NAME)
+    }
 }
 
 /// All checks of flags.
@@ -134,7 +142,7 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
             (None, true) => {}
         }
     }
-    checks.extend(pod_ranges(&subject, options, &flags, on("allocate-node-cidrs")));
+    checks.extend(pod_ranges(&subject, ours, &flags, on("allocate-node-cidrs")));
     if in_tree.is_none() && !value(&flags, "cloud-config").is_empty() {
         checks.push(Check::warning(
             "cloud-config",
@@ -179,7 +187,8 @@ fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
 }
 
 /// Who gives nodes their pod ranges, and which: one of the two, and the same as the routes lead to.
-fn pod_ranges(subject: &str, options: &Options, flags: &Flags, allocates: bool) -> Vec<Check> {
+fn pod_ranges(subject: &str, here: &Ours<'_>, flags: &Flags, allocates: bool) -> Vec<Check> {
+    let (options, routes) = (here.options, here.makes_routes());
     let mut checks = Vec::new();
     let off = value(flags, "controllers").split(',').any(|word| matches!(word, "-nodeipam" | "-node-ipam-controller"));
     let theirs = allocates && !off;
@@ -192,7 +201,7 @@ fn pod_ranges(subject: &str, options: &Options, flags: &Flags, allocates: bool) 
             "leave nodeipam out of --controllers here, or give kube-controller-manager --allocate-node-cidrs=false",
         ));
     }
-    if !theirs && !ours && options.configure_cloud_routes {
+    if !theirs && !ours && routes {
         checks.push(Check::warning(
             POD_RANGES,
             subject,
@@ -201,7 +210,7 @@ fn pod_ranges(subject: &str, options: &Options, flags: &Flags, allocates: bool) 
              without routes in the cloud, --configure-cloud-routes=false",
         ));
     }
-    let matters = ours || options.configure_cloud_routes;
+    let matters = ours || routes;
     for name in [
         "cluster-cidr",
         "node-cidr-mask-size",
@@ -368,7 +377,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
         }
         false => format!("leave --{} out here, unless the change is meant", flag.name),
     };
-    let routes = ours.options.configure_cloud_routes;
+    let routes = ours.makes_routes();
     match flag.name {
         "cloud-provider" => Check::error(CLOUD_PROVIDER, subject, text(": another cloud"), fix),
         "cluster-name" => {
@@ -382,6 +391,10 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
         "controllers" => Check::warning("controllers", subject, text(&controllers(theirs, ours)), fix),
         "configure-cloud-routes" if routes => {
             Check::warning("routes", subject, text(": this program would make routes"), fix)
+        }
+        // On here, and the cloud has none, or too little is known of it.
+        "configure-cloud-routes" if ours.options.configure_cloud_routes => {
+            Check::good("routes", subject, text("; routes are made in neither case"))
         }
         "configure-cloud-routes" => {
             Check::warning("routes", subject, text(": nobody would make routes for new nodes"), fix)
@@ -409,7 +422,8 @@ fn controllers(theirs: &FlagValues, ours: &Ours<'_>) -> String {
     let names =
         |here: bool| pairs().filter(move |((_, on), there)| *on == here && **there != here).map(|((c, _), _)| c.name);
     let mut effect = String::new();
-    let (starting, stopping): (Vec<&str>, Vec<&str>) = (names(true).collect(), names(false).collect());
+    let starting: Vec<&str> = names(true).filter(|name| (ours.runs)(name)).collect();
+    let stopping: Vec<&str> = names(false).collect();
     if !starting.is_empty() {
         effect.push_str(&format!("; would run anew: {}", join(&starting)));
     }

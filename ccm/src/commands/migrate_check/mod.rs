@@ -108,7 +108,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let account = call.values.text(AS.name);
 
     if let Some(running) = &cluster.running {
-        checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options }));
+        checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options, runs: &runs }));
         checks.extend(pods::checks(running, &account));
     }
     if let Some(found) = &cluster.leases {

@@ -58,8 +58,30 @@ fn runs(command: &[&str]) -> Value {
 }
 
 fn flags_of(pods: &[Pod], more: &[&str]) -> Vec<Check> {
-    let (program, options) = (Program::default(), options(more));
-    flags::checks(&running(pods), &flags::Ours { program: &program, options: &options })
+    let options = options(more);
+    let routes = options.configure_cloud_routes;
+    let runs = |name: &str| name != ccm_controllers::route::NAME || routes;
+    flags::checks(&running(pods), &flags::Ours { program: &Program::default(), options: &options, runs: &runs })
+}
+
+#[test]
+fn flags_of_routes_do_not_matter_where_the_cloud_has_none() {
+    let pods =
+        [controller_manager(&["--cloud-provider=fake", "--configure-cloud-routes=false", "--controllers=*,-route"])];
+    let options = options(&["--cluster-cidr=10.9.0.0/16"]);
+    let told_if = |routes: bool| {
+        let runs = |name: &str| name != ccm_controllers::route::NAME || routes;
+        let ours = flags::Ours { program: &Program::default(), options: &options, runs: &runs };
+        flags::checks(&running(&pods), &ours).into_iter().map(|check| check.message).collect::<Vec<_>>().join("\n")
+    };
+    let words = [
+        "would run anew: node-route-controller",
+        "this program would make routes",
+        "--cluster-cidr=10.1.0.0/16, and here",
+    ];
+    for word in words {
+        assert!(told_if(true).contains(word) && !told_if(false).contains(word), "{word}");
+    }
 }
 
 /// As kubeadm writes it, with what the in-tree providers needed.
