@@ -39,6 +39,10 @@ pub const PERMISSIONS: &[Permission] = &[
 const WORKERS: usize = 5;
 /// How long the cloud may take to answer: about all that wait, and then about each by itself.
 const READ_DEADLINE: Duration = Duration::from_secs(15);
+/// How long all that are asked about by themselves may take, so that a cloud that answers for none of many is no end.
+const ALONE: Duration = Duration::from_secs(60);
+/// The call, as the metric and errors name it.
+const CALL: &str = "GetLabelsForVolume";
 /// When a volume whose disk does not exist is asked about again.
 const NO_DISK: Duration = Duration::from_secs(300);
 /// When a right that was missing is tried again, and what to do if it is to watch.
@@ -72,9 +76,11 @@ pub enum Observed {
     Settled,
     /// A write will be refused until then.
     Forbidden(Duration),
-    /// The volume lacks labels; what the cloud says. `None`: the answer for all that waited did not come in time, so that each
-    /// is asked about by itself. One whose answer never comes must not hold up the others.
-    Asked(Arc<PersistentVolume>, VolumeSource, Option<Answer>),
+    /// The volume lacks labels; what the cloud says.
+    Asked(Arc<PersistentVolume>, VolumeSource, Answer),
+    /// The answer for all that waited did not come in time, so that each is asked about by itself until then: one whose answer
+    /// never comes must not hold up the others.
+    Late(Arc<PersistentVolume>, VolumeSource, Instant),
 }
 
 /// Starts the controller with what the provider has for volumes; the future runs until no new work may begin. It watches the
@@ -138,7 +144,6 @@ async fn ask_in_time(
     limit: Duration,
     metrics: &Metrics,
 ) -> Result<Vec<Answer>, ProviderError> {
-    const CALL: &str = "GetLabelsForVolume";
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
@@ -241,9 +246,13 @@ impl Reconciler for VolumeController {
             Err(late) if asked.len() == 1 => vec![Err(late)].into_iter(),
             Err(_) => Vec::new().into_iter(),
         };
-        let observed = known.into_iter().map(|known| match known {
-            None => Ok(Observed::Settled),
-            Some((volume, source)) => Ok(Observed::Asked(volume, source, answers.next())),
+        let until = self.shared.clock.now() + ALONE;
+        let observed = known.into_iter().map(|known| {
+            let Some((volume, source)) = known else { return Ok(Observed::Settled) };
+            Ok(match answers.next() {
+                Some(answer) => Observed::Asked(volume, source, answer),
+                None => Observed::Late(volume, source, until),
+            })
         });
         observed.collect()
     }
@@ -255,6 +264,10 @@ impl Reconciler for VolumeController {
                 Observed::Settled => Ok(Outcome::Done),
                 Observed::Forbidden(left) => Ok(Outcome::After(left)),
                 Observed::Asked(volume, source, answer) => self.label(&volume, source, answer).await,
+                Observed::Late(volume, source, until) => {
+                    let answer = self.ask_alone(&volume, until).await;
+                    self.label(&volume, source, answer).await
+                }
             };
             answers.push((key, answer));
         }
@@ -277,12 +290,12 @@ impl VolumeController {
         decide::lacks_labels(volume, self.labeller.sources())
     }
 
-    /// The answer that is there, else that of a call for this volume alone.
-    async fn or_ask(&self, volume: &PersistentVolume, answer: Option<Answer>) -> Answer {
-        if let Some(answer) = answer {
-            return answer;
+    async fn ask_alone(&self, volume: &PersistentVolume, until: Instant) -> Answer {
+        let limit = READ_DEADLINE.min(until.saturating_duration_since(self.shared.clock.now()));
+        if limit.is_zero() {
+            return Err(ProviderError::deadline(CALL, READ_DEADLINE));
         }
-        let answers = ask(&*self.labeller, std::slice::from_ref(volume), READ_DEADLINE, &self.shared.metrics).await;
+        let answers = ask(&*self.labeller, std::slice::from_ref(volume), limit, &self.shared.metrics).await;
         answers.into_iter().next().unwrap_or_else(|| Err(ProviderError::bug("no answer from the provider")))
     }
 
@@ -290,9 +303,9 @@ impl VolumeController {
         &self,
         volume: &PersistentVolume,
         source: VolumeSource,
-        answer: Option<Answer>,
+        answer: Answer,
     ) -> Result<Outcome, SyncError> {
-        let labels = match self.or_ask(volume, answer).await {
+        let labels = match answer {
             Ok(labels) => labels.unwrap_or_default(),
             Err(error) => {
                 let text = source.failed(volume, &error);

@@ -226,6 +226,26 @@ async fn a_volume_that_the_cloud_never_answers_for_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cloud_that_answers_for_none_of_many_is_given_up_for_all_of_them() {
+    let rig = Rig::new(&cloud(&["vol-1"], &format!("faults: [{{call: {ASK}, delay: 10h}}]"))).await;
+    for number in 0..100 {
+        rig.create(ebs(&format!("pv-{number}"), "vol-1")).await;
+    }
+    let manager = rig.start(&[ON]).await;
+    let began = tokio::time::Instant::now();
+    // One after another, five at once, it would take five minutes.
+    for number in 0..100 {
+        let name = format!("pv-{number}");
+        let told = async |rig: &Rig| (rig.count_events(&name, "FailedToLabelVolume").await > 0).then_some(());
+        rig.until(2 * MINUTE, "told of all", told).await;
+    }
+    assert!(began.elapsed() < 3 * MINUTE, "{:?}", began.elapsed());
+    rig.cloud.write(&cloud(&["vol-1"], ""));
+    until_labelled(&rig, "pv-99").await;
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_api_server_does_not_take_is_told_on_the_volume_and_holds_up_no_other() {
     let rig = Rig::new(&cloud(&["vol-1"], "")).await;
     let policy = "admission webhook \"policy.example.com\" denied the request: frozen";
