@@ -16,6 +16,7 @@ mod services;
 mod tests;
 mod webhooks;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -183,13 +184,35 @@ async fn cloud(world: &World) -> Vec<Check> {
 }
 
 /// Errors first, then by what was checked and where; the same is told once.
-fn sorted(mut checks: Vec<Check>) -> Vec<Check> {
+fn sorted(checks: Vec<Check>) -> Vec<Check> {
+    let mut checks = shared(checks);
     checks.sort_by(|a, b| {
         let key = |check: &Check| (check.check.clone(), check.subject.clone(), check.message.clone());
         b.severity.cmp(&a.severity).then_with(|| key(a).cmp(&key(b)))
     });
     checks.dedup();
     checks
+}
+
+/// What is the same for many nodes or Services is one finding: a missing right is the matter with all of a big cluster.
+fn shared(checks: Vec<Check>) -> Vec<Check> {
+    let mut others = Vec::new();
+    let mut groups: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for found in checks {
+        match found.subject.split_once(' ') {
+            Some((kind @ ("node" | "service"), name)) => {
+                let (kind, name) = (kind.to_owned(), name.to_owned());
+                let Check { severity, check, message, fix, .. } = found;
+                groups.entry((severity, check, message, fix, kind)).or_default().push(name);
+            }
+            _ => others.push(found),
+        }
+    }
+    let groups = groups.into_iter().map(|((severity, check, message, fix, kind), mut names)| {
+        names.dedup();
+        Check { severity, check, subject: format!("{kind} {}", joined(&names)), message, fix }
+    });
+    groups.chain(others).collect()
 }
 
 fn count(checks: &[Check], severity: Severity) -> usize {

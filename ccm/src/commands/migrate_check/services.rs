@@ -1,6 +1,5 @@
 //! Services, routes and volumes: what would be written when this program takes over.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_controllers::survey::Unplanned;
@@ -71,30 +70,19 @@ pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&Unplanned) -> bool) -> 
         let fix = "nothing, if it is meant; ccm plan shows all";
         checks.push(Check::warning("volume-labels", format!("persistentvolume {}", joined(&names)), text, fix));
     }
-    checks.extend(unplanned(surveyed.unplanned.iter().filter(|unplanned| !told(unplanned))));
+    let explain = "ccm explain tells more of nodes and Services";
+    for unplanned in surveyed.unplanned.iter().filter(|unplanned| !told(unplanned)) {
+        let text = format!("could not be planned: {}", unplanned.error);
+        checks.push(Check::error("plan", &*unplanned.subject, text, explain));
+    }
     for warning in &surveyed.warnings {
         let text = format!("{} ({})", warning.message, warning.reason);
-        checks.push(Check::warning("plan", &*warning.subject, text, ""));
+        checks.push(Check::warning("plan", &*warning.subject, text, explain));
     }
     for (controller, reason) in &surveyed.skipped {
         checks.push(Check::good("controllers", *controller, format!("would not run: {reason}")));
     }
     checks
-}
-
-/// One finding for each reason, with all that it is the reason for: a missing right keeps everything from being planned.
-fn unplanned<'a>(unplanned: impl Iterator<Item = &'a Unplanned>) -> Vec<Check> {
-    let mut reasons: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
-    for Unplanned { subject, error } in unplanned {
-        let (kind, name) = subject.split_once(' ').unwrap_or((subject, ""));
-        reasons.entry((error.to_string(), kind)).or_default().push(name);
-    }
-    let check = |((error, kind), names): ((String, &str), Vec<&str>)| {
-        let subject = format!("{kind} {}", joined(&names));
-        let text = format!("could not be planned: {error}");
-        Check::error("plan", subject.trim_end(), text, "ccm explain tells more of nodes and Services")
-    };
-    reasons.into_iter().map(check).collect()
 }
 
 /// Whether a mistake in a Service is what could not be planned.

@@ -420,6 +420,23 @@ fn what_keeps_many_from_being_planned_is_one_line() {
 }
 
 #[test]
+fn what_a_provider_says_of_many_nodes_alike_is_one_line() {
+    let of = |name: &str, text: &str| Check::error("instances", format!("node {name}"), text, "list it");
+    let lease = |name: &str| Check::good("lease", format!("lease {name}"), "nobody holds it");
+    let checks =
+        vec![of("d", "no"), of("a", "no"), of("b", "other"), of("c", "no"), of("e", "no"), lease("x"), lease("y")];
+    assert_eq!(
+        told(checks),
+        [
+            "error instances node b",
+            "error instances node d, a, c and 1 more",
+            "info lease lease x",
+            "info lease lease y",
+        ]
+    );
+}
+
+#[test]
 fn an_error_of_the_cloud_has_its_own_way_out() {
     let denied = ProviderError::new(ccm_provider::ErrorClass::Denied { action: "ec2:DescribeInstances".into() }, "no");
     let check =

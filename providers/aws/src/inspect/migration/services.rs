@@ -1,17 +1,13 @@
 //! What is left to do for each Service: the plan that the controller would carry out.
 
-use std::collections::BTreeMap;
-
 use ccm_provider::{Check, Claims, ErrorClass, NodeRef, Service, Severity};
 use futures::future::join_all;
 
 use crate::inspect::standing::{self, Standing};
 use crate::inspect::{Inspector, way_out};
 use crate::loadbalancer::desired::Goal;
-use crate::loadbalancer::wish::some;
 
 const CHECK: &str = "load-balancers";
-const SUBJECT: &str = "service ";
 /// Services that are looked at side by side: as many as one call for names and tags takes.
 const AT_ONCE: usize = 20;
 
@@ -28,25 +24,11 @@ pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims) -> Ve
         }
         checks.extend(join_all(looks).await);
     }
-    grouped(checks)
-}
-
-/// What is the same for several Services is one finding: a missing permission keeps all from being checked.
-fn grouped(checks: Vec<Check>) -> Vec<Check> {
-    let mut groups: BTreeMap<(Severity, String, String), Vec<String>> = BTreeMap::new();
-    for Check { severity, subject, message, fix, .. } in checks {
-        groups.entry((severity, message, fix)).or_default().push(subject);
-    }
-    let check = |((severity, message, fix), subjects): ((Severity, String, String), Vec<String>)| {
-        let names: Vec<&str> = subjects.iter().filter_map(|subject| subject.strip_prefix(SUBJECT)).collect();
-        let subject = format!("{SUBJECT}{}", some(&names));
-        Check { severity, check: CHECK.to_owned(), subject, message, fix }
-    };
-    groups.into_iter().map(check).collect()
+    checks
 }
 
 async fn look(of: &Inspector, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Check {
-    let subject = format!("{SUBJECT}{}", service.key());
+    let subject = format!("service {}", service.key());
     let action = standing::action(service);
     match standing::look(of, cluster, service, nodes, action).await {
         Ok(Some(standing)) => judge(subject, service, &standing),

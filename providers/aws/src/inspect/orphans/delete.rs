@@ -6,6 +6,7 @@ use super::found::{is_to_instance, key};
 use super::*;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Query};
+use crate::instances::describe::FILTER_VALUES;
 use crate::loadbalancer::apply::Outputs;
 use crate::loadbalancer::desired::{Goal, NamedGroups, Wish};
 use crate::loadbalancer::guard::guard;
@@ -147,15 +148,15 @@ async fn target_group(
     write_all(of, vec![step]).await
 }
 
-/// The rules of other groups that refer to a group and go before it, and those that keep it from going.
-pub(super) async fn references(
-    of: &Inspector,
-    group: &SecurityGroup,
-) -> Result<(Vec<plan::Step>, Vec<Finding>), ProviderError> {
-    let referring = of.api.security_groups(&Query::by("ip-permission.group-id", [&group.id])).await?;
-    let groups = referring.into_iter().map(|group| (group.id.clone(), group)).collect();
-    let observed = Observed { groups, ..Observed::default() };
-    Ok(cut_before_deletion(group, &observed, of.ground()))
+/// The groups with rules that refer to one of these: such rules go before it, or keep it from going.
+pub(super) async fn referring(of: &Inspector, groups: &[&SecurityGroup]) -> Result<Observed, ProviderError> {
+    let mut observed = Observed::default();
+    for some in groups.chunks(FILTER_VALUES) {
+        let ids = some.iter().map(|group| &group.id);
+        let found = of.api.security_groups(&Query::by("ip-permission.group-id", ids)).await?;
+        observed.groups.extend(found.into_iter().map(|group| (group.id.clone(), group)));
+    }
+    Ok(observed)
 }
 
 async fn security_group(
@@ -170,7 +171,7 @@ async fn security_group(
     if !same {
         return Err(refused(what, "its tags are not those that it was recognized by any more"));
     }
-    let (mut steps, blocked) = references(of, &group).await?;
+    let (mut steps, blocked) = cut_before_deletion(&group, &referring(of, &[&group]).await?, of.ground());
     if !blocked.is_empty() {
         let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
         return Err(refused(what, &blocked.join("; ")));

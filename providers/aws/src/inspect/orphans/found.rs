@@ -4,6 +4,9 @@ use jiff::Timestamp;
 
 use super::*;
 
+/// Balancers that are looked at side by side.
+const AT_ONCE: usize = 100;
+
 /// What the cluster claims.
 #[derive(Debug)]
 pub(super) struct Claimed<'a> {
@@ -101,39 +104,51 @@ pub(super) async fn orphans(
     inventory: &Inventory,
     claimed: &Claimed<'_>,
 ) -> Result<Vec<Orphan>, ProviderError> {
-    let mut orphans = Vec::new();
-    for (balancer, tags) in &inventory.classic {
-        let service = tags.get(SERVICE_KEY).cloned().unwrap_or_default();
-        let handle = Handle::Classic { name: balancer.name.clone(), service: service.clone() };
-        let (name, created) = (&*balancer.name, balancer.created);
-        let known = Balancer { name, id: name, tags, service: &service, created };
-        orphans.extend(known.judged(of, cluster, claimed, &handle).await?);
-    }
-    let mut going = BTreeSet::new();
-    for (balancer, tags) in &inventory.network {
-        let service = tags.get(SERVICE_KEY).cloned().unwrap_or_default();
-        let (name, arn) = (balancer.name.clone(), balancer.arn.clone());
-        let handle = Handle::Network { name, arn: arn.clone(), service: service.clone() };
-        let (name, created) = (&*balancer.name, balancer.created);
-        let known = Balancer { name, id: &balancer.arn, tags, service: &service, created };
-        let judged = known.judged(of, cluster, claimed, &handle).await?;
-        going.extend(judged.iter().filter(|orphan| orphan.kept.is_none()).map(|_| arn.clone()));
-        orphans.extend(judged);
-    }
+    let mut orphans = balancers(of, cluster, inventory, claimed).await?;
+    let going: BTreeSet<String> =
+        orphans.iter().filter(|orphan| orphan.kept.is_none()).map(|orphan| orphan.id.clone()).collect();
     for (group, tags) in &inventory.target_groups {
         orphans.extend(target_group(of, group, tags, claimed, &going));
     }
     let gone: BTreeSet<&str> =
         orphans.iter().filter(|orphan| orphan.kept.is_none()).map(|orphan| &*orphan.id).collect();
     let users = users(inventory, &gone);
-    let mut groups = Vec::new();
-    for group in &inventory.security_groups {
-        if let Some(orphan) = security_group(of, group, claimed, &users).await? {
-            groups.push(orphan);
-        }
-    }
-    orphans.extend(groups);
+    let left = |group| Some((group, left_group(of, group, claimed, &users)?));
+    let left: Vec<(&SecurityGroup, MadeFor)> = inventory.security_groups.iter().filter_map(left).collect();
+    let going: Vec<&SecurityGroup> =
+        left.iter().filter(|(_, made)| made.kept.is_none()).map(|(group, _)| *group).collect();
+    let referring = delete::referring(of, &going).await?;
+    orphans.extend(left.into_iter().map(|(group, made)| security_group(of, group, made, &referring)));
     orphans.extend(inventory.table.iter().flat_map(|table| blackholes(of, table, claimed)));
+    Ok(orphans)
+}
+
+/// Those of both kinds. What they need is read for many at once.
+async fn balancers(
+    of: &Inspector,
+    cluster: &str,
+    inventory: &Inventory,
+    claimed: &Claimed<'_>,
+) -> Result<Vec<Orphan>, ProviderError> {
+    fn service(tags: &Tags) -> &str {
+        tags.get(SERVICE_KEY).map(String::as_str).unwrap_or_default()
+    }
+    let classic = inventory.classic.iter().map(|(balancer, tags)| {
+        let (name, created, service) = (&*balancer.name, balancer.created, service(tags));
+        let handle = Handle::Classic { name: name.to_owned(), service: service.to_owned() };
+        (Balancer { name, id: name, tags, service, created }, handle)
+    });
+    let network = inventory.network.iter().map(|(balancer, tags)| {
+        let (name, id, created, service) = (&*balancer.name, &*balancer.arn, balancer.created, service(tags));
+        let handle = Handle::Network { name: name.to_owned(), arn: id.to_owned(), service: service.to_owned() };
+        (Balancer { name, id, tags, service, created }, handle)
+    });
+    let all: Vec<(Balancer<'_>, Handle)> = classic.chain(network).collect();
+    let mut orphans = Vec::new();
+    for some in all.chunks(AT_ONCE) {
+        let judged = some.iter().map(|(balancer, handle)| balancer.judged(of, cluster, claimed, handle));
+        orphans.extend(futures::future::try_join_all(judged).await?.into_iter().flatten());
+    }
     Ok(orphans)
 }
 
@@ -269,32 +284,37 @@ struct MadeFor {
     kept: Option<String>,
 }
 
-async fn security_group(
+/// What a group was made for that nothing claims, and why it stays although its balancer is gone.
+fn left_group(
     of: &Inspector,
     group: &SecurityGroup,
     claimed: &Claimed<'_>,
     users: &BTreeMap<&str, &str>,
-) -> Result<Option<Orphan>, ProviderError> {
+) -> Option<MadeFor> {
     let shared = of.ground().shared_group.as_ref() == Some(&group.id);
     if !of.settings.ownership.is_owned(&group.tags) || group.vpc != of.settings.vpc || shared {
-        return Ok(None);
+        return None;
     }
     let user = users.get(&*group.id);
     if user.is_some_and(|name| claimed.balancers.contains(*name)) {
-        return Ok(None);
+        return None;
     }
-    let Some(made) = of_classic(group, claimed).or_else(|| of_network(group, claimed)) else { return Ok(None) };
-    let used = user.map(|name| format!("load balancer {name} uses it"));
-    let (step, blocked) = match (&made.kept, &used) {
-        (None, None) => going(of, group, &made.why).await?,
-        _ => (deletion("SecurityGroup", &group.id, &made.why), None),
+    let made = of_classic(group, claimed).or_else(|| of_network(group, claimed))?;
+    let used = || user.map(|name| format!("load balancer {name} uses it"));
+    Some(MadeFor { kept: made.kept.or_else(used), ..made })
+}
+
+fn security_group(of: &Inspector, group: &SecurityGroup, made: MadeFor, referring: &Observed) -> Orphan {
+    let (step, blocked) = match &made.kept {
+        None => going(of, group, &made.why, referring),
+        Some(_) => (deletion("SecurityGroup", &group.id, &made.why), None),
     };
     let handle = Handle::SecurityGroup {
         id: group.id.clone(),
         name: group.name.clone(),
         description: group.description.clone(),
     };
-    Ok(Some(Orphan {
+    Orphan {
         kind: "SecurityGroup".to_owned(),
         id: group.id.clone(),
         name: group.name.clone(),
@@ -302,15 +322,15 @@ async fn security_group(
         reason: format!("{}; recognized by its tag {}, name and description", made.why, of.mark()),
         created: None,
         cost: None,
-        kept: made.kept.or(used).or(blocked),
+        kept: made.kept.or(blocked),
         step,
         handle: as_value(&handle),
-    }))
+    }
 }
 
 /// The deletion with the rules of other groups that go first, and what keeps EC2 from it.
-async fn going(of: &Inspector, group: &SecurityGroup, why: &str) -> Result<(Step, Option<String>), ProviderError> {
-    let (cut, blocked) = delete::references(of, group).await?;
+fn going(of: &Inspector, group: &SecurityGroup, why: &str, referring: &Observed) -> (Step, Option<String>) {
+    let (cut, blocked) = cut_before_deletion(group, referring, of.ground());
     let mut step = deletion("SecurityGroup", &group.id, why);
     step.changes.push(Change { field: "name".into(), before: Some(group.name.clone()), after: None });
     for cut in cut {
@@ -319,7 +339,7 @@ async fn going(of: &Inspector, group: &SecurityGroup, why: &str) -> Result<(Step
         step.changes.extend(cut.told.changes.into_iter().map(change));
     }
     let blocked = blocked.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    Ok((step, Some(blocked).filter(|text| !text.is_empty())))
+    (step, Some(blocked).filter(|text| !text.is_empty()))
 }
 
 /// The group of a classic balancer names balancer and Service.

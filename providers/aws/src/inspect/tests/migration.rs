@@ -297,17 +297,6 @@ async fn each_service_tells_what_a_take_over_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_all_services_from_being_checked_is_one_line() {
-    let bed = Bed::new();
-    bed.cloud.deny("elasticloadbalancing:DescribeLoadBalancers");
-    let all: Vec<Service> = ["a", "b", "c", "d", "e", "f", "g"].map(|name| service(name, "nlb")).into();
-    let all: Vec<&Service> = all.iter().collect();
-    let text = of(&checks(&bed, &all).await, "load-balancers");
-    has(&text, &["error [service shop/a, shop/b, shop/c, shop/d, shop/e and 2 more] could not be checked: ccm lacks"]);
-    assert_eq!(text.lines().count(), 1, "{text}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn without_a_mark_or_without_instances_the_rest_is_checked_all_the_same() {
     let mut bed = Bed::new();
     bed.ground.ownership = Ownership::untagged();
