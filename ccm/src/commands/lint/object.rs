@@ -107,7 +107,10 @@ fn check(alone: &Json, path: &str, findings: &mut Vec<Finding>) -> bool {
     let read = serde_json::from_value::<Service>(alone.clone());
     // In the words of people who do not write Rust.
     let told = |error: &serde_json::Error| {
-        let text = error.to_string().replace("expected i32", "expected a whole number");
+        let text = error.to_string();
+        let number = if text.starts_with("invalid value") { "a smaller number" } else { "a whole number" };
+        let words = [("i32", number), ("sequence", "list"), ("struct ServicePort", "a map")];
+        let text = words.into_iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours));
         let is_scalar = ["boolean", "integer", "floating point"].iter().any(|kind| text.contains(kind));
         match text.strip_suffix("a string").filter(|_| is_scalar) {
             Some(before) => format!("{before}text: put the value in quotes"),
@@ -178,7 +181,7 @@ mod tests {
                 "b \"60\": want text: put the value in quotes",
                 "metadata.labels[\"x\"] \"1\": want text: put the value in quotes",
                 "spec.ports[0].port: invalid type: string \"80\", expected a whole number",
-                "spec.selector: invalid type: sequence, expected a map",
+                "spec.selector: invalid type: list, expected a map",
             ]
         );
         assert!(service.is_load_balancer() && service.spec.ports[1].port == 81);
@@ -190,6 +193,15 @@ mod tests {
                 "metadata.name: invalid type: floating point `1.5`, expected text: put the value in quotes",
                 "metadata.namespace: invalid type: boolean `false`, expected text: put the value in quotes",
                 "spec.clusterIP: invalid type: boolean `true`, expected text: put the value in quotes",
+            ]
+        );
+        let (_, findings) = read_one("{kind: Service, spec: {ports: [80, {port: 99999999999}], externalIPs: x}}");
+        assert_eq!(
+            findings,
+            [
+                "spec.externalIPs: invalid type: string \"x\", expected a list",
+                "spec.ports[1].port: invalid value: integer `99999999999`, expected a smaller number",
+                "spec.ports: invalid type: integer `80`, expected a map",
             ]
         );
         let (_, findings) = read_one("kind: Service\nspec: 5\nmetadata: {name: [x]}\n");
