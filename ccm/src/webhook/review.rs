@@ -128,7 +128,7 @@ pub(super) struct Review {
 }
 
 #[derive(Deserialize)]
-#[serde(rename = "AdmissionReview", rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an AdmissionReview")]
 struct Wire {
     api_version: String,
     kind: String,
@@ -218,7 +218,7 @@ mod tests {
         let error = |text: &str| parse(text.as_bytes()).unwrap_err();
         assert_eq!(error(""), "admission request HTTP body is empty");
         assert!(error("{").starts_with("could not deserialize incoming admission review: "));
-        assert!(error("null").contains("invalid type: null, expected struct AdmissionReview"));
+        assert!(error("null").contains("invalid type: null, expected an AdmissionReview"));
         assert!(error(r#"{"kind":"Pod","apiVersion":"v1"}"#).contains("got Pod of v1"));
         assert_eq!(
             error(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#),
