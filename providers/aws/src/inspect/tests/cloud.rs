@@ -2,6 +2,7 @@
 //! denies what it is told to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -18,6 +19,8 @@ use crate::loadbalancer::security_groups::permissions;
 #[derive(Debug, Default)]
 pub(super) struct Cloud {
     pub(super) state: Mutex<State>,
+    /// Calls so far.
+    pub(super) calls: AtomicUsize,
     /// Permissions that are missing.
     pub(super) denied: Mutex<BTreeSet<&'static str>>,
     /// Carries dry runs out, as an endpoint might that does not know them.
@@ -69,6 +72,7 @@ impl Cloud {
             _ => "AccessDenied",
         };
         assert_eq!(meaning(code), Meaning::Denied);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         match self.denied.lock().unwrap().contains(&*operation.permission()) {
             true => refused(operation, code),
             false => Ok(()),

@@ -101,6 +101,22 @@ async fn what_another_cluster_uses_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_are_looked_at_with_few_calls() {
+    let bed = Bed::new();
+    for number in 0..40 {
+        bed.make(&mut service(&format!("s{number}"), if number % 2 == 0 { "" } else { "nlb" })).await;
+    }
+    let calls = || bed.cloud.calls.load(std::sync::atomic::Ordering::Relaxed);
+    let before = calls();
+    let orphans = bed.orphans(&[]).await;
+    // A classic balancer leaves a security group, a network one a target group.
+    assert_eq!(orphans.len(), 80, "{}", told(&orphans));
+    assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", told(&orphans));
+    let made = calls() - before;
+    assert!(made < 120, "calls: {made}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_claims_by_type_or_finalizer() {
     let bed = Bed::new();
     let mut web = service("web", "nlb");
