@@ -249,7 +249,8 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let uid = ground.service("web", json!({})).await;
         ground.service("api", json!({})).await;
         let (mut process, leader) = ground.lead();
-        ground.until(&["service/default/web"], "have nothing to write");
+        // Written last, and in the background.
+        ground.until(&["service/default/web"], "  Normal EnsuredLoadBalancer ");
         let (code, text) = ground.text("service/default/web", &uid);
         assert_eq!(code, Some(0), "{text}");
         for line in [
