@@ -13,6 +13,7 @@ pub(crate) mod output;
 mod plan;
 mod progress;
 mod snapshot;
+mod surveyed;
 mod target;
 mod world;
 

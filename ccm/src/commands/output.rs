@@ -92,7 +92,7 @@ impl Output {
     }
 }
 
-/// A document for programs: `kind` and `version` first, then the fields of `body`. The version changes when a field changes
+/// A document for programs: `kind`, `version` and the fields of `body`, sorted by name. The version changes when a field changes
 /// its meaning or goes; new fields do not change it.
 pub(crate) fn document(kind: &str, body: Value) -> String {
     let mut document = serde_json::Map::new();

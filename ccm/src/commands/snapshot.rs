@@ -14,9 +14,9 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::output::{self, Format};
-use super::plan;
 use super::progress::Progress;
-use super::world::{Objects, Surveyed, World, concerns};
+use super::surveyed::{self, Surveyed, concerns};
+use super::world::{Objects, World};
 use super::{Call, Command, SECTION};
 use crate::exit::{Failure, Verdict};
 use crate::options::Options;
@@ -95,7 +95,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
         redacted: 0,
         provider: Provider { name: world.provider.name().to_owned(), facts: world.provider.facts() },
         flags: flags::kept(&call.values, &call.registry, &call.program),
-        plan: plan::json(&surveyed),
+        plan: surveyed::json(&surveyed),
         nodes: objects(&world.shared.nodes),
         services: objects(&world.shared.services),
         volumes: world.volumes.as_ref().map(|listed| match listed {
@@ -177,7 +177,7 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
         world.check(scope)?;
         world.plan(scope, &progress).await?
     };
-    let different = differences(&then, plan::json(&surveyed), scope);
+    let different = differences(&then, surveyed::json(&surveyed), scope);
     let mut text = format!("Snapshot of {taken}, taken by ccm {ccm}: ");
     let more = different.len().saturating_sub(TOLD_AT_MOST);
     let told = different.into_iter().take(TOLD_AT_MOST).collect::<Vec<_>>().join(", ");

@@ -1,19 +1,18 @@
 //! What a command looks at: the cluster as listed once, and the cloud. Nothing is watched, elected or written.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ccm_controllers::Shared;
-use ccm_controllers::survey::{Scope, Unplanned};
+use ccm_controllers::survey::Scope;
 use ccm_provider::{
-    Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, Plan, ProviderContext, Service,
-    Subject, Verb,
+    Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, ProviderContext, Service, Subject,
 };
 use ccm_runtime::store::{Keep, Kept, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 
 use super::Call;
 use super::progress::Progress;
+use super::surveyed::{Surveyed, Warning};
 use crate::controllers::Survey;
 use crate::exit::Failure;
 use crate::manager;
@@ -30,28 +29,6 @@ pub(crate) struct World {
     pub(crate) told: Arc<Told>,
     /// The volumes, or why they cannot be listed; `None`: the controller that wants them lists them.
     pub(crate) volumes: Option<Result<Arc<Store<PersistentVolume>>, String>>,
-}
-
-/// A pass of the controllers.
-#[derive(Debug)]
-pub(crate) struct Surveyed {
-    /// What would be written, and notes.
-    pub(crate) plans: Vec<Plan>,
-    /// What could not be planned.
-    pub(crate) unplanned: Vec<Unplanned>,
-    /// Warnings that the controllers would have told on objects.
-    pub(crate) warnings: Vec<Warning>,
-    /// Controllers that do not run, each with the reason.
-    pub(crate) skipped: Vec<(&'static str, String)>,
-}
-
-/// A warning event that was not sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Warning {
-    /// `node worker-1`, `service default/web`
-    pub(crate) subject: String,
-    pub(crate) reason: String,
-    pub(crate) message: String,
 }
 
 /// Keeps the warnings instead of writing them.
@@ -250,52 +227,5 @@ impl World {
         surveyed.plans = self.shared.gate.collected();
         surveyed.warnings = self.told.take();
         Ok(surveyed.within(scope))
-    }
-}
-
-/// Whether what is told of this subject is about the scope.
-pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
-    let asked = match scope {
-        Scope::All => return true,
-        Scope::Node(name) => format!("node {name}"),
-        Scope::Service(key) => format!("service {key}"),
-        Scope::Routes => "routes".to_owned(),
-    };
-    // `node a addresses` is about `node a`, and `node a.b` is not.
-    subject.strip_prefix(&*asked).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-}
-
-impl Surveyed {
-    /// What concerns the scope: a controller may have looked at more.
-    fn within(mut self, scope: &Scope) -> Self {
-        let concerns = |subject: &str| concerns(scope, subject);
-        self.plans.retain(|plan| concerns(&plan.subject));
-        self.unplanned.retain(|unplanned| concerns(&unplanned.subject));
-        self.warnings.retain(|warning| concerns(&warning.subject));
-        self.sorted()
-    }
-
-    fn sorted(mut self) -> Self {
-        self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
-        self.unplanned.sort_by_cached_key(|unplanned| (unplanned.subject.clone(), unplanned.error.to_string()));
-        // What could not be planned says why already.
-        let says = |unplanned: &Unplanned, warning: &Warning| {
-            unplanned.subject == warning.subject && warning.message.contains(&unplanned.error.to_string())
-        };
-        let unplanned = &self.unplanned;
-        self.warnings.retain(|warning| !unplanned.iter().any(|unplanned| says(unplanned, warning)));
-        // Of a node that goes nothing else need be planned.
-        let goes = |plan: &Plan| plan.steps.iter().any(|step| step.verb == Verb::Delete && step.kind == "Node");
-        let gone: BTreeSet<&str> =
-            self.plans.iter().filter(|plan| goes(plan)).map(|plan| plan.subject.as_str()).collect();
-        self.unplanned.retain(|unplanned| !gone.contains(&*unplanned.subject));
-        // Which of two questions is answered first must not be seen.
-        self.warnings.sort_by(|a, b| (&a.subject, &a.reason, &a.message).cmp(&(&b.subject, &b.reason, &b.message)));
-        self
-    }
-
-    /// Writes in all plans.
-    pub(crate) fn changes(&self) -> usize {
-        self.plans.iter().map(|plan| plan.steps.len()).sum()
     }
 }

@@ -1,21 +1,12 @@
 //! `ccm lint` as a process: files, folders, stdin, the cluster, cloud configs.
 
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::process::{Ended, ended, run};
+use crate::process::{run, run_with};
 
 const MANIFESTS: &str = "tests/it/lint/manifests";
 const FAKE: &str = "--cloud-provider=fake";
-
-fn with_stdin(args: &[&str], text: &str) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
-    command.args(args).env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    ended(child.wait_with_output().unwrap())
-}
 
 /// Holds an output against its golden file; `UPDATE=1` writes it.
 fn golden(name: &str, output: &str) {
@@ -33,6 +24,16 @@ fn a_folder_of_mistakes_gives_findings_with_file_and_line_in_every_form() {
         assert_eq!((ended.code, &*ended.stderr), (Some(2), ""), "{form}");
         golden(name, &ended.stdout);
     }
+}
+
+#[test]
+fn findings_that_find_no_room_are_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
+    let output = command.args(["lint", MANIFESTS, FAKE, "--fail-on=never"]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("Error: the result could not be written to stdout: No space left"), "{stderr}");
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn stdin_is_read_and_the_threshold_decides_the_exit_code() {
     let text = "kind: Service\r\napiVersion: v1\r\nmetadata:\r\n  annotations:\r\n    \"service.beta.kubernetes.io/load-balancer-source-rangs\": x\r\n\
                 spec: {type: LoadBalancer, ports: [{port: 80}]}\r\n";
     for (fail_on, code) in [("warning", 2), ("error", 0), ("never", 0)] {
-        let ended = with_stdin(&["lint", "-", "--fail-on", fail_on], text);
+        let ended = run_with(&["lint", "-", "--fail-on", fail_on], text);
         assert_eq!((ended.code, &*ended.stderr), (Some(code), ""), "{fail_on}: {}", ended.stdout);
         assert!(
             ended.stdout.starts_with("<stdin>:5: warning: service without a name: service.beta"),
@@ -173,7 +174,7 @@ fn the_values_of_broken_manifests_are_not_shown() {
         "kind: Secret\ndata: !canary!x y\n",
     ];
     for text in broken {
-        let ended = with_stdin(&["lint", "-"], text);
+        let ended = run_with(&["lint", "-"], text);
         assert_eq!(ended.code, Some(2), "{text}: {}", ended.stdout);
         let all = format!("{}{}", ended.stdout, ended.stderr);
         assert!(!all.contains("canary") && !all.contains("Y2FuYXJ5"), "{all}");

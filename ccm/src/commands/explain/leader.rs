@@ -13,7 +13,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::world::concerns;
+use super::super::surveyed::concerns;
 use super::report::Story;
 use super::{LEADER, LEADER_CA, LEADER_INSECURE};
 use crate::clients;

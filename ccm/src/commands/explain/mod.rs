@@ -23,7 +23,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::progress::Progress;
-use super::world::{Surveyed, World};
+use super::surveyed::Surveyed;
+use super::world::World;
 use super::{Call, Command, SECTION, lint, target};
 use crate::exit::{Failure, Verdict};
 use leader::Leader;

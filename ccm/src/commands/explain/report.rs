@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::output::{self, Colour, Format, Output, flat};
-use super::super::plan;
+use super::super::surveyed;
 use super::Surveyed;
 use super::events::{self, Event};
 use crate::exit::Verdict;
@@ -251,7 +251,7 @@ fn json(story: &Story) -> Value {
         "facts": story.all().collect::<Vec<_>>(),
         "unseen": story.unseen,
         "events": story.events.iter().map(|event| event.json(story.now)).collect::<Vec<_>>(),
-        "plan": story.plan.as_ref().map(plan::json),
+        "plan": story.plan.as_ref().map(surveyed::json),
         "leader": story.leader,
     })
 }

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::output::{Format, Output};
-use super::super::world::{Surveyed, Warning};
+use super::super::surveyed::{Surveyed, Warning};
 use super::report::{self, Story};
 use super::{Object, cluster, events, leader, object};
 use crate::options::Options;

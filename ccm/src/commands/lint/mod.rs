@@ -66,7 +66,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
         let threshold = threshold(&call.values.text(FAIL_ON.name))?;
         let report = look(&call).await?;
-        super::print(&report::render(&report, call.output));
+        super::deliver(&report::render(&report, call.output))?;
         match report.unread.len() {
             0 => Ok(verdict(&report.looked, threshold)),
             1 => Err(Failure::error("one of the inputs could not be read")),

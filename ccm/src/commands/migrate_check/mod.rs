@@ -33,7 +33,8 @@ use serde_json::{Value, json};
 
 use super::output::{self, Colour, Format, Output};
 use super::progress::Progress;
-use super::world::{Surveyed, World};
+use super::surveyed::Surveyed;
+use super::world::World;
 use super::{Call, Command, SECTION};
 use crate::Controller;
 use crate::exit::{Failure, Verdict};
@@ -81,10 +82,10 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             let world = World::open(&call, &progress).await?;
             sorted(look(&call, &world, &progress).await)
         };
-        super::print(&match call.output.format {
+        super::deliver(&match call.output.format {
             Format::Json => output::document("MigrateCheck", json(&checks)),
             Format::Text | Format::Github => text(&checks, call.output),
-        });
+        })?;
         let good = checks.iter().all(|check| check.severity == Severity::Info);
         Ok(if good { Verdict::Clean } else { Verdict::Findings })
     }

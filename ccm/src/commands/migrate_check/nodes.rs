@@ -11,7 +11,7 @@ use ccm_provider::well_known::{
 use ccm_provider::{Check, ErrorClass, Lookup, Node, NodeRef, Plan, Severity, Verb};
 
 use super::joined;
-use crate::commands::world::Surveyed;
+use crate::commands::surveyed::Surveyed;
 
 const PROVIDER_ID: &str = "node-provider-id";
 const INSTANCE: &str = "node-instance";

@@ -7,7 +7,7 @@ use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity};
 
 use super::{join, joined};
-use crate::commands::world::Surveyed;
+use crate::commands::surveyed::Surveyed;
 
 const FINALIZER: &str = "service-finalizer";
 /// Steps of a plan that stand in a finding; `ccm plan` has all.

@@ -1,0 +1,187 @@
+//! What a pass of the controllers found, and how it is told: the same in every command.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use ccm_controllers::survey::{Scope, Unplanned};
+use ccm_provider::{Plan, Risk, Step, Verb};
+use serde_json::{Value, json};
+
+use super::output::{Colour, Output, flat};
+
+/// A pass of the controllers.
+#[derive(Debug)]
+pub(crate) struct Surveyed {
+    /// What would be written, and notes.
+    pub(crate) plans: Vec<Plan>,
+    /// What could not be planned.
+    pub(crate) unplanned: Vec<Unplanned>,
+    /// Warnings that the controllers would have told on objects.
+    pub(crate) warnings: Vec<Warning>,
+    /// Controllers that do not run, each with the reason.
+    pub(crate) skipped: Vec<(&'static str, String)>,
+}
+
+/// A warning event that was not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Warning {
+    /// `node worker-1`, `service default/web`
+    pub(crate) subject: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// Whether what is told of this subject is about the scope.
+pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
+    let asked = match scope {
+        Scope::All => return true,
+        Scope::Node(name) => format!("node {name}"),
+        Scope::Service(key) => format!("service {key}"),
+        Scope::Routes => "routes".to_owned(),
+    };
+    // `node a addresses` is about `node a`, and `node a.b` is not.
+    subject.strip_prefix(&*asked).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+impl Surveyed {
+    /// What concerns the scope: a controller may have looked at more.
+    pub(super) fn within(mut self, scope: &Scope) -> Self {
+        let concerns = |subject: &str| concerns(scope, subject);
+        self.plans.retain(|plan| concerns(&plan.subject));
+        self.unplanned.retain(|unplanned| concerns(&unplanned.subject));
+        self.warnings.retain(|warning| concerns(&warning.subject));
+        self.sorted()
+    }
+
+    fn sorted(mut self) -> Self {
+        self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
+        self.unplanned.sort_by_cached_key(|unplanned| (unplanned.subject.clone(), unplanned.error.to_string()));
+        // What could not be planned says why already.
+        let says = |unplanned: &Unplanned, warning: &Warning| {
+            unplanned.subject == warning.subject && warning.message.contains(&unplanned.error.to_string())
+        };
+        let unplanned = &self.unplanned;
+        self.warnings.retain(|warning| !unplanned.iter().any(|unplanned| says(unplanned, warning)));
+        // Of a node that goes nothing else need be planned.
+        let goes = |plan: &Plan| plan.steps.iter().any(|step| step.verb == Verb::Delete && step.kind == "Node");
+        let gone: BTreeSet<&str> =
+            self.plans.iter().filter(|plan| goes(plan)).map(|plan| plan.subject.as_str()).collect();
+        self.unplanned.retain(|unplanned| !gone.contains(&*unplanned.subject));
+        // Which of two questions is answered first must not be seen.
+        self.warnings.sort_by(|a, b| (&a.subject, &a.reason, &a.message).cmp(&(&b.subject, &b.reason, &b.message)));
+        self
+    }
+
+    /// Writes in all plans.
+    pub(crate) fn changes(&self) -> usize {
+        self.plans.iter().map(|plan| plan.steps.len()).sum()
+    }
+}
+
+pub(super) fn text(surveyed: &Surveyed, output: Output) -> String {
+    let mut text = String::new();
+    for plan in &surveyed.plans {
+        plan_text(&mut text, plan, output);
+    }
+    for warning in &surveyed.warnings {
+        let _ = writeln!(
+            text,
+            "{}\n  {}: {} ({})",
+            output.paint(Colour::Bold, &flat(&warning.subject)),
+            output.paint(Colour::Yellow, "warning"),
+            flat(&warning.message),
+            warning.reason
+        );
+    }
+    for unplanned in &surveyed.unplanned {
+        let _ = writeln!(
+            text,
+            "{}\n  {}: {}",
+            output.paint(Colour::Bold, &flat(&unplanned.subject)),
+            output.paint(Colour::Red, "not planned"),
+            flat(&unplanned.error.to_string())
+        );
+    }
+    for (controller, reason) in &surveyed.skipped {
+        let _ = writeln!(text, "{}", output.paint(Colour::Dim, &format!("{controller} does not run: {reason}")));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(&summary(surveyed));
+    text
+}
+
+fn plan_text(text: &mut String, plan: &Plan, output: Output) {
+    let _ = writeln!(text, "{}", output.paint(Colour::Bold, &flat(&plan.subject)));
+    for step in &plan.steps {
+        let _ = writeln!(text, "  {}", step_text(step, output));
+        for change in &step.changes {
+            let _ = writeln!(text, "      {}", flat(&change.to_string()));
+        }
+        let _ = writeln!(text, "      {}", output.paint(Colour::Dim, &format!("because {}", flat(&step.reason))));
+    }
+    for finding in &plan.findings {
+        let _ = writeln!(text, "  {}: {}", output.severity(finding.severity), flat(&finding.to_string()));
+    }
+}
+
+/// `+ create LoadBalancer a [brief interruption]`
+pub(super) fn step_text(step: &Step, output: Output) -> String {
+    let (sign, colour) = match step.verb {
+        Verb::Create | Verb::Attach => ('+', Colour::Green),
+        Verb::Update => ('~', Colour::Yellow),
+        Verb::Delete | Verb::Detach => ('-', Colour::Red),
+    };
+    let risk = match step.risk {
+        Risk::None => "",
+        Risk::Brief => " [brief interruption]",
+        Risk::Disruptive => " [disruptive]",
+    };
+    output.paint(colour, &format!("{sign} {} {} {}{risk}", step.verb.as_str(), step.kind, flat(&step.id)))
+}
+
+/// `3 writes (1 create, 2 update) in 2 plans`
+fn summary(surveyed: &Surveyed) -> String {
+    let steps = || surveyed.plans.iter().flat_map(|plan| &plan.steps);
+    let verbs = [Verb::Create, Verb::Update, Verb::Delete, Verb::Attach, Verb::Detach];
+    let count = |verb: Verb| steps().filter(|step| step.verb == verb).count();
+    let counts: Vec<String> = verbs
+        .into_iter()
+        .filter(|verb| count(*verb) > 0)
+        .map(|verb| format!("{} {}", count(verb), verb.as_str()))
+        .collect();
+    let mut text = match surveyed.changes() {
+        0 => "Nothing would be written".to_owned(),
+        1 => format!("1 write ({})", counts.join(", ")),
+        writes => format!("{writes} writes ({})", counts.join(", ")),
+    };
+    let disruptive = steps().filter(|step| step.risk == Risk::Disruptive).count();
+    if disruptive > 0 {
+        let _ = write!(text, ", {disruptive} of them disruptive");
+    }
+    if !surveyed.unplanned.is_empty() {
+        let _ = write!(text, "; {} could not be planned", surveyed.unplanned.len());
+    }
+    text.push_str(".\n");
+    text
+}
+
+pub(super) fn json(surveyed: &Surveyed) -> Value {
+    let warnings = surveyed.warnings.iter();
+    json!({
+        "changes": surveyed.changes(),
+        "plans": surveyed.plans,
+        "warnings": warnings
+            .map(|w| json!({"subject": w.subject, "reason": w.reason, "message": w.message}))
+            .collect::<Vec<_>>(),
+        "unplanned": surveyed.unplanned
+            .iter()
+            .map(|u| json!({"subject": u.subject, "error": u.error.to_string()}))
+            .collect::<Vec<_>>(),
+        "skipped": surveyed.skipped
+            .iter()
+            .map(|(controller, reason)| json!({"controller": controller, "reason": reason}))
+            .collect::<Vec<_>>(),
+    })
+}
