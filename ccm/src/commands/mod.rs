@@ -10,6 +10,7 @@ mod lint;
 mod migrate_check;
 mod orphans;
 pub(crate) mod output;
+mod page;
 mod plan;
 mod progress;
 mod snapshot;

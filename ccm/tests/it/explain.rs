@@ -136,6 +136,29 @@ mod real_apiserver {
         }
     }
 
+    /// The API server lists events by name, which begins with the oldest.
+    #[tokio::test]
+    async fn the_newest_event_is_told_however_many_there_are() {
+        let Some(ground) = Ground::new("").await else { return };
+        let uid = ground.service("web", json!({})).await;
+        let told = |name: String, time: &str| {
+            json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "type": "Warning",
+                "reason": "SyncLoadBalancerFailed", "message": format!("told by {name}"), "lastTimestamp": time,
+                "involvedObject": {"kind": "Service", "namespace": "default", "name": "web", "uid": uid},
+                "source": {"component": "service-controller"}})
+        };
+        let events = "/api/v1/namespaces/default/events";
+        for number in 0..250 {
+            ground.create(events, told(format!("web.{number:03}"), "2026-01-02T03:04:05Z")).await;
+        }
+        ground.create(events, told("web.last".into(), "2026-01-02T03:04:06Z")).await;
+        let ended = ground.explain(&["service/default/web", "-o", "json"]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let all = document["events"].as_array().unwrap();
+        assert_eq!((all.len(), &all[0]["message"]), (251, &json!("told by web.last")));
+    }
+
     const PENDING: &str = "\
 service default/web
   done    Service: type LoadBalancer, made AGE ago

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use ccm_controllers::{ipam, lifecycle, node, service};
 use ccm_provider::{EVENT_ERROR_CLASS, ErrorClass};
 use ccm_runtime::Client;
-use ccm_runtime::client::Call;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::page;
 use super::Object;
 
-/// Events of one object that are read.
-const AT_MOST: u32 = 500;
 /// Whose warnings are errors of this program, or of the Go program before it.
 const COMPONENTS: &[&str] = &[node::COMPONENT, lifecycle::COMPONENT, service::COMPONENT, ipam::COMPONENT];
 /// Events that end a sync well.
@@ -97,10 +95,10 @@ pub(super) async fn list(client: &Client, object: &Object) -> Result<Vec<Event>,
         }
     };
     let path = format!(
-        "/api/v1/namespaces/{namespace}/events?limit={AT_MOST}&fieldSelector=involvedObject.kind%3D{kind}%2CinvolvedObject.name%3D{name}"
+        "/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.kind%3D{kind}%2CinvolvedObject.name%3D{name}"
     );
-    match client.read::<List>(&Call::get(path)).await {
-        Ok(list) => Ok(newest_first(list, name, uid)),
+    match page::all(client, &path).await {
+        Ok(events) => Ok(newest_first(events, name, uid)),
         Err(error) if error.is_forbidden() => {
             Err(format!("events: may not be listed: grant list on events in the namespace {namespace} ({error})"))
         }
@@ -108,19 +106,13 @@ pub(super) async fn list(client: &Client, object: &Object) -> Result<Vec<Event>,
     }
 }
 
-fn newest_first(list: List, name: &str, uid: &str) -> Vec<Event> {
+fn newest_first(events: Vec<Raw>, name: &str, uid: &str) -> Vec<Event> {
     // A kubelet writes the name of its node where the UID belongs. Another UID is an earlier object of that name.
     let mine = |raw: &Raw| [uid, name].contains(&&*raw.involved_object.uid);
-    let mut events: Vec<Event> = list.items.into_iter().filter(mine).map(Raw::event).collect();
+    let mut events: Vec<Event> = events.into_iter().filter(mine).map(Raw::event).collect();
     // Of one second, the warning first: its sync began with the other.
     events.sort_by(|a, b| b.last.cmp(&a.last).then_with(|| b.is_warning().cmp(&a.is_warning())));
     events
-}
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    items: Vec<Raw>,
 }
 
 /// `core/v1` Event, also as `events.k8s.io` writes it. Every text may be null.
@@ -187,6 +179,6 @@ impl Raw {
 }
 
 #[cfg(test)]
-pub(super) fn parse(list: Value, name: &str, uid: &str) -> Vec<Event> {
-    newest_first(serde_json::from_value(list).unwrap(), name, uid)
+pub(super) fn parse(list: &Value, name: &str, uid: &str) -> Vec<Event> {
+    newest_first(serde_json::from_value(list["items"].clone()).unwrap(), name, uid)
 }

@@ -344,7 +344,7 @@ fn events_are_newest_first_and_of_this_object() {
         "lastTimestamp": null, "reportingComponent": "kubelet", "source": {}, "series": null,
     });
     let list = json!({"items": [told("Normal", "A", 1, "x"), older, modern]});
-    let events = events::parse(list, "web", "u-1");
+    let events = events::parse(&list, "web", "u-1");
     let short: Vec<_> = events.iter().map(|e| (&*e.reason, &*e.component, e.count)).collect();
     assert_eq!(short, [("New", "kubelet", 1), ("A", "x", 3)]);
     assert_eq!(events::when(&events[1], now()), "3 times, last 59s ago");
@@ -353,7 +353,7 @@ fn events_are_newest_first_and_of_this_object() {
 #[test]
 fn the_last_error_counts_until_a_sync_went_well() {
     let last = |items: Value| {
-        let events = events::parse(json!({"items": items}), "web", "u-1");
+        let events = events::parse(&json!({"items": items}), "web", "u-1");
         events::last_error(&events).map(|event| event.reason.clone())
     };
     let ours = "service-controller";
@@ -375,10 +375,10 @@ fn the_last_error_counts_until_a_sync_went_well() {
     // What passes by itself is waited for, told as an event or not.
     let mut passing = object::service(&web(&json!({})), now());
     passing.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
-    passing.events(events::parse(json!({"items": [classed]}), "web", "u-1"), now());
+    passing.events(events::parse(&json!({"items": [classed]}), "web", "u-1"), now());
     assert_eq!(passing.state(), FactState::Waiting, "{}", passing.conclusion());
 
-    let events = || events::parse(json!({"items": [failed()]}), "web", "u-1");
+    let events = || events::parse(&json!({"items": [failed()]}), "web", "u-1");
     let mut quiet = Story::default();
     quiet.events(events(), now());
     assert_eq!(quiet.conclusion(), "OK");
@@ -394,7 +394,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     denied["metadata"] = json!({"annotations": {"cloud-controller-manager/error-class": "denied"}});
     let mut pending = object::service(&web(&json!({})), now());
     pending.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
-    pending.events(events::parse(json!({"items": [denied]}), "web", "u-1"), now());
+    pending.events(events::parse(&json!({"items": [denied]}), "web", "u-1"), now());
     assert!(pending.conclusion().contains("m (denied) → grant the missing permission"), "{}", pending.conclusion());
 }
 
@@ -403,7 +403,7 @@ fn texts_of_others_stay_in_their_line_and_do_not_steer_the_terminal() {
     let mut story = Story::default();
     let mut nasty = told("Normal", "DryRun", 1, "x");
     nasty["message"] = "one\n  two \u{1b}[31mred\u{7}".into();
-    story.events(events::parse(json!({"items": [nasty]}), "web", "u-1"), now());
+    story.events(events::parse(&json!({"items": [nasty]}), "web", "u-1"), now());
     story.unseen.push("a\nb".into());
     let text = text(&story);
     assert!(text.contains("  Normal DryRun 3 times, last 59s ago: one two [31mred\n"), "{text}");

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 
 use ccm_provider::Check;
 use ccm_runtime::Client;
-use ccm_runtime::client::{ApiError, Call};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use ccm_runtime::client::ApiError;
 
 use super::objects::{Lease, Namespace, Pod, WebhookConfiguration};
 use super::running::{Found, Running};
+use crate::commands::page::{all, each};
 
-/// Objects per page.
-const PAGE: usize = 250;
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// What was read.
@@ -77,39 +74,4 @@ fn unreadable(resource: &str, effect: &str, error: &ApiError) -> Check {
         false => "try again".to_owned(),
     };
     Check::warning("unread", resource, format!("cannot be listed, so that {effect}: {error}"), fix)
-}
-
-async fn all<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>, ApiError> {
-    let mut items = Vec::new();
-    each(client, path, |item| items.push(item)).await?;
-    Ok(items)
-}
-
-#[derive(Deserialize)]
-#[serde(bound = "T: DeserializeOwned")]
-struct Page<T> {
-    #[serde(default)]
-    metadata: PageMeta,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    #[serde(rename = "continue", default)]
-    next: String,
-}
-
-/// Looks at each object of a list, and keeps none.
-async fn each<T: DeserializeOwned>(client: &Client, path: &str, mut look: impl FnMut(T)) -> Result<(), ApiError> {
-    let mut next = String::new();
-    loop {
-        let more = if next.is_empty() { String::new() } else { format!("&continue={next}") };
-        let page: Page<T> = client.read(&Call::get(format!("{path}?limit={PAGE}{more}"))).await?;
-        page.items.into_iter().for_each(&mut look);
-        next = page.metadata.next.replace('+', "%2B").replace('=', "%3D").replace('/', "%2F");
-        if next.is_empty() {
-            return Ok(());
-        }
-    }
 }
