@@ -9,7 +9,7 @@ mod explain;
 mod lint;
 mod migrate_check;
 mod orphans;
-pub(crate) mod output;
+mod output;
 mod page;
 mod plan;
 mod progress;

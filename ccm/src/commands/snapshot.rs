@@ -168,7 +168,9 @@ fn json(document: &Document, path: &str) -> Value {
 
 /// The plan of the snapshot in this file. Says on stderr whether it is the one of then.
 pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Surveyed, Failure> {
-    let document = file::read(path)?;
+    // What cannot be read may hold anything, and the message quotes it.
+    let plain = |failure: Failure| Failure { message: output::flat(&failure.message), ..failure };
+    let document = file::read(path).map_err(plain)?;
     let (taken, ccm, redacted) = (document.taken, document.ccm.clone(), document.redacted);
     let then = document.plan.clone();
     let surveyed = {

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde_json::error::Category;
 
 use super::{Document, KIND, VERSION};
-use crate::commands::output::flat;
 use crate::exit::Failure;
 
 /// Stands for stdin or stdout.
@@ -96,7 +95,7 @@ fn beside(target: &Path) -> std::io::Result<(PathBuf, File)> {
 
 /// Reads a file, and says of one that is none what is wrong with it.
 pub(crate) fn read(path: &str) -> Result<Document, Failure> {
-    let failed = |error: &String| Failure::error(format!("--from-snapshot={path}: {}", flat(error)));
+    let failed = |error: &String| Failure::error(format!("--from-snapshot={path}: {error}"));
     let bytes = bytes(path).map_err(|error| failed(&error))?;
     parse(&bytes).map_err(|error| failed(&error))
 }
