@@ -1,6 +1,6 @@
 //! `ccm orphans`: cloud objects with this cluster's marks that nothing in the cluster claims.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
@@ -176,20 +176,18 @@ impl Hunt {
     /// Deletes one by one, and tells each at once: whoever breaks off must know what is gone.
     async fn delete_all(&self, doomed: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
         // The answer may have taken long.
-        let again = self.find().await?.into_iter();
-        let still: BTreeMap<(String, String), Option<String>> = again.map(|o| ((o.kind, o.id), o.kept)).collect();
+        let again = self.find().await?;
         let shared = &self.world.shared;
         let gate = Gate::new(self.world.client.clone(), shared.leadership.clone(), false, shared.metrics.clone());
         let mut done = Vec::new();
         let mut progress = Some(Progress::at("deleting"));
         for orphan in doomed {
-            let result = match still.get(&(orphan.kind.clone(), orphan.id.clone())) {
-                Some(None) => {
+            let result = match still_doomed(&orphan, &again) {
+                Ok(()) => {
                     let progress = progress.get_or_insert_with(|| Progress::at("deleting"));
                     self.delete_one(&gate, &orphan, progress).await
                 }
-                Some(Some(kept)) => Err(format!("kept by now: {kept}")),
-                None => Err("no orphan any more: left as it is".to_owned()),
+                Err(spared) => Err(spared),
             };
             let deletion = (orphan, result);
             if output.format != Format::Json {
@@ -260,6 +258,15 @@ impl Hunt {
              cluster than the one with the marks; {way_out}",
             nodes.len()
         )))
+    }
+}
+
+/// Whether an orphan that was shown still goes after another look; the error says why not.
+fn still_doomed(shown: &Orphan, again: &[Orphan]) -> Result<(), String> {
+    match again.iter().find(|orphan| (&orphan.kind, &orphan.id) == (&shown.kind, &shown.id)) {
+        None => Err("no orphan any more: left as it is".to_owned()),
+        Some(Orphan { kept: Some(why), .. }) => Err(format!("kept by now: {why}")),
+        Some(_) => Ok(()),
     }
 }
 
@@ -374,4 +381,40 @@ fn deleted_text((orphan, result): &Deletion, output: Output) -> String {
 fn deleted_json(done: &[Deletion], kept: &[Orphan]) -> Value {
     let one = |(orphan, result): &Deletion| json!({"orphan": orphan, "deleted": result.is_ok(), "error": result.as_ref().err()});
     json!({"results": done.iter().map(one).collect::<Vec<_>>(), "kept": kept})
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::{Risk, Verb};
+
+    use super::*;
+
+    #[test]
+    fn what_is_claimed_or_kept_by_now_is_spared() {
+        let orphan = |kind: &str, id: &str, kept: Option<&str>| Orphan {
+            kind: kind.into(),
+            id: id.into(),
+            name: String::new(),
+            owner: String::new(),
+            reason: String::new(),
+            created: None,
+            cost: None,
+            kept: kept.map(str::to_owned),
+            step: Step {
+                verb: Verb::Delete,
+                kind: kind.to_owned().into(),
+                id: id.into(),
+                changes: Vec::new(),
+                reason: String::new(),
+                risk: Risk::None,
+            },
+            handle: Value::Null,
+        };
+        let shown = orphan("LoadBalancer", "a", None);
+        assert_eq!(still_doomed(&shown, &[orphan("LoadBalancer", "b", None), shown.clone()]), Ok(()));
+        let claimed = [orphan("LoadBalancer", "b", None), orphan("TargetGroup", "a", None)];
+        assert_eq!(still_doomed(&shown, &claimed), Err("no orphan any more: left as it is".to_owned()));
+        let kept = [orphan("LoadBalancer", "a", Some("somebody uses it"))];
+        assert_eq!(still_doomed(&shown, &kept), Err("kept by now: somebody uses it".to_owned()));
+    }
 }

@@ -141,7 +141,7 @@ pub(super) fn step_text(step: &Step, output: Output) -> String {
     output.paint(colour, &format!("{sign} {} {} {}{risk}", step.verb.as_str(), step.kind, flat(&step.id)))
 }
 
-/// `3 writes (1 create, 2 update) in 2 plans`
+/// `3 writes (1 create, 2 update), 1 of them disruptive; 1 could not be planned.`
 fn summary(surveyed: &Surveyed) -> String {
     let steps = || surveyed.plans.iter().flat_map(|plan| &plan.steps);
     let verbs = [Verb::Create, Verb::Update, Verb::Delete, Verb::Attach, Verb::Detach];

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use ccm_controllers::service::conditions;
-use ccm_provider::well_known::ANNOTATION_PROVISIONED_BY;
+use ccm_provider::well_known::{ANNOTATION_PROVISIONED_BY, REASON_NO_ROUTE, REASON_ROUTE_CREATED};
 use ccm_provider::{Lookup, Node, PersistentVolume, Service, Taint, VolumeSource};
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ const REDACTED: &str = "[redacted]";
 /// Types of conditions of a Service that the controllers write, and read again.
 const CONDITIONS: [&str; 3] = [conditions::SERVING, conditions::PROVISIONING, conditions::DEGRADED];
 /// Reasons of `NetworkUnavailable` that the controllers tell apart; all others are the same to them.
-const NETWORK_REASONS: [&str; 2] = ["RouteCreated", "NoRouteCreated"];
+const NETWORK_REASONS: [&str; 2] = [REASON_ROUTE_CREATED, REASON_NO_ROUTE];
 
 /// Drops what no plan reads. `prefixes` are those of the provider's Service annotations.
 pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
@@ -187,7 +187,7 @@ fn tells_of_secret(key: &str) -> bool {
 
 static SECRET_KEY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i-u)(?:{SECRET_WORDS})$")).ok());
 
-/// How keys of secrets end.
+/// How keys of secrets end; in texts more may follow.
 const SECRET_WORDS: &str = "password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|secret[_-]?key|credentials?";
 
 /// Each with what stands for a match.
@@ -206,7 +206,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(?i-u)\b(basic)[ \t]+[A-Za-z0-9+/]{12,}={0,2}", "${1} [redacted]"),
         // password=…, "client_secret": "…"
         (
-            r#"(?i-u)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|credentials?)[A-Za-z0-9_-]*["']?)(=|[ \t]*:[ \t]+|[ \t]*:["']|=["'])["']?[!-~]+"#,
+            r#"(?i-u)((?:SECRET_WORDS)[A-Za-z0-9_-]*["']?)(=|[ \t]*:[ \t]+|[ \t]*:["']|=["'])["']?[!-~]+"#,
             "${1}${2}[redacted]",
         ),
         // Keys of AWS, Google and GitHub, and signed tokens.
@@ -220,7 +220,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(?-u)\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", REDACTED),
     ]
     .into_iter()
-    .filter_map(|(pattern, instead)| Some((Regex::new(pattern).ok()?, instead)))
+    .filter_map(|(pattern, instead)| Some((Regex::new(&pattern.replace("SECRET_WORDS", SECRET_WORDS)).ok()?, instead)))
     .collect()
 });
 

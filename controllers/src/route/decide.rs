@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_provider::node::ConditionStatus;
+use ccm_provider::well_known::{REASON_NO_ROUTE, REASON_ROUTE_CREATED};
 use ccm_provider::{
     Change, Finding, NewRoute, Node, NodeAddress, NodeName, NodeRef, Plan, Risk, Route, Severity, Step, Verb, address,
 };
@@ -164,8 +165,11 @@ fn responsible(route: &Route, cluster: &[IpNet]) -> bool {
 
 /// Whether the condition of a node must be written, and with which value: `Some(true)` for "all routes are there".
 pub fn condition(node: &Node, available: bool) -> Option<bool> {
-    let wanted =
-        if available { (ConditionStatus::False, "RouteCreated") } else { (ConditionStatus::True, "NoRouteCreated") };
+    let wanted = if available {
+        (ConditionStatus::False, REASON_ROUTE_CREATED)
+    } else {
+        (ConditionStatus::True, REASON_NO_ROUTE)
+    };
     let present = node.network_unavailable.as_ref().map(|(status, reason)| (*status, &**reason));
     (present != Some(wanted)).then_some(available)
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::load_balancer::LoadBalancerStatus;
 use crate::node::{NodeAddress, Taint};
 use crate::service::Condition;
-use crate::well_known::FINALIZER_LOAD_BALANCER;
+use crate::well_known::{FINALIZER_LOAD_BALANCER, REASON_NO_ROUTE, REASON_ROUTE_CREATED};
 
 /// For `nodes/<n>/status`: the addresses, and nothing but these. The directive at the end keeps the API server from merging
 /// them by type into the present ones.
@@ -60,9 +60,9 @@ pub fn node_initialization<K: Into<String>, V: Into<String>>(
 #[must_use]
 pub fn network_condition(available: bool, now: jiff::Timestamp) -> Value {
     let (status, reason, message) = if available {
-        ("False", "RouteCreated", "RouteController created a route")
+        ("False", REASON_ROUTE_CREATED, "RouteController created a route")
     } else {
-        ("True", "NoRouteCreated", "RouteController failed to create a route")
+        ("True", REASON_NO_ROUTE, "RouteController failed to create a route")
     };
     let now = rfc3339(now);
     json!({"status": {"conditions": [{

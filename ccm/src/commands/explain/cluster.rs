@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ccm_controllers::service::decide;
 use ccm_controllers::{lifecycle, node, route, service};
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::well_known::TAINT_UNINITIALIZED;
+use ccm_provider::well_known::{REASON_NO_ROUTE, TAINT_UNINITIALIZED};
 use ccm_provider::{Fact, Lookup, Node, NodeName, NodeRef, ProviderError, Step};
 use ccm_runtime::election::{ElectionConfig, Seen};
 use ccm_runtime::{ApiError, InstanceView};
@@ -18,8 +18,6 @@ use crate::options::migration::Lease;
 
 /// Nodes that are named in one line.
 const NAMED: usize = 5;
-/// The reason of the condition NetworkUnavailable where routes are what is missing.
-const NO_ROUTE: &str = "NoRouteCreated";
 
 /// A controller that looks after the object.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +41,7 @@ pub(super) fn needed(object: &Object) -> Vec<Needed> {
                 Needed { name: lifecycle::NAME, does: "looks whether its instance is there", now: unwell && !new },
             ];
             if let Some(reason) = unreachable(node) {
-                let ours = reason == NO_ROUTE;
+                let ours = reason == REASON_NO_ROUTE;
                 needed.push(Needed { name: route::NAME, does: "makes the routes to its pods", now: ours });
             }
             needed

@@ -26,28 +26,21 @@ pub(super) struct Nodes<'a> {
     pub(super) surveyed: &'a Surveyed,
 }
 
-/// A finding that several nodes may share.
+/// What is the matter with a node: severity, check, message and way out.
 type Kind = (Severity, &'static str, String, Cow<'static, str>);
 
-/// One finding for each thing that is the matter, with all nodes that it is the matter with.
+/// What is the matter with each node.
 pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
-    let mut shared: BTreeMap<Kind, Vec<&str>> = BTreeMap::new();
+    let mut checks = Vec::new();
     for (at, node) in seen.nodes.iter().enumerate() {
         let answer = seen.answers.and_then(|answers| answers.get(at));
-        for kind in [identity(node, seen), instance(node, answer, seen)].into_iter().flatten() {
-            shared.entry(kind).or_default().push(node.name.as_str());
+        for (severity, check, message, fix) in
+            [identity(node, seen), instance(node, answer, seen)].into_iter().flatten()
+        {
+            let (check, fix) = (check.to_owned(), fix.into_owned());
+            checks.push(Check { severity, check, subject: format!("node {}", node.name), message, fix });
         }
     }
-    let mut checks: Vec<Check> = shared
-        .into_iter()
-        .map(|((severity, check, message, fix), names)| Check {
-            severity,
-            check: check.to_owned(),
-            subject: format!("node {}", joined(&names)),
-            message,
-            fix: fix.into_owned(),
-        })
-        .collect();
     checks.extend(all_foreign(seen));
     checks.extend(planned(&seen.surveyed.plans));
     if checks.is_empty() {
