@@ -430,6 +430,31 @@ mod tests {
     }
 
     #[test]
+    fn each_word_tells_of_a_secret_as_a_key_and_in_a_text() {
+        for word in [
+            "password",
+            "passwd",
+            "passphrase",
+            "pwd",
+            "secret",
+            "token",
+            "api-key",
+            "apiKey",
+            "access_key",
+            "account-key",
+            "privateKey",
+            "secret-key",
+            "credential",
+            "credentials",
+        ] {
+            let mut value =
+                json!({format!("example.com/x-{word}"): "canary", "text": format!("{word}=canary"), "plain": "stays"});
+            assert_eq!(scrub(&mut value), 2, "{word}");
+            assert!(!value.to_string().contains("canary") && value["plain"] == "stays", "{value}");
+        }
+    }
+
+    #[test]
     fn what_stands_under_the_key_of_a_secret_goes_whatever_it_looks_like() {
         for (before, after) in [
             (
