@@ -288,7 +288,10 @@ fn reason(error: &ProviderError) -> String {
         // The message says all that there is.
         ErrorClass::Unknown => return error.to_string(),
         // Nobody but whoever runs this command does it again.
-        ErrorClass::Throttled { .. } | ErrorClass::Transient { .. } | ErrorClass::Conflict => "run it again".to_owned(),
+        ErrorClass::Throttled { .. }
+        | ErrorClass::Transient { .. }
+        | ErrorClass::InProgress { .. }
+        | ErrorClass::Conflict => "run it again".to_owned(),
         _ => class.way_out(),
     };
     format!("{error} ({}: {way_out})", class.word())

@@ -79,6 +79,11 @@ impl SyncError {
         }
     }
 
+    /// Whether nothing failed: the provider only needs more time.
+    pub fn is_in_progress(&self) -> bool {
+        matches!(self.class(), Some(ErrorClass::InProgress { .. }))
+    }
+
     /// `<context>: <error>`; a closed gate stays recognizable.
     pub fn gate(context: &str, error: GateError) -> Self {
         match error {
@@ -291,6 +296,12 @@ impl<R: Reconciler> Batch<R> {
                 tracing::debug!(controller, ?key, %reason, "sync ended at the write gate");
                 None
             }
+            Err(SyncError::Provider { message, class: ErrorClass::InProgress { after }, .. }) => {
+                tracing::info!(controller, ?key, reason = message, ?after, "not finished; it is looked at again");
+                self.queue.forget(key);
+                self.queue.add_after(key.clone(), *after);
+                None
+            }
             Err(SyncError::Terminal(error)) => {
                 self.metrics.sync_error(controller);
                 tracing::warn!(controller, ?key, error, "sync failed; it is tried again when the object changes");
@@ -325,6 +336,7 @@ impl<R: Reconciler> Batch<R> {
         let failures = self.metrics.failures();
         match answer {
             Err(SyncError::Closed(_)) => {}
+            Err(error) if error.is_in_progress() => {}
             Err(error) => failures.failed(self.reconciler.name(), self.reconciler.subject(key), error, next),
             Ok(_) if failures.is_empty() => {}
             Ok(_) => failures.settled(self.reconciler.name(), &self.reconciler.subject(key)),

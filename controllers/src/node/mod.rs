@@ -241,8 +241,11 @@ impl NodeController {
         Ok(Outcome::Done)
     }
 
-    /// Tells the user on the node why it stays tainted.
+    /// Emits an event on the node: why it stays tainted. That the cloud needs time is no failure.
     fn failed(&self, node: &Node, error: SyncError) -> SyncError {
+        if error.is_in_progress() {
+            return error;
+        }
         let message = format!(
             "{error}. The node keeps the taint {TAINT_UNINITIALIZED} and takes no pods until this is resolved; it is tried again"
         );

@@ -33,7 +33,7 @@ mod reason {
     pub(super) const OF_DEGRADED: [&str; 4] = [FAMILIES, PORTS, ADDRESS, MULTIPLE];
 }
 
-const ENSURING: &str = "Ensuring load balancer";
+pub(super) const ENSURING: &str = "Ensuring load balancer";
 const ENSURED: &str = "Ensured load balancer";
 const NO_ADDRESS: &str = "The load balancer has no address yet";
 /// In front of the message of each failed sync, in events too.
@@ -140,7 +140,7 @@ enum Stand {
 /// first is not supported; everything else is the cloud's.
 fn stand(class: &ErrorClass) -> Stand {
     match class {
-        ErrorClass::Transient { after: Some(_) } | ErrorClass::Conflict => Stand::Working,
+        ErrorClass::Transient { after: Some(_) } | ErrorClass::InProgress { .. } | ErrorClass::Conflict => Stand::Working,
         ErrorClass::Invalid { .. } | ErrorClass::Unsupported => Stand::Failed(reason::UNSUPPORTED),
         ErrorClass::NotFound
         | ErrorClass::Unknown
@@ -202,7 +202,8 @@ fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static 
 fn is_ours(condition: &Condition) -> bool {
     match &*condition.kind {
         DEGRADED => reason::OF_DEGRADED.contains(&&*condition.reason),
-        _ => [ENSURING, ENSURED, NO_ADDRESS].contains(&&*condition.message) || condition.message.starts_with(FAILED),
+        _ => [ENSURED, NO_ADDRESS].contains(&&*condition.message)
+            || [ENSURING, FAILED].iter().any(|ours| condition.message.starts_with(ours)),
     }
 }
 

@@ -109,6 +109,7 @@ impl ServiceController {
                 return Ok(Outcome::Done);
             }
             Err(error) if error.is_implemented_elsewhere() => return Ok(Outcome::Done),
+            Err(error) if error.is_in_progress() => return Err(SyncError::provider("", &error)),
             Err(error) => error,
         };
         let still_there = self.balancer.get(&self.shared.cluster, &work.service);

@@ -308,7 +308,7 @@ impl ServiceController {
             }
             Ok(Err(_)) => all(ProviderError::deadline("the load balancer of the provider", GROUP_DEADLINE)),
         };
-        let error = answers.iter().find_map(|answer| answer.as_ref().err());
+        let error = answers.iter().filter_map(|answer| answer.as_ref().err()).min_by_key(|error| error.is_in_progress());
         self.shared.metrics.provider_call("ReconcileLoadBalancers", error, began.elapsed());
         answers.into_iter().map(Ok).collect()
     }
@@ -339,6 +339,7 @@ impl ServiceController {
                 _ => self.finish_cleanup(service).await,
             },
             Purpose::Forget => match answer {
+                Err(error) if error.is_in_progress() => Err(SyncError::provider("", &error)),
                 Err(error) if !error.is_implemented_elsewhere() => {
                     let text = format!("Error deleting load balancer: {error}");
                     self.events.event(&subject, EventType::Warning, "DeleteLoadBalancerFailed", &text);
@@ -403,9 +404,9 @@ impl ServiceController {
         Ok(Outcome::Done)
     }
 
-    /// Tells the user on the Service; a closed gate is no failure.
+    /// Emits an event on the Service. Neither a closed gate nor a cloud that needs time is a failure.
     fn failed(&self, subject: &Subject, error: SyncError) -> SyncError {
-        if !matches!(error, SyncError::Closed(_)) {
+        if !matches!(error, SyncError::Closed(_)) && !error.is_in_progress() {
             let message = format!("{}{error}", conditions::FAILED);
             self.events.failure(subject, "SyncLoadBalancerFailed", &message, error.class());
         }
@@ -424,10 +425,13 @@ impl ServiceController {
         conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
     }
 
-    /// Says in the conditions that the provider failed. Where that fails too, the event has said it.
+    /// Says in the conditions that the provider failed, or is not finished. Where that fails too, the event has said it.
     async fn note_failure(&self, service: &Service, error: &SyncError) {
         let Some(class) = error.class() else { return };
-        let message = format!("{}{error}", conditions::FAILED);
+        let message = match error.is_in_progress() {
+            true => format!("{}: {error}", conditions::ENSURING),
+            false => format!("{}{error}", conditions::FAILED),
+        };
         let progress = Progress::Failed { class, message: &message };
         let conditions = self.conditions(service, progress);
         if let Err(error) = self.patch_status(service, &service.status.load_balancer, conditions).await {

@@ -83,6 +83,7 @@ impl ErrorClass {
             Self::Unknown => "unknown",
             Self::Throttled { .. } => "throttled",
             Self::Transient { .. } => "transient",
+            Self::InProgress { .. } => "in-progress",
             Self::Conflict => "conflict",
             Self::Denied { .. } => "denied",
             Self::Invalid { .. } => "invalid",
@@ -98,6 +99,7 @@ impl ErrorClass {
             Self::Unknown,
             Self::Throttled { after: None },
             Self::Transient { after: None },
+            Self::InProgress { after: Duration::ZERO },
             Self::Conflict,
             Self::Denied { action: String::new() },
             Self::Invalid { findings: Vec::new() },
@@ -116,6 +118,7 @@ impl ErrorClass {
                 "the cloud asks for fewer calls; it is tried again by itself. If it lasts, see who else uses the account".into()
             }
             Self::Transient { .. } => "expected to pass; it is tried again by itself".into(),
+            Self::InProgress { .. } => "nothing to do: the cloud is at work, and it is looked at again by itself".into(),
             Self::Conflict => "something else changed the object at the same time; it is looked at again by itself".into(),
             Self::Denied { action } if action.is_empty() => "grant the missing permission to the identity of the controller manager".into(),
             Self::Denied { action } => format!("grant {action} to the identity of the controller manager"),
@@ -143,6 +146,12 @@ pub enum ErrorClass {
     Transient {
         /// When it is worth trying again.
         after: Option<Duration>,
+    },
+    /// Not a failure: the work has begun, and the cloud needs time to finish it. Looked at again after the delay, without an
+    /// event and without counting an error.
+    InProgress {
+        /// When to look again.
+        after: Duration,
     },
     /// Somebody changed the object in between: observe again, now.
     Conflict,
@@ -183,6 +192,11 @@ impl ProviderError {
         Self::Retry { message: message.into(), after }
     }
 
+    /// "Not finished yet, because of `reason`: look again in `after`." See [`ErrorClass::InProgress`].
+    pub fn in_progress(reason: impl Into<String>, after: Duration) -> Self {
+        Self::new(ErrorClass::InProgress { after }, reason)
+    }
+
     /// The call took longer than the core allows.
     pub fn deadline(call: &str, after: Duration) -> Self {
         Self::new(
@@ -221,8 +235,14 @@ impl ProviderError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.class() {
             ErrorClass::Throttled { after } | ErrorClass::Transient { after } => after,
+            ErrorClass::InProgress { after } => Some(after),
             _ => None,
         }
+    }
+
+    /// Whether nothing failed: the cloud only needs more time. See [`ErrorClass::InProgress`].
+    pub fn is_in_progress(&self) -> bool {
+        matches!(self.class(), ErrorClass::InProgress { .. })
     }
 
     /// Whether this is [`ProviderError::InstanceNotFound`], however wrapped.
@@ -270,6 +290,7 @@ mod tests {
             ProviderError::retry("later", Duration::from_secs(42)).wrap("inner").wrap("outer"),
             ProviderError::new(throttled, "slow down"),
             ProviderError::new(denied, "no"),
+            ProviderError::in_progress("being created", Duration::from_secs(10)).wrap("x"),
             ProviderError::new(
                 ErrorClass::Invalid { findings: vec![Finding::new(crate::Severity::Error, "k", "m")] },
                 "bad",

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use ccm_provider::{ProviderError, duration};
+use ccm_provider::{ErrorClass, ProviderError, duration};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -77,7 +77,11 @@ impl From<&ProviderError> for ErrorFields {
             ProviderError::ImplementedElsewhere => ("ImplementedElsewhere", None),
             ProviderError::DiskNotFound => ("DiskNotFound", None),
             ProviderError::Retry { after, .. } => ("Retry", Some(duration::format(*after))),
-            _ => ("Other", None),
+            error => match error.class() {
+                ErrorClass::InProgress { after } => ("InProgress", Some(duration::format(after))),
+                ErrorClass::Invalid { .. } => ("Invalid", None),
+                _ => ("Other", None),
+            },
         };
         Self { error: Some(error.to_string()), kind: Some(kind), retry_after }
     }

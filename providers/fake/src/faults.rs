@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ccm_kit::document::{self, DocumentError};
 use ccm_kit::{Fields, Glob, Problems, Value};
-use ccm_provider::{ProviderError, duration};
+use ccm_provider::{ErrorClass, ProviderError, duration};
 use serde_json::Value as Json;
 
 use crate::answer;
@@ -58,6 +58,8 @@ enum Kind {
     ImplementedElsewhere,
     DiskNotFound,
     Retry,
+    InProgress,
+    Invalid,
     Other,
 }
 
@@ -201,6 +203,8 @@ impl Rule {
             Kind::ImplementedElsewhere => ProviderError::ImplementedElsewhere,
             Kind::DiskNotFound => ProviderError::DiskNotFound,
             Kind::Retry => ProviderError::retry(text, failure.retry_after),
+            Kind::InProgress => ProviderError::in_progress(text, failure.retry_after),
+            Kind::Invalid => ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text),
             Kind::Other => ProviderError::unknown(text),
         };
         Some(match &failure.wrap {
@@ -218,6 +222,8 @@ impl Failure {
             ("ImplementedElsewhere", Kind::ImplementedElsewhere),
             ("DiskNotFound", Kind::DiskNotFound),
             ("Retry", Kind::Retry),
+            ("InProgress", Kind::InProgress),
+            ("Invalid", Kind::Invalid),
             ("Other", Kind::Other),
         ];
         let not_empty = |text: &String| !text.is_empty();
@@ -227,8 +233,8 @@ impl Failure {
         let wrap = f.text("wrap").filter(not_empty);
         // A kind or `applied` without a text still asks for a failure.
         let fails = text.is_some() || kind != Kind::Other || applied;
-        let unused =
-            [("retryAfter", !retry_after.is_zero() && kind != Kind::Retry), ("wrap", wrap.is_some() && !fails)];
+        let delays = matches!(kind, Kind::Retry | Kind::InProgress);
+        let unused = [("retryAfter", !retry_after.is_zero() && !delays), ("wrap", wrap.is_some() && !fails)];
         idle.extend(unused.into_iter().filter_map(|(key, unused)| unused.then_some(key)));
         let text = text.unwrap_or_else(|| "injected fault".to_owned());
         fails.then_some(Self { kind, text, retry_after, wrap })
@@ -237,7 +243,7 @@ impl Failure {
 
 fn idle(key: &str) -> &'static str {
     match key {
-        "retryAfter" => "no effect without kind: Retry",
+        "retryAfter" => "no effect without kind: Retry or InProgress",
         "wrap" => "no effect without an error",
         _ => "no effect beside an error",
     }

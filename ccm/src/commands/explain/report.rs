@@ -47,7 +47,10 @@ pub(super) struct Story {
 /// What an error of this class means for somebody who waits.
 fn state_of(class: &ErrorClass) -> FactState {
     match class {
-        ErrorClass::Throttled { .. } | ErrorClass::Transient { .. } | ErrorClass::Conflict => FactState::Waiting,
+        ErrorClass::Throttled { .. }
+        | ErrorClass::Transient { .. }
+        | ErrorClass::InProgress { .. }
+        | ErrorClass::Conflict => FactState::Waiting,
         _ => FactState::Bad,
     }
 }

@@ -422,6 +422,7 @@ impl Metrics {
             Some(ErrorClass::Unknown) => "unknown",
             Some(ErrorClass::Throttled { .. }) => "throttled",
             Some(ErrorClass::Transient { .. }) => "transient",
+            Some(ErrorClass::InProgress { .. }) => "in-progress",
             Some(ErrorClass::Conflict) => "conflict",
             Some(ErrorClass::Denied { .. }) => "denied",
             Some(ErrorClass::Invalid { .. }) => "invalid",

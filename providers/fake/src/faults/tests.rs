@@ -79,7 +79,7 @@ async fn a_counter_survives_a_reload_that_leaves_its_rule_alone() {
 #[tokio::test]
 async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
     type Check = fn(&ProviderError) -> bool;
-    let cases: [(&str, &str, Check); 7] = [
+    let cases: [(&str, &str, Check); 9] = [
         ("kind: InstanceNotFound", "instance not found", ProviderError::is_instance_not_found),
         ("kind: NotImplemented, error: ignored", "unimplemented", ProviderError::is_not_implemented),
         (
@@ -91,6 +91,8 @@ async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
         ("kind: Retry, error: later, retryAfter: 1.5s", "later", |e| {
             e.retry_after() == Some(Duration::from_millis(1500))
         }),
+        ("kind: InProgress, error: being made, retryAfter: 1.5s", "being made", ProviderError::is_in_progress),
+        ("kind: Invalid, error: bad", "bad", |e| matches!(e.class(), ccm_provider::ErrorClass::Invalid { .. })),
         ("kind: Other, error: bad", "bad", |e| e.class() == ccm_provider::ErrorClass::Unknown),
         ("error: bad", "bad", |e| e.retry_after().is_none()),
     ];
@@ -102,7 +104,7 @@ async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
         let end = &bed.ends()[0];
         let kind = rule.strip_prefix("kind: ").and_then(|rest| rest.split(',').next()).unwrap_or("Other");
         assert_eq!((&end["error"], &end["kind"]), (&json!(format!("w: {text}")), &json!(kind)));
-        assert_eq!(end.get("retryAfter"), (kind == "Retry").then(|| json!("1.5s")).as_ref());
+        assert_eq!(end.get("retryAfter"), matches!(kind, "Retry" | "InProgress").then(|| json!("1.5s")).as_ref());
         assert_eq!((&end["fault"], end.get("result")), (&json!("f"), None));
     }
 }

@@ -13,6 +13,7 @@ fn class(error: ApiError) -> &'static str {
         ErrorClass::Unknown => "unknown",
         ErrorClass::Throttled { .. } => "throttled",
         ErrorClass::Transient { .. } => "transient",
+        ErrorClass::InProgress { .. } => "in progress",
         ErrorClass::Conflict => "conflict",
         ErrorClass::Denied { .. } => "denied",
         ErrorClass::Invalid { .. } => "invalid",

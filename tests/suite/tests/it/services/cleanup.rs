@@ -167,6 +167,38 @@ async fn a_delay_that_the_deletion_asks_for_is_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_that_the_cloud_has_not_finished_is_looked_at_again_without_a_warning() {
+    let (rig, manager) = balanced("").await;
+    rig.cloud.write(
+        "faults: [{call: EnsureLoadBalancerDeleted, times: 2, kind: InProgress, error: being deleted, retryAfter: 7s}]",
+    );
+    rig.delete("services", "default", "s").await;
+    let moments = rig.moments("EnsureLoadBalancerDeleted", MINUTE).await;
+    assert_moments(&moments, &[0, 7, 14]);
+    assert!(rig.service("s").await.is_none());
+    let events = rig.events("s").await;
+    assert!(events.iter().all(|event| event.starts_with("Normal ")), "{events:?}");
+    assert_eq!(manager.metric("ccm_sync_errors_total{controller=\"service-lb-controller\"}").unwrap_or_default(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ensure_and_a_host_update_that_are_not_finished_are_looked_at_again_without_a_warning() {
+    let rig = Rig::new(
+        "faults: [{call: EnsureLoadBalancer, times: 1, kind: InProgress, error: being made, retryAfter: 9s}, \
+         {call: UpdateLoadBalancer, times: 1, kind: InProgress, error: being changed, retryAfter: 9s}]",
+    )
+    .await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    assert_moments(&rig.moments("EnsureLoadBalancer", MINUTE).await, &[0, 9]);
+    add_node(&rig, "m").await;
+    assert_moments(&rig.moments("UpdateLoadBalancer", MINUTE).await, &[0, 9]);
+    let events = rig.events("s").await;
+    assert!(events.iter().all(|event| event.starts_with("Normal ")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_manager_killed_at_any_moment_leaves_neither_a_leak_nor_a_second_balancer() {
     let writes = |rig: &Rig| rig.writes().iter().filter(|write: &&WriteEntry| write.status < 300).count();
     for moment in (0..30).map(|i| Duration::from_millis(i * 40)) {
