@@ -4,10 +4,89 @@
 //! `node/helpers/address.go` and `controllers/node/node_controller.go`, and `kubernetes/component-helpers`
 //! `node/util/ips.go`, `node/util/cloudproviders/`.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
 
-use crate::node::{AddressType, NodeAddress};
+/// Kind of a node address. Unknown words are kept.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Arc<str>", into = "Arc<str>")]
+pub enum AddressType {
+    /// `Hostname`
+    Hostname,
+    /// `InternalIP`
+    InternalIp,
+    /// `ExternalIP`
+    ExternalIp,
+    /// `InternalDNS`
+    InternalDns,
+    /// `ExternalDNS`
+    ExternalDns,
+    /// Any other word.
+    Other(Arc<str>),
+}
+
+impl AddressType {
+    /// As Kubernetes spells it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Hostname => "Hostname",
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl From<&str> for AddressType {
+    fn from(word: &str) -> Self {
+        match word {
+            "Hostname" => Self::Hostname,
+            "InternalIP" => Self::InternalIp,
+            "ExternalIP" => Self::ExternalIp,
+            "InternalDNS" => Self::InternalDns,
+            "ExternalDNS" => Self::ExternalDns,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl From<Arc<str>> for AddressType {
+    fn from(word: Arc<str>) -> Self {
+        Self::from(&*word)
+    }
+}
+
+impl From<AddressType> for Arc<str> {
+    fn from(kind: AddressType) -> Self {
+        kind.as_str().into()
+    }
+}
+
+/// One address of a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// Kind.
+    #[serde(rename = "type")]
+    pub kind: AddressType,
+    /// An IP address or a name.
+    pub address: Box<str>,
+}
+
+impl NodeAddress {
+    /// An address of the given kind.
+    pub fn new(kind: AddressType, address: impl Into<Box<str>>) -> Self {
+        Self { kind, address: address.into() }
+    }
+
+    /// The address as an IP, if it is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        parse_ip(&self.address)
+    }
+}
 
 /// Parses an IP address as Kubernetes does: octets with leading zeros are read as decimal (`010.0.0.1` is `10.0.0.1`),
 /// which is what objects of old clusters may hold. Zone IDs (`fe80::1%eth0`) are refused. An IPv4 address in IPv6 clothes

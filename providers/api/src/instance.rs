@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::address::NodeAddress;
 use crate::error::ProviderError;
-use crate::node::{NodeAddress, NodeRef};
+use crate::node::NodeRef;
 
 /// Instances of the cloud, asked about in batches.
 ///

@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use std::sync::Arc;
 
+use crate::address::NodeAddress;
 use crate::error::ProviderError;
 use crate::instance::InstanceMetadata;
-use crate::node::{Node, NodeAddress};
+use crate::node::Node;
 use crate::one_by_one::SingleInstances;
 
 /// Instances of the cloud, the older interface. Consulted only where the provider has no [`crate::InstancesV2`]; the core
@@ -199,7 +200,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::node::AddressType;
+    use crate::address::AddressType;
 
     type Script<T> = Result<T, ProviderError>;
 

@@ -43,6 +43,7 @@ pub mod volume;
 pub mod well_known;
 pub mod zone;
 
+pub use address::{AddressType, NodeAddress};
 pub use cloud::{
     Clock, CloudProvider, Clusters, EVENT_ERROR_CLASS, EventSink, EventType, InformerUser, LeaderToken, NodeReader,
     ObjectChange, ProviderContext, ServiceReader, SharedInformers, Subject,
@@ -52,17 +53,17 @@ pub use flag::{Flag, FlagValues};
 pub use inspect::{Check, Claims, Fact, FactState, Inspect, Lint, Orphan};
 pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Snapshot};
 pub use legacy::{Instances, LegacyInstances, ZoneInfo, Zones, instance_provider_id};
-pub use load_balancer::{
-    GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, PortStatus, ServiceAction, ServiceWork,
-};
-pub use node::{AddressType, Node, NodeAddress, NodeName, NodeRef, Taint};
+pub use load_balancer::{GroupKey, LoadBalancer, ServiceAction, ServiceWork};
+pub use node::{Node, NodeName, NodeRef, Taint};
 pub use node_task::{NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork};
 pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
 pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 pub use planned::{Planned, PlannedLoadBalancer};
 pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
-pub use service::{Condition, Service, ServiceKey, ServicePort, ServiceSpec};
+pub use service::{
+    Condition, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServiceKey, ServicePort, ServiceSpec,
+};
 pub use volume::{PersistentVolume, VolumeLabels, VolumeSource, Volumes};
 
 /// The examples of the guide.

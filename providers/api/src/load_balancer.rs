@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ProviderError;
 use crate::node::NodeRef;
 use crate::plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
-use crate::service::Service;
+use crate::service::{LoadBalancerStatus, Service};
 
 /// How long an ensure or a deletion may take before the core gives up on the call.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(600);
@@ -167,97 +166,4 @@ pub enum ServiceAction {
     UpdateHosts,
     /// [`LoadBalancer::ensure_deleted`]
     Delete,
-}
-
-/// `status.loadBalancer` of a Service.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LoadBalancerStatus {
-    /// Addresses and names, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
-    pub ingress: Vec<LoadBalancerIngress>,
-}
-
-fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<LoadBalancerIngress>, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
-}
-
-/// One address or name of a balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct LoadBalancerIngress {
-    /// IP address.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub ip: String,
-    /// DNS name.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub hostname: String,
-    /// `VIP` or `Proxy`; the API server fills in `VIP` where an `ip` comes without.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ip_mode: Option<String>,
-    /// State of the ports.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ports: Vec<PortStatus>,
-}
-
-/// State of one port of a balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PortStatus {
-    /// Port number.
-    pub port: i32,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: String,
-    /// Reason why the port does not work.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-impl LoadBalancerStatus {
-    /// Whether the lists are equal once the default of the API server is filled in: an absent `ipMode` beside an `ip`
-    /// is `VIP`. (Upstream compares without that and sends a patch that changes nothing.)
-    pub fn same_as(&self, other: &Self) -> bool {
-        let mode = |i: &LoadBalancerIngress| match &i.ip_mode {
-            None if !i.ip.is_empty() => Some("VIP".to_owned()),
-            mode => mode.clone(),
-        };
-        self.ingress.len() == other.ingress.len()
-            && self
-                .ingress
-                .iter()
-                .zip(&other.ingress)
-                .all(|(a, b)| a.ip == b.ip && a.hostname == b.hostname && mode(a) == mode(b) && a.ports == b.ports)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(json: Value) -> LoadBalancerStatus {
-        serde_json::from_value(json).unwrap()
-    }
-
-    #[test]
-    fn an_absent_ip_mode_beside_an_ip_equals_vip() {
-        let bare = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1"}]}));
-        let vip = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}));
-        let proxy = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "Proxy"}]}));
-        assert!(bare.same_as(&vip) && vip.same_as(&bare));
-        assert!(!bare.same_as(&proxy));
-        let name = status(serde_json::json!({"ingress": [{"hostname": "a"}]}));
-        let name_vip = status(serde_json::json!({"ingress": [{"hostname": "a", "ipMode": "VIP"}]}));
-        assert!(!name.same_as(&name_vip));
-    }
-
-    #[test]
-    fn ports_and_order_count_and_null_is_empty() {
-        let a = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}]}));
-        let b = status(serde_json::json!({"ingress": [{"ip": "192.0.2.2"}, {"ip": "192.0.2.1"}]}));
-        assert!(!a.same_as(&b));
-        let ports =
-            status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ports": [{"port": 80, "protocol": "TCP"}]},
-            {"ip": "192.0.2.2"}]}));
-        assert!(!a.same_as(&ports));
-        assert!(status(serde_json::json!({"ingress": null})).same_as(&status(serde_json::json!({}))));
-    }
 }

@@ -3,11 +3,12 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::address::NodeAddress;
 
 /// Name of a Node object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -225,84 +226,5 @@ impl Taint {
     /// Taints are the same when key and effect are; the value does not matter.
     pub fn same_identity(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
-    }
-}
-
-/// Kind of a node address. Unknown words are kept.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(from = "Arc<str>", into = "Arc<str>")]
-pub enum AddressType {
-    /// `Hostname`
-    Hostname,
-    /// `InternalIP`
-    InternalIp,
-    /// `ExternalIP`
-    ExternalIp,
-    /// `InternalDNS`
-    InternalDns,
-    /// `ExternalDNS`
-    ExternalDns,
-    /// Any other word.
-    Other(Arc<str>),
-}
-
-impl AddressType {
-    /// As Kubernetes spells it.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Hostname => "Hostname",
-            Self::InternalIp => "InternalIP",
-            Self::ExternalIp => "ExternalIP",
-            Self::InternalDns => "InternalDNS",
-            Self::ExternalDns => "ExternalDNS",
-            Self::Other(word) => word,
-        }
-    }
-}
-
-impl From<&str> for AddressType {
-    fn from(word: &str) -> Self {
-        match word {
-            "Hostname" => Self::Hostname,
-            "InternalIP" => Self::InternalIp,
-            "ExternalIP" => Self::ExternalIp,
-            "InternalDNS" => Self::InternalDns,
-            "ExternalDNS" => Self::ExternalDns,
-            other => Self::Other(other.into()),
-        }
-    }
-}
-
-impl From<Arc<str>> for AddressType {
-    fn from(word: Arc<str>) -> Self {
-        Self::from(&*word)
-    }
-}
-
-impl From<AddressType> for Arc<str> {
-    fn from(kind: AddressType) -> Self {
-        kind.as_str().into()
-    }
-}
-
-/// One address of a node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NodeAddress {
-    /// Kind.
-    #[serde(rename = "type")]
-    pub kind: AddressType,
-    /// An IP address or a name.
-    pub address: Box<str>,
-}
-
-impl NodeAddress {
-    /// An address of the given kind.
-    pub fn new(kind: AddressType, address: impl Into<Box<str>>) -> Self {
-        Self { kind, address: address.into() }
-    }
-
-    /// The address as an IP, if it is one.
-    pub fn ip(&self) -> Option<IpAddr> {
-        crate::address::parse_ip(&self.address)
     }
 }

@@ -5,9 +5,9 @@
 //! `controllers/route/route_controller.go`.
 use serde_json::{Map, Value, json};
 
-use crate::load_balancer::LoadBalancerStatus;
-use crate::node::{NodeAddress, Taint};
-use crate::service::Condition;
+use crate::address::NodeAddress;
+use crate::node::Taint;
+use crate::service::{Condition, LoadBalancerStatus};
 use crate::well_known::{FINALIZER_LOAD_BALANCER, REASON_NO_ROUTE, REASON_ROUTE_CREATED};
 
 /// For `nodes/<n>/status`: the addresses, and nothing but these. The directive at the end keeps the API server from merging
@@ -197,7 +197,7 @@ fn taint_list(taints: &[Taint]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::AddressType;
+    use crate::address::AddressType;
     use crate::taint::shutdown_taint;
 
     fn names(list: &[&str]) -> Vec<String> {

@@ -9,12 +9,10 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::error::{ErrorClass, ProviderError};
-use crate::load_balancer::{
-    GroupKey, LoadBalancer, LoadBalancerStatus, READ_DEADLINE, ServiceAction, ServiceWork, WRITE_DEADLINE,
-};
+use crate::load_balancer::{GroupKey, LoadBalancer, READ_DEADLINE, ServiceAction, ServiceWork, WRITE_DEADLINE};
 use crate::node::NodeRef;
 use crate::plan::{Finding, Plan, Severity};
-use crate::service::Service;
+use crate::service::{LoadBalancerStatus, Service};
 
 /// A provider that decides without I/O between one round of reads and one of writes. [`PlannedLoadBalancer`] makes a
 /// [`LoadBalancer`] of it, dry runs included.
@@ -286,9 +284,9 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::load_balancer::LoadBalancerIngress;
     use crate::node::Node;
     use crate::plan::{Risk, Verb};
+    use crate::service::LoadBalancerIngress;
 
     /// Balancers by Service, with their listeners and hosts.
     #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::address::NodeAddress;
 use crate::error::ProviderError;
-use crate::node::{NodeAddress, NodeName};
+use crate::node::NodeName;
 
 /// The cloud's route table. The caller is the route controller, once per reconcile.
 #[async_trait]

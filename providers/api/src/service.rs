@@ -7,7 +7,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::load_balancer::LoadBalancerStatus;
 use crate::well_known::FINALIZER_LOAD_BALANCER;
 
 /// Namespace and name of a Service; printed as `namespace/name`.
@@ -142,6 +141,62 @@ pub struct ServiceStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// `status.loadBalancer` of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LoadBalancerStatus {
+    /// Addresses and names, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_default")]
+    pub ingress: Vec<LoadBalancerIngress>,
+}
+
+/// One address or name of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LoadBalancerIngress {
+    /// IP address.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ip: String,
+    /// DNS name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    /// `VIP` or `Proxy`; the API server fills in `VIP` where an `ip` comes without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_mode: Option<String>,
+    /// State of the ports.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortStatus>,
+}
+
+/// State of one port of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PortStatus {
+    /// Port number.
+    pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Reason why the port does not work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl LoadBalancerStatus {
+    /// Whether the lists are equal once the default of the API server is filled in: an absent `ipMode` beside an `ip`
+    /// is `VIP`. (Upstream compares without that and sends a patch that changes nothing.)
+    pub fn same_as(&self, other: &Self) -> bool {
+        let mode = |i: &LoadBalancerIngress| match &i.ip_mode {
+            None if !i.ip.is_empty() => Some("VIP".to_owned()),
+            mode => mode.clone(),
+        };
+        self.ingress.len() == other.ingress.len()
+            && self
+                .ingress
+                .iter()
+                .zip(&other.ingress)
+                .all(|(a, b)| a.ip == b.ip && a.hostname == b.hostname && mode(a) == mode(b) && a.ports == b.ports)
+    }
+}
+
 /// One condition of an object: `metav1.Condition`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -265,5 +320,33 @@ mod tests {
     fn null_lists_and_maps_read_as_empty() {
         let s = service(serde_json::json!({"metadata": {"labels": null, "finalizers": null}, "spec": {"ports": null}}));
         assert!(s.metadata.finalizers.is_empty() && s.spec.ports.is_empty());
+    }
+
+    fn status(json: serde_json::Value) -> LoadBalancerStatus {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn an_absent_ip_mode_beside_an_ip_equals_vip() {
+        let bare = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1"}]}));
+        let vip = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}));
+        let proxy = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "Proxy"}]}));
+        assert!(bare.same_as(&vip) && vip.same_as(&bare));
+        assert!(!bare.same_as(&proxy));
+        let name = status(serde_json::json!({"ingress": [{"hostname": "a"}]}));
+        let name_vip = status(serde_json::json!({"ingress": [{"hostname": "a", "ipMode": "VIP"}]}));
+        assert!(!name.same_as(&name_vip));
+    }
+
+    #[test]
+    fn ports_and_order_count_and_null_is_empty() {
+        let a = status(serde_json::json!({"ingress": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}]}));
+        let b = status(serde_json::json!({"ingress": [{"ip": "192.0.2.2"}, {"ip": "192.0.2.1"}]}));
+        assert!(!a.same_as(&b));
+        let ports =
+            status(serde_json::json!({"ingress": [{"ip": "192.0.2.1", "ports": [{"port": 80, "protocol": "TCP"}]},
+            {"ip": "192.0.2.2"}]}));
+        assert!(!a.same_as(&ports));
+        assert!(status(serde_json::json!({"ingress": null})).same_as(&status(serde_json::json!({}))));
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn service(service: &Service, now: Timestamp) -> Story {
     story
 }
 
-fn address(ingress: &ccm_provider::load_balancer::LoadBalancerIngress) -> &str {
+fn address(ingress: &ccm_provider::LoadBalancerIngress) -> &str {
     if ingress.ip.is_empty() { &ingress.hostname } else { &ingress.ip }
 }
 

@@ -173,7 +173,7 @@ async fn what_others_serve_is_left_to_them() {
         &["waiting [wish] the annotation …-type leaves the Service to", "see that it runs"],
     );
     web.status.load_balancer.ingress =
-        vec![ccm_provider::load_balancer::LoadBalancerIngress { hostname: "a".to_owned(), ..Default::default() }];
+        vec![ccm_provider::LoadBalancerIngress { hostname: "a".to_owned(), ..Default::default() }];
     has(&explain(&bed, &web).await, &["good [wish] the annotation …-type leaves the Service to"]);
     let mut class = service("web", "nlb");
     class.spec.load_balancer_class = Some("example.com/x".to_owned());
