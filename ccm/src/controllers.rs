@@ -12,9 +12,8 @@ use ccm_runtime::events::Recorder;
 use ccm_runtime::{Permission, Store, SyncError};
 use futures::future::BoxFuture;
 
-use crate::exit::Failure;
-use crate::options::Options;
-use crate::options::table::NODE_IPAM_FLAGS;
+pub use crate::flags::Check;
+use crate::flags::table::NODE_IPAM_FLAGS;
 
 /// A controller that the program can run.
 #[derive(Clone)]
@@ -33,14 +32,10 @@ pub struct Controller {
     pub on_by_default: bool,
     /// Flags of its own.
     pub flags: &'static [Flag],
-    /// What is wrong with the flags. Asked only when the controller is switched on.
-    pub check: fn(&FlagValues) -> Vec<String>,
+    /// Reads its settings. What is wrong with them ends the program, unless the controller is off and off by default.
+    pub parse: Arc<dyn Fn(&mut Check<'_>) -> Configured + Send + Sync>,
     /// Whether it has anything to do with this provider, asked before anything is made for it, such as a service account.
     pub applies: fn(&dyn CloudProvider) -> Result<(), NotStarted>,
-    /// Makes it, once the process leads and the provider is initialized.
-    pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
-    /// Tells what one pass of it would do, for `ccm plan`; `None`: it cannot be asked.
-    pub survey: Option<BeginSurvey>,
 }
 
 impl std::fmt::Debug for Controller {
@@ -49,14 +44,57 @@ impl std::fmt::Debug for Controller {
     }
 }
 
-/// A running controller, or why the process goes on without it. A failure ends the process.
-pub type Started = Result<Result<BoxFuture<'static, ()>, NotStarted>, Failure>;
+/// A controller with its settings.
+#[derive(Clone)]
+pub struct Configured {
+    /// Makes it, once the process leads and the provider is initialized.
+    pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
+    /// Begins a pass that writes nothing, for `ccm plan`; `None`: there is none.
+    pub survey: Option<Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>>,
+}
 
-/// Begins a pass that only tells.
-pub type BeginSurvey = Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>;
+impl std::fmt::Debug for Configured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Configured").finish_non_exhaustive()
+    }
+}
 
-/// A pass that only tells, why the controller would not run, or `None` where the scope does not concern it.
-pub type Surveyed = Result<Option<Result<survey::Survey, NotStarted>>, Failure>;
+impl Configured {
+    /// `concerns`: whether the scope of a pass concerns the controller.
+    fn new<F: Future<Output = ()> + Send + 'static, E: Into<Refused>>(
+        start: impl Fn(&Start<'_>) -> Result<F, E> + Send + Sync + 'static,
+        concerns: impl Fn(&Scope) -> bool + Send + Sync + 'static,
+        survey: impl Fn(&Survey<'_>) -> Result<survey::Survey, E> + Send + Sync + 'static,
+    ) -> Self {
+        let start = move |with: &Start<'_>| start(with).map(|running| Box::pin(running) as _).map_err(Into::into);
+        let survey = move |with: &Survey<'_>| match concerns(with.scope) {
+            true => survey(with).map(Some).map_err(Into::into),
+            false => Ok(None),
+        };
+        Self { start: Arc::new(start), survey: Some(Arc::new(survey)) }
+    }
+}
+
+/// Why a controller does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// The process goes on without it.
+    NotStarted(NotStarted),
+    /// The process ends, with code 255.
+    Fatal(String),
+}
+
+impl From<NotStarted> for Refused {
+    fn from(reason: NotStarted) -> Self {
+        Self::NotStarted(reason)
+    }
+}
+
+/// A running controller.
+pub type Started = Result<BoxFuture<'static, ()>, Refused>;
+
+/// A pass that writes nothing; `None` where the scope does not concern the controller.
+pub type Surveyed = Result<Option<survey::Survey>, Refused>;
 
 /// What such a pass is made of.
 pub struct Survey<'a> {
@@ -65,7 +103,7 @@ pub struct Survey<'a> {
     /// The initialized provider.
     pub provider: &'a Arc<dyn CloudProvider>,
     /// All flags.
-    pub options: &'a Options,
+    pub values: &'a FlagValues,
     /// What would be told on objects.
     pub events: Arc<dyn EventSink>,
     /// What is looked at.
@@ -87,7 +125,7 @@ pub struct Start<'a> {
     /// The initialized provider.
     pub provider: &'a Arc<dyn CloudProvider>,
     /// All flags.
-    pub options: &'a Options,
+    pub values: &'a FlagValues,
     pub(crate) recorder: &'a Recorder,
 }
 
@@ -114,8 +152,7 @@ fn entry(
     aliases: &'static [&'static str],
     client_name: &'static str,
     permissions: &'static [Permission],
-    start: fn(&Start<'_>) -> Started,
-    survey: fn(&Survey<'_>) -> Surveyed,
+    parse: impl Fn(&mut Check<'_>) -> Configured + Send + Sync + 'static,
 ) -> Controller {
     // The label has been the short name ever since the long names exist.
     let label = aliases.first().copied().unwrap_or(name);
@@ -127,131 +164,141 @@ fn entry(
         permissions,
         on_by_default: true,
         flags: &[],
-        check: |_| Vec::new(),
+        parse: Arc::new(parse),
         applies: |_| Ok(()),
-        start: Arc::new(start),
-        survey: Some(Arc::new(survey)),
     }
 }
 
 fn cloud_node() -> Controller {
-    let start = |start: &Start<'_>| {
-        let events = start.events(node::COMPONENT);
-        Ok(node::start(start.shared.clone(), events, start.options.node).map(boxed))
-    };
-    entry(node::NAME, &["cloud-node"], "node-controller", node::PERMISSIONS, start, |survey| {
-        let Survey { shared, events, scope, .. } = survey;
-        Ok(scope.has_nodes().then(|| node::survey(shared.clone(), events.clone(), scope)))
+    entry(node::NAME, &["cloud-node"], "node-controller", node::PERMISSIONS, |check| {
+        let config = node::Config {
+            concurrent_syncs: check.at_least_one("concurrent-node-syncs"),
+            concurrent_status_updates: check.workers_or_none("concurrent-node-status-updates"),
+            status_update_period: check.period("node-status-update-frequency"),
+        };
+        Configured::new(
+            move |start| node::start(start.shared.clone(), start.events(node::COMPONENT), config),
+            Scope::has_nodes,
+            |survey| node::survey(survey.shared.clone(), survey.events.clone(), survey.scope),
+        )
     })
 }
 
 fn cloud_node_lifecycle() -> Controller {
-    let start = |start: &Start<'_>| {
-        let events = start.events(lifecycle::COMPONENT);
-        Ok(lifecycle::start(start.shared.clone(), events, start.options.lifecycle).map(boxed))
-    };
-    entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", lifecycle::PERMISSIONS, start, |survey| {
-        let Survey { shared, events, scope, options, .. } = survey;
-        Ok(scope.has_nodes().then(|| lifecycle::survey(shared.clone(), events.clone(), options.lifecycle.budget)))
+    entry(lifecycle::NAME, &["cloud-node-lifecycle"], "node-controller", lifecycle::PERMISSIONS, |check| {
+        let config = lifecycle::Config {
+            period: check.period("node-monitor-period"),
+            budget: lifecycle::decide::Budget {
+                nodes: check.not_negative("node-deletion-budget"),
+                percent: check.not_negative("node-deletion-budget-percent").min(100),
+            },
+        };
+        Configured::new(
+            move |start| lifecycle::start(start.shared.clone(), start.events(lifecycle::COMPONENT), config),
+            Scope::has_nodes,
+            move |survey| lifecycle::survey(survey.shared.clone(), survey.events.clone(), config.budget),
+        )
     })
 }
 
 fn service_lb() -> Controller {
-    let start = |start: &Start<'_>| {
-        let events = start.events(service::COMPONENT);
-        let balancer = start.provider.load_balancer();
-        Ok(service::start(start.shared.clone(), balancer, events, start.options.service).map(boxed))
-    };
-    entry(service::NAME, &["service"], "service-controller", service::PERMISSIONS, start, |survey| {
-        let Survey { shared, events, scope, options, provider, .. } = survey;
-        let begin =
-            || service::survey(shared.clone(), provider.load_balancer(), events.clone(), options.service, scope);
-        Ok(scope.has_services().then(begin))
+    entry(service::NAME, &["service"], "service-controller", service::PERMISSIONS, |check| {
+        let config = service::Config {
+            concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
+            allow_emptying: check.values.bool("allow-emptying-load-balancers"),
+            drift_check_period: check.values.duration("drift-check-period"),
+            conditions: check.gates.service_conditions,
+        };
+        Configured::new(
+            move |start| {
+                let (balancer, events) = (start.provider.load_balancer(), start.events(service::COMPONENT));
+                service::start(start.shared.clone(), balancer, events, config)
+            },
+            Scope::has_services,
+            move |survey| {
+                let Survey { shared, events, scope, provider, .. } = survey;
+                service::survey(shared.clone(), provider.load_balancer(), events.clone(), config, scope)
+            },
+        )
     })
 }
 
 fn node_route() -> Controller {
-    let start = |start: &Start<'_>| {
-        let routes = start.provider.routes();
-        let config = match route_config(start.options, routes.is_some())? {
-            Ok(config) => config,
-            Err(not_started) => return Ok(Err(not_started)),
+    entry(route::NAME, &["route"], "route-controller", route::PERMISSIONS, |check| {
+        let configure = check.values.bool("configure-cloud-routes");
+        let cidrs = route::parse_cluster_cidrs(&check.values.text("cluster-cidr"));
+        let (period, watch_based) = (check.period("route-reconciliation-period"), check.gates.watch_based_routes);
+        // Only with a provider of routes does it matter whether the range is right.
+        let config = move |has_routes: bool| {
+            if !configure {
+                return Err(Refused::NotStarted(NotStarted("--configure-cloud-routes=false".into())));
+            }
+            let cluster_cidrs = if has_routes { cidrs.clone().map_err(Refused::Fatal)? } else { Vec::new() };
+            Ok(route::Config { cluster_cidrs, period, watch_based })
         };
-        let events = start.events("route_controller");
-        Ok(route::start(start.shared.clone(), routes, start.provider.name(), events, config).map(boxed))
-    };
-    entry(route::NAME, &["route"], "route-controller", route::PERMISSIONS, start, |survey| {
-        let Survey { shared, events, scope, options, provider, .. } = survey;
-        if !scope.has_routes() {
-            return Ok(None);
-        }
-        let routes = provider.routes();
-        Ok(Some(
-            route_config(options, routes.is_some())?
-                .and_then(|config| route::survey(shared.clone(), routes, provider.name(), events.clone(), config)),
-        ))
+        let same = config.clone();
+        Configured::new(
+            move |start| {
+                let (routes, name) = (start.provider.routes(), start.provider.name());
+                let (config, events) = (config(routes.is_some())?, start.events("route_controller"));
+                route::start(start.shared.clone(), routes, name, events, config).map_err(Refused::from)
+            },
+            Scope::has_routes,
+            move |survey| {
+                let (routes, name) = (survey.provider.routes(), survey.provider.name());
+                let config = same(routes.is_some())?;
+                Ok(route::survey(survey.shared.clone(), routes, name, survey.events.clone(), config)?)
+            },
+        )
     })
-}
-
-/// The settings, or why the controller does not run. Only with a provider of routes does it matter whether the range is right.
-fn route_config(options: &Options, has_routes: bool) -> Result<Result<route::Config, NotStarted>, Failure> {
-    if !options.configure_cloud_routes {
-        return Ok(Err(NotStarted("--configure-cloud-routes=false".into())));
-    }
-    Ok(Ok(route::Config {
-        cluster_cidrs: if has_routes { options.cluster_cidrs().map_err(Failure::fatal)? } else { Vec::new() },
-        period: options.route_period,
-        watch_based: options.gates.watch_based_routes,
-    }))
 }
 
 /// Clusters are not born with a role for its account, and those of other programs may not let it read volumes: it then says so
 /// and goes on trying.
 fn persistent_volume_label() -> Controller {
-    const EVENTS: &str = "persistentvolume-label-controller";
-    let start = |start: &Start<'_>| {
-        let (labeller, events) = (start.provider.volumes(), start.events(EVENTS));
-        Ok(persistent_volume::start(start.shared.clone(), labeller, events).map(boxed))
-    };
     let (name, permissions) = (persistent_volume::NAME, persistent_volume::PERMISSIONS);
-    let controller = entry(name, &["pvlabel"], "pvl-controller", permissions, start, |survey| {
-        let Survey { shared, events, scope, provider, volumes, .. } = survey;
-        if **scope != Scope::All {
-            return Ok(None);
-        }
-        let listed = match volumes {
-            Some(Err(error)) => {
-                return Ok(Some(Ok(Box::pin(std::future::ready(vec![Unplanned {
-                    subject: persistent_volume::LIST.into(),
-                    error: SyncError::Retry(error.clone()),
-                }])))));
-            }
-            Some(Ok(listed)) => Some(listed.clone()),
-            None => None,
-        };
-        Ok(Some(persistent_volume::survey(shared.clone(), listed, provider.volumes(), events.clone())))
+    let controller = entry(name, &["pvlabel"], "pvl-controller", permissions, |_| {
+        Configured::new(
+            |start| {
+                let (labeller, events) = (start.provider.volumes(), start.events("persistentvolume-label-controller"));
+                persistent_volume::start(start.shared.clone(), labeller, events)
+            },
+            |scope| *scope == Scope::All,
+            survey_volumes,
+        )
     });
     Controller { applies: persistent_volume::applies, ..controller }
+}
+
+fn survey_volumes(survey: &Survey<'_>) -> Result<survey::Survey, NotStarted> {
+    let Survey { shared, events, provider, volumes, .. } = survey;
+    let listed = match volumes {
+        Some(Err(error)) => {
+            let (subject, error) = (persistent_volume::LIST.into(), SyncError::Retry(error.clone()));
+            return Ok(Box::pin(std::future::ready(vec![Unplanned { subject, error }])));
+        }
+        Some(Ok(listed)) => Some(listed.clone()),
+        None => None,
+    };
+    persistent_volume::survey(shared.clone(), listed, provider.volumes(), events.clone())
 }
 
 /// Off by default: several installers give `--allocate-node-cidrs=true` to this program while kube-controller-manager
 /// allocates.
 fn node_ipam() -> Controller {
-    let start = |start: &Start<'_>| {
-        let config = ipam_settings(start.options)?;
-        Ok(ipam::start(start.shared.clone(), start.events(ipam::COMPONENT), config.as_ref()).map(boxed))
-    };
-    let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, start, |survey| {
-        let Survey { shared, events, scope, options, .. } = survey;
-        let config = ipam_settings(options)?;
-        Ok(scope.has_nodes().then(|| ipam::survey(shared.clone(), events.clone(), config.as_ref(), scope)))
+    let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, |check| {
+        let config = ipam_config(check.values).unwrap_or_else(|errors| {
+            check.errors.extend(errors);
+            None
+        });
+        let same = config.clone();
+        Configured::new(
+            move |start| ipam::start(start.shared.clone(), start.events(ipam::COMPONENT), config.as_ref()),
+            Scope::has_nodes,
+            move |survey| ipam::survey(survey.shared.clone(), survey.events.clone(), same.as_ref(), survey.scope),
+        )
     });
-    let check = |values: &FlagValues| ipam_config(values).err().unwrap_or_default();
-    Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, check, ..controller }
-}
-
-fn ipam_settings(options: &Options) -> Result<Option<ipam::Config>, Failure> {
-    ipam_config(&options.values).map_err(|errors| Failure::fatal(errors.join("; ")))
+    Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, ..controller }
 }
 
 fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>> {
@@ -269,43 +316,31 @@ fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>>
 
 /// A controller that a provider brings along; it runs with that provider only.
 pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> Controller {
-    let allowed = move |options: &Options| {
-        if options.cloud_provider != provider {
-            let (name, chosen) = (spec.name, &options.cloud_provider);
+    let allowed = move |values: &FlagValues| {
+        let chosen = values.text("cloud-provider");
+        if chosen != provider {
+            let name = spec.name;
             let reason =
                 format!("the controller {name:?} belongs to --cloud-provider={provider}, and this is {chosen:?}");
-            return Ok(Err(NotStarted(reason)));
+            return Err(NotStarted(reason).into());
         }
-        let errors = (spec.check)(&options.values);
-        if errors.is_empty() { Ok(Ok(())) } else { Err(Failure::fatal(errors.join("; "))) }
+        let errors = (spec.check)(values);
+        if errors.is_empty() { Ok(()) } else { Err(Refused::Fatal(errors.join("; "))) }
     };
-    let survey = move |survey: &Survey<'_>| {
-        let Survey { shared, scope, options, provider, .. } = survey;
-        let begin = |()| task::survey(shared.clone(), provider.node_task(spec.name), spec, scope);
-        let allowed = allowed(options)?;
-        Ok(scope.has_nodes().then(|| allowed.and_then(begin)))
+    let parse = move |_: &mut Check<'_>| {
+        Configured::new(
+            move |start| {
+                allowed(start.values)?;
+                task::start(start.shared.clone(), start.provider.node_task(spec.name), spec).map_err(Refused::from)
+            },
+            Scope::has_nodes,
+            move |survey| {
+                allowed(survey.values)?;
+                let task = survey.provider.node_task(spec.name);
+                Ok(task::survey(survey.shared.clone(), task, spec, survey.scope)?)
+            },
+        )
     };
-    let start = move |start: &Start<'_>| {
-        if let Err(not_started) = allowed(start.options)? {
-            return Ok(Err(not_started));
-        }
-        Ok(task::start(start.shared.clone(), start.provider.node_task(spec.name), spec).map(boxed))
-    };
-    Controller {
-        name: spec.name,
-        aliases: spec.aliases,
-        label: spec.name,
-        client_name: "node-controller",
-        permissions: task::PERMISSIONS,
-        on_by_default: spec.on_by_default,
-        flags: &[],
-        check: |_| Vec::new(),
-        applies: |_| Ok(()),
-        start: Arc::new(start),
-        survey: Some(Arc::new(survey)),
-    }
-}
-
-fn boxed(future: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
-    Box::pin(future)
+    let controller = entry(spec.name, spec.aliases, "node-controller", task::PERMISSIONS, parse);
+    Controller { label: spec.name, on_by_default: spec.on_by_default, ..controller }
 }

@@ -13,6 +13,7 @@ mod clients;
 mod commands;
 pub mod controllers;
 mod exit;
+pub mod flags;
 pub mod logging;
 pub mod manager;
 pub mod options;

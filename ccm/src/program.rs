@@ -7,7 +7,7 @@ use ccm_provider::flag::Flag;
 
 use crate::controllers::{self, Controller};
 use crate::exit::Failure;
-use crate::options::table::FLAGS;
+use crate::flags::table::FLAGS;
 use crate::webhook::{Webhook, persistent_volume};
 
 /// Controllers and flags.

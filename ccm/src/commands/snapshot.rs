@@ -109,7 +109,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
 
 /// The volumes, where the labelling controller would ask for them; why they could not be listed, in its words.
 async fn volumes(world: &World) -> Option<Result<Arc<Store<PersistentVolume>>, String>> {
-    let on = world.options.controllers.iter().any(|(known, on)| *on && known.name == persistent_volume::NAME);
+    let on = world.options.switched_on().any(|known| known.name == persistent_volume::NAME);
     if !on || world.provider.volumes().is_none() {
         return None;
     }

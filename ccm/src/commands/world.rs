@@ -13,10 +13,10 @@ use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, System
 use super::Call;
 use super::progress::Progress;
 use super::surveyed::{Surveyed, Warning};
-use crate::controllers::Survey;
+use crate::controllers::{Refused, Survey};
 use crate::exit::Failure;
 use crate::manager;
-use crate::options::Options;
+use crate::options::{Chosen, Options};
 use crate::providers;
 
 /// A cluster and its cloud at one moment.
@@ -180,7 +180,7 @@ impl World {
         Survey {
             shared: self.shared.clone(),
             provider: &self.provider,
-            options: &self.options,
+            values: &self.options.values,
             events: self.told.clone(),
             scope,
             volumes: self.volumes.as_ref(),
@@ -191,14 +191,13 @@ impl World {
     /// off.
     pub(crate) async fn plan(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
         let mut surveyed = self.survey(scope, progress).await?;
-        let off = self.options.controllers.iter().filter(|(controller, on)| !on && controller.on_by_default);
-        let concerned = off.filter(|(controller, _)| {
-            let begin = controller.survey.as_ref();
-            begin.is_some_and(|begin| matches!(begin(&self.of_controllers(scope)), Ok(Some(Ok(_))) | Err(_)))
+        let off = self.options.controllers.iter().filter(|known| !known.on && known.controller.on_by_default);
+        let concerned = off.filter(|known| {
+            let begun = known.configured.survey.as_ref().map(|begin| begin(&self.of_controllers(scope)));
+            matches!(begun, Some(Ok(Some(_)) | Err(Refused::Fatal(_))))
         });
-        surveyed
-            .skipped
-            .extend(concerned.map(|(controller, _)| (controller.name, "--controllers switches it off".into())));
+        let skipped = concerned.map(|known| (known.controller.name, "--controllers switches it off".into()));
+        surveyed.skipped.extend(skipped);
         Ok(surveyed)
     }
 
@@ -206,22 +205,19 @@ impl World {
     pub(crate) async fn survey(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
         let mut surveyed =
             Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() };
-        for (controller, on) in &self.options.controllers {
-            let begun = match &controller.survey {
-                _ if !on => continue,
-                None => Err("it cannot be asked for plans".to_owned()),
-                Some(begin) => match begin(&self.of_controllers(scope))? {
-                    Some(Ok(pass)) => Ok(pass),
-                    Some(Err(not_started)) => Err(not_started.to_string()),
-                    None => continue,
-                },
+        for Chosen { controller, configured, .. } in self.options.controllers.iter().filter(|known| known.on) {
+            let Some(begin) = &configured.survey else {
+                surveyed.skipped.push((controller.name, "it cannot be asked for plans".into()));
+                continue;
             };
-            match begun {
-                Ok(pass) => {
+            match begin(&self.of_controllers(scope)) {
+                Ok(Some(pass)) => {
                     progress.go_on(format!("asking {}", controller.name));
                     surveyed.unplanned.extend(pass.await);
                 }
-                Err(reason) => surveyed.skipped.push((controller.name, reason)),
+                Ok(None) => {}
+                Err(Refused::NotStarted(reason)) => surveyed.skipped.push((controller.name, reason.to_string())),
+                Err(Refused::Fatal(reason)) => return Err(Failure::fatal(reason)),
             }
         }
         surveyed.plans = self.shared.gate.collected();

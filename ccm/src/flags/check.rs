@@ -5,20 +5,27 @@ use std::time::Duration;
 
 use ccm_provider::flag::FlagValues;
 
+use super::Gates;
+
 /// All flags, and what was found wrong with them.
 #[derive(Debug)]
-pub(super) struct Check<'a> {
-    pub(super) values: &'a FlagValues,
-    pub(super) errors: Vec<String>,
+pub struct Check<'a> {
+    /// All flags.
+    pub values: &'a FlagValues,
+    /// The feature gates.
+    pub gates: Gates,
+    /// What is wrong, for the user.
+    pub errors: Vec<String>,
 }
 
 impl Check<'_> {
-    pub(super) fn error(&mut self, text: impl Into<String>) {
+    /// Adds a text.
+    pub fn error(&mut self, text: impl Into<String>) {
         self.errors.push(text.into());
     }
 
     /// A number of workers; `None` when the flag isn't given.
-    pub(super) fn at_least_one(&mut self, name: &str) -> Option<usize> {
+    pub fn at_least_one(&mut self, name: &str) -> Option<usize> {
         let number = self.values.int(name)?;
         let number = usize::try_from(number).ok().filter(|number| *number > 0);
         if number.is_none() {
@@ -28,7 +35,7 @@ impl Check<'_> {
     }
 
     /// 0 is as good as nothing.
-    pub(super) fn workers_or_none(&mut self, name: &str) -> Option<usize> {
+    pub fn workers_or_none(&mut self, name: &str) -> Option<usize> {
         let Ok(number) = usize::try_from(self.values.int(name).unwrap_or_default()) else {
             self.error(format!("{name} cannot be a negative number"));
             return None;
@@ -36,7 +43,7 @@ impl Check<'_> {
         Some(number).filter(|number| *number > 0)
     }
 
-    pub(super) fn not_negative(&mut self, name: &str) -> usize {
+    pub fn not_negative(&mut self, name: &str) -> usize {
         let number = self.values.int(name).unwrap_or_default();
         usize::try_from(number).unwrap_or_else(|_| {
             self.error(format!("--{name} {number} cannot be negative"));
@@ -45,7 +52,7 @@ impl Check<'_> {
     }
 
     /// A duration that is not 0.
-    pub(super) fn period(&mut self, name: &str) -> Duration {
+    pub fn period(&mut self, name: &str) -> Duration {
         let duration = self.values.duration(name);
         if duration.is_zero() {
             self.error(format!("--{name} must be greater than 0"));
@@ -54,11 +61,11 @@ impl Check<'_> {
     }
 
     /// An address; the parser let nothing else through.
-    pub(super) fn address(&self, name: &str) -> IpAddr {
+    pub fn address(&self, name: &str) -> IpAddr {
         self.values.text(name).parse().unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 
-    pub(super) fn port(&mut self, name: &str, text: impl Fn(i64) -> String) -> u16 {
+    pub fn port(&mut self, name: &str, text: impl Fn(i64) -> String) -> u16 {
         let port = self.values.int(name).unwrap_or_default();
         u16::try_from(port).unwrap_or_else(|_| {
             self.error(format!("--{name} {port} must be {}", text(port)));

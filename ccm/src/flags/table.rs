@@ -12,7 +12,7 @@ const GENERIC: &str = "Generic flags";
 const NODE: &str = "Cloud-node-controller flags";
 const LIFECYCLE: &str = "Cloud-node-lifecycle-controller flags";
 const SERVICE: &str = "Service-lb-controller flags";
-pub(super) const WEBHOOK: &str = "Webhook flags";
+pub(crate) const WEBHOOK: &str = "Webhook flags";
 const WEBHOOK_SERVING: &str = "Webhook serving flags";
 const SERVING: &str = "Secure serving flags";
 const AUTHENTICATION: &str = "Authentication flags";
@@ -132,7 +132,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::options::value;
+    use crate::flags::value;
 
     #[test]
     fn every_flag_is_listed_once_with_a_help_text_and_a_default_that_parses() {

@@ -19,8 +19,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Manager;
-use crate::controllers::{Controller, Start};
+use crate::controllers::{Configured, Controller, Refused, Start};
 use crate::exit::Failure;
+use crate::options::Chosen;
 use crate::options::migration::Lease;
 
 /// How long the API server may take to be healthy once this process leads.
@@ -197,7 +198,7 @@ impl Manager {
                 Shared { gate: self.shared.gate.under(lease.clone()), leadership: lease.clone(), ..self.shared.clone() }
             }
         };
-        for (controller, on) in self.options.controllers.clone() {
+        for Chosen { controller, on, configured } in self.options.controllers.clone() {
             let runs = match (self.lease_of(&controller), lease) {
                 (Lease::Main, None) | (Lease::Migration, Some(_)) => true,
                 (Lease::NotOurs, None) => {
@@ -230,7 +231,7 @@ impl Manager {
                 Err(error) => return Err(Failure::fatal(error.to_string())),
             };
             let shared = Shared { gate: shared.gate.with_client(client), ..shared.clone() };
-            if self.start_one(&controller, shared, running)? {
+            if self.start_one(&controller, &configured, shared, running)? {
                 self.pause().await;
             }
         }
@@ -241,12 +242,13 @@ impl Manager {
     fn start_one(
         &self,
         controller: &Controller,
+        configured: &Configured,
         shared: Shared,
         running: &mut JoinSet<&'static str>,
     ) -> Result<bool, Failure> {
         let (name, label) = (controller.name, controller.label);
-        let start = Start { shared, provider: &self.provider, options: &self.options, recorder: &self.recorder };
-        match (controller.start)(&start)? {
+        let start = Start { shared, provider: &self.provider, values: &self.options.values, recorder: &self.recorder };
+        match (configured.start)(&start) {
             Ok(controller) => {
                 tracing::info!("Started {name:?}");
                 self.health.add_running(name);
@@ -259,10 +261,11 @@ impl Manager {
                 });
                 Ok(true)
             }
-            Err(NotStarted(reason)) => {
+            Err(Refused::NotStarted(reason)) => {
                 tracing::warn!("Skipping {name:?}: {reason}");
                 Ok(false)
             }
+            Err(Refused::Fatal(reason)) => Err(Failure::fatal(reason)),
         }
     }
 

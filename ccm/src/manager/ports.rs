@@ -69,8 +69,7 @@ impl Manager {
             let seen = metrics.observations().into_iter();
             let seen: serde_json::Map<String, Value> =
                 seen.map(|(of, age)| (of.to_owned(), json!({"ageSeconds": age.as_secs_f64()}))).collect();
-            let enabled: Vec<&str> =
-                options.controllers.iter().filter(|(_, on)| *on).map(|(controller, _)| controller.name).collect();
+            let enabled: Vec<&str> = options.switched_on().map(|controller| controller.name).collect();
             json!({
                 "version": options.version,
                 "provider": provider,

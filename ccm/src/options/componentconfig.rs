@@ -77,8 +77,8 @@ fn generic(options: &Options) -> Value {
 fn controllers(options: &Options) -> Vec<String> {
     let canonical = |entry: String| {
         let (sign, word) = entry.strip_prefix('-').map_or(("", entry.as_str()), |word| ("-", word));
-        let found = options.controllers.iter().find(|(known, _)| known.aliases.contains(&word));
-        found.map(|(known, _)| format!("{sign}{}", known.name)).unwrap_or(entry)
+        let found = options.controllers.iter().find(|known| known.controller.aliases.contains(&word));
+        found.map(|known| format!("{sign}{}", known.controller.name)).unwrap_or(entry)
     };
     options.values.list("controllers").into_iter().map(canonical).collect()
 }
@@ -105,10 +105,10 @@ fn shared(options: &Options) -> Value {
         "RouteReconciliationPeriod": period(options, "route-reconciliation-period"),
         "NodeMonitorPeriod": period(options, "node-monitor-period"),
         "ClusterName": options.cluster_name,
-        "ClusterCIDR": options.cluster_cidr,
+        "ClusterCIDR": values.text("cluster-cidr"),
         "AllocateNodeCIDRs": values.bool("allocate-node-cidrs"),
         "CIDRAllocatorType": values.text("cidr-allocator-type"),
-        "ConfigureCloudRoutes": options.configure_cloud_routes,
+        "ConfigureCloudRoutes": values.bool("configure-cloud-routes"),
         "NodeSyncPeriod": period(options, "node-sync-period"),
     })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ccm_provider::flag::{Flag, Kind};
 
-use super::{gates, value};
+use crate::flags::{gates, table, value};
 use crate::program::Program;
 
 /// Narrower than this, descriptions begin on a line of their own.
@@ -39,7 +39,7 @@ pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
 /// The sections in the order of the table. Those of providers and added controllers come before what all programs have.
 pub(crate) fn sections(program: &Program) -> Vec<&'static str> {
     let mut own: Vec<&'static str> = Vec::new();
-    for flag in super::table::FLAGS {
+    for flag in table::FLAGS {
         if own.last() != Some(&flag.section) {
             own.push(flag.section);
         }
@@ -50,7 +50,7 @@ pub(crate) fn sections(program: &Program) -> Vec<&'static str> {
             added.push(flag.section);
         }
     }
-    let before = own.iter().position(|section| *section == super::table::WEBHOOK).unwrap_or(own.len());
+    let before = own.iter().position(|section| *section == table::WEBHOOK).unwrap_or(own.len());
     own.splice(before..before, added);
     own
 }

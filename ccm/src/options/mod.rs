@@ -1,16 +1,12 @@
 //! Flags: the table, the parser, and the typed options.
 
-mod check;
 pub mod componentconfig;
-pub mod gates;
 pub(crate) mod help;
 pub mod migration;
 mod names;
 mod obsolete;
 pub mod parse;
 pub mod reference;
-pub mod table;
-mod value;
 
 #[cfg(test)]
 mod tests;
@@ -18,21 +14,18 @@ mod tests;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use ccm_controllers::{lifecycle, node, route, service};
 use ccm_provider::flag::FlagValues;
 use ccm_provider::quantity::{Unit, round_up};
 use ccm_runtime::client::Rate;
 use ccm_runtime::election::ElectionConfig;
-use ipnet::IpNet;
 
-use crate::controllers::Controller;
+use crate::controllers::{Configured, Controller};
 use crate::exit::Failure;
+use crate::flags::{Check, Gates};
 use crate::logging::{LoggingOptions, Routing, parse_vmodule};
 use crate::program::Program;
 use crate::serve::{Authentication, Authorization, Serving, WebhookServing};
 use crate::webhook::Webhook;
-use check::Check;
-use gates::Gates;
 pub(crate) use help::summary;
 use migration::Migration;
 use names::{Name, switched_on};
@@ -49,18 +42,12 @@ pub struct Options {
     pub allow_untagged_cloud: bool,
     /// `--cluster-name`
     pub cluster_name: String,
-    /// `--cluster-cidr`, as given: only the route controller needs it to be right.
-    pub cluster_cidr: String,
-    /// `--configure-cloud-routes`
-    pub configure_cloud_routes: bool,
-    /// `--route-reconciliation-period`
-    pub route_period: Duration,
     /// `--min-resync-period`
     pub min_resync: Duration,
     /// `--controller-start-interval`: the pause after each controller that was started.
     pub start_interval: Duration,
-    /// All controllers, and whether they are to run.
-    pub controllers: Vec<(Controller, bool)>,
+    /// All controllers.
+    pub controllers: Vec<Chosen>,
     /// The webhooks to serve: those of `--webhooks`, none without the gate.
     pub webhooks: Vec<Webhook>,
     /// `--feature-gates`
@@ -73,12 +60,6 @@ pub struct Options {
     pub dry_run: bool,
     /// `--profiling`: whether `/debug/flags/v` is served.
     pub profiling: bool,
-    /// Settings of the node controller.
-    pub node: node::Config,
-    /// Settings of the lifecycle controller.
-    pub lifecycle: lifecycle::Config,
-    /// Settings of the service controller.
-    pub service: service::Config,
     /// Settings of the clients of the API server.
     pub clients: Clients,
     /// Format and verbosity of the logs.
@@ -103,6 +84,17 @@ pub struct Options {
     pub warnings: Vec<String>,
 }
 
+/// A controller with its settings, and whether it is to run.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// The entry of the table.
+    pub controller: Controller,
+    /// As `--controllers` says.
+    pub on: bool,
+    /// What starts it.
+    pub configured: Configured,
+}
+
 /// How the clients of the API server behave.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clients {
@@ -119,17 +111,13 @@ impl Options {
     ///
     /// One line with everything; exit code 1.
     pub fn new(values: &FlagValues, program: &Program) -> Result<Self, Failure> {
-        let mut check = Check { values, errors: Vec::new() };
         let mut warnings = Vec::new();
         let gates = gates(values, &mut warnings);
+        let mut check = Check { values, gates, errors: Vec::new() };
         let logging = logging(values);
         check.errors.extend(logging.validate(gates.logging));
         let election = election(&mut check);
         let controllers = controllers(program, &mut check);
-        let node = node_config(&mut check);
-        let lifecycle = lifecycle_config(&mut check);
-        let service = service_config(gates, &mut check);
-        let route_period = check.period("route-reconciliation-period");
         let (address, port) = (check.address("bind-address"), secure_port(&mut check));
         let serving = Serving::from_values(values, address, port, &mut check.errors);
         let authentication = Authentication::from_values(values, &mut check.errors);
@@ -150,9 +138,6 @@ impl Options {
             cloud_config: values.text("cloud-config"),
             allow_untagged_cloud: values.bool("allow-untagged-cloud"),
             cluster_name: values.text("cluster-name"),
-            cluster_cidr: values.text("cluster-cidr"),
-            configure_cloud_routes: values.bool("configure-cloud-routes"),
-            route_period,
             min_resync: values.duration("min-resync-period"),
             start_interval: values.duration("controller-start-interval"),
             controllers,
@@ -163,9 +148,6 @@ impl Options {
             migration,
             dry_run: values.bool("dry-run"),
             profiling: values.bool("profiling"),
-            node,
-            lifecycle,
-            service,
             clients: clients(values),
             logging,
             serving,
@@ -200,9 +182,9 @@ impl Options {
         }
     }
 
-    /// The pod ranges for the route controller.
-    pub fn cluster_cidrs(&self) -> Result<Vec<IpNet>, String> {
-        route::parse_cluster_cidrs(&self.cluster_cidr)
+    /// The controllers that are to run.
+    pub fn switched_on(&self) -> impl Iterator<Item = &Controller> {
+        self.controllers.iter().filter(|chosen| chosen.on).map(|chosen| &chosen.controller)
     }
 }
 
@@ -264,39 +246,17 @@ pub(crate) fn controllers_on(program: &Program, list: &[String], errors: &mut Ve
     switched_on(&known, list, "controllers", errors)
 }
 
-fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<(Controller, bool)> {
+fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<Chosen> {
     let on = controllers_on(program, &check.values.list("controllers"), &mut check.errors);
-    for (controller, _) in program.controllers.iter().zip(&on).filter(|(_, on)| **on) {
-        check.errors.extend((controller.check)(check.values));
-    }
-    program.controllers.iter().cloned().zip(on).collect()
-}
-
-fn node_config(check: &mut Check<'_>) -> node::Config {
-    node::Config {
-        concurrent_syncs: check.at_least_one("concurrent-node-syncs"),
-        concurrent_status_updates: check.workers_or_none("concurrent-node-status-updates"),
-        status_update_period: check.period("node-status-update-frequency"),
-    }
-}
-
-fn lifecycle_config(check: &mut Check<'_>) -> lifecycle::Config {
-    lifecycle::Config {
-        period: check.period("node-monitor-period"),
-        budget: lifecycle::decide::Budget {
-            nodes: check.not_negative("node-deletion-budget"),
-            percent: check.not_negative("node-deletion-budget-percent").min(100),
-        },
-    }
-}
-
-fn service_config(gates: Gates, check: &mut Check<'_>) -> service::Config {
-    service::Config {
-        concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
-        allow_emptying: check.values.bool("allow-emptying-load-balancers"),
-        drift_check_period: check.values.duration("drift-check-period"),
-        conditions: gates.service_conditions,
-    }
+    let choose = |(controller, on): (&Controller, bool)| {
+        let found = check.errors.len();
+        let configured = (controller.parse)(check);
+        if !on && !controller.on_by_default {
+            check.errors.truncate(found);
+        }
+        Chosen { controller: controller.clone(), on, configured }
+    };
+    program.controllers.iter().zip(on).map(choose).collect()
 }
 
 fn secure_port(check: &mut Check<'_>) -> u16 {

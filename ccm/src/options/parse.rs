@@ -10,8 +10,9 @@ use std::os::fd::AsFd;
 use ccm_kit::document::did_you_mean;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
 
-use super::{gates, help, obsolete, value};
+use super::{help, obsolete};
 use crate::exit::Failure;
+use crate::flags::{gates, value};
 use crate::program::Program;
 use crate::version;
 

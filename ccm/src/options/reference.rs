@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use ccm_provider::flag::{Flag, Kind};
 
-use super::{help, value};
+use super::help;
+use crate::flags::value;
 use crate::program::Program;
 
 /// Tables of all flags of a program, one for each section; deprecated flags are in the last one.

@@ -1,3 +1,5 @@
+use ccm_controllers::lifecycle;
+
 use super::*;
 use crate::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
 
@@ -75,8 +77,12 @@ fn election_times_are_checked_only_when_electing() {
 #[test]
 fn limits_that_are_not_given_are_left_to_the_pace() {
     let options = options(&["--concurrent-node-status-updates=0"]).unwrap();
-    assert_eq!((options.node.concurrent_syncs, options.node.concurrent_status_updates), (None, None));
-    assert_eq!(options.lifecycle.budget, lifecycle::decide::Budget::DEFAULT);
+    let mut check = Check { values: &options.values, gates: options.gates, errors: Vec::new() };
+    assert_eq!(check.at_least_one("concurrent-node-syncs"), None);
+    assert_eq!(check.workers_or_none("concurrent-node-status-updates"), None);
+    let (nodes, percent) =
+        (check.not_negative("node-deletion-budget"), check.not_negative("node-deletion-budget-percent"));
+    assert_eq!(lifecycle::decide::Budget { nodes, percent }, lifecycle::decide::Budget::DEFAULT);
     assert_eq!(options.clients.rate, None);
 }
 

@@ -147,8 +147,8 @@ fn flags_of_upstream_manifests_are_accepted() {
 fn lists_of_controllers_in_upstream_manifests_mean_what_they_meant() {
     let on = |place: &str| {
         let (_, args) = MANIFESTS.iter().find(|(known, _)| *known == place).unwrap();
-        let controllers = Options::from_args(*args).unwrap().controllers;
-        let names = controllers.iter().filter(|(_, on)| *on).map(|(controller, _)| controller.name);
+        let options = Options::from_args(*args).unwrap();
+        let names = options.switched_on().map(|controller| controller.name);
         // What the API server did when these manifests were written: it may join whatever the list says with a star.
         names.filter(|name| *name != "persistentvolume-label-controller").collect::<Vec<_>>()
     };

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ccm::Controller;
-use ccm::controllers::{Scope, Shared, Start, Survey, Unplanned};
+use ccm::controllers::{Check, Configured, Scope, Shared, Start, Survey, Unplanned};
 use ccm_provider::flag::Kind;
 use ccm_provider::{Change, Flag, Node, Plan, Risk, Step, Verb};
 use ccm_runtime::client::Call;
@@ -24,7 +24,6 @@ const PERMISSIONS: [Permission; 1] = [Permission::new("", "nodes", &["patch"], "
 
 /// The entry in the table of controllers: `--controllers=*,-maintenance` switches it off.
 pub(crate) fn controller(rack: Arc<OnceLock<Arc<Rack>>>) -> Controller {
-    let planned = Arc::clone(&rack);
     Controller {
         name: NAME,
         aliases: &["maintenance"],
@@ -33,14 +32,16 @@ pub(crate) fn controller(rack: Arc<OnceLock<Arc<Rack>>>) -> Controller {
         permissions: &PERMISSIONS,
         on_by_default: true,
         flags: &FLAGS,
-        check: |values| match values.duration(PERIOD) {
-            Duration::ZERO => vec![format!("--{PERIOD} must be greater than 0")],
-            _ => Vec::new(),
-        },
+        parse: Arc::new(move |check: &mut Check<'_>| configured(&rack, check.period(PERIOD))),
         applies: |_| Ok(()),
+    }
+}
+
+fn configured(rack: &Arc<OnceLock<Arc<Rack>>>, period: Duration) -> Configured {
+    let (rack, planned) = (Arc::clone(rack), Arc::clone(rack));
+    Configured {
         start: Arc::new(move |start: &Start<'_>| {
             let (shared, rack) = (start.shared.clone(), Arc::clone(&rack));
-            let period = start.options.values.duration(PERIOD);
             let (leadership, metrics) = (shared.leadership.clone(), shared.metrics.clone());
             let pass = move || {
                 let (shared, rack) = (shared.clone(), Arc::clone(&rack));
@@ -54,12 +55,12 @@ pub(crate) fn controller(rack: Arc<OnceLock<Arc<Rack>>>) -> Controller {
                     }
                 }
             };
-            Ok(Ok(Box::pin(periodically(NAME, period, Pace::FromEnd, leadership, metrics, pass))))
+            Ok(Box::pin(periodically(NAME, period, Pace::FromEnd, leadership, metrics, pass)))
         }),
         survey: Some(Arc::new(move |survey: &Survey<'_>| {
             let rack = planned.get().cloned();
             let (shared, scope) = (survey.shared.clone(), survey.scope.clone());
-            Ok(scope.has_nodes().then(|| Ok(Box::pin(plan_once(rack, shared, scope)) as _)))
+            Ok(scope.has_nodes().then(|| Box::pin(plan_once(rack, shared, scope)) as _))
         })),
     }
 }

@@ -53,22 +53,24 @@ pub struct Managers {
 }
 
 // Parsing takes longer than everything else that a start needs.
-fn parsed() -> &'static Options {
-    static OPTIONS: OnceLock<Options> = OnceLock::new();
-    OPTIONS.get_or_init(|| {
+fn parsed(profile: &Profile) -> Options {
+    static OPTIONS: [OnceLock<Options>; 4] = [const { OnceLock::new() }; 4];
+    let Profile { routes, watch_routes, .. } = profile;
+    let parsed = OPTIONS[usize::from(*routes) + 2 * usize::from(*watch_routes)].get_or_init(|| {
         let budget = format!("--node-deletion-budget={DELETION_BUDGET}");
         let cidr = format!("--cluster-cidr={CLUSTER_CIDR}");
-        let args = ["--cloud-provider=sim", "--secure-port=0", &budget, &cidr];
+        let routes = format!("--configure-cloud-routes={routes}");
+        let watch = format!("--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation={watch_routes}");
+        let args = ["--cloud-provider=sim", "--secure-port=0", &budget, &cidr, &routes, &watch];
         Options::from_args(args).unwrap_or_else(|failure| panic!("{}", failure.message))
-    })
+    });
+    parsed.clone()
 }
 
 impl Managers {
     /// As many as the profile says, none of them running. The receiver tells when one ends.
     pub fn new(world: Arc<World>, profile: &Profile) -> (Self, mpsc::UnboundedReceiver<Exit>) {
-        let mut options = parsed().clone();
-        options.configure_cloud_routes = profile.routes;
-        options.gates.watch_based_routes = profile.watch_routes;
+        let options = parsed(profile);
         let (exits, ended) = mpsc::unbounded_channel();
         let slots = (0..profile.managers).map(|_| None).collect();
         (Self { world, options, elects: profile.elects, slots, started: 0, exits }, ended)

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::events::ago;
 use super::{Object, Surveyed};
+use crate::options::Chosen;
 use crate::options::Options;
 use crate::options::migration::Lease;
 
@@ -77,7 +78,8 @@ pub(super) fn add_routes(surveyed: &mut Surveyed, routes: Surveyed, node: &NodeN
 /// Whether the flags let them run. `skipped` are those that are switched on and still do not run, with the reason.
 pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)], needed: &[Needed]) -> Vec<Fact> {
     let state = |needed: &Needed| {
-        let (controller, on) = options.controllers.iter().find(|(controller, _)| controller.name == needed.name)?;
+        let Chosen { controller, on, .. } =
+            options.controllers.iter().find(|known| known.controller.name == needed.name)?;
         let reason = skipped.iter().find(|(name, _)| *name == needed.name).map(|(_, reason)| reason);
         let lease = options.migration.as_ref().map(|m| m.lease_of(controller.name, controller.aliases));
         Some(match (on, reason, lease) {
@@ -110,7 +112,7 @@ pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)],
 /// The names of the leases under which these run.
 pub(super) fn leases(options: &Options, own: &ElectionConfig, needed: &[Needed]) -> BTreeSet<String> {
     let name = |needed: &Needed| {
-        let (controller, _) = options.controllers.iter().find(|(controller, _)| controller.name == needed.name)?;
+        let controller = &options.controllers.iter().find(|known| known.controller.name == needed.name)?.controller;
         match &options.migration {
             Some(migration) => match migration.lease_of(controller.name, controller.aliases) {
                 Lease::Main => Some(own.name.clone()),

@@ -201,10 +201,8 @@ fn facts(state: &State, scope: &Scope, options: &Options) -> Vec<Fact> {
     };
     let queues: Vec<String> = state.queues.iter().filter(busy).map(queue).collect();
     facts.push(Fact::good("its queues", if queues.is_empty() { "empty".to_owned() } else { queues.join("; ") }));
-    let off = |(controller, on): &(crate::controllers::Controller, bool)| {
-        (*on && !state.enabled_controllers.iter().any(|name| name == controller.name)).then_some(controller.name)
-    };
-    let off: Vec<&str> = options.controllers.iter().filter_map(off).collect();
+    let off = |name: &&str| !state.enabled_controllers.iter().any(|enabled| enabled == name);
+    let off: Vec<&str> = options.switched_on().map(|controller| controller.name).filter(off).collect();
     if !off.is_empty() {
         let text = format!("does not run what the flags of this command switch on: {}", off.join(", "));
         facts.push(Fact::bad(about, text, "compare its --controllers"));

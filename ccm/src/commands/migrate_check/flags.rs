@@ -7,6 +7,7 @@ use ccm_provider::flag::{Flag, FlagValues, go_bool};
 
 use super::join;
 use super::running::{Component, Running};
+use crate::controllers::Controller;
 use crate::options::Options;
 use crate::options::parse::{deprecations, read_on};
 use crate::program::Program;
@@ -229,8 +230,8 @@ fn pod_ranges(subject: &str, here: &Ours<'_>, flags: &Flags, allocates: bool) ->
 }
 
 fn allocates_here(options: &Options) -> bool {
-    let ipam = |(controller, on): &(crate::Controller, bool)| *on && controller.name == ccm_controllers::ipam::NAME;
-    options.controllers.iter().any(ipam) && options.values.bool("allocate-node-cidrs")
+    let ipam = |controller: &Controller| controller.name == ccm_controllers::ipam::NAME;
+    options.switched_on().any(ipam) && options.values.bool("allocate-node-cidrs")
 }
 
 fn leader_migration(subject: &str, options: &Options, theirs: bool, in_tree: bool) -> Option<Check> {
@@ -393,7 +394,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
             Check::warning("routes", subject, text(": this program would make routes"), fix)
         }
         // On here, and the cloud has none, or too little is known of it.
-        "configure-cloud-routes" if ours.options.configure_cloud_routes => {
+        "configure-cloud-routes" if here.bool("configure-cloud-routes") => {
             Check::good("routes", subject, text("; routes are made in neither case"))
         }
         "configure-cloud-routes" => {
@@ -420,7 +421,7 @@ fn controllers(theirs: &FlagValues, ours: &Ours<'_>) -> String {
     let there = crate::options::controllers_on(ours.program, &theirs.list("controllers"), &mut wrong);
     let pairs = || ours.options.controllers.iter().zip(&there);
     let names =
-        |here: bool| pairs().filter(move |((_, on), there)| *on == here && **there != here).map(|((c, _), _)| c.name);
+        |here: bool| pairs().filter(move |(c, there)| c.on == here && **there != here).map(|(c, _)| c.controller.name);
     let mut effect = String::new();
     let starting: Vec<&str> = names(true).filter(|name| (ours.runs)(name)).collect();
     let stopping: Vec<&str> = names(false).collect();

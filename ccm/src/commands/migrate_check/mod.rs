@@ -150,7 +150,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
 /// The controllers that would start.
 fn running_controllers<'a>(world: &'a World, surveyed: &Surveyed) -> Vec<&'a Controller> {
     let skipped = |name: &str| surveyed.skipped.iter().any(|(skipped, _)| *skipped == name);
-    let on = world.options.controllers.iter().filter(|(_, on)| *on).map(|(controller, _)| controller);
+    let on = world.options.switched_on();
     on.filter(|controller| !skipped(controller.name) && (controller.applies)(&*world.provider).is_ok()).collect()
 }
 

@@ -59,7 +59,7 @@ fn runs(command: &[&str]) -> Value {
 
 fn flags_of(pods: &[Pod], more: &[&str]) -> Vec<Check> {
     let options = options(more);
-    let routes = options.configure_cloud_routes;
+    let routes = options.values.bool("configure-cloud-routes");
     let runs = |name: &str| name != ccm_controllers::route::NAME || routes;
     flags::checks(&running(pods), &flags::Ours { program: &Program::default(), options: &options, runs: &runs })
 }
@@ -572,7 +572,7 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manage
 #[test]
 fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
     let options = options(&["--leader-elect-resource-name=mine"]);
-    let controllers: Vec<&Controller> = options.controllers.iter().filter(|(_, on)| *on).map(|(c, _)| c).collect();
+    let controllers: Vec<&Controller> = options.switched_on().collect();
     let needs = rbac::needs(ACCOUNT, &options, &controllers);
     let all = answered(&needs, None, |_| false);
     assert_eq!(told(all.clone()), ["info rbac"]);
@@ -602,7 +602,7 @@ fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
 #[test]
 fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     let options = options(&["--use-service-account-credentials"]);
-    let controllers: Vec<&Controller> = options.controllers.iter().filter(|(_, on)| *on).map(|(c, _)| c).collect();
+    let controllers: Vec<&Controller> = options.switched_on().collect();
     let needs = rbac::needs("jane", &options, &controllers);
     let checks = answered(&needs, None, |question| question.contains("services/status"));
     let check = only(checks, "rbac");
