@@ -6,7 +6,9 @@
 //! ```
 //!
 //! Only direct edges of `Cargo.toml` are judged. Development dependencies are free: a unit test may use what it likes.
+//! Within each crate that ships, no top-level modules import each other in a circle.
 
+mod circles;
 mod rules;
 
 use std::fs;
@@ -15,6 +17,9 @@ use anyhow::{Context as _, bail};
 
 use crate::metadata::{Dependency, Metadata, Package};
 use rules::{Externals, RULES, Rule, Workspace};
+
+/// Crates whose modules are still in circles.
+const CIRCLES: [&str; 2] = ["ccm-provider-aws", "ccm-runtime"];
 
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     crate::no_arguments(arguments)?;
@@ -26,6 +31,15 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
         if !inherits_lints(&manifest) {
             findings
                 .push(format!("{}: no `[lints] workspace = true`, so unsafe code and panics would pass", package.name));
+        }
+        let rule = RULES.iter().find(|rule| rule.name == package.name);
+        if let (Some(folder), true) = (package.manifest_path.parent(), rule.is_some_and(Rule::ships)) {
+            let circles = circles::check(&folder.join("src"))?;
+            match (CIRCLES.contains(&&*package.name), circles.is_empty()) {
+                (true, true) => findings.push(format!("{}: free of circles, take it off the list", package.name)),
+                (true, false) => {}
+                (false, _) => findings.extend(circles.into_iter().map(|circle| format!("{}: {circle}", package.name))),
+            }
         }
     }
     if !findings.is_empty() {

@@ -10,6 +10,13 @@ pub(crate) struct Rule {
     pub(crate) features: &'static [(&'static str, &'static [&'static str])],
 }
 
+impl Rule {
+    /// Whether it is part of a program that users run.
+    pub(crate) fn ships(&self) -> bool {
+        !self.folder.starts_with("tests/") && !self.folder.starts_with("hack/")
+    }
+}
+
 pub(crate) enum Workspace {
     Anything,
     Only(&'static [&'static str]),

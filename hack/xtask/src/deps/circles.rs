@@ -1,0 +1,296 @@
+//! Circles between the top-level modules of a crate: modules that import each other are one module with several names.
+//!
+//! Read from the tokens of each source file, so that paths inside macros count. Unit tests (`#[cfg(test)]`, `tests.rs`, `tests/`)
+//! don't count, and neither does the crate root: what it re-exports counts as an import of the module that has it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+
+/// What a crate root re-exports: the name, and the module that has it.
+type Exports = BTreeMap<String, String>;
+/// Which module imports which, and where.
+type Edges = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+
+/// One line per circle in this `src` folder.
+pub(super) fn check(src: &Path) -> anyhow::Result<Vec<String>> {
+    let mut files = Vec::new();
+    list(src, &mut files)?;
+    let root = src.join("lib.rs");
+    let exports = if root.is_file() { exports(parse(&root)?) } else { Exports::new() };
+    let mut edges = Edges::new();
+    for file in files {
+        let module = module_of(file.strip_prefix(src)?);
+        if !module.is_empty() {
+            let mut scan = Scan { file: file.display().to_string(), exports: &exports, edges: &mut edges };
+            scan.walk(parse(&file)?, &module);
+        }
+    }
+    Ok(circles(&edges))
+}
+
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths.into_iter().filter(|path| path.file_stem().is_some_and(|name| name != "tests")) {
+        if path.is_dir() {
+            list(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn parse(file: &Path) -> anyhow::Result<TokenStream> {
+    let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    text.parse().map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))
+}
+
+/// The path of the module in this file, below `src`; empty for a crate root.
+fn module_of(file: &Path) -> Vec<String> {
+    let mut path: Vec<String> =
+        file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let nameless = match &path[..] {
+        [root] => root == "lib" || root == "main",
+        [.., last] => last == "mod",
+        [] => false,
+    };
+    if nameless {
+        path.pop();
+    }
+    path
+}
+
+/// The re-exports of a crate root; a glob is none.
+fn exports(root: TokenStream) -> Exports {
+    let mut exports = Exports::new();
+    let mut tokens = root.into_iter();
+    while let Some(token) = tokens.next() {
+        if matches!(&token, TokenTree::Ident(word) if word == "use") {
+            let path: Vec<TokenTree> = tokens.by_ref().take_while(|token| !is_punct(token, ';')).collect();
+            if let Some(TokenTree::Ident(module)) = path.first() {
+                let mut names = Vec::new();
+                idents(path.iter().skip(1).cloned().collect(), &mut names);
+                exports.extend(names.into_iter().map(|name| (name.to_string(), module.to_string())));
+            }
+        }
+    }
+    exports
+}
+
+fn idents(tokens: TokenStream, names: &mut Vec<Ident>) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => names.push(name),
+            TokenTree::Group(group) => idents(group.stream(), names),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+fn is_punct(token: &TokenTree, character: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == character)
+}
+
+struct Scan<'a> {
+    file: String,
+    exports: &'a Exports,
+    edges: &'a mut Edges,
+}
+
+impl Scan<'_> {
+    /// Reads the tokens of the module with this path.
+    fn walk(&mut self, tokens: TokenStream, module: &[String]) {
+        let mut rest = &tokens.into_iter().collect::<Vec<_>>()[..];
+        while let [token, after @ ..] = rest {
+            rest = after;
+            match (token, after) {
+                (hash, [TokenTree::Group(attribute), item @ ..])
+                    if is_punct(hash, '#') && attribute.stream().to_string() == "cfg (test)" =>
+                {
+                    rest = after_item(item);
+                }
+                (TokenTree::Ident(word), [TokenTree::Ident(name), TokenTree::Group(body), item @ ..])
+                    if word == "mod" =>
+                {
+                    self.walk(body.stream(), &[module, &[name.to_string()]].concat());
+                    rest = item;
+                }
+                (TokenTree::Ident(word), _) if word == "crate" => self.import(&[], after, module),
+                (TokenTree::Ident(word), _) if word == "super" => {
+                    let parent = module.split_last().map_or(module, |(_, parent)| parent);
+                    let (parent, path) = up(parent, after);
+                    self.import(parent, path, module);
+                    rest = path;
+                }
+                (TokenTree::Group(group), _) => self.walk(group.stream(), module),
+                _ => {}
+            }
+        }
+    }
+
+    /// `path` follows on `crate` or `super`, which mean the module `base`.
+    fn import(&mut self, base: &[String], path: &[TokenTree], module: &[String]) {
+        let [first, second, path, ..] = path else { return };
+        if !(base.is_empty() && is_punct(first, ':') && is_punct(second, ':')) {
+            return;
+        }
+        match path {
+            TokenTree::Ident(name) => self.edge(module, name),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                let mut begins = true;
+                for token in group.stream() {
+                    if let TokenTree::Ident(name) = &token
+                        && begins
+                    {
+                        self.edge(module, name);
+                    }
+                    begins = is_punct(&token, ',');
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn edge(&mut self, module: &[String], to: &Ident) {
+        let Some(from) = module.first() else { return };
+        let name = to.to_string();
+        let target = self.exports.get(&name).unwrap_or(&name);
+        if from != target {
+            let at = format!("{}:{}", self.file, to.span().start().line);
+            self.edges.entry(from.clone()).or_default().entry(target.clone()).or_default().push(at);
+        }
+    }
+}
+
+/// What follows on the item that begins here.
+fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
+    let ends = |token: &TokenTree| {
+        is_punct(token, ';') || matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
+    };
+    let end = tokens.iter().position(ends).map_or(tokens.len(), |end| end + 1);
+    tokens.get(end..).unwrap_or_default()
+}
+
+/// Follows further `super`s.
+fn up<'a>(base: &'a [String], path: &'a [TokenTree]) -> (&'a [String], &'a [TokenTree]) {
+    match (base, path) {
+        ([parent @ .., _], [_, _, TokenTree::Ident(word), rest @ ..]) if word == "super" => up(parent, rest),
+        _ => (base, path),
+    }
+}
+
+/// The shortest circle through each module, each once.
+fn circles(edges: &Edges) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for module in edges.keys() {
+        let Some(circle) = circle(edges, module) else { continue };
+        if seen.insert(circle.iter().copied().collect::<BTreeSet<_>>()) {
+            let steps = circle.iter().zip(circle.iter().cycle().skip(1));
+            let lines = steps.map(|(from, to)| {
+                let at = edges.get(*from).and_then(|targets| targets.get(*to)).map(|at| at.join(", "));
+                format!("\n    {from} imports {to}: {}", at.unwrap_or_default())
+            });
+            let names: Vec<&str> = circle.iter().map(|name| name.as_str()).collect();
+            found.push(format!("modules in a circle: {} -> {module}{}", names.join(" -> "), lines.collect::<String>()));
+        }
+    }
+    found
+}
+
+fn circle<'a>(edges: &'a Edges, start: &'a String) -> Option<Vec<&'a String>> {
+    let mut paths = VecDeque::from([vec![start]]);
+    let mut reached = BTreeSet::new();
+    while let Some(path) = paths.pop_front() {
+        for to in path.last().and_then(|last| edges.get(*last)).into_iter().flat_map(BTreeMap::keys) {
+            if to == start {
+                return Some(path);
+            }
+            if reached.insert(to) {
+                paths.push_back([&path[..], &[to]].concat());
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files of a crate, as `path: text`; the root is `pub use` alone.
+    #[track_caller]
+    fn finds(root: &str, files: &[(&str, &str)], expected: &[&str]) {
+        let exports = exports(root.parse().unwrap());
+        let mut edges = Edges::new();
+        for (file, text) in files {
+            Scan { file: (*file).into(), exports: &exports, edges: &mut edges }
+                .walk(text.parse().unwrap(), &module_of(Path::new(file)));
+        }
+        let found = circles(&edges);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_circle_is_named_with_its_lines() {
+        finds(
+            "",
+            &[
+                ("a.rs", "use crate::b::B;\n\nfn f() -> crate::b::B { B }"),
+                ("b/mod.rs", "fn f() {}"),
+                ("b/inner.rs", "fn f() { format!(\"{}\", super::super::c::C); }"),
+                ("c.rs", "mod inner {\n use super::super::a::{self, A};\n }"),
+            ],
+            &[
+                "modules in a circle: a -> b -> c -> a\n    a imports b: a.rs:1, a.rs:3\n    b imports c: b/inner.rs:1\n    \
+               c imports a: c.rs:2",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_name_that_the_root_reexports_is_an_import_of_its_module() {
+        finds(
+            "mod a; mod b; pub use a::{A, inner::Deep}; pub use b::B;",
+            &[("a.rs", "use crate::{B, a::x};"), ("b.rs", "impl B { fn f(self) -> crate::Deep {} }")],
+            &["modules in a circle: a -> b -> a\n    a imports b: a.rs:1\n    b imports a: b.rs:1"],
+        );
+    }
+
+    #[test]
+    fn two_circles_of_one_module_are_two() {
+        let files = [("a.rs", "use crate::{b, c};"), ("b.rs", "use crate::a;"), ("c.rs", "use crate::a;")];
+        let two = |name: &str| {
+            format!(
+                "modules in a circle: a -> {name} -> a\n    a imports {name}: a.rs:1\n    {name} imports a: {name}.rs:1"
+            )
+        };
+        let other = "modules in a circle: c -> a -> c\n    c imports a: c.rs:1\n    a imports c: a.rs:1";
+        finds("", &files, &[&two("b"), other]);
+    }
+
+    #[test]
+    fn tests_comments_and_paths_inside_of_a_module_are_no_imports() {
+        finds(
+            "",
+            &[
+                ("a.rs", "use crate::b;\n#[cfg(test)] use crate::z::{Z}; use crate::c;"),
+                (
+                    "b/mod.rs",
+                    "//! [crate::a]\n#[cfg(test)]\nmod tests { use crate::a; }\npub(crate) struct B(&'static str);\n\
+                     const TEXT: &str = \"crate::a\";",
+                ),
+                ("b/a.rs", "use super::B; use std::a;"),
+                ("b/deep/a.rs", "use super::super::a;"),
+                ("c.rs", "#[cfg(test)]\n#[path = \"x\"]\nmod tests;\n#[cfg(test)] fn f() -> u8 { crate::a::f() }"),
+            ],
+            &[],
+        );
+    }
+}
