@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_provider::{Plan, ProviderError};
-use tokio::sync::Semaphore;
 
 use crate::client::{ApiError, Call, Client};
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
+use crate::priority::Priority;
 
 /// API writes in flight at once. More buy nothing: about 20 keep an API server busy.
 const IN_FLIGHT: usize = 32;
@@ -23,7 +23,7 @@ pub struct Gate {
     client: Client,
     leadership: Leadership,
     dry_run: bool,
-    in_flight: Arc<Semaphore>,
+    in_flight: Arc<Priority>,
     // The last plan of each subject, so that a dry run says each thing once. Bounded: see `show`.
     shown: Arc<Mutex<HashMap<String, Plan>>>,
     // Where plans go instead of the log.
@@ -72,7 +72,7 @@ impl Gate {
             client,
             leadership,
             dry_run,
-            in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
+            in_flight: Arc::new(Priority::new(IN_FLIGHT)),
             shown: Arc::default(),
             collected: None,
             metrics,
@@ -169,13 +169,26 @@ impl Gate {
     /// Writes to the API server.
     pub async fn write(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.open("api")?;
-        let _permit = self.in_flight.acquire().await.map_err(|_| GateError::NotLeading)?;
+        let _turn = self.in_flight.urgent().await.ok_or(GateError::NotLeading)?;
+        self.send(call).await
+    }
+
+    /// Writes to the API server what can wait for [`Gate::write`], for a limited time.
+    pub async fn write_later(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
+        self.open("api")?;
+        let _turn = self.in_flight.patient().await.ok_or(GateError::NotLeading)?;
+        self.send(call).await
+    }
+
+    async fn send(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         // The wait may have been long, and so may be that for a server that said "later": look again before each attempt.
         self.client.send_while(call, || self.open("api")).await
     }
 
-    /// Writes an event. It is not counted with the writes, nor does it wait with them.
+    /// Writes an event. It is not counted with the writes and lets them pass, for a limited time.
     pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
+        self.may()?;
+        self.in_flight.none_urgent(Priority::patience()).await;
         self.client.send_while(call, || self.may()).await
     }
 

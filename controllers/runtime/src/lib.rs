@@ -22,6 +22,7 @@ pub mod gate;
 pub mod leader;
 pub mod metrics;
 pub mod permission;
+mod priority;
 pub mod queue;
 pub mod recent;
 pub mod runner;

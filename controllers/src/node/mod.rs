@@ -110,7 +110,8 @@ pub fn start(
             ObjectChange::Deleted(_) => {}
         }
     });
-    let limits = Limits { batch: 5000, groups: config.concurrent_syncs.unwrap_or(1000) };
+    // Without a flag the gate bounds the writes; the nodes that wait for their addresses must not hold up the taints of others.
+    let limits = Limits { batch: 5000, groups: config.concurrent_syncs.unwrap_or(5000) };
     let status = controller.clone();
     let parallel = config.concurrent_status_updates.or(config.concurrent_syncs).unwrap_or(100).max(1);
     Ok(async move {
@@ -298,7 +299,7 @@ impl NodeController {
         let plan = Plan::new(format!("node {} addresses", node.name)).with(decide::address_step(node, &wanted));
         self.shared.gate.show(&plan);
         let call = patch::node_addresses(&wanted);
-        match self.shared.gate.write(&Call::strategic(node_status_path(&node.name), &call).brief()).await {
+        match self.shared.gate.write_later(&Call::strategic(node_status_path(&node.name), &call).brief()).await {
             Ok(_) => Ok(()),
             Err(GateError::DryRun | GateError::NotLeading) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),

@@ -1,0 +1,145 @@
+//! Which writes to the API server go first while there are more than it can take.
+//!
+//! In a burst of new nodes the API server is the bound. A node is usable when its taint is gone; its addresses and events
+//! can follow. So writes that can wait let the others pass, for a limited time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+/// How long a write that can wait lets others pass.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Bounds the writes in flight and orders those that wait.
+#[derive(Debug)]
+pub(crate) struct Priority {
+    slots: Semaphore,
+    // Urgent writes that wait or are in flight.
+    urgent: AtomicUsize,
+    none_urgent: Notify,
+}
+
+/// The right to write one request; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    _slot: SemaphorePermit<'a>,
+    _urgent: Option<Urgent<'a>>,
+}
+
+/// Counts one urgent write.
+#[derive(Debug)]
+struct Urgent<'a>(&'a Priority);
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        if self.0.urgent.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none_urgent.notify_waiters();
+        }
+    }
+}
+
+impl Priority {
+    /// At most so many writes in flight.
+    pub(crate) fn new(in_flight: usize) -> Self {
+        Self { slots: Semaphore::new(in_flight), urgent: AtomicUsize::new(0), none_urgent: Notify::new() }
+    }
+
+    /// A turn in the order of asking. `None` never comes: the semaphore is not closed.
+    pub(crate) async fn urgent(&self) -> Option<Turn<'_>> {
+        self.urgent.fetch_add(1, Ordering::AcqRel);
+        let urgent = Urgent(self);
+        let slot = self.slots.acquire().await.ok()?;
+        Some(Turn { _slot: slot, _urgent: Some(urgent) })
+    }
+
+    /// A turn once no urgent write waits, or after [`PATIENCE`].
+    pub(crate) async fn patient(&self) -> Option<Turn<'_>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.none_urgent(until).await;
+            let slot = self.slots.acquire().await.ok()?;
+            // An urgent write may have come while this one waited for the slot.
+            if self.is_free(until) {
+                return Some(Turn { _slot: slot, _urgent: None });
+            }
+        }
+    }
+
+    /// Waits until no urgent write is left, at most until then. For writes that have slots of their own.
+    pub(crate) async fn none_urgent(&self, until: Instant) {
+        loop {
+            let none = self.none_urgent.notified();
+            tokio::pin!(none);
+            // Registered before the look, so that it is not missed in between.
+            none.as_mut().enable();
+            if self.is_free(until) || tokio::time::timeout_at(until, none).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The last moment for a write that begins to wait now.
+    pub(crate) fn patience() -> Instant {
+        Instant::now() + PATIENCE
+    }
+
+    fn is_free(&self, until: Instant) -> bool {
+        self.urgent.load(Ordering::Acquire) == 0 || Instant::now() >= until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn wait(priority: &Arc<Priority>, log: &mpsc::UnboundedSender<&'static str>, name: &'static str, urgent: bool) {
+        let (priority, log) = (priority.clone(), log.clone());
+        tokio::spawn(async move {
+            let turn = if urgent { priority.urgent().await } else { priority.patient().await };
+            log.send(name).unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(turn);
+        });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_wait_lets_urgent_writes_pass_also_those_that_come_later() {
+        let priority = Arc::new(Priority::new(1));
+        let (log, mut order) = mpsc::unbounded_channel();
+        for (name, urgent) in [("taint 1", true), ("addresses 1", false), ("taint 2", true), ("taint 3", true)] {
+            wait(&priority, &log, name, urgent);
+            tokio::task::yield_now().await;
+        }
+        for expected in ["taint 1", "taint 2", "taint 3", "addresses 1"] {
+            assert_eq!(order.recv().await, Some(expected));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_wait_does_not_wait_for_ever() {
+        let priority = Arc::new(Priority::new(2));
+        let urgent = priority.urgent().await;
+        let began = Instant::now();
+        assert!(priority.patient().await.is_some());
+        assert_eq!(began.elapsed(), PATIENCE);
+        drop(urgent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_gives_up_holds_nobody_up() {
+        let priority = Priority::new(1);
+        let first = priority.urgent().await;
+        let given_up = tokio::time::timeout(Duration::from_millis(1), priority.urgent()).await;
+        assert!(given_up.is_err());
+        drop(first);
+        let began = Instant::now();
+        assert!(priority.patient().await.is_some());
+        assert!(began.elapsed().is_zero());
+    }
+}
