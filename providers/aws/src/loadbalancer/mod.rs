@@ -97,10 +97,9 @@ impl Balancers {
                 Ok(planned)
             }
             Goal::Classic(classic) => {
-                let standing = observed.classic.as_ref().map(|classic| &classic.balancer);
-                let current = standing.map(|balancer| balancer.subnets.clone()).unwrap_or_default();
-                // The scheme never changes, so subnets are chosen for the one that it has.
-                let internal = standing.map_or(classic.common.internal, |balancer| balancer.scheme == INTERNAL);
+                let current = observed.classic.as_ref().map(|classic| &classic.balancer.subnets);
+                let current = current.cloned().unwrap_or_default();
+                let internal = subnets::is_internal(&classic.common, observed);
                 let choice = &classic.common.subnets;
                 let subnets = || subnets::wanted(choice, internal, &current, observed, ground);
                 classic::plan(wish, classic, observed, ground, &subnets)
@@ -127,9 +126,6 @@ impl Balancers {
         self.cluster.context().is_none_or(|context| context.leader.is_leading())
     }
 }
-
-/// The scheme of internal balancers.
-pub(crate) const INTERNAL: &str = "internal";
 
 /// A balancer of the kind that isn't wanted, with our name.
 fn of_other_kind(wish: &Wish, observed: &Observed) -> Option<Finding> {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::ProviderError;
 
-use super::desired::Subnets;
+use super::desired::{Common, Subnets};
 use super::observe::Observed;
 use super::plan::Ground;
 use crate::annotations::SUBNETS;
@@ -47,6 +47,15 @@ pub(crate) fn wanted(
         Subnets::Named(items) => named(items, observed, ground),
         Subnets::Discover => discovered(internal, current, observed, ground),
     }
+}
+
+/// The scheme of internal balancers.
+const INTERNAL: &str = "internal";
+
+/// For which scheme the subnets are chosen. AWS never changes the scheme of a balancer, so an existing one keeps its own.
+pub(crate) fn is_internal(common: &Common, observed: &Observed) -> bool {
+    let existing = observed.classic.as_ref().map(|classic| &classic.balancer.scheme);
+    existing.map_or(common.internal, |scheme| scheme == INTERNAL)
 }
 
 /// Whether an item of the annotation is an ID; else it is a name.

@@ -11,6 +11,7 @@ use ccm_provider::{LoadBalancer, Service};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, service};
+use crate::lent::watched;
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
@@ -302,4 +303,27 @@ async fn a_write_whose_answer_is_lost_leaves_nothing_behind() {
     for act in [Act::Create, Act::Update, Act::Regroup, Act::Delete] {
         dies_after_every_write(act, true).await;
     }
+}
+
+/// AWS never changes the scheme.
+#[tokio::test]
+async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
+    let bed = start();
+    let (process, lent) = watched(&bed).await;
+    let wish = |internal, port| clb(internal, &[(port, 31080)], json!({}));
+    bed.ensure(&*process, &wish(&[], 80)).await;
+    lent.events();
+    bed.ensure(&*process, &wish(&[("internal", "true")], 81)).await;
+    let events = lent.events();
+    let told = |event: &&String| event.contains("the balancer stays internet-facing: AWS cannot change the scheme");
+    assert_eq!(events.iter().filter(told).count(), 1, "{events:?}");
+    let made = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+    assert_eq!((made.listeners.keys().collect::<Vec<_>>(), made.internal, made.subnets.len()), (vec![&81], false, 2));
+    // Nor the other way round.
+    bed.delete(&*process, &wish(&[("internal", "true")], 81)).await;
+    bed.ensure(&*process, &wish(&[("internal", "true")], 81)).await;
+    lent.events();
+    bed.ensure(&*process, &wish(&[], 80)).await;
+    assert!(lent.events().iter().any(|event| event.contains("the balancer stays internal")));
+    bed.check();
 }

@@ -5,6 +5,7 @@ mod bed;
 mod classic;
 mod inspect;
 mod instances;
+mod lent;
 mod mistakes;
 mod network;
 mod security_groups;

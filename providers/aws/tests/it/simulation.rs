@@ -7,25 +7,21 @@
 //! A failing seed names itself; `CCM_AWS_SEEDS=7` runs that one alone, `CCM_AWS_SEEDS=100-200` many.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule as GroupRule};
-use ccm_cloudsim::core::clock::Clock as VirtualClock;
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::{
-    EventSink, EventType, LeaderToken, LoadBalancer, LoadBalancerStatus, NodeReader, NodeRef, ProviderContext,
-    ProviderError, Service, ServiceKey, ServiceReader, Subject,
-};
+use ccm_provider::{LoadBalancer, LoadBalancerStatus, ProviderError, Service};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Map, Value, json};
 
 use crate::bed::{Bed, CLUSTER, service};
+use crate::lent::leading;
 use crate::{classic, network};
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
@@ -40,58 +36,6 @@ const ROUNDS: usize = 8;
 const EVENTS: usize = 12;
 /// Run without being asked.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=6;
-
-/// Time of a process is that of the cloud.
-#[derive(Debug)]
-struct Lent {
-    clock: VirtualClock,
-    started: (Instant, jiff::Timestamp),
-    events: Mutex<Vec<String>>,
-}
-
-impl NodeReader for Lent {
-    fn get(&self, _: &str) -> Option<NodeRef> {
-        None
-    }
-    fn list(&self) -> Vec<NodeRef> {
-        Vec::new()
-    }
-}
-
-impl ServiceReader for Lent {
-    fn get(&self, _: &ServiceKey) -> Option<Arc<Service>> {
-        None
-    }
-    fn list(&self) -> Vec<Arc<Service>> {
-        Vec::new()
-    }
-}
-
-impl EventSink for Lent {
-    fn event(&self, _: &Subject, _: EventType, reason: &str, message: &str) {
-        self.events.lock().unwrap().push(format!("{reason}: {message}"));
-    }
-}
-
-#[async_trait]
-impl LeaderToken for Lent {
-    fn is_leading(&self) -> bool {
-        true
-    }
-    async fn lost(&self) {
-        std::future::pending::<()>().await;
-    }
-}
-
-impl ccm_provider::Clock for Lent {
-    fn now(&self) -> Instant {
-        let passed = self.clock.now().duration_since(self.started.1).unsigned_abs();
-        self.started.0 + passed
-    }
-    fn wall(&self) -> SystemTime {
-        self.clock.now().into()
-    }
-}
 
 /// A Service in the cluster, as the controller sees it.
 struct Living {
@@ -497,16 +441,6 @@ fn is_mtu(rule: &GroupRule) -> bool {
 
 fn is_network(service: &Service) -> bool {
     service.metadata.annotations.get(&format!("{PREFIX}type")).is_some_and(|kind| kind == "nlb")
-}
-
-async fn leading(bed: &Bed) -> Arc<dyn LoadBalancer> {
-    let provider = bed.provider().await;
-    let clock = bed.aws.clock().clone();
-    let started = (Instant::now(), clock.now());
-    let lent = Arc::new(Lent { clock, started, events: Mutex::default() });
-    let context = ProviderContext::new(CLUSTER.into(), lent.clone(), lent.clone(), lent.clone(), lent.clone(), lent);
-    provider.initialize(context).await;
-    provider.load_balancer().unwrap()
 }
 
 /// Its first calls meet no trouble.

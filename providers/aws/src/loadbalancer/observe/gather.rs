@@ -20,7 +20,7 @@ use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::plan::Ground;
 use crate::loadbalancer::reads::{Reads, SHORT};
 use crate::loadbalancer::security_groups::nodes;
-use crate::loadbalancer::subnets::is_id;
+use crate::loadbalancer::subnets::{is_id, is_internal};
 
 /// How long ago leftovers may have been looked for while nothing is missing.
 const LEFTOVERS: Duration = Duration::from_secs(3600);
@@ -340,7 +340,11 @@ async fn subnets(wish: &Wish, observed: &mut Observed, reads: &Reads, ground: &G
     let more = try_join_all(missing.into_iter().map(|id| one_subnet(id, reads))).await?;
     observed.subnets.extend(more.into_iter().flatten().map(|subnet| (subnet.id.clone(), subnet)));
     if chosen && common.subnets == Subnets::Discover {
-        if !common.internal {
+        let internal = match &wish.goal {
+            Goal::Classic(_) => is_internal(common, observed),
+            Goal::Gone | Goal::Network(_) => common.internal,
+        };
+        if !internal {
             observed.route_tables = reads.route_tables().await?.to_vec();
         }
         let zones = observed.subnets.values().map(|subnet| &*subnet.zone);
