@@ -37,7 +37,7 @@ fn no_instance(node: &Node, error: &BadProviderId) -> Fact {
         BadProviderId::Malformed(_) => Fact::bad(
             about,
             error.to_string(),
-            "spec.providerID cannot be changed: delete the Node and let the kubelet register it anew, with the right \
+            "spec.providerID cannot be changed: delete the Node and let the kubelet register it again, with the right \
              --provider-id or none",
         ),
     }
@@ -54,7 +54,7 @@ async fn fargate_node(of: &Inspector, node: &Node, address: Ipv4Addr) -> Result<
         Some([_, _, ..]) => Fact::bad(
             about,
             format!("several attached network interfaces have this address in {vpc}"),
-            "correct spec.providerID: delete the Node and let it register anew",
+            "correct spec.providerID: delete the Node and let it register again",
         ),
         _ => gone(of, node, about, &format!("no attached network interface in {vpc} has this address")).await,
     };

@@ -24,7 +24,7 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
     let action = standing::action(service);
     match standing::look(of, cluster, service, &nodes, action).await {
         Ok(Some(standing)) => Ok(facts(of, service, &standing)),
-        Ok(None) => Ok(vec![Fact::good("wish", "nothing of this Service is, or shall be, here")]),
+        Ok(None) => Ok(vec![Fact::good("wish", "the Service has no load balancer here and wants none")]),
         Err(error) if error.is_implemented_elsewhere() => {
             let text = "the annotation …-type leaves the Service to the AWS Load Balancer Controller";
             let wish = match service.status.load_balancer.ingress.is_empty() && !service.needs_cleanup() {
@@ -35,8 +35,8 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
                 false => Fact::good("wish", text),
             };
             let behind = left_behind(service).map(|finding| {
-                let hint = "delete the Service and create it anew to be rid of it";
-                Fact::bad("load balancer of before", finding.to_string(), hint)
+                let hint = "delete the Service and create it again to remove it";
+                Fact::bad("previous load balancer", finding.to_string(), hint)
             });
             Ok([wish].into_iter().chain(behind).collect())
         }
@@ -169,7 +169,7 @@ fn network(of: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
         "failed" => Fact::bad(
             &about,
             format!("{what}: failed: AWS could not make it"),
-            "delete the Service and create it anew; see that its subnets have free addresses",
+            "delete the Service and create it again; see that its subnets have free addresses",
         ),
         other => Fact::waiting(&about, format!("{what}: {other}")),
     }];

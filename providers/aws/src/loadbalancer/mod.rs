@@ -140,7 +140,7 @@ fn of_other_kind(wish: &Wish, observed: &Observed) -> Option<Finding> {
         value: Some(other.clone()),
         message: format!(
             "a load balancer {} of the other kind is there too, and stays until the Service is deleted; delete the Service \
-             and create it anew to be rid of it sooner",
+             and create it again to remove it sooner",
             wish.name
         ),
     })

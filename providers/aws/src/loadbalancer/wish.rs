@@ -210,8 +210,8 @@ pub(crate) fn left_behind(service: &Service) -> Option<Finding> {
     let behind = Maker::of(annotations) == Maker::Elsewhere && hostname::shows(service, &name);
     behind.then(|| {
         let problem = format!(
-            "the load balancer {name} of before stays until the Service is deleted; delete the Service and create it \
-             anew to be rid of it"
+            "the previous load balancer {name} stays until the Service is deleted; delete the Service and create it \
+             again to remove it"
         );
         annotations.warn(TYPE.row, problem)
     })

@@ -109,7 +109,7 @@ fn identified<'a>(
             return None;
         }
         Wanted::Never(error) => {
-            let fix = "delete the Node and let the kubelet register it anew, with the right --provider-id or none";
+            let fix = "delete the Node and let the kubelet register it again, with the right --provider-id or none";
             checks.push(Check::error(IDS, subject, error.to_string(), fix));
             return None;
         }
@@ -153,7 +153,7 @@ fn naming(node: &NodeRef, instance: &Instance) -> Option<Check> {
         let written = zone_of(id)?;
         return (written != instance.zone).then(|| {
             let text = format!("{id} names zone {written}, but the instance is in {}", instance.zone);
-            Check::warning(IDS, subject, text, "nothing needs the zone in it; it goes when the node registers anew")
+            Check::warning(IDS, subject, text, "nothing needs the zone in it; it goes when the node registers again")
         });
     }
     // An instance that is named by its ID can have a node that is named by its address.
@@ -164,12 +164,12 @@ fn naming(node: &NodeRef, instance: &Instance) -> Option<Check> {
     let real = &instance.private_dns_name;
     Some(if names_another {
         let text = format!("its provider ID names instance {}, whose private DNS name is {real}", instance.id);
-        let fix = "delete the Node and let the kubelet register it anew with its own provider ID";
+        let fix = "delete the Node and let the kubelet register it again with its own provider ID";
         Check::error(IDS, subject, text, fix)
     } else {
         let text = format!(
             "its name is not the private DNS name of its instance ({real}): it is found by its provider ID, which a node that \
-             registers anew does not have"
+             registers again does not have"
         );
         let fix =
             "start the kubelet with --provider-id=aws:///<zone>/<instance ID>, or name nodes after their instances";

@@ -76,7 +76,7 @@ impl<'a> Claimed<'a> {
     fn namesake(&self, service: &str) -> Option<String> {
         self.claiming.contains_key(service).then(|| {
             format!(
-                "a Service {service} exists with another UID: it was deleted and made anew, or restored from a backup; see \
+                "a Service {service} exists with another UID: it was deleted and created again, or restored from a backup; see \
                  that nothing uses this any more, and remove it by hand"
             )
         })
@@ -369,7 +369,7 @@ fn of_network(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
         why: "no Service has a security group of this name".to_owned(),
         kept: namesake.map(|service| {
             format!(
-                "Service {} begins with the same letters: it may be its group of before a change of --cluster-name; remove it \
+                "Service {} begins with the same letters: it may be its group from before a change of --cluster-name; remove it \
                  by hand if nothing uses it",
                 service.key()
             )

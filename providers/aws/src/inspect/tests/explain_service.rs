@@ -125,7 +125,7 @@ async fn each_state_of_a_network_balancer_says_what_to_do() {
     for (state, told) in [
         ("provisioning", "provisioning, which takes some minutes"),
         ("active_impaired", "free addresses in its subnets"),
-        ("failed", "delete the Service and create it anew"),
+        ("failed", "delete the Service and create it again"),
     ] {
         bed.state().network.values_mut().for_each(|balancer| balancer.state = state.to_owned());
         has(&explain(&bed, &web).await, &[told]);
@@ -185,7 +185,7 @@ async fn what_others_serve_is_left_to_them() {
     let mut left = service("web", "nlb");
     bed.make(&mut left).await;
     annotate(&mut left, "type", "external");
-    has(&explain(&bed, &left).await, &["BAD [load balancer of before]", "stays until the Service is deleted"]);
+    has(&explain(&bed, &left).await, &["BAD [previous load balancer]", "stays until the Service is deleted"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -
     let instances: Vec<String> = new.into_iter().cloned().collect();
     let told = Some(text(&instances)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::RegisterInstancesWithLoadBalancer { balancer: context.name(), instances };
-    let step = step(Verb::Attach, "LoadBalancer", &context.wish.name, "these nodes shall get traffic", write);
+    let step = step(Verb::Attach, "LoadBalancer", &context.wish.name, "these nodes get traffic", write);
     Some(step.change("instances", None, Some(told)))
 }
 
@@ -36,7 +36,7 @@ pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Opti
     let instances: Vec<String> = balancer.instances.iter().filter(|id| !wanted.contains(id)).cloned().collect();
     let told = Some(text(&instances)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: context.name(), instances };
-    let reason = "these nodes shall get no traffic any more";
+    let reason = "these nodes get no traffic any more";
     let step = step(Verb::Detach, "LoadBalancer", &context.wish.name, reason, write);
     Some(step.change("instances", Some(told), None).risk(Risk::Brief))
 }

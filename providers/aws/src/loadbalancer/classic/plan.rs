@@ -188,7 +188,7 @@ fn noticed(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Finding> {
             key: INTERNAL.row.key.to_owned(),
             value: Some(context.classic.common.internal.to_string()),
             message: format!(
-                "the balancer stays {}: AWS cannot change the scheme; delete the Service and create it anew",
+                "the balancer stays {}: AWS cannot change the scheme; delete the Service and create it again",
                 balancer.scheme
             ),
         });

@@ -255,13 +255,13 @@ fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<St
     for chunk in gone.chunks(CHUNK) {
         let target_group = chosen.arn().unwrap_or_default().to_owned();
         let write = ElbV2Write::DeregisterTargets { target_group, targets: chunk.to_vec() };
-        let told = step(Verb::Detach, "TargetGroup", &chosen.name, "these nodes shall get no traffic any more", write)
+        let told = step(Verb::Detach, "TargetGroup", &chosen.name, "these nodes get no traffic any more", write)
             .change("targets", Some(targets_text(chunk)), None);
         steps.push(told.risk(Risk::Brief));
     }
     for chunk in new.chunks(CHUNK) {
         let write = ElbV2Write::RegisterTargets { target_group: chosen.id(), targets: chunk.to_vec() };
-        let told = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes shall get traffic", write);
+        let told = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes get traffic", write);
         steps.push(told.change("targets", None, Some(targets_text(chunk))));
     }
     steps

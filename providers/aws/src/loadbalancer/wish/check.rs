@@ -78,7 +78,7 @@ fn kind_is_kept(service: &Service, annotations: Annotations<'_>, kind: Kind) -> 
         Some(found) if found != kind => {
             let problem = format!(
                 "cannot update the load balancer type after creation: the Service has a {} ({hostname}) and asks for a \
-                 {}; set the annotation back, or delete the Service and create it anew",
+                 {}; set the annotation back, or delete the Service and create it again",
                 found.as_str(),
                 kind.as_str(),
             );

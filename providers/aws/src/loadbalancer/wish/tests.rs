@@ -87,7 +87,7 @@ fn checks_come_in_the_order_of_upstream() {
         refusal(service.clone()),
         "~type \"nlb\": cannot update the load balancer type after creation: the Service has a classic load balancer \
          (a1.us-east-1.elb.amazonaws.com) and asks for a network load balancer; set the annotation back, or delete the \
-         Service and create it anew"
+         Service and create it again"
     );
     service.status.load_balancer.ingress.clear();
     assert_eq!(
