@@ -121,10 +121,10 @@ impl Reads {
         }
         let asked = Instant::now();
         let tags = self.classic_tags.ask_one(&(), name.to_owned()).await?;
-        Ok(self.remember_tags(name, asked, tags))
+        Ok(self.remember_tags(name, asked, tags).unwrap_or_default())
     }
 
-    /// The tags of v2 objects by ARN; an object that is gone has none.
+    /// The tags of v2 objects by ARN; an object that is gone is left out.
     pub(crate) async fn network_tags(&self, arns: impl IntoIterator<Item = String>) -> Answer<BTreeMap<String, Tags>> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeSet::new();
@@ -143,8 +143,8 @@ impl Reads {
             let is_missing = missing.contains(&arn);
             match answer {
                 Ok(tags) => {
-                    let tags = self.remember_tags(&arn, asked, tags);
-                    found.extend(is_missing.then_some((arn, tags)));
+                    let tags = self.remember_tags(&arn, asked, tags).filter(|_| is_missing);
+                    found.extend(tags.map(|tags| (arn, tags)));
                 }
                 Err(error) if is_missing => return Err(error),
                 Err(_) => {}
@@ -229,12 +229,12 @@ impl Reads {
     }
 
     /// What is not there has no tags, which is not worth remembering.
-    fn remember_tags(&self, of: &str, asked: Instant, tags: Option<Tags>) -> Tags {
-        let Some(tags) = tags else { return Tags::new() };
+    fn remember_tags(&self, of: &str, asked: Instant, tags: Option<Tags>) -> Option<Tags> {
+        let tags = tags?;
         let mut remembered = self.remembered();
         remembered.tags.retain(|_, (asked, _)| asked.elapsed() < TAGS_KEPT);
         remembered.tags.insert(of.to_owned(), (asked, tags.clone()));
-        tags
+        Some(tags)
     }
 
     fn remembered(&self) -> MutexGuard<'_, Remembered> {

@@ -191,6 +191,18 @@ async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_group_that_only_the_list_still_shows_is_gone() {
+    let cloud = Arc::new(Cloud::new());
+    let service = service(1, "nlb");
+    cloud.loose_target_group_of(&service, "c1");
+    cloud.lists_lag();
+    let balancers = balancers(&cloud);
+    let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+    let plan = balancers.plan(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Delete)]).unwrap();
+    assert_eq!(plan, (Vec::new(), Vec::new()), "neither a step nor a warning about a group that is not ours");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_left_is_nothing_to_delete() {
     let cloud = Arc::new(Cloud::new());
     let (service, other) = (service(1, "nlb"), service(2, "nlb"));

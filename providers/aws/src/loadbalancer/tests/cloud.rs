@@ -61,6 +61,13 @@ impl Cloud {
         self.state().failing = Some(operation.to_owned());
     }
 
+    /// The lists still show the target groups, though they are gone.
+    pub(super) fn lists_lag(&self) {
+        let mut state = self.state();
+        let State { tags, target_groups, .. } = &mut *state;
+        target_groups.iter().for_each(|group| drop(tags.remove(&group.arn)));
+    }
+
     pub(super) fn impair(&self) {
         self.state().network.values_mut().for_each(|balancer| balancer.state = "active_impaired".to_owned());
     }
