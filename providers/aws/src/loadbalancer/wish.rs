@@ -191,16 +191,18 @@ fn of_kind(
     kind: Kind,
     probe: &HealthProbe,
 ) -> Result<(Goal, Vec<Finding>), ProviderError> {
-    match kind {
+    let (goal, noticed) = match kind {
         Kind::Classic => {
-            let (classic, findings) = super::classic::desired::classic(service, common, probe)?;
-            Ok((Goal::Classic(Box::new(classic)), findings))
+            let (classic, noticed) = super::classic::desired::classic(service, common, probe)?;
+            (Goal::Classic(Box::new(classic)), noticed)
         }
         Kind::Network => {
-            let (network, findings) = super::network::desired::network(service, common, probe)?;
-            Ok((Goal::Network(Box::new(network)), findings))
+            let (network, noticed) = super::network::desired::network(service, common, probe)?;
+            (Goal::Network(Box::new(network)), noticed)
         }
-    }
+    };
+    let findings = check::families(service).into_iter().chain(noticed).collect();
+    Ok((goal, findings))
 }
 
 /// Whether a balancer of ours is left behind by a Service that is now somebody else's: what to tell the user.

@@ -33,7 +33,7 @@ pub(crate) fn network(
 ) -> Result<(Network, Vec<Finding>), ProviderError> {
     let annotations = Annotations::read(&service.metadata.annotations);
     let health_check = health_check(service, annotations, probe)?;
-    let mut findings = families(service);
+    let mut findings = Vec::new();
     let ports = ports(service, annotations, &health_check, &mut findings)?;
     let network = Network {
         common,
@@ -111,27 +111,6 @@ fn about_port(port: &ServicePort, field: &str, value: &str, problem: &str) -> Pr
         value: Some(value.to_owned()),
         message: format!("{problem} (port {})", port.port),
     })
-}
-
-/// Nodes are reached over IPv4 alone.
-fn families(service: &Service) -> Vec<Finding> {
-    let warn = |key: &str, value: &str, message: &str| Finding {
-        severity: Severity::Warning,
-        key: key.to_owned(),
-        value: Some(value.to_owned()),
-        message: message.to_owned(),
-    };
-    let mut findings = Vec::new();
-    let families = &service.spec.ip_families;
-    if !families.is_empty() && families.iter().all(|family| family == "IPv6") {
-        let message = "the balancer is IPv4 and reaches no node port of an IPv6 Service; add IPv4 to spec.ipFamilies";
-        findings.push(warn("spec.ipFamilies", &families.join(","), message));
-    }
-    if let Some(policy) = service.spec.ip_family_policy.as_deref().filter(|policy| *policy == "RequireDualStack") {
-        let message = "the balancer is IPv4 only; clients of the other family need a way of their own";
-        findings.push(warn("spec.ipFamilyPolicy", policy, message));
-    }
-    findings
 }
 
 /// How the nodes are asked for their health, the same for each port.

@@ -128,6 +128,27 @@ pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderErr
     }
 }
 
+/// What has no effect, because clients and nodes are reached over IPv4 alone.
+pub(super) fn families(service: &Service) -> Vec<Finding> {
+    let warn = |key: &str, value: &str, message: &str| Finding {
+        severity: Severity::Warning,
+        key: key.to_owned(),
+        value: Some(value.to_owned()),
+        message: message.to_owned(),
+    };
+    let mut findings = Vec::new();
+    let families = &service.spec.ip_families;
+    if !families.is_empty() && families.iter().all(|family| family == "IPv6") {
+        let message = "the balancer is IPv4 and reaches no node port of an IPv6 Service; add IPv4 to spec.ipFamilies";
+        findings.push(warn("spec.ipFamilies", &families.join(","), message));
+    }
+    if let Some(policy) = service.spec.ip_family_policy.as_deref().filter(|policy| *policy == "RequireDualStack") {
+        let message = "the balancer is IPv4 only; clients of the other family need a way of their own";
+        findings.push(warn("spec.ipFamilyPolicy", policy, message));
+    }
+    findings
+}
+
 fn about(key: &str, value: Option<&str>, problem: &str) -> ProviderError {
     invalid(Finding {
         severity: Severity::Error,

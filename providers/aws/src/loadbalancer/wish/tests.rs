@@ -312,3 +312,18 @@ fn long_lists_of_names_are_cut() {
     assert_eq!(some(&["b", "a"]), "a, b");
     assert_eq!(some(&["g", "f", "e", "d", "c", "b", "a"]), "a, b, c, d, e and 2 more");
 }
+
+#[test]
+fn services_that_need_ipv6_are_warned_whatever_the_kind() {
+    for kind in ["nlb", "clb"] {
+        let keys = |families: &[&str], policy: Option<&str>| {
+            let mut service = service(&[("type", kind)]);
+            service.spec.ip_families = families.iter().map(|family| (*family).to_owned()).collect();
+            service.spec.ip_family_policy = policy.map(str::to_owned);
+            ensure(service).unwrap().findings.into_iter().map(|finding| finding.key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&["IPv6"], None), ["spec.ipFamilies"], "{kind}");
+        assert_eq!(keys(&["IPv4", "IPv6"], None), [""; 0], "{kind}");
+        assert_eq!(keys(&["IPv4", "IPv6"], Some("RequireDualStack")), ["spec.ipFamilyPolicy"], "{kind}");
+    }
+}

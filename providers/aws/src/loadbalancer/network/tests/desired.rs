@@ -147,15 +147,3 @@ fn attributes_are_off_unless_asked_for_and_logs_name_their_bucket() {
     let lists = one().with(&EIP_ALLOCATIONS, "eip-1, eip-2 ").network().unwrap().0.allocations;
     assert_eq!(lists, ["eip-1", "eip-2"], "blanks are no part of an ID");
 }
-
-#[test]
-fn services_that_need_ipv6_are_told() {
-    let mut v6 = one();
-    v6.service.spec.ip_families = vec!["IPv6".to_owned()];
-    assert_eq!(v6.network().unwrap().1[0].key, "spec.ipFamilies");
-    let mut dual = one();
-    dual.service.spec.ip_families = vec!["IPv4".to_owned(), "IPv6".to_owned()];
-    assert!(dual.network().unwrap().1.is_empty());
-    dual.service.spec.ip_family_policy = Some("RequireDualStack".to_owned());
-    assert_eq!(dual.network().unwrap().1[0].key, "spec.ipFamilyPolicy");
-}
