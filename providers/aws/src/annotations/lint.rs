@@ -257,9 +257,19 @@ fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Fin
         findings.push(Finding { severity: Severity::Warning, key: key.to_owned(), value: Some(value), message });
     }
     let tags = annotations.get(&ADDITIONAL_TAGS).ok().flatten().unwrap_or_default();
-    if let Some(key) = tags.keys().find(|key| around.ownership.is_reserved(key)) {
-        let message = format!("the tag {key:?} marks what belongs to a cluster and cannot be set; it is left out");
-        findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
+    let reserved = tags.keys().filter(|key| around.ownership.is_reserved(key));
+    let reserved: Vec<String> = reserved.map(|key| format!("{key:?}")).collect();
+    match &*reserved {
+        [] => {}
+        [key] => {
+            let message = format!("the tag {key} marks what belongs to a cluster and cannot be set; it is left out");
+            findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
+        }
+        keys => {
+            let keys = keys.join(", ");
+            let message = format!("the tags {keys} mark what belongs to a cluster and cannot be set; they are left out");
+            findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
+        }
     }
     if let Some(key) = tags.keys().find(|key| key.to_lowercase().starts_with("aws:")) {
         let message = format!("AWS refuses the tag {key:?}: what begins with \"aws:\" is its own; take it out");

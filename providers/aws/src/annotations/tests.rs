@@ -257,7 +257,7 @@ fn contradictions_are_told() {
             ("security-groups", "sg-1"),
             ("access-log-s3-bucket-name", "logs"),
             ("healthcheck-path", "/x"),
-            ("additional-resource-tags", "kubernetes.io/cluster/c1=shared,team=a"),
+            ("additional-resource-tags", "kubernetes.io/cluster/c1=shared,team=a,KubernetesCluster=c1"),
         ],
         &[
             "Warning ~access-log-s3-bucket-name \"logs\": no logs are written without ~access-log-enabled: \"true\"",
@@ -266,8 +266,9 @@ fn contradictions_are_told() {
             "Warning ~eip-allocations \"eipalloc-1\": AWS refuses Elastic IPs with ~internal; remove one of them",
             "Warning ~private-ipv4-addresses \"10.0.0.1\": AWS takes them or ~eip-allocations, not both; remove one",
             "Warning ~healthcheck-path \"/x\": no effect without ~healthcheck-protocol: http or https",
-            "Warning ~additional-resource-tags \"kubernetes.io/cluster/c1=shared,team=a\": the tag \
-             \"kubernetes.io/cluster/c1\" marks what belongs to a cluster and cannot be set; it is left out",
+            "Warning ~additional-resource-tags \"kubernetes.io/cluster/c1=shared,team=a,KubernetesCluster=c1\": the tags \
+             \"KubernetesCluster\", \"kubernetes.io/cluster/c1\" mark what belongs to a cluster and cannot be set; they \
+             are left out",
         ],
     );
     check(
