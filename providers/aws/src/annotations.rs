@@ -217,11 +217,11 @@ table! {
         "Where access logs go.";
     ACCESS_LOG_PREFIX: String = value::text, "access-log-s3-bucket-prefix", BOTH, "text", "", false,
         "Prefix of the log objects in the bucket.";
-    ACCESS_LOG_INTERVAL: i32 = value::integer, "access-log-emit-interval", CLASSIC, "minutes: `5` or `60`", "AWS's", false,
+    ACCESS_LOG_INTERVAL: i32 = value::integer, "access-log-emit-interval", CLASSIC, "minutes: `5` or `60`", "`60`", false,
         "How often access logs are written.";
     DRAINING: bool = value::flag, "connection-draining-enabled", CLASSIC, "boolean", "`false`", false,
         "Whether connections to a node that leaves may end by themselves.";
-    DRAINING_TIMEOUT: i32 = value::integer, "connection-draining-timeout", CLASSIC, "seconds", "AWS's", false,
+    DRAINING_TIMEOUT: i32 = value::integer, "connection-draining-timeout", CLASSIC, "seconds", "`300`", false,
         "How long they may take.";
     IDLE_TIMEOUT: i32 = value::integer, "connection-idle-timeout", CLASSIC, "seconds", "`60`", false,
         "When silent connections are closed.";

@@ -327,3 +327,31 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     assert!(lent.events().iter().any(|event| event.contains("the balancer stays internal")));
     bed.check();
 }
+
+#[tokio::test]
+async fn what_an_annotation_had_set_goes_back_to_its_default_with_it() {
+    let bed = start();
+    let process = bed.process().await;
+    let common = [("connection-draining-enabled", "true"), ("access-log-enabled", "true"), ("access-log-s3-bucket-name", "logs")];
+    let more = [
+        ("connection-draining-timeout", "60"),
+        ("access-log-emit-interval", "5"),
+        ("access-log-s3-bucket-prefix", "web"),
+        ("connection-idle-timeout", "600"),
+        ("cross-zone-load-balancing-enabled", "true"),
+        ("proxy-protocol", "*"),
+        ("healthcheck-interval", "30"),
+    ];
+    let ports = [(80, 31080)];
+    bed.ensure(&*process, &clb(&common, &ports, json!({}))).await;
+    let never = shape_of(&bed);
+    let all: Vec<(&str, &str)> = common.into_iter().chain(more).collect();
+    bed.ensure(&*process, &clb(&all, &ports, json!({}))).await;
+    assert_ne!(shape_of(&bed), never);
+    bed.ensure(&*process, &clb(&common, &ports, json!({}))).await;
+    assert_eq!(shape_of(&bed), never);
+    let mark = bed.aws.mark();
+    bed.ensure(&*process, &clb(&common, &ports, json!({}))).await;
+    assert_eq!(bed.writes(mark), Vec::<String>::new());
+    bed.check();
+}

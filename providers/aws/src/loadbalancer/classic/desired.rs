@@ -14,7 +14,11 @@ use crate::config::HealthProbe;
 use crate::loadbalancer::desired::{Classic, Common};
 
 /// Seconds after which upstream lets silent connections be closed.
-const IDLE_TIMEOUT_DEFAULT: i32 = 60;
+pub(super) const IDLE_TIMEOUT_DEFAULT: i32 = 60;
+/// Seconds that connections may take to end, where AWS is not asked for another time.
+pub(super) const DRAINING_TIMEOUT_DEFAULT: i32 = 300;
+/// Minutes between access logs, where AWS is not asked for others.
+pub(super) const EMIT_INTERVAL_DEFAULT: i32 = 60;
 
 /// The wish, and what is noticed beside the annotations.
 ///
@@ -116,16 +120,17 @@ fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError>
         let problem = format!("AWS takes no logs without a bucket; set {} too", ACCESS_LOG_BUCKET.row.key);
         return Err(annotations.refuse(ACCESS_LOG.row, problem));
     }
+    let drains = annotations.get_or_default(&DRAINING)?;
     Ok(Attributes {
         access_log: Some(AccessLog {
             enabled,
-            emit_interval: annotations.get(&ACCESS_LOG_INTERVAL)?,
+            emit_interval: annotations.get(&ACCESS_LOG_INTERVAL)?.or(enabled.then_some(EMIT_INTERVAL_DEFAULT)),
             bucket,
             prefix: annotations.get(&ACCESS_LOG_PREFIX)?,
         }),
         connection_draining: Some(ConnectionDraining {
-            enabled: annotations.get_or_default(&DRAINING)?,
-            timeout: annotations.get(&DRAINING_TIMEOUT)?,
+            enabled: drains,
+            timeout: annotations.get(&DRAINING_TIMEOUT)?.or(drains.then_some(DRAINING_TIMEOUT_DEFAULT)),
         }),
         idle_timeout: Some(annotations.get(&IDLE_TIMEOUT)?.unwrap_or(IDLE_TIMEOUT_DEFAULT)),
         cross_zone: Some(annotations.get_or_default(&CROSS_ZONE)?),

@@ -2,6 +2,7 @@
 
 use ccm_provider::{Change, Verb};
 
+use super::desired::{DRAINING_TIMEOUT_DEFAULT, EMIT_INTERVAL_DEFAULT, IDLE_TIMEOUT_DEFAULT};
 use super::plan::Context;
 use super::step;
 use crate::client::Tags;
@@ -30,9 +31,9 @@ pub(super) fn tags(context: &Context<'_>, existing: &observe::Classic) -> Option
 /// What a balancer has that was made through the API.
 fn defaults() -> Attributes {
     Attributes {
-        access_log: Some(AccessLog::default()),
-        connection_draining: Some(ConnectionDraining::default()),
-        idle_timeout: Some(60),
+        access_log: Some(AccessLog { emit_interval: Some(EMIT_INTERVAL_DEFAULT), ..AccessLog::default() }),
+        connection_draining: Some(ConnectionDraining { enabled: false, timeout: Some(DRAINING_TIMEOUT_DEFAULT) }),
+        idle_timeout: Some(IDLE_TIMEOUT_DEFAULT),
         cross_zone: Some(false),
     }
 }
