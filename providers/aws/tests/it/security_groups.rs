@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, service};
 use crate::classic::shape_of;
+use crate::lent::watched;
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
@@ -111,16 +112,19 @@ async fn a_rule_of_the_users_that_keeps_our_group_alive_is_named_and_left_alone(
 }
 
 #[tokio::test]
-async fn a_group_shared_with_the_cluster_survives() {
+async fn a_group_shared_with_the_cluster_survives_and_the_event_says_so() {
     let bed = Bed::start("");
-    let process = bed.process().await;
+    let (process, lent) = watched(&bed).await;
     bed.ensure(&*process, &classic()).await;
     let lb = managed(&bed);
     bed.aws.world(|world| {
         let tags = &mut world.ec2.groups.get_mut(&lb).unwrap().tags;
         tags.insert("kubernetes.io/cluster/c1".to_owned(), "shared".to_owned());
     });
+    bed.aws.clock().step(Duration::from_secs(60));
     bed.delete(&*process, &classic()).await;
+    let told = lent.events().into_iter().filter(|event| event.contains("not deleted") && event.contains(&lb));
+    assert_eq!(told.count(), 1);
     assert!(bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
     assert_eq!(rules(&bed, &bed.network.node_group), Vec::<String>::new());
     bed.check();

@@ -43,7 +43,11 @@ pub(crate) fn unneeded(
     let mut removal = Removal::default();
     for group in observed.groups.values() {
         let kept = keep.iter().any(|id| id.known() == Some(&group.id));
-        if kept || !is_ours(kind, wish, attached, group, ground) {
+        if kept || !was_made_for(kind, wish, attached, group, ground) {
+            continue;
+        }
+        if !ground.ownership.is_owned(&group.tags) {
+            removal.findings.push(stays(group, ground));
             continue;
         }
         let (cut, findings) = cut_before_deletion(group, observed, ground);
@@ -60,9 +64,13 @@ pub(crate) fn unneeded(
 /// Whether a group was made for this Service's balancer and may go with it. (Upstream asks less, and deletes groups of the
 /// user that carry the cluster's tag.)
 pub(crate) fn is_ours(kind: Kind, wish: &Wish, attached: &[String], group: &SecurityGroup, ground: &Ground) -> bool {
+    ground.ownership.is_owned(&group.tags) && was_made_for(kind, wish, attached, group, ground)
+}
+
+/// Whether name and description of a group that nobody names are those of a group of this Service's balancer.
+fn was_made_for(kind: Kind, wish: &Wish, attached: &[String], group: &SecurityGroup, ground: &Ground) -> bool {
     let named = wish.named_groups.instead.iter().chain(&wish.named_groups.extra).chain(&ground.shared_group);
-    if !ground.ownership.is_owned(&group.tags) || group.vpc != ground.vpc || named.into_iter().any(|id| *id == group.id)
-    {
+    if group.vpc != ground.vpc || named.into_iter().any(|id| *id == group.id) {
         return false;
     }
     match kind {
@@ -121,6 +129,20 @@ pub(crate) fn cut_before_deletion(
         findings.extend(stay.iter().map(|rule| blocked(group, holder, rule)));
     }
     (steps, findings)
+}
+
+fn stays(group: &SecurityGroup, ground: &Ground) -> Finding {
+    let mark = ground.ownership.cluster_key().unwrap_or_default();
+    Finding {
+        severity: Severity::Warning,
+        key: "security group".to_owned(),
+        value: Some(group.id.clone()),
+        message: format!(
+            "not deleted: {} has the name of a group of this load balancer, but is not tagged {mark} = owned; delete it if \
+             it is not needed",
+            group.name
+        ),
+    }
 }
 
 fn blocked(group: &SecurityGroup, holder: &SecurityGroup, rule: &Rule) -> Finding {
