@@ -36,7 +36,8 @@ pub(crate) fn meaning(code: &str) -> Meaning {
     TABLE.iter().find(|(_, codes)| codes.contains(&code)).map_or_else(|| by_shape(code), |(meaning, _)| *meaning)
 }
 
-/// EC2 has hundreds of codes of one shape: `InvalidVpcID.NotFound`, `InvalidParameterValue`.
+/// EC2 has hundreds of codes of one shape: `InvalidVpcID.NotFound`. That a code begins with `Invalid` says nothing by itself:
+/// much of that passes without a change of the request.
 fn by_shape(code: &str) -> Meaning {
     if code.starts_with("Invalid") && code.ends_with(".NotFound") {
         Meaning::NotFound
@@ -44,7 +45,7 @@ fn by_shape(code: &str) -> Meaning {
         Meaning::Conflict
     } else if code.ends_with("LimitExceeded") {
         Meaning::Quota
-    } else if code.starts_with("Invalid") || code.ends_with(".Malformed") {
+    } else if code.ends_with(".Malformed") {
         Meaning::Invalid
     } else {
         Meaning::Other
@@ -88,6 +89,8 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Meaning::Passing, &[
         "DependencyViolation", "ResourceInUse", "OperationInProgress", "InvalidTarget",
         "HealthUnavailable", "ConcurrentTagAccess", "InvalidGroup.InUse",
+        // What the request names may appear later.
+        "CertificateNotFound", "AllocationIdNotFound",
     ]),
     (Meaning::Quota, &[
         "TooManyLoadBalancers", "TooManyTargetGroups", "TooManyListeners", "TooManyTargets", "TooManyCertificates",
@@ -97,8 +100,9 @@ const TABLE: &[(Meaning, &[&str])] = &[
     ]),
     (Meaning::Invalid, &[
         "ValidationError", "ValidationException", "MissingParameter", "UnknownParameter", "MalformedQueryString",
-        "CertificateNotFound", "UnsupportedCertificate", "UnsupportedProtocol", "SSLPolicyNotFound",
-        "PolicyTypeNotFound", "IncompatibleProtocols", "AllocationIdNotFound", "AvailabilityZoneNotSupported",
+        "InvalidConfigurationRequest", "InvalidScheme", "InvalidParameterCombination",
+        "UnsupportedCertificate", "UnsupportedProtocol", "SSLPolicyNotFound",
+        "PolicyTypeNotFound", "IncompatibleProtocols", "AvailabilityZoneNotSupported",
         "VPCIdNotSpecified", "ResourceAlreadyAssociated", "FilterLimitExceeded", "NoSuchVersion",
         "OperationNotPermitted",
     ]),
