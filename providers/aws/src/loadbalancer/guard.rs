@@ -83,21 +83,46 @@ impl Look<'_> {
 
     fn of_network(&self, write: &ElbV2Write) -> Option<String> {
         match write {
-            ElbV2Write::DeleteLoadBalancer { balancer } => {
+            // Nothing is there before; what the same plan made carries our marks.
+            ElbV2Write::CreateLoadBalancer { .. } | ElbV2Write::CreateTargetGroup { .. } => None,
+            ElbV2Write::ModifyLoadBalancerAttributes { balancer: Id::Made(_), .. }
+            | ElbV2Write::CreateListener { balancer: Id::Made(_), .. }
+            | ElbV2Write::ModifyTargetGroupAttributes { target_group: Id::Made(_), .. }
+            | ElbV2Write::RegisterTargets { target_group: Id::Made(_), .. } => None,
+            ElbV2Write::DeleteLoadBalancer { balancer }
+            | ElbV2Write::SetSecurityGroups { balancer, .. }
+            | ElbV2Write::ModifyLoadBalancerAttributes { balancer: Id::Known(balancer), .. }
+            | ElbV2Write::CreateListener { balancer: Id::Known(balancer), .. } => {
                 let found = self.observed.network.as_ref().filter(|network| network.balancer.arn == *balancer);
                 self.unmarked(found.map(|network| &network.tags))
             }
-            ElbV2Write::DeleteListener { .. } => {
+            ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => {
                 self.unmarked(self.observed.network.as_ref().map(|network| &network.tags))
             }
-            ElbV2Write::DeleteTargetGroup { target_group } => {
-                let found = self.target_groups().find(|group| group.group.arn == *target_group);
-                let ours = found.filter(|group| is_of_service(&group.tags, &self.wish.service));
-                self.unmarked(ours.map(|group| &group.tags))
+            ElbV2Write::DeleteTargetGroup { target_group } => self.unmarked_group(target_group),
+            ElbV2Write::ModifyTargetGroup { target_group, .. }
+            | ElbV2Write::ModifyTargetGroupAttributes { target_group: Id::Known(target_group), .. }
+            | ElbV2Write::RegisterTargets { target_group: Id::Known(target_group), .. } => {
+                self.unmarked_in_use(target_group)
             }
-            ElbV2Write::DeregisterTargets { target_group, .. } => self.emptied_group(target_group),
-            _ => None,
+            ElbV2Write::DeregisterTargets { target_group, .. } => {
+                self.unmarked_in_use(target_group).or_else(|| self.emptied_group(target_group))
+            }
         }
+    }
+
+    /// A target group behind our balancer goes by the marks of that: older versions made some without any.
+    fn unmarked_in_use(&self, arn: &str) -> Option<String> {
+        let network = self.observed.network.as_ref();
+        let behind = network.filter(|network| network.target_groups.iter().any(|group| group.group.arn == arn));
+        behind.map_or_else(|| self.unmarked_group(arn), |network| self.unmarked(Some(&network.tags)))
+    }
+
+    /// The marks of a target group, which must be made for this Service.
+    fn unmarked_group(&self, arn: &str) -> Option<String> {
+        let found = self.target_groups().find(|group| group.group.arn == arn);
+        let ours = found.filter(|group| is_of_service(&group.tags, &self.wish.service));
+        self.unmarked(ours.map(|group| &group.tags))
     }
 
     fn target_groups(&self) -> impl Iterator<Item = &TargetGroup> {
