@@ -4,7 +4,7 @@ use ccm_provider::{ErrorClass, Fact, NodeReader, ProviderError, Service, Service
 
 use super::standing::{self, Standing};
 use super::{Inspector, health, way_out};
-use crate::loadbalancer::INTERNAL;
+use crate::loadbalancer::subnets::INTERNAL;
 use crate::loadbalancer::desired::{Goal, Wish};
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observe::{Classic, Network, Observed};

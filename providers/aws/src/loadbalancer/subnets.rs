@@ -50,7 +50,7 @@ pub(crate) fn wanted(
 }
 
 /// The scheme of internal balancers.
-const INTERNAL: &str = "internal";
+pub(crate) const INTERNAL: &str = "internal";
 
 /// For which scheme the subnets are chosen. AWS never changes the scheme of a balancer, so an existing one keeps its own.
 pub(crate) fn is_internal(common: &Common, observed: &Observed) -> bool {
