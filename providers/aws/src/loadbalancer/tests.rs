@@ -223,7 +223,7 @@ async fn what_was_written_is_read_again() {
     let balancers = balancers(&cloud);
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     tokio::time::advance(Duration::from_millis(5)).await;
-    let group = crate::client::Id::from(NODE_GROUP);
+    let group = Id::from(NODE_GROUP);
     let permissions = Vec::new();
     let write = crate::client::write::Ec2Write::AuthorizeSecurityGroupIngress { group, permissions };
     balancers.reads.wrote(&crate::client::Write::Ec2(write));
