@@ -44,13 +44,16 @@ impl std::fmt::Debug for Controller {
     }
 }
 
+/// Begins a pass of a controller that writes nothing.
+pub type SurveyFn = Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>;
+
 /// A controller with its settings.
 #[derive(Clone)]
 pub struct Configured {
     /// Makes it, once the process leads and the provider is initialized.
     pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
     /// Begins a pass that writes nothing, for `ccm plan`; `None`: there is none.
-    pub survey: Option<Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>>,
+    pub survey: Option<SurveyFn>,
 }
 
 impl std::fmt::Debug for Configured {

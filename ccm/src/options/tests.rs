@@ -138,8 +138,8 @@ fn a_dry_run_elects_nobody_and_still_knows_what_is_left_to_others() {
 
 #[test]
 fn conditions_of_services_are_off_unless_asked_for() {
-    assert!(!options(&[]).unwrap().service.conditions);
-    assert!(options(&["--feature-gates=ServiceLoadBalancerConditions=true"]).unwrap().service.conditions);
+    assert!(!options(&[]).unwrap().gates.service_conditions);
+    assert!(options(&["--feature-gates=ServiceLoadBalancerConditions=true"]).unwrap().gates.service_conditions);
 }
 
 #[test]

@@ -140,7 +140,9 @@ enum Stand {
 /// first is not supported; everything else is the cloud's.
 fn stand(class: &ErrorClass) -> Stand {
     match class {
-        ErrorClass::Transient { after: Some(_) } | ErrorClass::InProgress { .. } | ErrorClass::Conflict => Stand::Working,
+        ErrorClass::Transient { after: Some(_) } | ErrorClass::InProgress { .. } | ErrorClass::Conflict => {
+            Stand::Working
+        }
         ErrorClass::Invalid { .. } | ErrorClass::Unsupported => Stand::Failed(reason::UNSUPPORTED),
         ErrorClass::NotFound
         | ErrorClass::Unknown
@@ -202,8 +204,10 @@ fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static 
 fn is_ours(condition: &Condition) -> bool {
     match &*condition.kind {
         DEGRADED => reason::OF_DEGRADED.contains(&&*condition.reason),
-        _ => [ENSURED, NO_ADDRESS].contains(&&*condition.message)
-            || [ENSURING, FAILED].iter().any(|ours| condition.message.starts_with(ours)),
+        _ => {
+            [ENSURED, NO_ADDRESS].contains(&&*condition.message)
+                || [ENSURING, FAILED].iter().any(|ours| condition.message.starts_with(ours))
+        }
     }
 }
 

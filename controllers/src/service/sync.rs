@@ -308,7 +308,8 @@ impl ServiceController {
             }
             Ok(Err(_)) => all(ProviderError::deadline("the load balancer of the provider", GROUP_DEADLINE)),
         };
-        let error = answers.iter().filter_map(|answer| answer.as_ref().err()).min_by_key(|error| error.is_in_progress());
+        let error =
+            answers.iter().filter_map(|answer| answer.as_ref().err()).min_by_key(|error| error.is_in_progress());
         self.shared.metrics.provider_call("ReconcileLoadBalancers", error, began.elapsed());
         answers.into_iter().map(Ok).collect()
     }

@@ -267,7 +267,8 @@ fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Fin
         }
         keys => {
             let keys = keys.join(", ");
-            let message = format!("the tags {keys} mark what belongs to a cluster and cannot be set; they are left out");
+            let message =
+                format!("the tags {keys} mark what belongs to a cluster and cannot be set; they are left out");
             findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
         }
     }

@@ -4,12 +4,12 @@ use ccm_provider::{ErrorClass, Fact, NodeReader, ProviderError, Service, Service
 
 use super::standing::{self, Standing};
 use super::{Inspector, health, way_out};
-use crate::loadbalancer::subnets::INTERNAL;
 use crate::loadbalancer::desired::{Goal, Wish};
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observe::{Classic, Network, Observed};
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::security_groups::permissions::{self, Rule};
+use crate::loadbalancer::subnets::INTERNAL;
 use crate::loadbalancer::wish::left_behind;
 
 /// # Errors

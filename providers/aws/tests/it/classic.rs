@@ -332,7 +332,11 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
 async fn what_an_annotation_had_set_goes_back_to_its_default_with_it() {
     let bed = start();
     let process = bed.process().await;
-    let common = [("connection-draining-enabled", "true"), ("access-log-enabled", "true"), ("access-log-s3-bucket-name", "logs")];
+    let common = [
+        ("connection-draining-enabled", "true"),
+        ("access-log-enabled", "true"),
+        ("access-log-s3-bucket-name", "logs"),
+    ];
     let more = [
         ("connection-draining-timeout", "60"),
         ("access-log-emit-interval", "5"),

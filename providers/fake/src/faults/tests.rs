@@ -92,8 +92,8 @@ async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
             e.retry_after() == Some(Duration::from_millis(1500))
         }),
         ("kind: InProgress, error: being made, retryAfter: 1.5s", "being made", ProviderError::is_in_progress),
-        ("kind: Invalid, error: bad", "bad", |e| matches!(e.class(), ccm_provider::ErrorClass::Invalid { .. })),
-        ("kind: Other, error: bad", "bad", |e| e.class() == ccm_provider::ErrorClass::Unknown),
+        ("kind: Invalid, error: bad", "bad", |e| matches!(e.class(), ErrorClass::Invalid { .. })),
+        ("kind: Other, error: bad", "bad", |e| e.class() == ErrorClass::Unknown),
         ("error: bad", "bad", |e| e.retry_after().is_none()),
     ];
     for (rule, text, check) in cases {

@@ -84,6 +84,12 @@ fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let subnets = owned(ids);
     let told = Some(subnets.join(" ")).filter(|told| !told.is_empty())?;
     let write = ElbWrite::DetachLoadBalancerFromSubnets { balancer: context.name(), subnets };
-    let step = step(Verb::Detach, "LoadBalancer", &context.wish.name, "the Service does not want these subnets any more", write);
+    let step = step(
+        Verb::Detach,
+        "LoadBalancer",
+        &context.wish.name,
+        "the Service does not want these subnets any more",
+        write,
+    );
     Some(step.change("subnets", Some(told), None).risk(Risk::Brief))
 }
