@@ -1,24 +1,28 @@
 # The image of the program: one static binary, the certificates of public authorities, and nothing else.
 #
-#   docker build -t ccm:v0.1.0 .
-#   docker build -t ccm:v0.1.0 --build-arg FEATURES=fake,aws .
+#   docker build -t <your image> --build-arg FEATURES=aws .
 #
-# FEATURES are the cargo features of the crate `ccm`: the providers in the image, separated by commas. hack/image.sh
-# makes the same content in a folder and checks it, without a container engine.
+# FEATURES   required: the cargo features of the crate `ccm`, which are the providers in the image, separated by commas. The
+#            program fails at start when --cloud-provider names another one. `aws` needs 7 GB of memory to compile.
+# PROFILE    the cargo profile, by default `release`
+#
+# hack/image.sh makes the same content in a folder and checks it, without a container engine.
 
 ARG RUST_VERSION=1.95.0
 
 FROM rust:${RUST_VERSION}-slim-bookworm AS build
+ARG FEATURES
+RUN : "${FEATURES:?name the providers of the image, for example: docker build --build-arg FEATURES=aws}"
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-ARG FEATURES=fake
+ARG PROFILE=release
 # Downloads and compiled dependencies stay between builds.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,target=/src/target,sharing=locked \
-    hack/image.sh build "$FEATURES" /out
+    hack/image.sh build "$FEATURES" /out "$PROFILE"
 
 FROM scratch
 COPY --from=build /out/ /

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What is in the image.
 #
-#   hack/image.sh build FEATURES FOLDER    builds the program and puts the content of the image into a folder
-#   hack/image.sh check [FOLDER]           checks such a folder; without one, builds it in a temporary folder first
+#   hack/image.sh build FEATURES FOLDER [PROFILE]    builds the program and puts the content of the image into a folder
+#   hack/image.sh check [FOLDER]                     checks such a folder; without one, builds it in a temporary folder first
 #
 # The Dockerfile calls the first. The second shows, without a container engine, that the folder is all that the program
 # needs: the binary links nothing dynamically and runs with the folder as its root, as a user without a name.
@@ -14,13 +14,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 user=65532
 
 build() {
-	local features=$1 folder=$2 target
+	local features=$1 folder=$2 profile=${3:-release} target
 	target=$(rustc -vV | sed -n 's/^host: //p')
 	# The C library goes into the binary, since the image has none. With an explicit target the flag leaves build scripts and
 	# procedural macros alone.
-	RUSTFLAGS='-C target-feature=+crt-static' CARGO_INCREMENTAL=0 cargo build --release --locked \
+	RUSTFLAGS='-C target-feature=+crt-static' CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked \
 		--package ccm --no-default-features --features "$features" --target "$target"
-	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/release/ccm" "$folder/ccm"
+	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/$profile/ccm" "$folder/ccm"
 	# For providers, and for kubeconfigs without an authority.
 	install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
 	echo 'hosts: files dns' >"$folder/etc/nsswitch.conf"
@@ -62,8 +62,8 @@ check() {
 
 case ${1:-} in
 build)
-	[[ $# == 3 ]] || { echo 'usage: hack/image.sh build FEATURES FOLDER' >&2; exit 1; }
-	build "$2" "$3"
+	[[ $# == [34] && -n $2 ]] || { echo 'usage: hack/image.sh build FEATURES FOLDER [PROFILE]' >&2; exit 1; }
+	build "${@:2}"
 	;;
 check)
 	folder=${2:-}

@@ -1,6 +1,7 @@
 //! The Dockerfile, as far as it can be checked without a container engine; `hack/image.sh check` runs the content.
 
 use std::fs;
+use std::process::Command;
 
 use ccm_test_manifests::workspace;
 
@@ -66,6 +67,21 @@ fn the_toolchain_is_pinned_to_the_one_of_the_workspace() {
     }
 }
 
+/// A default would be the wrong provider for somebody: the program then ends at each start.
+#[test]
+fn an_image_without_a_choice_of_providers_is_not_built() {
+    let all = instructions();
+    assert!(all.iter().any(|i| i.name == "ARG" && i.rest == "FEATURES"));
+    let check = all.iter().find(|i| i.name == "RUN").unwrap();
+    let run = |features: &str| {
+        let output = Command::new("sh").args(["-c", &check.rest]).env("FEATURES", features).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (built, said) = run("");
+    assert!(!built && said.contains("--build-arg FEATURES="), "{said}");
+    assert_eq!(run("aws"), (true, String::new()));
+}
+
 #[test]
 fn nothing_secret_or_foreign_gets_into_a_layer() {
     for instruction in instructions() {
@@ -91,11 +107,11 @@ fn nothing_secret_or_foreign_gets_into_a_layer() {
 #[test]
 fn the_build_links_everything_into_the_program() {
     let all = instructions();
-    assert!(all.iter().any(|i| i.name == "RUN" && i.rest.contains("hack/image.sh build \"$FEATURES\" /out")));
+    assert!(all.iter().any(|i| i.name == "RUN" && i.rest.contains("hack/image.sh build \"$FEATURES\" /out \"$PROFILE\"")));
     let script = fs::read_to_string(workspace().join("hack/image.sh")).unwrap();
     for part in [
         "target-feature=+crt-static",
-        "--release --locked",
+        "--profile \"$profile\" --locked",
         "--target \"$target\"",
         "etc/ssl/certs/ca-certificates.crt",
     ] {
