@@ -192,12 +192,14 @@ fn chart_volumes() -> String {
     text
 }
 
-/// Named templates with the rules, for the chart: there the lease has the name that the user wants.
+/// Named templates with the rules, for the chart: there the user chooses the name of the lease and the controllers, of which only
+/// the one for the lifecycle of nodes deletes anything.
 fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> String {
     let mut text = format!("{{{{/*\n{}*/}}}}\n", HEADER.trim_start_matches("# "));
     let mut define = |name: &str, rules: &[Rule]| {
-        let rules =
-            rule_list(rules).replace(&format!("[\"{LEASE}\"]"), "[{{ .Values.leaderElection.leaseName | quote }}]");
+        let rules = rule_list(rules)
+            .replace(&format!("[\"{LEASE}\"]"), "[{{ .Values.leaderElection.leaseName | quote }}]")
+            .replace(", \"delete\"]", "{{ if include \"ccm.deletesNodes\" . }}, \"delete\"{{ end }}]");
         // Infallible on a String.
         let _ = write!(text, "{{{{- define \"ccm.rules.{name}\" -}}}}\n{rules}{{{{- end }}}}\n");
     };

@@ -1,5 +1,6 @@
 {{- define "ccm.name" -}}
-{{- if contains "cloud-controller-manager" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-cloud-controller-manager" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains "cloud-controller-manager" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-cloud-controller-manager" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "ccm.selector" -}}
@@ -12,10 +13,41 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "ccm.serviceAccount" -}}
+{{- if .Values.serviceAccount.name }}{{ .Values.serviceAccount.name }}
+{{- else if .Values.serviceAccount.create }}{{ include "ccm.name" . }}
+{{- else }}{{ fail "serviceAccount.name is required when serviceAccount.create is false" }}
+{{- end }}
+{{- end }}
+
+{{/* Settings that render and then do not work. */}}
+{{- define "ccm.checks" }}
+{{- $loopback := or (hasPrefix "127." .Values.bindAddress) (eq .Values.bindAddress "::1") }}
+{{- if and .Values.metrics.serviceMonitor.enabled (or $loopback (eq (int .Values.securePort) 0)) }}
+{{- fail (printf "metrics.serviceMonitor.enabled: Prometheus cannot reach the port at bindAddress %s, securePort %d; set bindAddress to 0.0.0.0, which means all addresses of the node, IPv4 and IPv6" .Values.bindAddress (int .Values.securePort)) }}
+{{- end }}
+{{- if and $loopback (not .Values.hostNetwork) (gt (int .Values.securePort) 0) }}
+{{- fail (printf "hostNetwork=false: the kubelet cannot reach the probes at bindAddress %s; set bindAddress to 0.0.0.0, or securePort to 0" .Values.bindAddress) }}
+{{- end }}
+{{- end }}
+
+{{/* Whether the controller that deletes nodes runs; an entry with its name wins over "*". */}}
+{{- define "ccm.deletesNodes" -}}
+{{- $listed := .Values.controllers }}
+{{- range $name := list "cloud-node-lifecycle-controller" "cloud-node-lifecycle" }}
+{{- if has $name $listed }}{{ $listed = list "*" }}{{ else if has (printf "-%s" $name) $listed }}{{ $listed = list "-" }}{{ end }}
+{{- end }}
+{{- if or (not $listed) (has "*" $listed) (hasKey .Values.flags "controllers") }}true{{ end }}
 {{- end }}
 
 {{- define "ccm.image" -}}
-{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- $repository := required "image.repository is required: the project publishes no image; build one with its Dockerfile, and set image.repository and image.tag to where you pushed it" .Values.image.repository }}
+{{- if .Values.image.digest }}{{ $repository }}@{{ .Values.image.digest }}{{ else }}{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- define "ccm.configSecret" -}}
@@ -70,7 +102,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- define "ccm.probe" -}}
 scheme: HTTPS
 {{- if .Values.hostNetwork }}
-host: {{ if contains ":" (toString .Values.bindAddress) }}"::1"{{ else if or (eq .Values.bindAddress "0.0.0.0") (eq .Values.bindAddress "127.0.0.1") }}127.0.0.1{{ else }}{{ .Values.bindAddress | quote }}{{ end }}
+host: {{ get (dict "0.0.0.0" "127.0.0.1" "::" "::1") .Values.bindAddress | default .Values.bindAddress | quote }}
 {{- end }}
 port: https
 {{- end }}

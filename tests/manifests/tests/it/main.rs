@@ -4,6 +4,7 @@
 
 mod alerts;
 mod aws;
+mod chart;
 mod flags;
 mod generated;
 mod goldens;

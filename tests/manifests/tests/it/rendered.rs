@@ -62,7 +62,7 @@ pub(crate) fn aws_with_every_choice() -> Option<String> {
 }
 
 /// Renders a folder with these files, as if it were a folder of the overlays.
-fn kustomize(files: &[(&str, String)]) -> Option<String> {
+pub(crate) fn kustomize(files: &[(&str, String)]) -> Option<String> {
     let kubectl = kubectl()?;
     let folder = tempfile::Builder::new().prefix("ccm-kustomize-").tempdir().unwrap();
     // Kustomize takes folders by relative paths only, so: up to the root, and down again.
@@ -84,8 +84,13 @@ pub(crate) fn chart(values: &str) -> Option<String> {
 
 /// The chart with some settings, or why they are refused.
 pub(crate) fn template(helm: &Path, args: &[&str]) -> Result<String, String> {
+    release(helm, "test", args)
+}
+
+/// The same for a release with this name.
+pub(crate) fn release(helm: &Path, name: &str, args: &[&str]) -> Result<String, String> {
     let chart = manifests().join("charts/ccm");
-    run(helm, &[&["template", "test", chart.to_str().unwrap(), "--namespace", "kube-system"], args].concat())
+    run(helm, &[&["template", name, chart.to_str().unwrap(), "--namespace", "kube-system"], args].concat())
 }
 
 /// Every way to get the manifests, with a name for messages.

@@ -2,13 +2,19 @@
 
 use serde_json::Value;
 
-use crate::rendered::{all, args, documents, workload};
+use crate::rendered::{all, args, documents, kustomize, workload};
 
-fn check(name: &str, workload: &Value) {
+fn check(name: &str, documents: &[Value]) {
+    let workload = workload(documents);
     let pod = &workload["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(pod["containers"].as_array().unwrap().len(), 1, "{name}");
-    assert_eq!(pod["serviceAccountName"], "cloud-controller-manager", "{name}");
+    let account = documents.iter().find(|one| one["kind"] == "ServiceAccount").unwrap();
+    assert_eq!(pod["serviceAccountName"], account["metadata"]["name"], "{name}");
+    if !name.starts_with("chart") {
+        // As users of the Go programs know it.
+        assert_eq!(pod["serviceAccountName"], "cloud-controller-manager", "{name}");
+    }
     assert_eq!(pod["priorityClassName"], "system-cluster-critical", "{name}");
 
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
@@ -35,6 +41,9 @@ fn check(name: &str, workload: &Value) {
     ] {
         assert!(tolerates(key), "{name}: {key}");
     }
+    // On a cluster with one control-plane node it would keep a replica pending.
+    let apart = &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert!(apart.is_null(), "{name}: {apart}");
     let selected = &workload["spec"]["selector"]["matchLabels"];
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     for (key, value) in selected.as_object().unwrap() {
@@ -45,7 +54,27 @@ fn check(name: &str, workload: &Value) {
 #[test]
 fn every_pod_is_hardened_and_tolerates_what_it_is_there_to_remove() {
     let all = all();
-    all.iter().for_each(|(name, text)| check(name, workload(&documents(text))));
+    all.iter().for_each(|(name, text)| check(name, &documents(text)));
+}
+
+fn image(text: &str) -> String {
+    workload(&documents(text))["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
+}
+
+/// A name without a host is one of the default registry, where anybody may have taken it.
+#[test]
+fn no_manifest_pulls_an_image_of_somebody_else() {
+    for (name, text) in all().into_iter().filter(|(name, _)| !name.starts_with("chart")) {
+        let image = image(&text);
+        let (host, _) = image.split_once('/').unwrap_or(("", ""));
+        assert!(host.ends_with(".invalid"), "{name}: {image}");
+        let own = format!(
+            "resources:\n- all.yaml\nimages:\n- {{name: {}, newName: example.com/ccm, newTag: v9}}\n",
+            image.split_once(':').unwrap().0
+        );
+        let Some(text) = kustomize(&[("kustomization.yaml", own), ("all.yaml", text)]) else { return };
+        assert_eq!(self::image(&text), "example.com/ccm:v9", "{name}");
+    }
 }
 
 #[test]

@@ -35,17 +35,21 @@ fn version(go_mod: &str, module: &str) -> String {
     line.unwrap_or_else(|| panic!("{go_mod} does not require {module}")).split(' ').next().unwrap().to_owned()
 }
 
-/// A file that a script of `hack/` has put into the cache; without it the test says so, and fails in CI.
+/// A file that a script of `hack/` has put into the cache.
 fn cached(folder: &str, name: &str, script: &str) -> Option<PathBuf> {
     let path = cache().map(|cache| cache.join(folder).join(name));
     let found = path.clone().filter(|path| path.exists());
     if found.is_none() {
-        let reason = format!("{name} is not at {path:?}; {script} puts it there");
-        assert!(env::var("CI").as_deref() != Ok("true"), "{reason}");
-        // Not eprintln!: the harness would swallow it.
-        let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
+        not_run(&format!("{name} is not at {path:?}; {script} puts it there"));
     }
     found
+}
+
+/// Reports that this machine cannot run a test; in CI that is a failure.
+pub(crate) fn not_run(reason: &str) {
+    assert!(env::var("CI").as_deref() != Ok("true"), "{reason}");
+    // Not eprintln!: the harness would swallow it.
+    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
 }
 
 /// kubectl, whose kustomize renders the overlays. What it prints depends on its version, so one of another origin is not

@@ -2,3 +2,4 @@
 
 mod accepted;
 mod least_privilege;
+mod metrics;

@@ -1,0 +1,181 @@
+//! The values of the chart.
+
+use std::collections::BTreeSet;
+
+use ccm_test_manifests::workspace;
+use serde_json::{Value, json};
+
+use crate::rendered::{args, chart, documents, release, template, with_components, workload};
+use crate::tools::helm;
+
+/// Values that the chart needs, with others on top.
+fn with(settings: &str) -> String {
+    format!("cloudProvider=fake,image.repository=example.com/ccm,{settings}")
+}
+
+fn rendered(settings: &str) -> Option<Vec<Value>> {
+    Some(documents(&template(&helm()?, &["--set", &with(settings)]).unwrap()))
+}
+
+fn pod(documents: &[Value]) -> &Value {
+    &workload(documents)["spec"]["template"]["spec"]
+}
+
+#[test]
+fn the_chart_refuses_bad_values_and_names_them() {
+    let Some(helm) = helm() else { return };
+    for (settings, named) in [
+        ("kind=DaemonSet", "/cloudProvider"),
+        ("cloudProvider=fake,kind=Pod", "/kind"),
+        ("cloudProvider=fake,routes.enabled=true", "/routes/clusterCIDR"),
+        ("cloudProvider=fake,cloudConfig.inline=a,cloudConfig.existingSecret=b", "/cloudConfig"),
+        ("cloudProvider=fake,imag.tag=v1", "imag"),
+        ("cloudProvider=fake,securePort=70000", "/securePort"),
+        ("cloudProvider=fake,affinity=x", "/affinity"),
+        ("cloudProvider=fake,fullnameOverride=A_b", "/fullnameOverride"),
+        ("cloudProvider=fake,image.digest=abc", "/image/digest"),
+        ("cloudProvider=fake,volumeWebhook.enabled=true,volumeWebhook.caBundle=a", "/volumeWebhook/tlsSecret"),
+        ("cloudProvider=fake,volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a", "/volumeWebhook"),
+        ("cloudProvider=aws,serviceAccount.annotations.a=1", "/serviceAccount/annotations/a"),
+    ] {
+        let said = template(&helm, &["--set", settings]).unwrap_err();
+        assert!(said.contains(named), "{settings}: {said}");
+    }
+    template(&helm, &["--set", "cloudProvider=fake,image.repository=a"]).unwrap();
+}
+
+#[test]
+fn gates_of_the_user_leave_the_gate_of_the_webhook_on() {
+    let Some(helm) = helm() else { return };
+    let webhook = "cloudProvider=aws,image.repository=a,volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a,volumeWebhook.caBundle=b";
+    let gates = |flags: &str| {
+        let text = template(&helm, &["--set", &format!("{webhook},{flags}")]).unwrap();
+        let gates = text.lines().filter_map(|line| line.trim().strip_prefix("- \"--feature-gates="));
+        gates.map(|gate| gate.trim_end_matches('"').to_owned()).collect::<Vec<_>>()
+    };
+    const OURS: &str = "CloudControllerManagerWebhook=true";
+    assert_eq!(gates("flags.v=3"), [OURS]);
+    assert_eq!(gates("flags.feature-gates=A=true"), [OURS, "A=true"]);
+    assert_eq!(gates("flags.feature-gates={A=true,B=false}"), [OURS, "A=true", "B=false"]);
+    assert_eq!(gates("flags.feature-gates=null"), [""; 0]);
+    // Who switches it off has the last word.
+    let off = "CloudControllerManagerWebhook=false";
+    assert_eq!(gates(&format!("flags.feature-gates={off}")), [OURS, off]);
+}
+
+#[test]
+fn settings_that_would_not_work_are_refused_with_the_fix() {
+    let Some(helm) = helm() else { return };
+    let refused = |settings: &str, parts: &[&str]| {
+        let said = template(&helm, &["--set", settings]).unwrap_err();
+        assert!(parts.iter().all(|part| said.contains(part)), "{settings}: {said}");
+    };
+    refused("cloudProvider=fake", &["image.repository is required", "image.tag"]);
+    refused(&with("serviceAccount.create=false"), &["serviceAccount.name is required"]);
+    for more in ["", ",bindAddress=::1", ",bindAddress=0.0.0.0,securePort=0"] {
+        refused(&with(&format!("metrics.serviceMonitor.enabled=true{more}")), &["serviceMonitor", "0.0.0.0"]);
+    }
+    refused(&with("hostNetwork=false"), &["probes", "0.0.0.0"]);
+    for works in ["metrics.serviceMonitor.enabled=true,bindAddress=::", "hostNetwork=false,bindAddress=0.0.0.0"] {
+        template(&helm, &["--set", &with(works)]).unwrap();
+    }
+}
+
+#[test]
+fn two_releases_in_one_namespace_share_no_object() {
+    let Some(helm) = helm() else { return };
+    let values = workspace().join("tests/manifests/values/full.yaml");
+    let identities = |name: &str| -> BTreeSet<String> {
+        let text = release(&helm, name, &["--values", values.to_str().unwrap()]).unwrap();
+        let identity = |one: &Value| {
+            format!("{} {}/{}", one["kind"], one["metadata"]["namespace"], one["metadata"]["name"].as_str().unwrap())
+        };
+        documents(&text).iter().map(identity).collect()
+    };
+    let (one, other) = (identities("one"), identities("other"));
+    assert!(one.len() > 15, "{one:?}");
+    let shared: Vec<&String> = one.intersection(&other).collect();
+    assert!(shared.is_empty(), "{shared:#?}");
+}
+
+/// Prometheus takes the label `job` from the name of the Service unless jobLabel names a label of it, and that name begins with the release.
+#[test]
+fn the_job_is_the_one_that_the_alerts_select() {
+    let Some(text) = chart("full") else { return };
+    let documents = documents(&text);
+    let kind = |kind: &str| documents.iter().find(|one| one["kind"] == kind).unwrap();
+    let label = kind("ServiceMonitor")["spec"]["jobLabel"].as_str().unwrap();
+    let service = documents.iter().find(|one| one["kind"] == "Service" && one["spec"]["clusterIP"] == "None").unwrap();
+    assert_eq!(service["metadata"]["labels"][label], "cloud-controller-manager");
+}
+
+#[test]
+fn an_affinity_of_the_user_replaces_the_rule_and_an_empty_one_removes_it() {
+    let Some(helm) = helm() else { return };
+    for kind in ["DaemonSet", "Deployment"] {
+        let affinity = |value: &str| {
+            let text = template(&helm, &["--set", &with(&format!("kind={kind}")), "--set-json", value]).unwrap();
+            pod(&documents(&text))["affinity"].clone()
+        };
+        let default = affinity("affinity=null");
+        assert!(default.to_string().contains("node-role.kubernetes.io/control-plane"), "{default}");
+        assert_eq!(affinity("affinity={}"), Value::Null);
+        let own = json!({"podAffinity": {"a": "b"}});
+        assert_eq!(affinity(&format!("affinity={own}")), own);
+    }
+}
+
+#[test]
+fn without_the_lifecycle_of_nodes_no_role_may_delete_one() {
+    let deletes = |controllers: &str| {
+        let documents = rendered(&format!("rbac.controllerRoles=true,{controllers}"))?;
+        let verbs = documents.iter().flat_map(|one| one["rules"].as_array().cloned().unwrap_or_default());
+        Some(verbs.filter(|rule| rule["verbs"].as_array().unwrap().contains(&"delete".into())).count())
+    };
+    for (controllers, expected) in [
+        ("kind=DaemonSet", 2),
+        ("controllers={*}", 2),
+        ("controllers={*,-route}", 2),
+        ("controllers={cloud-node-lifecycle}", 2),
+        ("controllers={*,-cloud-node-lifecycle}", 0),
+        ("controllers={*,-cloud-node-lifecycle-controller}", 0),
+        ("controllers={cloud-node,service}", 0),
+    ] {
+        let Some(found) = deletes(controllers) else { return };
+        assert_eq!(found, expected, "{controllers}");
+    }
+}
+
+#[test]
+fn the_chart_with_its_defaults_is_the_base() {
+    let (Some(chart), Some(base)) = (chart("minimal"), with_components(&[])) else { return };
+    let (chart, base) = (documents(&chart), documents(&base));
+    // What depends on the release and on the image.
+    let common = |documents: &[Value]| {
+        let mut pod = pod(documents).clone();
+        pod["serviceAccountName"].take();
+        for field in ["args", "image"] {
+            pod["containers"][0][field].take();
+        }
+        let rules = documents.iter().find(|one| one["kind"] == "ClusterRole").unwrap()["rules"].clone();
+        (pod, rules)
+    };
+    assert_eq!(common(&chart), common(&base));
+    let of_chart = args(workload(&chart));
+    let missing: Vec<String> = args(workload(&base)).into_iter().filter(|arg| !of_chart.contains(arg)).collect();
+    assert!(missing.is_empty(), "{missing:?} not in {of_chart:?}");
+}
+
+#[test]
+fn secret_digest_and_name_of_the_user_are_taken() {
+    let Some(text) = chart("secret") else { return };
+    let documents = documents(&text);
+    let pod = pod(&documents);
+    let digest = "example/ccm@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    assert_eq!(pod["containers"][0]["image"], digest);
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "my-cloud");
+    assert!(args(workload(&documents)).contains(&"--cloud-config=/etc/cloud/cloud.yaml".to_owned()));
+    assert!(!text.contains("kind: Secret"));
+    let named = documents.iter().all(|one| one["metadata"]["name"].as_str().unwrap().starts_with("my-ccm"));
+    assert!(named, "{text}");
+}
