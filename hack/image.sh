@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What is in the image.
 #
-#   hack/image.sh build FEATURES FOLDER [PROFILE]    builds the program and puts the content of the image into a folder
+#   hack/image.sh build FEATURES FOLDER [PROFILE]    builds the program, with the cargo profile `dist` unless another is named, and
+#                                                    puts the content of the image into a folder
 #   hack/image.sh check [FOLDER]                     checks such a folder; without one, builds it in a temporary folder first
 #
 # The Dockerfile calls the first. The second shows, without a container engine, that the folder is all that the program
@@ -14,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 user=65532
 
 build() {
-	local features=$1 folder=$2 profile=${3:-release} target
+	local features=$1 folder=$2 profile=${3:-dist} target
 	target=$(rustc -vV | sed -n 's/^host: //p')
 	# The C library goes into the binary, since the image has none. With an explicit target the flag leaves build scripts and
 	# procedural macros alone.
@@ -71,7 +72,7 @@ check)
 		folder=$(mktemp -d)
 		trap 'rm -rf "$folder"' EXIT
 		chmod 0755 "$folder"
-		build fake "$folder"
+		build fake "$folder" release
 	fi
 	check "$folder"
 	;;
