@@ -290,7 +290,7 @@ async fn the_example_of_the_readme_does_what_it_says() {
     assert_eq!((metadata.node_addresses.len(), &*metadata.additional_labels["example.com/rack"]), (2, "r7"));
     assert_eq!((&*metadata.zone, &*metadata.region), ("here-a", "here"));
     let nodes = [node("worker-2", "fake://worker-2"), node("other", "fake://other")];
-    assert_eq!(lookup(&cloud, &nodes, Aspects::LIFECYCLE).await, ["shutdown", "gone"]);
+    assert_eq!(lookup(&cloud, &nodes, Aspects::LIFECYCLE).await, ["shutdown", "unknown: unlisted instance"]);
     for _ in 0..2 {
         let error = ensure(&cloud, "default/web").await.unwrap_err();
         assert_eq!((error.to_string(), error.retry_after()), ("quota exhausted".into(), Some(Duration::from_secs(10))));
