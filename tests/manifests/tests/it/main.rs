@@ -5,6 +5,7 @@
 mod alerts;
 mod aws;
 mod chart;
+mod fake;
 mod flags;
 mod generated;
 mod goldens;
@@ -13,3 +14,4 @@ mod real_apiserver;
 mod rendered;
 mod shape;
 mod tools;
+mod versions;

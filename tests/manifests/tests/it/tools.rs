@@ -26,7 +26,7 @@ fn cache() -> Option<PathBuf> {
 }
 
 /// The version of a module in a committed go.mod, without its `v`.
-fn version(go_mod: &str, module: &str) -> String {
+pub(crate) fn version(go_mod: &str, module: &str) -> String {
     let text = fs::read_to_string(workspace().join(go_mod)).unwrap();
     let line = text
         .lines()
