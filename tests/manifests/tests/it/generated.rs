@@ -3,7 +3,7 @@
 use ccm_test_manifests::generate;
 use serde_json::Value;
 
-use crate::rendered::documents;
+use crate::rendered::{documents, kustomize};
 use crate::tools::{manifests, read};
 
 #[test]
@@ -34,6 +34,19 @@ fn no_role_has_a_wildcard_and_every_rule_says_what_it_is_for() {
         }
     }
     assert!(rules > 15, "{rules}");
+}
+
+#[test]
+fn the_patch_of_the_install_page_takes_the_right_to_delete_away() {
+    let page = read("README.md");
+    let block = page.split("\n```yaml\n").find(|block| block.contains("kind: ClusterRole")).unwrap();
+    let patch = block.split("\n```").next().unwrap();
+    let deletes = |more: &str| {
+        let text = kustomize(&[("kustomization.yaml", format!("resources:\n- ../../base\n{more}"))])?;
+        Some(documents(&text).iter().any(|one| one["rules"].to_string().contains("\"delete\"")))
+    };
+    let (Some(before), Some(after)) = (deletes(""), deletes(patch)) else { return };
+    assert!(before && !after);
 }
 
 #[test]

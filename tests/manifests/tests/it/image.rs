@@ -107,7 +107,9 @@ fn nothing_secret_or_foreign_gets_into_a_layer() {
 #[test]
 fn the_build_links_everything_into_the_program() {
     let all = instructions();
-    assert!(all.iter().any(|i| i.name == "RUN" && i.rest.contains("hack/image.sh build \"$FEATURES\" /out \"$PROFILE\"")));
+    assert!(
+        all.iter().any(|i| i.name == "RUN" && i.rest.contains("hack/image.sh build \"$FEATURES\" /out \"$PROFILE\""))
+    );
     let script = fs::read_to_string(workspace().join("hack/image.sh")).unwrap();
     for part in [
         "target-feature=+crt-static",
