@@ -25,6 +25,7 @@ use crate::instances::describe::Instances;
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::reads::SHORT;
 use crate::loadbalancer::security_groups::delete::cut_before_deletion;
 use crate::ownership::SERVICE_KEY;
 use crate::routes;
@@ -140,7 +141,7 @@ async fn read(of: &Inspector, cluster: &str) -> Result<Inventory, ProviderError>
     let groups: Vec<_> =
         groups.into_iter().filter(|group| group.vpc == *vpc && group.name.starts_with("k8s-")).collect();
     let arns = network.iter().map(|balancer| &balancer.arn).chain(groups.iter().map(|group| &group.arn));
-    let (mut tags, classic) = futures::try_join!(reads.network_tags(arns.cloned()), classic_tags(of, classic))?;
+    let (mut tags, classic) = futures::try_join!(reads.network_tags(arns.cloned(), SHORT), classic_tags(of, classic))?;
     let mut take = |arn: &String| tags.remove(arn).unwrap_or_default();
     Ok(Inventory {
         classic,
@@ -158,7 +159,7 @@ fn swap<A, B>((a, b): (A, B)) -> (B, A) {
 
 async fn classic_tags(of: &Inspector, balancers: Vec<elb::LoadBalancer>) -> Answer<Vec<(elb::LoadBalancer, Tags)>> {
     let read = balancers.into_iter().map(|balancer| async move {
-        let tags = of.balancers().reads.classic_tags(&balancer.name).await?;
+        let tags = of.balancers().reads.classic_tags(&balancer.name, SHORT).await?;
         Ok((balancer, tags))
     });
     futures::future::try_join_all(read).await

@@ -22,13 +22,13 @@ use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
 use crate::fleet::Fleet;
-use crate::ownership::LEGACY_KEY;
+use crate::ownership::{LEGACY_KEY, Ownership};
 use crate::zones::Zones;
 
 /// How old what others may change is at most: subnets, route tables, security groups.
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
-/// How old tags may be: who owns an object does not change in its life, and reserved keys are ours alone to write.
-const TAGS_KEPT: Duration = Duration::from_secs(600);
+/// How old what a change of nodes and what an earlier list tell may be.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// Names or ARNs in one call of Elastic Load Balancing.
 const AT_ONCE: usize = 20;
 
@@ -46,6 +46,7 @@ pub(crate) struct Reads {
     groups: Cached<Vec<SecurityGroup>, ApiError>,
     target_groups: Cached<Vec<elbv2::TargetGroup>, ApiError>,
     balancers: Cached<Vec<elbv2::LoadBalancer>, ApiError>,
+    ownership: Ownership,
     remembered: Mutex<Remembered>,
 }
 
@@ -97,6 +98,7 @@ impl Reads {
             }),
             target_groups: cached(&api, |api| async move { api.target_groups(&elbv2::Which::All).await }.boxed()),
             balancers: cached(&api, |api| async move { api.balancers(&elbv2::Which::All).await }.boxed()),
+            ownership: ground.ownership.clone(),
             remembered: Mutex::default(),
             api,
             fleet,
@@ -114,9 +116,10 @@ impl Reads {
         self.network.ask_one(&(), name.to_owned()).await
     }
 
-    /// The tags of a classic balancer.
-    pub(crate) async fn classic_tags(&self, name: &str) -> Answer<Tags> {
-        if let Some(tags) = self.remembered_tags(name) {
+    /// The tags of a classic balancer, at most this old if they carry the cluster's mark. Without it they are read now: the
+    /// user may just have added it.
+    pub(crate) async fn classic_tags(&self, name: &str, max_age: Duration) -> Answer<Tags> {
+        if let Some(tags) = self.remembered_tags(name, max_age) {
             return Ok(tags);
         }
         let asked = Instant::now();
@@ -124,12 +127,16 @@ impl Reads {
         Ok(self.remember_tags(name, asked, tags).unwrap_or_default())
     }
 
-    /// The tags of v2 objects by ARN; an object that is gone is left out.
-    pub(crate) async fn network_tags(&self, arns: impl IntoIterator<Item = String>) -> Answer<BTreeMap<String, Tags>> {
+    /// The same of v2 objects by ARN; an object that is gone is left out.
+    pub(crate) async fn network_tags(
+        &self,
+        arns: impl IntoIterator<Item = String>,
+        max_age: Duration,
+    ) -> Answer<BTreeMap<String, Tags>> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeSet::new();
         for arn in arns {
-            match self.remembered_tags(&arn) {
+            match self.remembered_tags(&arn, max_age) {
                 Some(tags) => drop(found.insert(arn, tags)),
                 None => drop(missing.insert(arn)),
             }
@@ -168,7 +175,7 @@ impl Reads {
             if wanted.len() >= AT_ONCE {
                 break;
             }
-            if self.remembered_tags(arn).is_none() {
+            if self.remembered_tags(arn, LONG).is_none() {
                 wanted.insert(arn.clone());
             }
         }
@@ -222,17 +229,17 @@ impl Reads {
         }
     }
 
-    fn remembered_tags(&self, of: &str) -> Option<Tags> {
+    fn remembered_tags(&self, of: &str, max_age: Duration) -> Option<Tags> {
         let remembered = self.remembered();
-        let (_, tags) = remembered.tags.get(of).filter(|(asked, _)| asked.elapsed() < TAGS_KEPT)?;
-        Some(tags.clone())
+        let (asked, tags) = remembered.tags.get(of)?;
+        (asked.elapsed() < max_age && self.ownership.is_member(tags)).then(|| tags.clone())
     }
 
     /// What is not there has no tags, which is not worth remembering.
     fn remember_tags(&self, of: &str, asked: Instant, tags: Option<Tags>) -> Option<Tags> {
         let tags = tags?;
         let mut remembered = self.remembered();
-        remembered.tags.retain(|_, (asked, _)| asked.elapsed() < TAGS_KEPT);
+        remembered.tags.retain(|_, (asked, _)| asked.elapsed() < LONG);
         remembered.tags.insert(of.to_owned(), (asked, tags.clone()));
         Some(tags)
     }

@@ -232,6 +232,33 @@ async fn what_was_written_is_read_again() {
     assert!(cloud.calls().contains(&"DescribeSecurityGroups vpc-id tag-key".to_owned()));
 }
 
+/// What the refusal advises works at once; and what loses the mark is let go within a minute.
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_comes_or_goes_counts() {
+    for kind in ["nlb", ""] {
+        let cloud = Arc::new(Cloud::new());
+        let service = service(1, kind);
+        if kind == "nlb" { cloud.network_of(&service) } else { cloud.classic_of(&service) }
+        let balancers = balancers(&cloud);
+        let is_ours = async |action| {
+            let Observed { network, classic, .. } = see(&balancers, &service, action).await.unwrap().observed;
+            let tags = network.map(|network| network.tags).or(classic.map(|classic| classic.tags)).unwrap();
+            ground().ownership.is_member(&tags)
+        };
+        cloud.unmark(&service);
+        assert!(!is_ours(ServiceAction::Ensure).await);
+        cloud.mark(&service);
+        assert!(is_ours(ServiceAction::Ensure).await, "{kind}");
+        cloud.unmark(&service);
+        assert!(!is_ours(ServiceAction::Delete).await, "{kind}: a deletion asks");
+        cloud.mark(&service);
+        assert!(is_ours(ServiceAction::Ensure).await, "{kind}");
+        cloud.unmark(&service);
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(!is_ours(ServiceAction::Ensure).await, "{kind}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
     let cloud = Arc::new(Cloud::new());

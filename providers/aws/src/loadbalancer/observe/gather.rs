@@ -18,7 +18,7 @@ use crate::loadbalancer::desired::{Common, Goal, Subnets, Wish};
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::plan::Ground;
-use crate::loadbalancer::reads::{Reads, SHORT};
+use crate::loadbalancer::reads::{LONG, Reads, SHORT};
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::subnets::{is_id, is_internal};
 
@@ -59,6 +59,15 @@ pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answe
         observed.other_balancers = others(wish, &observed, reads, ground).await?;
     }
     Ok(observed)
+}
+
+/// How old the tags may be that say whose a balancer is.
+fn tags_age(wish: &Wish) -> Duration {
+    match common(wish) {
+        None => Duration::ZERO,
+        Some(common) if common.must_exist => LONG,
+        Some(_) => SHORT,
+    }
 }
 
 async fn maybe<T, U, F: Future<Output = Answer<U>>>(from: Option<T>, read: impl FnOnce(T) -> F) -> Answer<Option<U>> {
@@ -104,7 +113,7 @@ async fn read_classic(wish: &Wish, balancer: elb::LoadBalancer, reads: &Reads) -
                 Ok(Vec::new())
             }
         },
-        reads.classic_tags(&name),
+        reads.classic_tags(&name, tags_age(wish)),
     )?;
     Ok(Classic { balancer, attributes, policies, tags })
 }
@@ -113,7 +122,7 @@ async fn read_network(wish: &Wish, balancer: elbv2::LoadBalancer, reads: &Reads)
     let arn = balancer.arn.clone();
     if balancer.kind != KIND {
         // Somebody else's. Its parts are no business of ours.
-        let tags = reads.network_tags([arn.clone()]).await?.remove(&arn).unwrap_or_default();
+        let tags = reads.network_tags([arn.clone()], tags_age(wish)).await?.remove(&arn).unwrap_or_default();
         return Ok(Network {
             balancer,
             attributes: BTreeMap::new(),
@@ -128,7 +137,8 @@ async fn read_network(wish: &Wish, balancer: elbv2::LoadBalancer, reads: &Reads)
         async { if wants { reads.api.listeners(&arn).await } else { Ok(Vec::new()) } },
         async { reads.api.target_groups(&Which::OfBalancer(arn.clone())).await },
     )?;
-    let mut tags = reads.network_tags(groups.iter().map(|group| group.arn.clone()).chain([arn.clone()])).await?;
+    let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
+    let mut tags = reads.network_tags(marked, tags_age(wish)).await?;
     let own = tags.remove(&arn).unwrap_or_default();
     let target_groups = target_groups(wish, groups, &tags, reads).await?;
     Ok(Network { balancer, attributes, listeners, target_groups, tags: own })
@@ -193,7 +203,7 @@ async fn loose(wish: &Wish, network: Option<&Network>, reads: &Reads, ground: &G
     if candidates.is_empty() {
         return Ok(Vec::new());
     }
-    let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone())).await?;
+    let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone()), tags_age(wish)).await?;
     // Without tags it went since it was listed.
     let there = candidates.into_iter().filter(|group| tags.contains_key(&group.arn)).collect();
     target_groups(wish, there, &tags, reads).await

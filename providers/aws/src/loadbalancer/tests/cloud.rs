@@ -61,6 +61,22 @@ impl Cloud {
         self.state().failing = Some(operation.to_owned());
     }
 
+    /// Takes all tags from the balancer of a Service.
+    pub(super) fn unmark(&self, service: &Service) {
+        self.state().tags.get_mut(&Self::tagged(service)).unwrap().clear();
+    }
+
+    /// Gives it the tags that it had.
+    pub(super) fn mark(&self, service: &Service) {
+        self.state().tags.insert(Self::tagged(service), marks("c1", Some(service)));
+    }
+
+    fn tagged(service: &Service) -> String {
+        let name = service.default_load_balancer_name();
+        let network = service.metadata.annotations.values().any(|kind| kind == "nlb");
+        if network { format!("arn:balancer/{name}") } else { name }
+    }
+
     /// The lists still show the target groups, though they are gone.
     pub(super) fn lists_lag(&self) {
         let mut state = self.state();
