@@ -25,7 +25,10 @@ use crate::fleet::Fleet;
 use crate::ownership::{LEGACY_KEY, Ownership};
 use crate::zones::Zones;
 
-/// How old what others may change is at most: subnets, route tables, security groups.
+/// How old what others may change is at most in a sync: subnets, route tables, security groups. Services that sync at the same
+/// time share the reads.
+pub(crate) const FRESH: Duration = Duration::from_secs(2);
+/// The same where only nodes came or went.
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
 /// How old what a change of nodes and what an earlier list tell may be.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
@@ -188,8 +191,8 @@ impl Reads {
     }
 
     /// The route tables of the VPC.
-    pub(crate) async fn route_tables(&self) -> Answer<Arc<Vec<RouteTable>>> {
-        Ok(self.route_tables.get(SHORT, None).await?.value)
+    pub(crate) async fn route_tables(&self, max_age: Duration) -> Answer<Arc<Vec<RouteTable>>> {
+        Ok(self.route_tables.get(max_age, None).await?.value)
     }
 
     /// The security groups of the VPC that carry the cluster's mark.

@@ -232,6 +232,27 @@ async fn what_was_written_is_read_again() {
     assert!(cloud.calls().contains(&"DescribeSecurityGroups vpc-id tag-key".to_owned()));
 }
 
+/// A success must not hide what somebody changed by hand a moment ago.
+#[tokio::test(start_paused = true)]
+async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
+    for kind in ["nlb", ""] {
+        let cloud = Arc::new(Cloud::new());
+        let service = service(1, kind);
+        if kind == "nlb" { cloud.network_of(&service) } else { cloud.classic_of(&service) }
+        let balancers = balancers(&cloud);
+        see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+        cloud.group("by-hand", "c1");
+        cloud.calls();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        // Nodes come and go in numbers, and change no group.
+        see(&balancers, &service, ServiceAction::UpdateHosts).await.unwrap();
+        assert!(cloud.calls().iter().all(|call| !call.starts_with("DescribeS")), "{kind}");
+        let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+        assert!(seen.observed.groups.contains_key("sg-by-hand"), "{kind}");
+        assert!(kind == "nlb" || cloud.calls().contains(&"DescribeSubnets".to_owned()));
+    }
+}
+
 /// What the refusal advises works at once; and what loses the mark is let go within a minute.
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_comes_or_goes_counts() {

@@ -23,7 +23,7 @@ pub(super) async fn checks(of: &Inspector, claims: &Claims) -> Vec<Check> {
 
 async fn read(of: &Inspector) -> Result<Observed, ProviderError> {
     let (reads, own) = (&of.balancers().reads, &of.ground().self_subnet);
-    let (subnets, tables) = futures::try_join!(reads.subnets(Duration::ZERO), reads.route_tables())?;
+    let (subnets, tables) = futures::try_join!(reads.subnets(Duration::ZERO), reads.route_tables(Duration::ZERO))?;
     let zones = reads.zones.knowing(subnets.iter().map(|subnet| &*subnet.zone)).await?;
     let mut observed = Observed {
         subnets: subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect(),

@@ -18,7 +18,7 @@ use crate::loadbalancer::desired::{Common, Goal, Subnets, Wish};
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::plan::Ground;
-use crate::loadbalancer::reads::{LONG, Reads, SHORT};
+use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT};
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::subnets::{is_id, is_internal};
 
@@ -59,6 +59,16 @@ pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answe
         observed.other_balancers = others(wish, &observed, reads, ground).await?;
     }
     Ok(observed)
+}
+
+/// How old what Services share may be. A sync that finds nothing to do is the last look for a long time, and a deletion
+/// is the last one of all.
+fn shared_age(wish: &Wish) -> Duration {
+    match common(wish) {
+        None => Duration::from_secs(1),
+        Some(common) if common.must_exist => SHORT,
+        Some(_) => FRESH,
+    }
 }
 
 /// How old the tags may be that say whose a balancer is.
@@ -243,9 +253,7 @@ async fn groups(
     reads: &Reads,
     ground: &Ground,
 ) -> Answer<BTreeMap<String, SecurityGroup>> {
-    // A deletion has no next look that could see more.
-    let max_age = if matches!(wish.goal, Goal::Gone) { Duration::from_secs(1) } else { SHORT };
-    let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups(max_age).await?.iter().cloned());
+    let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups(shared_age(wish)).await?.iter().cloned());
     let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
     let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
     let attached: BTreeSet<&String> = classic.chain(network).collect();
@@ -338,7 +346,7 @@ async fn subnets(wish: &Wish, observed: &mut Observed, reads: &Reads, ground: &G
         .collect();
     // A network balancer keeps the subnets that it was made with.
     let chosen = observed.network.is_none() || matches!(wish.goal, Goal::Classic(_));
-    let max_age = if chosen { SHORT } else { STANDING };
+    let max_age = if chosen { shared_age(wish) } else { STANDING };
     let all = reads.subnets(max_age).await?;
     observed.subnets = all.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
     let named: Vec<String> = match &common.subnets {
@@ -355,7 +363,7 @@ async fn subnets(wish: &Wish, observed: &mut Observed, reads: &Reads, ground: &G
             Goal::Gone | Goal::Network(_) => common.internal,
         };
         if !internal {
-            observed.route_tables = reads.route_tables().await?.to_vec();
+            observed.route_tables = reads.route_tables(shared_age(wish)).await?.to_vec();
         }
         let zones = observed.subnets.values().map(|subnet| &*subnet.zone);
         observed.zones = (*reads.zones.knowing(zones).await?).clone();
