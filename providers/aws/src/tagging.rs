@@ -12,7 +12,7 @@ mod flags;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +20,7 @@ use ccm_provider::{
     Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
 };
 use md5::{Digest as _, Md5};
+use tokio::time::Instant;
 
 pub(crate) use self::flags::{FLAGS, Settings};
 use crate::client::error::ErrorKind;
@@ -42,6 +43,8 @@ pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
 pub(crate) const LABEL: &str = "k8s.io/cloud-provider-aws";
 /// EC2 shows new instances late: "not found" means nothing for a node younger than this.
 const GRACE: Duration = Duration::from_secs(300);
+/// So long after its instance was tagged a node may still be seen without the label that says so.
+const LABEL_LATE: Duration = Duration::from_secs(10);
 /// Most instances in one call; EC2 takes 1,000.
 const BATCH: usize = 500;
 /// Further tries of what failed.
@@ -58,6 +61,8 @@ pub(crate) struct Tagging {
     metrics: Metrics,
     settings: Settings,
     digest: String,
+    /// When instances were tagged.
+    tagged: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// What became of the tags of one instance.
@@ -80,7 +85,7 @@ fn digest(tags: &Tags) -> String {
 impl Tagging {
     pub(crate) fn new(api: Arc<dyn Api>, cluster: Cluster, metrics: Metrics, settings: Settings) -> Self {
         let digest = digest(&settings.tags);
-        Self { api, cluster, metrics, settings, digest }
+        Self { api, cluster, metrics, settings, digest, tagged: Mutex::default() }
     }
 
     fn write(&self, instances: &[String], delete: bool) -> Write {
@@ -131,6 +136,23 @@ impl Tagging {
             outcomes.extend(named.into_iter().map(|id| (id, outcome.clone())));
         }
         outcomes
+    }
+
+    /// The instances that need no further call, without those that are about to lose their tags.
+    fn tagged_just_now(&self, new: &[String], gone: &[String]) -> BTreeMap<String, Outcome> {
+        let mut tagged = self.tagged();
+        tagged.retain(|id, at| at.elapsed() < LABEL_LATE && !gone.contains(id));
+        new.iter().filter(|id| tagged.contains_key(*id)).map(|id| (id.clone(), Outcome::Done)).collect()
+    }
+
+    fn remember(&self, outcomes: &BTreeMap<String, Outcome>) {
+        let done = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Done));
+        let now = Instant::now();
+        self.tagged().extend(done.map(|(id, _)| (id.clone(), now)));
+    }
+
+    fn tagged(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.tagged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_young(&self, node: &Node) -> bool {
@@ -201,9 +223,14 @@ impl NodeTask for Tagging {
             ids.dedup();
             ids
         };
+        let (mut new, gone) = (instances(false), instances(true));
+        let done = self.tagged_just_now(&new, &gone);
+        new.retain(|id| !done.contains_key(id));
         // First what goes, so that a node that came back under its provider ID keeps its tags.
-        let untagged = self.send(instances(true), true).await;
-        let tagged = self.send(instances(false), false).await;
+        let untagged = self.send(gone, true).await;
+        let mut tagged = self.send(new, false).await;
+        self.remember(&tagged);
+        tagged.extend(done);
         let outcome = |work: &NodeWork| {
             let id = instance_of(work)?;
             if work.node.is_some() { tagged.get(id.as_str()) } else { untagged.get(id.as_str()) }

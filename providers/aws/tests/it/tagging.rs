@@ -40,8 +40,15 @@ async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_los
     assert_eq!(tagged(&bed), 19);
     assert_eq!(bed.writes(mark), ["CreateTags", "CreateTags"]);
 
+    // The label of a moment ago is not seen yet: it is said again, without a call.
+    let again = task.run(&batch[..3]).await;
+    assert!(again.iter().all(|answer| answer.as_ref().is_ok_and(|changes| !changes.labels.is_empty())));
+    assert_eq!(bed.writes(mark).len(), 2);
+
     let gone = [work("node", &ids[0], true), work("gone", "aws:///us-west-2a/i-0123456789abcdef0", true)];
     assert!(task.run(&gone).await.iter().all(Result::is_ok));
     assert_eq!(tagged(&bed), 18);
+    task.run(&batch[..1]).await;
+    assert_eq!(tagged(&bed), 19, "a node that comes back gets its tags again");
     bed.check();
 }
