@@ -47,7 +47,7 @@ pub(crate) fn unneeded(
             continue;
         }
         if !ground.ownership.is_owned(&group.tags) {
-            removal.findings.push(stays(group, ground));
+            removal.findings.extend(ground.ownership.cluster_key().map(|mark| stays(group, &mark)));
             continue;
         }
         let (cut, findings) = cut_before_deletion(group, observed, ground);
@@ -131,8 +131,7 @@ pub(crate) fn cut_before_deletion(
     (steps, findings)
 }
 
-fn stays(group: &SecurityGroup, ground: &Ground) -> Finding {
-    let mark = ground.ownership.cluster_key().unwrap_or_default();
+fn stays(group: &SecurityGroup, mark: &str) -> Finding {
     Finding {
         severity: Severity::Warning,
         key: "security group".to_owned(),
