@@ -72,7 +72,8 @@ const GRANTS: &[Grant] = &[
         when: When::Key("ec2:CreateAction", &["CreateSecurityGroup"]), actions: &["ec2:CreateTags"] },
     Grant { role: Role::LoadBalancer, sid: "ChangeSecurityGroups", resources: &["ec2:security-group/*"],
         when: When::Tagged(ANY), actions: &[
-        "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", "ec2:CreateTags",
+        "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress",
+        "ec2:UpdateSecurityGroupRuleDescriptionsIngress", "ec2:CreateTags",
     ] },
     Grant { role: Role::LoadBalancer, sid: "DeleteSecurityGroups", resources: &["ec2:security-group/*"],
         when: When::Tagged(OWNED), actions: &["ec2:DeleteSecurityGroup"] },

@@ -112,7 +112,7 @@ macro_rules! names {
 }
 
 names!(Ec2Write: CreateSecurityGroup DeleteSecurityGroup AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress
-    CreateTags DeleteTags CreateRoute ReplaceRoute DeleteRoute ModifyInstanceAttribute ModifyNetworkInterfaceAttribute);
+    UpdateSecurityGroupRuleDescriptionsIngress CreateTags DeleteTags CreateRoute ReplaceRoute DeleteRoute ModifyInstanceAttribute ModifyNetworkInterfaceAttribute);
 names!(ElbWrite: CreateLoadBalancer DeleteLoadBalancer AddTags CreateLoadBalancerListeners DeleteLoadBalancerListeners
     AttachLoadBalancerToSubnets DetachLoadBalancerFromSubnets ApplySecurityGroupsToLoadBalancer ConfigureHealthCheck
     ModifyLoadBalancerAttributes CreateLoadBalancerPolicy SetLoadBalancerPoliciesForBackendServer

@@ -102,6 +102,11 @@ pub(crate) enum Ec2Write {
         group: Id,
         permissions: Vec<Permission>,
     },
+    /// Gives rules that are there the descriptions.
+    UpdateSecurityGroupRuleDescriptionsIngress {
+        group: Id,
+        permissions: Vec<Permission>,
+    },
     CreateTags {
         resources: Vec<Id>,
         tags: Tags,
@@ -332,7 +337,8 @@ impl Write {
             Self::Ec2(Ec2Write::DeleteSecurityGroup { group }) => vec![group],
             Self::Ec2(
                 Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }
-                | Ec2Write::RevokeSecurityGroupIngress { group, permissions },
+                | Ec2Write::RevokeSecurityGroupIngress { group, permissions }
+                | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions },
             ) => {
                 let sources = permissions.iter_mut().flat_map(|permission| &mut permission.sources);
                 let groups = sources.filter_map(|source| match &mut source.from {

@@ -168,7 +168,10 @@ fn a_service_of_the_other_controller_is_left_to_it() {
     .unwrap();
     let findings = told(&Checks.service(&before));
     assert_eq!(findings[0], format!("info ~type \"nlb-ip\": {left}"));
-    assert!(findings[1].starts_with("warning ~type \"nlb-ip\": the previous load balancer a0123456789abcdef"), "{findings:?}");
+    assert!(
+        findings[1].starts_with("warning ~type \"nlb-ip\": the previous load balancer a0123456789abcdef"),
+        "{findings:?}"
+    );
     assert_eq!(findings.len(), 2);
 }
 

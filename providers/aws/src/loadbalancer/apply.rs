@@ -14,6 +14,7 @@ use ccm_provider::{ErrorClass, ProviderError};
 
 use super::plan::Step;
 use super::reads::Reads;
+use super::security_groups::nodes::SharedRules;
 use super::settling;
 use crate::client::ec2::Permission;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Made};
@@ -53,6 +54,43 @@ impl Outputs {
 ///
 /// AWS refused it, or an earlier write of the plan did not make what it names.
 pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
+    match (&step.shared, &step.write) {
+        (Some(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
+        _ => single(step, outputs, reads).await,
+    }
+}
+
+/// A part of the change of a group of the nodes, which other balancers change too: one at a time, from what it has now.
+async fn at_nodes(
+    rules: &SharedRules,
+    write: &Ec2Write,
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
+    let (Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
+    | Ec2Write::RevokeSecurityGroupIngress { group, .. }
+    | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. }) = write
+    else {
+        return Err(ProviderError::bug(format!("{} changes no rules", write.name())));
+    };
+    let id = group.known().unwrap_or_default();
+    let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
+    let _turn = reads.at_nodes.turn().await?;
+    let found = reads.api.security_groups(&Query::by("group-id", [id])).await?;
+    let steps = match found.first() {
+        Some(group) => rules.steps(group, opens, &reads.at_nodes.recent(id)),
+        None if opens => {
+            return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
+        }
+        None => Vec::new(),
+    };
+    for step in steps {
+        single(&step, outputs, reads).await?;
+    }
+    Ok(())
+}
+
+async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
     let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.told.id));
     let write = step.write.complete(&outputs.made).map_err(missing)?;
     let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
@@ -104,6 +142,9 @@ async fn without_refused(
 async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> {
     let answer = reads.api.write(write).await;
     reads.wrote(write);
+    if let (Write::Ec2(write), Ok(_)) = (write, &answer) {
+        reads.at_nodes.wrote(write);
+    }
     answer
 }
 

@@ -187,7 +187,8 @@ impl Look<'_> {
                 None
             }
             Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
-            | Ec2Write::RevokeSecurityGroupIngress { group, .. } => {
+            | Ec2Write::RevokeSecurityGroupIngress { group, .. }
+            | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. } => {
                 let id = group.known()?;
                 if shared(id) {
                     return Some(

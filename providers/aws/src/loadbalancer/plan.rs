@@ -1,10 +1,12 @@
 //! The writes from observed to desired.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{Change, Finding, Risk, Verb};
 
+use super::security_groups::nodes::SharedRules;
 use crate::client::Write;
 use crate::ownership::Ownership;
 
@@ -14,6 +16,9 @@ pub(crate) struct Step {
     pub(crate) write: Write,
     pub(crate) told: ccm_provider::Step,
     pub(crate) purpose: Purpose,
+    /// The write is one of those that these rules take, as the group was seen. What is sent is made from the group as it is
+    /// then.
+    pub(crate) shared: Option<Arc<SharedRules>>,
 }
 
 /// What a write is for.
@@ -67,7 +72,14 @@ impl Step {
             reason: reason.into(),
             risk: Risk::None,
         };
-        Self { write, told, purpose: Purpose::Unsaid }
+        Self { write, told, purpose: Purpose::Unsaid, shared: None }
+    }
+
+    /// As a part of the change of a group that balancers share.
+    #[must_use]
+    pub(crate) fn shared(mut self, rules: &SharedRules) -> Self {
+        self.shared = Some(Arc::new(rules.clone()));
+        self
     }
 
     /// With a changed field.

@@ -4,6 +4,7 @@
 //! all Services look at (subnets, route tables, the cluster's security groups, target groups, instances) is read once and
 //! remembered for a short time, and never longer than until a write of our own that could have changed it.
 
+mod at_nodes;
 mod bulk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,7 @@ pub(crate) struct Reads {
     groups: Cached<Vec<SecurityGroup>, ApiError>,
     target_groups: Cached<Vec<elbv2::TargetGroup>, ApiError>,
     balancers: Cached<Vec<elbv2::LoadBalancer>, ApiError>,
+    pub(super) at_nodes: at_nodes::AtNodes,
     ownership: Ownership,
     remembered: Mutex<Remembered>,
 }
@@ -101,6 +103,7 @@ impl Reads {
             }),
             target_groups: cached(&api, |api| async move { api.target_groups(&elbv2::Which::All).await }.boxed()),
             balancers: cached(&api, |api| async move { api.balancers(&elbv2::Which::All).await }.boxed()),
+            at_nodes: at_nodes::AtNodes::default(),
             ownership: ground.ownership.clone(),
             remembered: Mutex::default(),
             api,
@@ -223,6 +226,7 @@ impl Reads {
                 | Ec2Write::DeleteSecurityGroup { .. }
                 | Ec2Write::AuthorizeSecurityGroupIngress { .. }
                 | Ec2Write::RevokeSecurityGroupIngress { .. }
+                | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { .. }
                 | Ec2Write::CreateTags { .. }
                 | Ec2Write::DeleteTags { .. },
             ) => remembered.groups = Some(now),

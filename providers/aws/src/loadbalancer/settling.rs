@@ -14,7 +14,7 @@ use ccm_provider::ProviderError;
 use crate::cluster::Cluster;
 
 /// After this long, reads show what was written.
-const SETTLED: Duration = Duration::from_secs(10);
+pub(super) const SETTLED: Duration = Duration::from_secs(10);
 
 /// When something was last written for each balancer, by name.
 #[derive(Debug)]

@@ -238,7 +238,11 @@ async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
     for kind in ["nlb", ""] {
         let cloud = Arc::new(Cloud::new());
         let service = service(1, kind);
-        if kind == "nlb" { cloud.network_of(&service) } else { cloud.classic_of(&service) }
+        if kind == "nlb" {
+            cloud.network_of(&service)
+        } else {
+            cloud.classic_of(&service)
+        }
         let balancers = balancers(&cloud);
         see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
         cloud.group("by-hand", "c1");
@@ -259,7 +263,11 @@ async fn a_mark_that_comes_or_goes_counts() {
     for kind in ["nlb", ""] {
         let cloud = Arc::new(Cloud::new());
         let service = service(1, kind);
-        if kind == "nlb" { cloud.network_of(&service) } else { cloud.classic_of(&service) }
+        if kind == "nlb" {
+            cloud.network_of(&service)
+        } else {
+            cloud.classic_of(&service)
+        }
         let balancers = balancers(&cloud);
         let is_ours = async |action| {
             let Observed { network, classic, .. } = see(&balancers, &service, action).await.unwrap().observed;

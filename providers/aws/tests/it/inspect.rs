@@ -135,6 +135,7 @@ async fn missing_permissions_are_found_by_dry_runs_and_nothing_is_written() {
         "ec2:DeleteSecurityGroup",
         "ec2:AuthorizeSecurityGroupIngress",
         "ec2:RevokeSecurityGroupIngress",
+        "ec2:UpdateSecurityGroupRuleDescriptionsIngress",
         "ec2:CreateTags",
         "ec2:DeleteTags",
         "ec2:CreateRoute",

@@ -7,6 +7,7 @@ use ccm_cloudsim::aws::ec2::model::{Peer, Rule, SecurityGroup};
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{self, Fault};
 use ccm_provider::{ErrorClass, Service};
+use futures::future::join_all;
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, service};
@@ -199,7 +200,15 @@ async fn health_checks_of_one_balancer_survive_the_other() {
     bed.ensure(&*process, &second).await;
     let probes = |bed: &Bed| rules(bed, &nodes).iter().filter(|rule| rule.contains("10256")).count();
     assert_eq!(probes(&bed), 2, "one for each subnet: {:?}", rules(&bed, &nodes));
+    let mark = bed.aws.mark();
     bed.delete(&*process, &first).await;
+    // A health check is never without its rule, not even for a moment.
+    let revoked = bed.aws.ledger(|ledger| {
+        let revokes = ledger.mutating(mark).filter(|entry| entry.action == "RevokeSecurityGroupIngress");
+        revokes.filter(|entry| format!("{entry:?}").contains("10256")).count()
+    });
+    assert_eq!(revoked, 0);
+    assert!(bed.writes(mark).contains(&"UpdateSecurityGroupRuleDescriptionsIngress".to_owned()));
     assert_eq!(probes(&bed), 2, "{:?}", rules(&bed, &nodes));
     let name = second.default_load_balancer_name();
     assert!(
@@ -261,5 +270,72 @@ async fn a_group_of_our_name_without_tags_is_marked_and_that_of_another_cluster_
     let error = bed.process().await.ensure(CLUSTER, &classic(), &bed.nodes).await.unwrap_err();
     assert!(error.to_string().contains("another cluster"), "{error}");
     assert!(!matches!(error.class(), ErrorClass::NotFound | ErrorClass::Bug), "{error:?}");
+    bed.check();
+}
+
+/// All network balancers share the rules for "fragmentation needed".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deletions_and_creations_side_by_side_leave_the_rules_of_those_that_stay() {
+    let bed = Bed::start("");
+    let nodes = bed.network.node_group.clone();
+    let (process, _lent) = watched(&bed).await;
+    let names = ["one", "two", "three", "four"];
+    let services: Vec<Service> =
+        names.iter().zip(31001..).map(|(name, port)| wish(name, &[("type", "nlb")], port)).collect();
+    let ensure = |service: &Service| {
+        let (process, service, nodes) = (process.clone(), service.clone(), bed.nodes.clone());
+        tokio::spawn(async move { process.ensure(CLUSTER, &service, &nodes).await.map(drop) })
+    };
+    let delete = |service: &Service| {
+        let (process, service) = (process.clone(), service.clone());
+        tokio::spawn(async move { process.ensure_deleted(CLUSTER, &service).await })
+    };
+    let settled = || bed.aws.clock().step(Duration::from_secs(60));
+    // Reads take longer than the time between two plans.
+    for round in 0..5 {
+        for answer in join_all([ensure(&services[0]), ensure(&services[1])]).await {
+            answer.unwrap().unwrap();
+        }
+        settled();
+        // Two go while one comes.
+        for answer in join_all([delete(&services[0]), ensure(&services[2]), delete(&services[1])]).await {
+            answer.unwrap().unwrap();
+        }
+        let now = rules(&bed, &nodes);
+        let name = services[2].default_load_balancer_name();
+        assert_eq!(now.len(), 2, "round {round}: {now:?}");
+        assert!(now[0].starts_with("icmp") && now[1].ends_with(&name), "round {round}: {now:?}");
+        settled();
+        // All go at once.
+        bed.ensure(&*process, &services[3]).await;
+        settled();
+        for answer in join_all([delete(&services[2]), delete(&services[3])]).await {
+            answer.unwrap().unwrap();
+        }
+        assert_eq!(rules(&bed, &nodes), Vec::<String>::new(), "round {round}");
+        settled();
+    }
+    bed.check();
+}
+
+#[tokio::test]
+async fn rules_for_fragments_that_were_left_behind_go_with_the_next_deletion() {
+    let bed = Bed::start("");
+    let nodes = bed.network.node_group.clone();
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    bed.aws.world(|world| {
+        let left = Rule {
+            id: "sgr-0123456789abcdef9".to_owned(),
+            protocol: "icmp".to_owned(),
+            from: Some(3),
+            to: Some(4),
+            peer: Peer::V4("0.0.0.0/0".to_owned()),
+            description: Some("kubernetes.io/rule/nlb/mtu".to_owned()),
+        };
+        world.ec2.groups.get_mut(&nodes).unwrap().ingress.push(left);
+    });
+    bed.delete(&*bed.process().await, &classic()).await;
+    assert_eq!(rules(&bed, &nodes), Vec::<String>::new());
     bed.check();
 }

@@ -157,6 +157,11 @@ pub(super) async fn write(
             let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
             api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
         }
+        Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions } => {
+            let request = ec2.update_security_group_rule_descriptions_ingress().group_id(known(operation, group)?);
+            let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
+            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+        }
         Ec2Write::CreateTags { resources, tags } => {
             let request = ec2.create_tags().set_resources(some(all_known(operation, resources)?));
             let request = request.set_tags(some(convert::tag_list(tags)));

@@ -21,7 +21,8 @@ pub(super) fn subject(write: &Write) -> String {
         Write::Ec2(
             Ec2Write::DeleteSecurityGroup { group }
             | Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
-            | Ec2Write::RevokeSecurityGroupIngress { group, .. },
+            | Ec2Write::RevokeSecurityGroupIngress { group, .. }
+            | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. },
         ) => known(group),
         Write::Ec2(Ec2Write::DeleteRoute { table, destination }) => format!("{table} {destination}"),
         Write::Elb(ElbWrite::DeleteLoadBalancer { balancer })
@@ -82,6 +83,13 @@ fn ec2(state: &mut State, write: &Write, of: &Ec2Write) -> Answer<Option<String>
         }
         Ec2Write::RevokeSecurityGroupIngress { group, permissions } => {
             return revoke(state, group, permissions).map_or_else(|| no("InvalidPermission.NotFound"), |()| Ok(None));
+        }
+        Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions } => {
+            revoke(state, group, permissions).unwrap();
+            let group = state.groups.get_mut(&known(group)).unwrap();
+            let mut found = rules(group);
+            found.extend(permissions::split(permissions));
+            group.ingress = permissions::join(found);
         }
         Ec2Write::CreateTags { resources, tags } => {
             for id in resources {

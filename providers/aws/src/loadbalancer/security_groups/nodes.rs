@@ -3,17 +3,18 @@
 //! A classic balancer comes from its main group, and one rule lets everything in from there. A network balancer keeps the
 //! clients' addresses, so its rules name networks; they are known by their descriptions, which are the same as upstream's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::{Finding, ProviderError, Severity};
 
 use super::delete::{may_be_changed, references};
 use super::own::transport;
-use super::permissions::{self, Rule};
+use super::permissions::{self, Rule, Tuple};
 use crate::client::ec2::{Peer, SecurityGroup};
+use crate::client::write::Ec2Write;
 use crate::client::{Id, Tags};
 use crate::loadbalancer::desired::{Common, Goal, Network, Wish};
-use crate::loadbalancer::observe::{Instance, Observed};
+use crate::loadbalancer::observe::{Instance, Observed, Probes};
 use crate::loadbalancer::plan::{Ground, Step};
 
 /// Begins the description of a rule for clients; the name of the balancer follows after `=`.
@@ -173,13 +174,15 @@ pub(crate) fn network(
     let (wanted, groups) = network_goal(wish, goal, observed, ground)?;
     let mut steps = Vec::new();
     for group in observed.groups.values().filter(|group| may_be_changed(&group.id, ground)) {
-        if groups.ids.contains(&group.id) {
-            steps.extend(Change::of(group, &wanted, wish, observed).steps(group));
-        } else if ground.ownership.is_member(&group.tags) {
-            let change = Change::of(group, &[], wish, observed);
-            if !change.close.is_empty() {
-                steps.extend(change.steps(group));
-            }
+        let is_wanted = groups.ids.contains(&group.id);
+        let mut rules = SharedRules::of(wish, observed);
+        if is_wanted {
+            rules.wanted.clone_from(&wanted);
+        }
+        let change = rules.change(permissions::split(&group.ingress));
+        rules.closes = change.gives_up;
+        if is_wanted || (ground.ownership.is_member(&group.tags) && change.takes_away()) {
+            steps.extend(change.steps(&group.id).into_iter().map(|step| step.shared(&rules)));
         }
     }
     Ok((steps, groups.findings))
@@ -195,8 +198,11 @@ pub(crate) fn gives_up_rules(wish: &Wish, observed: &Observed, ground: &Ground) 
     };
     let Ok((wanted, groups)) = network_goal(wish, goal, observed, ground) else { return false };
     observed.groups.values().any(|group| {
-        let wanted = if groups.ids.contains(&group.id) { &*wanted } else { &[] };
-        Change::of(group, wanted, wish, observed).gives_up
+        let mut rules = SharedRules::of(wish, observed);
+        if groups.ids.contains(&group.id) {
+            rules.wanted.clone_from(&wanted);
+        }
+        rules.change(permissions::split(&group.ingress)).gives_up
     })
 }
 
@@ -251,58 +257,125 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
     Ok(rules)
 }
 
+/// What a network balancer wants of a group of the nodes. All network balancers change the same groups, so the writes are made
+/// one balancer at a time, from what the group has then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedRules {
+    balancer: String,
+    wanted: Vec<Rule>,
+    /// Whether rules of this balancer may go: what the others probe is known then.
+    closes: bool,
+    others: BTreeMap<String, Probes>,
+}
+
+impl SharedRules {
+    /// Nothing is wanted of the group.
+    fn of(wish: &Wish, observed: &Observed) -> Self {
+        let (balancer, others) = (wish.name.clone(), observed.other_balancers.clone());
+        Self { balancer, wanted: Vec::new(), closes: true, others }
+    }
+
+    /// The writes for the group as it is now; with `opens` only those that let something in. `recent` is what this process
+    /// wrote a moment ago, which EC2 may not show yet.
+    pub(crate) fn steps(&self, group: &SecurityGroup, opens: bool, recent: &Recent) -> Vec<Step> {
+        let found = permissions::split(&group.ingress);
+        let mut change = if opens { Change::default() } else { self.change(recent.at_most(found.clone())) };
+        change.found = found.len();
+        // A rule that is there already may be opened again, but a rule that just went must not be taken for there.
+        change.open = self.change(recent.at_least(found)).open;
+        change.steps(&group.id)
+    }
+
+    fn change(&self, found: Vec<Rule>) -> Change {
+        let wanted = &self.wanted;
+        let mut open = permissions::missing(wanted, &found);
+        let mut close = permissions::surplus(&found, wanted);
+        close.retain(|rule| self.closes && is_for(rule, &self.balancer));
+        let gives_up = !close.is_empty();
+        let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
+        let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());
+        let networks = clients.filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
+        let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer).described(MTU)).collect();
+        let relabelled: Vec<Rule> = close.iter().filter_map(|rule| self.relabelled(rule)).collect();
+        close.retain(|rule| !relabelled.iter().any(|stays| stays.tuple() == rule.tuple()));
+        open.extend(permissions::missing(&mtu, &found));
+        // Without any client they are left over from whoever was last.
+        if gives_up || !wanted.is_empty() || mtu.is_empty() {
+            let stale = permissions::surplus(&found, &mtu).into_iter();
+            close.extend(stale.filter(|rule| rule.description == MTU));
+        }
+        Change { open, close, relabelled, gives_up, found: found.len() }
+    }
+
+    /// The rule under the name of another balancer whose health checks it lets in, if there is one. EC2 knows one description
+    /// per rule, so the balancer that came first has its name on it.
+    fn relabelled(&self, rule: &Rule) -> Option<Rule> {
+        let Peer::Ipv4(cidr) = &rule.peer else { return None };
+        let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp")?;
+        let mut others = self.others.iter();
+        let (name, _) = others.find(|(_, probes)| probes.ports.contains(&port) && probes.cidrs.contains(cidr))?;
+        Some(rule.clone().described(&format!("{HEALTH}={name}")))
+    }
+}
+
 /// What changes in one group.
 #[derive(Debug, Default)]
 struct Change {
     open: Vec<Rule>,
     close: Vec<Rule>,
-    /// Closed under our name and opened under that of another balancer, which needs them.
-    passed_on: Vec<Rule>,
-    /// Whether any rule of this balancer goes, be it passed on or not.
+    /// Get the name of another balancer, which needs them.
+    relabelled: Vec<Rule>,
+    /// Whether any rule of this balancer goes, be it to another one.
     gives_up: bool,
     /// Rules before.
     found: usize,
 }
 
 impl Change {
-    fn of(group: &SecurityGroup, wanted: &[Rule], wish: &Wish, observed: &Observed) -> Self {
-        let found = permissions::split(&group.ingress);
-        let mut open = permissions::missing(wanted, &found);
-        let mut close = permissions::surplus(&found, wanted);
-        close.retain(|rule| is_for(rule, &wish.name));
-        let passed_on: Vec<Rule> = close.iter().filter_map(|rule| pass_on(rule, observed)).collect();
-
-        let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open).chain(&passed_on);
-        let clients = stays.filter(|rule| rule.description.contains(CLIENT));
-        let networks = clients.map(|rule| &rule.peer).filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
-        let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer.clone()).described(MTU)).collect();
-        let gives_up = !close.is_empty();
-        open.extend(permissions::missing(&mtu, &found));
-        let mut stale = permissions::surplus(&found, &mtu);
-        stale.retain(|rule| rule.description == MTU);
-        close.extend(stale.into_iter().filter(|_| gives_up || !wanted.is_empty()));
-        Self { open, close, passed_on, gives_up, found: found.len() }
+    fn takes_away(&self) -> bool {
+        !self.close.is_empty() || !self.relabelled.is_empty()
     }
 
     /// Opens before it closes, so that nobody is locked out in between, unless EC2 has no room for both.
-    fn steps(self, group: &SecurityGroup) -> Vec<Step> {
-        let id = Id::from(group.id.clone());
+    fn steps(self, group: &str) -> Vec<Step> {
+        let id = Id::from(group);
         let room = self.found + self.open.len() <= RULES_PER_GROUP;
         let open = permissions::authorize(&id, self.open, "the balancer's clients and health checks come this way");
         let close = permissions::revoke(&id, self.close, "nothing of the balancer comes this way any more");
-        let passed_on =
-            permissions::authorize(&id, self.passed_on, "the health checks of another balancer come this way");
-        let steps = if room { [open, close, passed_on] } else { [close, passed_on, open] };
+        let reason = "the health checks of another balancer come this way";
+        let relabelled = permissions::describe(&id, self.relabelled, reason);
+        let steps = if room { [open, relabelled, close] } else { [relabelled, close, open] };
         steps.into_iter().flatten().collect()
     }
 }
 
-/// The rule under the name of another balancer whose health checks it lets in, if there is one. EC2 knows one description per
-/// rule, so the balancer that came first has its name on it.
-fn pass_on(rule: &Rule, observed: &Observed) -> Option<Rule> {
-    let Peer::Ipv4(cidr) = &rule.peer else { return None };
-    let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp")?;
-    let mut others = observed.other_balancers.iter();
-    let (name, _) = others.find(|(_, probes)| probes.ports.contains(&port) && probes.cidrs.contains(cidr))?;
-    Some(rule.clone().described(&format!("{HEALTH}={name}")))
+/// What this process wrote to the rules of a group a moment ago, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(BTreeMap<Tuple, Option<Rule>>);
+
+impl Recent {
+    /// Adds a write.
+    pub(crate) fn add(&mut self, write: &Ec2Write) {
+        let (permissions, opens) = match write {
+            Ec2Write::AuthorizeSecurityGroupIngress { permissions, .. }
+            | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { permissions, .. } => (permissions, true),
+            Ec2Write::RevokeSecurityGroupIngress { permissions, .. } => (permissions, false),
+            _ => return,
+        };
+        let rules = permissions::split(permissions).into_iter();
+        self.0.extend(rules.map(|rule| (rule.tuple(), Some(rule).filter(|_| opens))));
+    }
+
+    /// Without what was closed.
+    fn at_least(&self, mut found: Vec<Rule>) -> Vec<Rule> {
+        found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(None)));
+        found
+    }
+
+    /// Without what was closed, and with what was opened.
+    fn at_most(&self, mut found: Vec<Rule>) -> Vec<Rule> {
+        found.retain(|rule| !self.0.contains_key(&rule.tuple()));
+        found.extend(self.0.values().flatten().cloned());
+        found
+    }
 }

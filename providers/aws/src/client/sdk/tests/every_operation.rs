@@ -174,6 +174,13 @@ async fn security_group(bed: &Bed) -> String {
     assert!(found.iter().any(
         |source| matches!(&source.from, Peer::Group { id, account: Some(_) } if id.known() == Some(&network.node_group))
     ));
+    let mut permissions = permissions;
+    permissions[0].sources.iter_mut().for_each(|source| source.description = "described again".to_owned());
+    let describe = (id.clone(), permissions.clone());
+    let describe = Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group: describe.0, permissions: describe.1 };
+    bed.ec2(describe).await;
+    let described = read().await.ingress;
+    assert!(described.iter().flat_map(|one| &one.sources).all(|source| source.description == "described again"));
     bed.ec2(Ec2Write::RevokeSecurityGroupIngress { group: id, permissions }).await;
     assert!(read().await.ingress.is_empty());
     group

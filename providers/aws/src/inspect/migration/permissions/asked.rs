@@ -137,8 +137,13 @@ async fn reads_of_network(of: &Inspector, asked: &mut Asked) {
 async fn writes_to_groups(of: &Inspector, marked: &[&SecurityGroup], asked: &mut Asked) {
     let ownership = &of.settings.ownership;
     let Some(group) = marked.first() else {
-        for name in ["CreateSecurityGroup", "AuthorizeSecurityGroupIngress", "RevokeSecurityGroupIngress", "CreateTags"]
-        {
+        for name in [
+            "CreateSecurityGroup",
+            "AuthorizeSecurityGroupIngress",
+            "RevokeSecurityGroupIngress",
+            "UpdateSecurityGroupRuleDescriptionsIngress",
+            "CreateTags",
+        ] {
             asked.left_out.push((ec2(name), "no security group of a node carries the cluster's tag"));
         }
         asked.left_out.push((ec2("DeleteSecurityGroup"), "no security group of a node is the cluster's own"));
@@ -158,12 +163,18 @@ async fn writes_to_groups(of: &Inspector, marked: &[&SecurityGroup], asked: &mut
     }
     match marked.iter().find_map(|group| Some((group.id.clone(), one_rule(group)?))) {
         Some((id, rule)) => {
-            let permissions = vec![rule];
-            asked.dry(of, Ec2Write::AuthorizeSecurityGroupIngress { group: id.into(), permissions }).await;
+            let (group, permissions) = (crate::client::Id::from(id), vec![rule]);
+            let (same, again) = (group.clone(), permissions.clone());
+            asked.dry(of, Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }).await;
+            // It has this description already.
+            let describe = Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group: same, permissions: again };
+            asked.dry(of, describe).await;
         }
-        None => asked
-            .left_out
-            .push((ec2("AuthorizeSecurityGroupIngress"), "no security group of a node has a rule to ask with")),
+        None => {
+            for name in ["AuthorizeSecurityGroupIngress", "UpdateSecurityGroupRuleDescriptionsIngress"] {
+                asked.left_out.push((ec2(name), "no security group of a node has a rule to ask with"));
+            }
+        }
     }
     let group_id = || group.id.clone().into();
     asked.dry(of, Ec2Write::RevokeSecurityGroupIngress { group: group_id(), permissions: vec![no_rule()] }).await;

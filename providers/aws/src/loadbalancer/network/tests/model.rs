@@ -371,6 +371,10 @@ impl Cloud {
             }
             Ec2Write::AuthorizeSecurityGroupIngress { group, permissions } => self.rules(group, permissions, true),
             Ec2Write::RevokeSecurityGroupIngress { group, permissions } => self.rules(group, permissions, false),
+            Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions } => {
+                self.rules(group, permissions, false)?;
+                self.rules(group, permissions, true)
+            }
             write => Err(format!("not expected: {write:?}")),
         }
     }

@@ -198,6 +198,17 @@ pub(in crate::loadbalancer) fn apply_ec2(world: &mut Observed, write: &Ec2Write)
             world.groups.get_mut(&id).unwrap().ingress = permissions::join(rules);
             Ok(None)
         }
+        Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions } => {
+            let id = found(world, group)?;
+            let mut rules = permissions::split(&world.groups[&id].ingress);
+            for rule in permissions::split(permissions) {
+                let tuple: Tuple = rule.tuple();
+                let place = rules.iter_mut().find(|other| other.tuple() == tuple);
+                *place.ok_or_else(|| format!("InvalidPermission.NotFound {rule} in {id}"))? = rule;
+            }
+            world.groups.get_mut(&id).unwrap().ingress = permissions::join(rules);
+            Ok(None)
+        }
         Ec2Write::CreateTags { resources, tags } => {
             for resource in resources {
                 let id = found(world, resource)?;

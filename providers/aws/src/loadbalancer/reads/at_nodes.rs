@@ -1,0 +1,59 @@
+//! Whose turn it is to change the rules of the nodes' groups, and what was written there a moment ago.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ccm_provider::ProviderError;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use crate::client::write::Ec2Write;
+use crate::loadbalancer::security_groups::nodes::Recent;
+use crate::loadbalancer::settling::SETTLED;
+
+/// Shared by all network balancers.
+#[derive(Debug)]
+pub(in crate::loadbalancer) struct AtNodes {
+    turns: Semaphore,
+    /// In order, with the group.
+    written: Mutex<Vec<(Instant, String, Ec2Write)>>,
+}
+
+impl Default for AtNodes {
+    fn default() -> Self {
+        Self { turns: Semaphore::new(1), written: Mutex::default() }
+    }
+}
+
+impl AtNodes {
+    /// Waits for the others. The deadline of the write bounds it.
+    pub(in crate::loadbalancer) async fn turn(&self) -> Result<SemaphorePermit<'_>, ProviderError> {
+        self.turns.acquire().await.map_err(|closed| ProviderError::bug(closed.to_string()))
+    }
+
+    /// EC2 has done this.
+    pub(in crate::loadbalancer) fn wrote(&self, write: &Ec2Write) {
+        let (Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
+        | Ec2Write::RevokeSecurityGroupIngress { group, .. }
+        | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. }) = write
+        else {
+            return;
+        };
+        let now = Instant::now();
+        let mut written = self.written();
+        written.retain(|(at, ..)| now.saturating_duration_since(*at) < SETTLED);
+        written.push((now, group.to_string(), write.clone()));
+    }
+
+    /// What was written to a group and may not be shown yet.
+    pub(in crate::loadbalancer) fn recent(&self, group: &str) -> Recent {
+        let mut recent = Recent::default();
+        let written = self.written();
+        let of_group = written.iter().filter(|(at, of, _)| of == group && at.elapsed() < SETTLED);
+        of_group.for_each(|(_, _, write)| recent.add(write));
+        recent
+    }
+
+    fn written(&self) -> MutexGuard<'_, Vec<(Instant, String, Ec2Write)>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
