@@ -90,6 +90,7 @@ pub(in crate::loadbalancer) fn world() -> Observed {
         zones: BTreeMap::new(),
         instances: BTreeMap::new(),
         other_balancers: BTreeMap::new(),
+        unseen: Default::default(),
     };
     for (id, zone, cidr) in [
         ("subnet-a", "us-west-2a", "10.0.1.0/24"),
@@ -204,7 +205,8 @@ pub(in crate::loadbalancer) fn apply_ec2(world: &mut Observed, write: &Ec2Write)
             for rule in permissions::split(permissions) {
                 let tuple: Tuple = rule.tuple();
                 let place = rules.iter_mut().find(|other| other.tuple() == tuple);
-                *place.ok_or_else(|| format!("InvalidPermission.NotFound {rule} in {id}"))? = rule;
+                let place = place.ok_or_else(|| format!("InvalidPermission.NotFound {rule} in {id}"))?;
+                *place = rule;
             }
             world.groups.get_mut(&id).unwrap().ingress = permissions::join(rules);
             Ok(None)
