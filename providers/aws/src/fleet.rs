@@ -2,7 +2,7 @@
 //!
 //! Upstream lists the whole account and keeps that for ten minutes, unless a node asks for something that is not in it, such
 //! as a Fargate node: then each Service lists again (`pkg/providers/v1/aws.go`, `getInstancesByIDs`). Here only the missing
-//! instances are asked for, joined with what others ask at the same time, and what is not there is remembered for a minute.
+//! instances are asked for, joined with what others ask at the same time, and what is not there is remembered for some seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,8 @@ mod tests;
 
 /// How long an instance may be remembered.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(600);
-/// How long "there is no such instance" is remembered.
-const MISS_KEPT: Duration = Duration::from_secs(60);
+/// How long "there is no such instance" is remembered: EC2 shows new ones within seconds.
+const MISS_KEPT: Duration = Duration::from_secs(5);
 
 /// An instance, reduced to what load balancers and routes read. Tags are left out on purpose: decisions about what belongs
 /// to the cluster need them fresh.

@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use ccm_provider::{ErrorClass, ProviderError};
 
-use super::plan::Step;
+use super::plan::{LookAgain, Step};
 use super::reads::Reads;
 use super::security_groups::nodes::SharedRules;
-use super::settling;
 use crate::client::ec2::Permission;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Made};
 use crate::client::{ApiError, Query, Write};
@@ -30,8 +29,8 @@ pub(crate) struct Outputs {
     made: Made,
     /// What went wrong without keeping the rest from being done.
     refused: Vec<targets::Refused>,
-    /// A deletion that must look once more after this time.
-    pub(super) unsettled: Option<Duration>,
+    /// Not all is shown yet: it must be looked at again.
+    pub(super) look_again: Option<LookAgain>,
 }
 
 impl Outputs {
@@ -39,10 +38,10 @@ impl Outputs {
     ///
     /// # Errors
     ///
-    /// AWS refused some targets, or may not show all that is to be deleted yet; it is tried again.
+    /// AWS refused some targets, or does not show everything yet; it is tried again.
     pub(crate) fn finish(self) -> Result<(), ProviderError> {
         match targets::told(&self.refused) {
-            None => self.unsettled.map_or(Ok(()), |left| Err(settling::look_again(left))),
+            None => self.look_again.map_or(Ok(()), |look_again| Err(look_again.into())),
             Some(message) => Err(ProviderError::new(ErrorClass::Transient { after: None }, message)),
         }
     }

@@ -28,14 +28,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{
-    EventType, Finding, LoadBalancerStatus, Planned, ProviderError, Service, ServiceKey, ServiceWork, Severity, Subject,
+    EventType, Finding, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError, Service, ServiceKey, ServiceWork,
+    Severity, Subject,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::client::Api;
 use crate::cluster::Cluster;
 use crate::config::HealthProbe;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, instance_of};
+use crate::instances::GRACE;
 use crate::zones::Zones;
 use apply::Outputs;
 use desired::{Goal, Wish};
@@ -57,11 +59,15 @@ pub(crate) struct Balancers {
     cluster: Cluster,
 }
 
+/// When an instance that EC2 does not show yet is looked for again.
+const INSTANCE_LATE: Duration = Duration::from_secs(10);
+
 /// What was seen for a wish.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) observed: Observed,
-    /// For a deletion: how long AWS may still not show all of it.
+    /// When to look again, because AWS may not show yet what this process wrote for a balancer that is to go, or an instance
+    /// of a new node.
     unsettled: Option<Duration>,
 }
 
@@ -122,9 +128,37 @@ impl Balancers {
         }
     }
 
+    /// Whether one of the instances is that of a node that is younger than EC2 may be late.
+    fn has_young(&self, work: &[ServiceWork], instances: &BTreeSet<String>) -> bool {
+        let now = self.cluster.wall();
+        let is_young = |node: &Node| {
+            let created = node.created.map(std::time::SystemTime::from);
+            created.is_some_and(|created| now.duration_since(created).unwrap_or_default() < GRACE)
+        };
+        let is_one = |node: &NodeRef| instance_of(node).is_some_and(|id| instances.contains(id.as_str()));
+        !instances.is_empty() && work.iter().flat_map(|item| &*item.nodes).any(|node| is_young(node) && is_one(node))
+    }
+
     fn is_leading(&self) -> bool {
         self.cluster.context().is_none_or(|context| context.leader.is_leading())
     }
+}
+
+/// The wanted instances that get no traffic because EC2 does not show them.
+fn unseen(wish: &Wish, observed: &Observed) -> Option<Finding> {
+    let common = match &wish.goal {
+        Goal::Gone => return None,
+        Goal::Classic(classic) => &classic.common,
+        Goal::Network(network) => &network.common,
+    };
+    let nodes = observed.unseen.iter().filter_map(|id| common.targets.get(id).map(|node| &*node.name));
+    let nodes: Vec<&str> = nodes.collect();
+    (!nodes.is_empty()).then(|| Finding {
+        severity: Severity::Warning,
+        key: "nodes".to_owned(),
+        value: None,
+        message: format!("no traffic for {}: EC2 does not show their instances", wish::some(&nodes)),
+    })
 }
 
 /// A balancer of the kind that isn't wanted, with our name.
@@ -166,13 +200,14 @@ impl Planned for Balancers {
         (wishes, verdicts)
     }
 
-    async fn observe(&self, _: &str, _: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
+    async fn observe(&self, _: &str, work: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
         let mut all = Vec::new();
         for wish in wishes {
             // Before it is read: what is written meanwhile, or settles meanwhile, may be missing in the answers.
             let unsettled = self.settling.left(&wish.name).filter(|_| matches!(wish.goal, Goal::Gone));
             let observed = observe::gather(wish, &self.reads, &self.ground).await?;
-            all.push(Seen { observed, unsettled });
+            let late = self.has_young(work, &observed.unseen).then_some(INSTANCE_LATE);
+            all.push(Seen { observed, unsettled: unsettled.or(late) });
         }
         Ok(all)
     }
@@ -187,14 +222,16 @@ impl Planned for Balancers {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
         for (wish, seen) in wishes.iter().zip(observed) {
             let planned = self.plan_one(wish, &seen.observed)?;
-            let purpose = match (&wish.goal, seen.unsettled) {
-                (Goal::Gone, Some(left)) if planned.steps.is_empty() => return Err(settling::look_again(left)),
-                (Goal::Gone, unsettled) => Purpose::Remove { unsettled },
-                _ => Purpose::Keep(wish.name.clone()),
+            let look_again = seen.unsettled.map(|after| settling::look_again(wish, &seen.observed, after));
+            let purpose = match (&wish.goal, look_again) {
+                (_, Some(look_again)) if planned.steps.is_empty() => return Err(look_again.into()),
+                (Goal::Gone, look_again) => Purpose::Remove { look_again },
+                (_, look_again) => Purpose::Keep { balancer: wish.name.clone(), look_again },
             };
             steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
             findings.extend(wish.findings.iter().cloned());
             findings.extend(of_other_kind(wish, &seen.observed));
+            findings.extend(unseen(wish, &seen.observed));
             findings.extend(planned.findings);
         }
         Ok((steps, findings))
@@ -210,14 +247,12 @@ impl Planned for Balancers {
             return Err(ProviderError::unknown("this process leads no more: nothing is written"));
         }
         tracing::info!(step = %step.told, "writing");
-        let keeps = match &step.purpose {
-            Purpose::Keep(balancer) => Some(balancer),
-            Purpose::Remove { unsettled } => {
-                outputs.unsettled = *unsettled;
-                None
-            }
-            Purpose::Unsaid => None,
+        let (keeps, look_again) = match &step.purpose {
+            Purpose::Keep { balancer, look_again } => (Some(balancer), look_again.clone()),
+            Purpose::Remove { look_again } => (None, look_again.clone()),
+            Purpose::Unsaid => (None, None),
         };
+        outputs.look_again = look_again;
         // Before it, too: the answer may never come.
         keeps.iter().for_each(|balancer| self.settling.wrote(balancer));
         let answer = apply::apply(step, outputs, &self.reads).await;

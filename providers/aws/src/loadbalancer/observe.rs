@@ -31,6 +31,9 @@ pub(crate) struct Observed {
     pub(crate) zones: BTreeMap<String, AvailabilityZone>,
     /// The wanted instances that exist and are not on their way out, by ID.
     pub(crate) instances: BTreeMap<String, Instance>,
+    /// IDs of the wanted instances that EC2 does not show.
+    #[serde(default)]
+    pub(crate) unseen: BTreeSet<String>,
     /// Other live network balancers of the VPC by name: the rules for their health checks must survive. Read only where
     /// `security_groups::nodes::gives_up_rules` says that node rules of this Service's balancer go; else empty.
     pub(crate) other_balancers: BTreeMap<String, Probes>,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_provider::{Change, Finding, Risk, Verb};
+use ccm_provider::{Change, Finding, ProviderError, Risk, Verb};
 
 use super::security_groups::nodes::SharedRules;
 use crate::client::Write;
@@ -26,10 +26,23 @@ pub(crate) struct Step {
 pub(crate) enum Purpose {
     #[default]
     Unsaid,
-    /// The balancer of this name shall be.
-    Keep(String),
-    /// It shall not be, and this long AWS may still not show all of it.
-    Remove { unsettled: Option<Duration> },
+    /// The balancer of this name is wanted; afterwards it must be looked at again.
+    Keep { balancer: String, look_again: Option<LookAgain> },
+    /// It is not wanted.
+    Remove { look_again: Option<LookAgain> },
+}
+
+/// AWS may not show everything yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LookAgain {
+    pub(crate) after: Duration,
+    pub(crate) reason: String,
+}
+
+impl From<LookAgain> for ProviderError {
+    fn from(LookAgain { after, reason }: LookAgain) -> Self {
+        Self::in_progress(reason, after)
+    }
 }
 
 /// The plan of one Service.

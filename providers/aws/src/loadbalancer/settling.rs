@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ccm_provider::ProviderError;
-
+use super::desired::{Goal, Wish};
+use super::observe::Observed;
+use super::plan::LookAgain;
+use super::wish::some;
 use crate::cluster::Cluster;
 
 /// After this long, reads show what was written.
@@ -55,8 +57,14 @@ impl Settling {
     }
 }
 
-/// What a deletion answers that has to look once more.
-pub(crate) fn look_again(left: Duration) -> ProviderError {
-    let message = "the load balancer was changed a moment ago, and AWS may not show all of it yet: looked at once more";
-    ProviderError::retry(message, left)
+/// What is answered when AWS does not show everything yet.
+pub(crate) fn look_again(wish: &Wish, observed: &Observed, after: Duration) -> LookAgain {
+    let reason = match &wish.goal {
+        Goal::Gone => "AWS does not show yet what was just written for the load balancer".to_owned(),
+        Goal::Classic(_) | Goal::Network(_) => {
+            let unseen: Vec<&str> = observed.unseen.iter().map(String::as_str).collect();
+            format!("EC2 does not show the instances {} of new nodes yet", some(&unseen))
+        }
+    };
+    LookAgain { after, reason }
 }

@@ -31,6 +31,7 @@ pub(super) fn strip(wish: &Wish, observed: &mut Observed) {
         zones: _,
         instances: _,
         other_balancers: _,
+        unseen: _,
     } = observed;
     if let Some(classic) = classic {
         read.strip(&mut classic.tags);

@@ -133,8 +133,8 @@ impl Bed {
     }
 
     fn wait(&self, error: &ProviderError) {
-        let ProviderError::Retry { after, .. } = error.root() else { panic!("{error}: {error:?}") };
-        self.aws.clock().step((*after).max(Duration::from_secs(5)));
+        let Some(after) = error.retry_after() else { panic!("{error}: {error:?}") };
+        self.aws.clock().step(after.max(Duration::from_secs(5)));
     }
 
     /// Names of the writes since a mark, in order.

@@ -1,14 +1,18 @@
 //! Network balancers over HTTP: the life of one, and death after every single write.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::Service;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, service};
+use crate::lent::watched;
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
@@ -279,4 +283,50 @@ async fn a_deletion_that_dies_after_any_write_is_finished_by_the_next_process() 
 #[tokio::test]
 async fn a_creation_whose_last_answer_is_lost_leaves_nothing_behind() {
     dies_after_every_write(Act::Create, true).await;
+}
+
+/// EC2 shows a new instance late. It gets its traffic as soon as it is there, not when something else changes.
+#[tokio::test]
+async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
+    for kind in ["nlb", "clb"] {
+        let mut bed = Bed::start("");
+        let (process, lent) = watched(&bed).await;
+        let wish = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        bed.ensure(&*process, &wish).await;
+        bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(30)));
+        bed.add_nodes(1);
+        let node = Arc::make_mut(bed.nodes.last_mut().unwrap());
+        node.created = Some(bed.aws.clock().now());
+        let late = node.name.to_string();
+        lent.events();
+        let error = process.update(CLUSTER, &wish, &bed.nodes).await.unwrap_err();
+        assert!(error.is_in_progress() && error.to_string().contains("EC2 does not show"), "{error:?}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(10)));
+        bed.aws.clock().step(Duration::from_secs(40));
+        let process = watched(&bed).await.0;
+        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        assert_eq!(targets(&bed), 4, "{kind}");
+
+        // After five minutes it is said, and nobody waits.
+        bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(300)));
+        let (process, lent) = watched(&bed).await;
+        bed.aws.clock().step(Duration::from_secs(400));
+        bed.add_nodes(1);
+        let node = Arc::make_mut(bed.nodes.last_mut().unwrap());
+        node.created = Some(bed.aws.clock().now() - Duration::from_secs(301));
+        let gone = node.name.to_string();
+        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        let events = lent.events();
+        let told = |name: &str| events.iter().any(|event| event.contains(&format!("no traffic for {name}: EC2")));
+        assert!(told(&gone) && !told(&late), "{events:?}");
+        bed.check();
+    }
+}
+
+/// Targets of the one target group, or instances of the one classic balancer.
+fn targets(bed: &Bed) -> usize {
+    bed.aws.world(|world| {
+        let network = world.elbv2.groups.values().map(|group| group.targets.len());
+        network.chain(world.elb.balancers.values().map(|balancer| balancer.instances.len())).sum()
+    })
 }

@@ -46,7 +46,7 @@ pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answe
     )?;
     observed.classic = classic;
     observed.network = network;
-    observed.instances = instances;
+    (observed.instances, observed.unseen) = instances;
     let (loose, groups, ()) = futures::try_join!(
         loose(wish, observed.network.as_ref(), reads, ground),
         groups(wish, &observed, reads, ground),
@@ -219,11 +219,12 @@ async fn loose(wish: &Wish, network: Option<&Network>, reads: &Reads, ground: &G
     target_groups(wish, there, &tags, reads).await
 }
 
-/// The wanted instances. Those that will never run again are left out: AWS would refuse them.
-async fn instances(wish: &Wish, reads: &Reads) -> Answer<BTreeMap<String, Instance>> {
-    let Some(common) = common(wish) else { return Ok(BTreeMap::new()) };
+/// The wanted instances, and those that EC2 does not show. What will never run again is left out: AWS would refuse it.
+async fn instances(wish: &Wish, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
+    let Some(common) = common(wish) else { return Ok(Default::default()) };
     let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
     let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
+    let unseen = ids.iter().filter(|id| !members.contains_key(*id)).map(ToString::to_string).collect();
     let staying = members.into_iter().filter(|(_, member)| !member.is_leaving());
     let instance = |(id, member): (InstanceId, std::sync::Arc<fleet::Member>)| {
         let instance = Instance {
@@ -235,7 +236,7 @@ async fn instances(wish: &Wish, reads: &Reads) -> Answer<BTreeMap<String, Instan
         };
         (id.to_string(), instance)
     };
-    Ok(staying.map(instance).collect())
+    Ok((staying.map(instance).collect(), unseen))
 }
 
 fn common(wish: &Wish) -> Option<&Common> {

@@ -113,6 +113,7 @@ impl Cloud {
             zones: BTreeMap::new(),
             instances: self.instances.clone(),
             other_balancers: BTreeMap::new(),
+            unseen: Default::default(),
         }
     }
 
