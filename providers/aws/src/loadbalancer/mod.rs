@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{
-    EventType, Finding, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError, Service, ServiceKey, ServiceWork,
-    Severity, Subject,
+    ErrorClass, EventType, Finding, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError, Service, ServiceKey,
+    ServiceWork, Severity, Subject,
 };
 use serde::{Deserialize, Serialize};
 
@@ -144,6 +144,11 @@ impl Balancers {
     }
 }
 
+/// Whether AWS certainly did nothing.
+fn is_refusal(error: &ProviderError) -> bool {
+    matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Denied { .. } | ErrorClass::Unsupported)
+}
+
 /// The wanted instances that get no traffic because EC2 does not show them.
 fn unseen(wish: &Wish, observed: &Observed) -> Option<Finding> {
     let common = match &wish.goal {
@@ -203,9 +208,9 @@ impl Planned for Balancers {
     async fn observe(&self, _: &str, work: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
         let mut all = Vec::new();
         for wish in wishes {
-            // Before it is read: what is written meanwhile, or settles meanwhile, may be missing in the answers.
-            let unsettled = self.settling.left(&wish.name).filter(|_| matches!(wish.goal, Goal::Gone));
             let observed = observe::gather(wish, &self.reads, &self.ground).await?;
+            let goes = matches!(wish.goal, Goal::Gone);
+            let unsettled = if goes { self.settling.left(&wish.name, &observed) } else { None };
             let late = self.has_young(work, &observed.unseen).then_some(INSTANCE_LATE);
             all.push(Seen { observed, unsettled: unsettled.or(late) });
         }
@@ -223,10 +228,11 @@ impl Planned for Balancers {
         for (wish, seen) in wishes.iter().zip(observed) {
             let planned = self.plan_one(wish, &seen.observed)?;
             let look_again = seen.unsettled.map(|after| settling::look_again(wish, &seen.observed, after));
-            let purpose = match (&wish.goal, look_again) {
-                (_, Some(look_again)) if planned.steps.is_empty() => return Err(look_again.into()),
-                (Goal::Gone, look_again) => Purpose::Remove { look_again },
-                (_, look_again) => Purpose::Keep { balancer: wish.name.clone(), look_again },
+            let purpose = match look_again {
+                Some(look_again) if planned.steps.is_empty() => return Err(look_again.into()),
+                look_again => {
+                    Purpose { balancer: wish.name.clone(), keeps: !matches!(wish.goal, Goal::Gone), look_again }
+                }
             };
             steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
             findings.extend(wish.findings.iter().cloned());
@@ -247,16 +253,18 @@ impl Planned for Balancers {
             return Err(ProviderError::unknown("this process leads no more: nothing is written"));
         }
         tracing::info!(step = %step.told, "writing");
-        let (keeps, look_again) = match &step.purpose {
-            Purpose::Keep { balancer, look_again } => (Some(balancer), look_again.clone()),
-            Purpose::Remove { look_again } => (None, look_again.clone()),
-            Purpose::Unsaid => (None, None),
-        };
-        outputs.look_again = look_again;
+        let Purpose { balancer, keeps, look_again } = &step.purpose;
+        outputs.look_again.clone_from(look_again);
         // Before it, too: the answer may never come.
-        keeps.iter().for_each(|balancer| self.settling.wrote(balancer));
+        if *keeps {
+            self.settling.wrote(balancer, &step.write);
+        }
         let answer = apply::apply(step, outputs, &self.reads).await;
-        keeps.iter().for_each(|balancer| self.settling.wrote(balancer));
+        match &answer {
+            Err(error) if is_refusal(error) => self.settling.refused(balancer, &step.write),
+            Err(_) if !keeps => {}
+            _ => self.settling.wrote(balancer, &step.write),
+        }
         answer
     }
 

@@ -23,13 +23,13 @@ pub(crate) struct Step {
 
 /// What a write is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    #[default]
-    Unsaid,
-    /// The balancer of this name is wanted; afterwards it must be looked at again.
-    Keep { balancer: String, look_again: Option<LookAgain> },
-    /// It is not wanted.
-    Remove { look_again: Option<LookAgain> },
+pub(crate) struct Purpose {
+    /// Name of the balancer.
+    pub(crate) balancer: String,
+    /// Whether the balancer is wanted; else it goes.
+    pub(crate) keeps: bool,
+    /// Afterwards it must be looked at again.
+    pub(crate) look_again: Option<LookAgain>,
 }
 
 /// AWS may not show everything yet.
@@ -85,7 +85,7 @@ impl Step {
             reason: reason.into(),
             risk: Risk::None,
         };
-        Self { write, told, purpose: Purpose::Unsaid, shared: None }
+        Self { write, told, purpose: Purpose::default(), shared: None }
     }
 
     /// As a part of the change of a group that balancers share.

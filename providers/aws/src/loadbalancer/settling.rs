@@ -1,28 +1,45 @@
 //! Deletions right after other writes.
 //!
-//! AWS may answer a read from before a write that it has acknowledged. A plan made from such an answer is mended by the next
-//! one, save that a deletion has no next one: what it doesn't see is nobody's any more once the Service is gone. So a deletion
-//! ends only with a look that began some time after this process last wrote for the Service. (A new process has waited longer
-//! than that before it leads.)
+//! AWS may answer a read from before a write that it has acknowledged. A plan made from such an answer is completed by the next
+//! one, except for a deletion, which has no next one: what it doesn't see is nobody's any more once the Service is gone. So a
+//! deletion ends only with a look that shows everything that this process made for the Service a moment ago, or that began so
+//! long after it that AWS must show it. (A new process has waited longer than that before it leads.)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::desired::{Goal, Wish};
 use super::observe::Observed;
 use super::plan::LookAgain;
+use super::security_groups::permissions::{self, Tuple};
 use super::wish::some;
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
+use crate::client::{Tags, Write};
 use crate::cluster::Cluster;
 
 /// After this long, reads show what was written.
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
+/// When a deletion looks again for what is not shown yet.
+const AGAIN: Duration = Duration::from_secs(2);
 
-/// When something was last written for each balancer, by name.
+/// What was written for each balancer, by name, and when.
 #[derive(Debug)]
 pub(crate) struct Settling {
     cluster: Cluster,
-    written: Mutex<BTreeMap<String, Instant>>,
+    written: Mutex<BTreeMap<String, BTreeMap<Trace, Instant>>>,
+}
+
+/// What a write leaves that a deletion must see, to remove it or to know what else it must remove.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Trace {
+    Balancer,
+    /// The security groups that the balancer has.
+    Attached(BTreeSet<Id>),
+    TargetGroup(String),
+    SecurityGroup(String),
+    Rule(String, Tuple),
+    Tags(String, Tags),
 }
 
 impl Settling {
@@ -31,20 +48,37 @@ impl Settling {
         Self { cluster, written: Mutex::default() }
     }
 
-    /// Something was written for a balancer that shall be.
-    pub(crate) fn wrote(&self, balancer: &str) {
-        if let Some(now) = self.now() {
-            let mut written = self.written();
-            written.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
-            written.insert(balancer.to_owned(), now);
+    /// Something is, or may have been, written for a balancer.
+    pub(crate) fn wrote(&self, balancer: &str, write: &Write) {
+        let Some(now) = self.now() else { return };
+        let mut written = self.written();
+        written.retain(|_, traces| {
+            traces.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
+            !traces.is_empty()
+        });
+        let (left, removed) = traces(write);
+        let traces = written.entry(balancer.to_owned()).or_default();
+        traces.retain(|trace, _| {
+            !removed.contains(trace) && !(matches!(trace, Trace::Attached(_)) && left.iter().any(is_attached))
+        });
+        traces.extend(left.into_iter().map(|trace| (trace, now)));
+    }
+
+    /// AWS refused a write, so it left nothing.
+    pub(crate) fn refused(&self, balancer: &str, write: &Write) {
+        let (left, _) = traces(write);
+        if let Some(traces) = self.written().get_mut(balancer) {
+            traces.retain(|trace, _| !left.contains(trace));
         }
     }
 
-    /// How long reads may still not show all that was written for a balancer.
-    pub(crate) fn left(&self, balancer: &str) -> Option<Duration> {
+    /// When to look again, where not all that was written for a balancer is shown.
+    pub(crate) fn left(&self, balancer: &str, observed: &Observed) -> Option<Duration> {
         let now = self.now()?;
-        let at = self.written().get(balancer).copied()?;
-        SETTLED.checked_sub(now.saturating_duration_since(at)).filter(|left| !left.is_zero())
+        let written = self.written();
+        let unseen = written.get(balancer)?.iter().filter(|(trace, _)| !is_shown(trace, observed));
+        let left = unseen.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
+        Some(left.min(AGAIN)).filter(|left| !left.is_zero())
     }
 
     /// Without a clock nobody leads yet, and nothing is written.
@@ -52,8 +86,75 @@ impl Settling {
         self.cluster.context().map(|context| context.clock.now())
     }
 
-    fn written(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+    fn written(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<Trace, Instant>>> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_attached(trace: &Trace) -> bool {
+    matches!(trace, Trace::Attached(_))
+}
+
+/// What a write leaves, and what it removes. Rules of a group that the same plan makes go with it.
+fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
+    let rules = |group: &Id, permissions| {
+        let group = group.known().map(str::to_owned);
+        let rules = permissions::split(permissions).into_iter();
+        rules.filter_map(|rule| Some(Trace::Rule(group.clone()?, rule.tuple()))).collect()
+    };
+    match write {
+        Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => {
+            (vec![Trace::SecurityGroup(name.clone())], Vec::new())
+        }
+        Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) => {
+            (rules(group, permissions), Vec::new())
+        }
+        Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions }) => {
+            (Vec::new(), rules(group, permissions))
+        }
+        Write::Ec2(Ec2Write::CreateTags { resources, tags }) => {
+            let known = resources.iter().filter_map(Id::known);
+            (known.map(|id| Trace::Tags(id.to_owned(), tags.clone())).collect(), Vec::new())
+        }
+        Write::Elb(ElbWrite::CreateLoadBalancer { .. }) | Write::ElbV2(ElbV2Write::CreateLoadBalancer { .. }) => {
+            (vec![Trace::Balancer], Vec::new())
+        }
+        Write::Elb(ElbWrite::DeleteLoadBalancer { .. }) | Write::ElbV2(ElbV2Write::DeleteLoadBalancer { .. }) => {
+            (Vec::new(), vec![Trace::Balancer])
+        }
+        Write::Elb(ElbWrite::ApplySecurityGroupsToLoadBalancer { security_groups, .. })
+        | Write::ElbV2(ElbV2Write::SetSecurityGroups { security_groups, .. }) => {
+            (vec![Trace::Attached(security_groups.iter().cloned().collect())], Vec::new())
+        }
+        Write::ElbV2(ElbV2Write::CreateTargetGroup { name, .. }) => {
+            (vec![Trace::TargetGroup(name.clone())], Vec::new())
+        }
+        _ => Default::default(),
+    }
+}
+
+fn is_shown(trace: &Trace, observed: &Observed) -> bool {
+    let (classic, network) = (observed.classic.as_ref(), observed.network.as_ref());
+    match trace {
+        Trace::Balancer => classic.is_some() || network.is_some(),
+        Trace::Attached(wanted) => {
+            let classic = classic.map(|classic| &classic.balancer.security_groups);
+            let found = classic.or_else(|| network.map(|network| &network.balancer.security_groups));
+            found.is_none_or(|found| found.iter().cloned().map(Id::Known).collect::<BTreeSet<Id>>() == *wanted)
+        }
+        Trace::TargetGroup(name) => {
+            let used = network.into_iter().flat_map(|network| &network.target_groups);
+            used.chain(&observed.loose_target_groups).any(|found| found.group.name == *name)
+        }
+        Trace::SecurityGroup(name) => observed.groups.values().any(|group| group.name == *name),
+        Trace::Rule(group, tuple) => {
+            let found = observed.groups.get(group).map(|group| permissions::split(&group.ingress));
+            found.is_some_and(|found| found.iter().any(|rule| rule.tuple() == *tuple))
+        }
+        Trace::Tags(group, tags) => observed
+            .groups
+            .get(group)
+            .is_some_and(|group| tags.iter().all(|(key, value)| group.tags.get(key) == Some(value))),
     }
 }
 

@@ -330,3 +330,45 @@ fn targets(bed: &Bed) -> usize {
         network.chain(world.elb.balancers.values().map(|balancer| balancer.instances.len())).sum()
     })
 }
+
+/// Nothing is waited for that can be seen.
+#[tokio::test]
+async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start(MANAGED);
+        let empty = shape_of(&bed);
+        let (process, lent) = watched(&bed).await;
+        let wish = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        process.ensure(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        match process.ensure_deleted(CLUSTER, &wish).await {
+            Ok(()) => {}
+            // EC2 lets go of the interfaces of a classic balancer some time later.
+            Err(error) => {
+                assert!(error.to_string().contains("cannot be deleted yet"), "{kind}: {error}");
+                bed.delete(&*process, &wish).await;
+            }
+        }
+        assert_eq!(shape_of(&bed), empty, "{kind}");
+        assert_eq!(lent.events(), Vec::<String>::new(), "{kind}");
+        bed.check();
+    }
+}
+
+/// What AWS doesn't show yet is not left behind, and waiting for it is no failure.
+#[tokio::test]
+async fn a_deletion_waits_for_what_is_not_shown_yet() {
+    for hidden in ["load-balancer", "target-group", "security-group"] {
+        let bed = Bed::start(MANAGED);
+        let empty = shape_of(&bed);
+        let (process, _lent) = watched(&bed).await;
+        bed.aws.clock().step(Duration::from_secs(60));
+        let wish = nlb(&[], &[(80, 31080)], json!({}));
+        process.ensure(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        bed.aws.change(|options| options.lag = Lag::default().with(hidden, Duration::from_secs(3)));
+        let error = process.ensure_deleted(CLUSTER, &wish).await.unwrap_err();
+        assert!(error.is_in_progress(), "{hidden}: {error:?}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
+        bed.delete(&*process, &wish).await;
+        assert_eq!(shape_of(&bed), empty, "{hidden}");
+    }
+}
