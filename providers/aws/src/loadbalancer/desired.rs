@@ -20,6 +20,8 @@ pub(crate) struct Wish {
     /// Name of the balancer, of either kind.
     pub(crate) name: String,
     pub(crate) goal: Goal,
+    /// Whether annotation or hostname say that it has, or had, a network balancer.
+    pub(crate) network: bool,
     /// Read for every goal: a deletion needs them too.
     pub(crate) named_groups: NamedGroups,
     /// What was noticed in the annotations.

@@ -23,8 +23,8 @@ pub(crate) mod wish;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_provider::{
@@ -32,6 +32,7 @@ use ccm_provider::{
     ServiceWork, Severity, Subject,
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::client::Api;
 use crate::cluster::Cluster;
@@ -56,9 +57,13 @@ pub(crate) struct Balancers {
     probe: HealthProbe,
     pub(crate) reads: Reads,
     settling: Settling,
+    /// What was seen a moment ago of balancers that shall go, by name, each for one use.
+    looked: Mutex<BTreeMap<String, (Instant, Observed)>>,
     cluster: Cluster,
 }
 
+/// For how long what was seen of a balancer that shall go serves its deletion.
+const LOOK_KEPT: Duration = Duration::from_secs(1);
 /// When an instance that EC2 does not show yet is looked for again.
 const INSTANCE_LATE: Duration = Duration::from_secs(10);
 
@@ -83,7 +88,7 @@ impl Balancers {
     ) -> Self {
         let reads = Reads::new(api, fleet, zones, &ground);
         let settling = Settling::new(cluster.clone());
-        Self { ground, probe, reads, settling, cluster }
+        Self { ground, probe, reads, settling, looked: Mutex::default(), cluster }
     }
 
     /// What brings the cloud from what is observed to what is wished for.
@@ -137,6 +142,17 @@ impl Balancers {
         };
         let is_one = |node: &NodeRef| instance_of(node).is_some_and(|id| instances.contains(id.as_str()));
         !instances.is_empty() && work.iter().flat_map(|item| &*item.nodes).any(|node| is_young(node) && is_one(node))
+    }
+
+    /// Keeps what was seen for the deletion that the core begins after it asked whether there is anything to delete.
+    fn look_once(&self, balancer: &str, observed: &Observed) {
+        let mut looked = self.looked();
+        looked.retain(|_, (at, _)| at.elapsed() < LOOK_KEPT);
+        looked.insert(balancer.to_owned(), (Instant::now(), observed.clone()));
+    }
+
+    fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_leading(&self) -> bool {
@@ -208,8 +224,17 @@ impl Planned for Balancers {
     async fn observe(&self, _: &str, work: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
         let mut all = Vec::new();
         for wish in wishes {
-            let observed = observe::gather(wish, &self.reads, &self.ground).await?;
             let goes = matches!(wish.goal, Goal::Gone);
+            let observed = match self.looked().remove(&wish.name).filter(|(at, _)| goes && at.elapsed() < LOOK_KEPT) {
+                Some((_, observed)) => observed,
+                None => {
+                    let observed = observe::gather(wish, &self.reads, &self.ground).await?;
+                    if goes {
+                        self.look_once(&wish.name, &observed);
+                    }
+                    observed
+                }
+            };
             let unsettled = if goes { self.settling.left(&wish.name, &observed) } else { None };
             let late = self.has_young(work, &observed.unseen).then_some(INSTANCE_LATE);
             all.push(Seen { observed, unsettled: unsettled.or(late) });
@@ -255,6 +280,7 @@ impl Planned for Balancers {
         tracing::info!(step = %step.told, "writing");
         let Purpose { balancer, keeps, look_again } = &step.purpose;
         outputs.look_again.clone_from(look_again);
+        self.looked().remove(balancer);
         // Before it, too: the answer may never come.
         if *keeps {
             self.settling.wrote(balancer, &step.write);

@@ -154,6 +154,56 @@ async fn a_name_that_is_not_there_says_nothing_about_the_others() {
     assert!(seen_new.unwrap().observed.network.is_none());
 }
 
+/// An account may have hundreds of balancers of others.
+#[tokio::test(start_paused = true)]
+async fn new_services_beside_old_ones_list_no_whole_account() {
+    let cloud = Arc::new(Cloud::new());
+    let services: Vec<Service> = (0..6).map(|number| service(number, if number < 3 { "nlb" } else { "" })).collect();
+    cloud.network_of(&services[0]);
+    cloud.classic_of(&services[3]);
+    let balancers = balancers(&cloud);
+    let seen = join_all(services.iter().map(|service| see(&balancers, service, ServiceAction::Ensure))).await;
+    let there = |seen: Result<Seen, _>| {
+        let Observed { network, classic, .. } = seen.unwrap().observed;
+        network.is_some() || classic.is_some()
+    };
+    assert_eq!(seen.into_iter().map(there).collect::<Vec<_>>(), [true, false, false, true, false, false]);
+    let calls = cloud.calls();
+    let lists = ["DescribeLoadBalancers all", "DescribeLoadBalancers classic 0"];
+    assert!(calls.iter().all(|call| !lists.contains(&&**call)), "{calls:?}");
+}
+
+/// The core asks first whether there is anything to delete.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_of_a_deletion_reads_once() {
+    for kind in ["nlb", ""] {
+        let cloud = Arc::new(Cloud::new());
+        let service = service(1, kind);
+        if kind == "nlb" {
+            cloud.network_of(&service)
+        } else {
+            cloud.classic_of(&service)
+        }
+        let balancers = balancers(&cloud);
+        see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+        see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+        let first = cloud.calls();
+        see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+        assert_eq!(cloud.calls(), [""; 0], "{kind}");
+        // The next attempt looks again.
+        see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+        assert!(cloud.calls().len() >= 4, "{kind}");
+        let lists = first.iter().filter(|call| *call == "DescribeTargetGroups all").count();
+        assert_eq!(lists, 1, "{kind}: {first:?}");
+        if kind.is_empty() {
+            tokio::time::advance(Duration::from_secs(60)).await;
+            see(&balancers, &service, ServiceAction::Delete).await.unwrap();
+            let later = cloud.calls();
+            assert!(later.iter().all(|call| call != "DescribeTargetGroups all"), "{later:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_read_is_an_error_and_never_an_absence() {
     let service = service(1, "nlb");

@@ -57,6 +57,7 @@ pub(crate) fn wish(
 ) -> Result<Option<Wish>, ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
+    let maker = Maker::of(annotations);
     let named = |key| annotations.get(key).ok().flatten().unwrap_or_default();
     let mut wish = Wish {
         service: service.key(),
@@ -64,10 +65,11 @@ pub(crate) fn wish(
         cluster_name: cluster_name.into(),
         name: service.default_load_balancer_name(),
         goal: Goal::Gone,
+        network: maker != Maker::Us(Kind::Classic)
+            || hostname::of(service).and_then(hostname::kind) == Some(Kind::Network),
         named_groups: NamedGroups { instead: named(&SECURITY_GROUPS), extra: named(&EXTRA_SECURITY_GROUPS) },
         findings: Vec::new(),
     };
-    let maker = Maker::of(annotations);
     if item.action == ServiceAction::Delete {
         // What the annotation says now is no reason to leave behind what it said before.
         let ours = maker != Maker::Elsewhere || hostname::shows(service, &wish.name);

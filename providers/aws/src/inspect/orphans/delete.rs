@@ -101,6 +101,7 @@ pub(super) async fn of_balancer(
         cluster_name: cluster.into(),
         name: name.clone(),
         goal: Goal::Gone,
+        network: !classic,
         named_groups: NamedGroups::default(),
         findings: Vec::new(),
     };

@@ -194,6 +194,8 @@ async fn loose(wish: &Wish, network: Option<&Network>, reads: &Reads, ground: &G
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
     let max_age = match &wish.goal {
         Goal::Classic(_) => return Ok(Vec::new()),
+        // What another kind left before, another process did.
+        Goal::Gone if network.is_none() && !wish.network => LEFTOVERS,
         Goal::Gone => Duration::ZERO,
         Goal::Network(goal) => {
             let name = |port| names::target_group(&ground.ownership.cluster, &wish.service, port);

@@ -1,7 +1,8 @@
 //! Calls of Elastic Load Balancing for many objects.
 //!
-//! One unknown name makes AWS refuse a whole call, without saying which it was. So that one Service which is new or gone
-//! tells nothing about the others, such a call is made again without names, and the list is complete.
+//! One unknown name makes AWS refuse a whole call. So that one Service which is new or gone tells nothing about the others,
+//! such a call is made again without the names that AWS's text holds. Only where that doesn't end soon are all balancers of
+//! the account listed.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,13 +35,37 @@ pub(super) struct ClassicTags(pub(super) Arc<dyn Api>);
 #[derive(Debug)]
 pub(super) struct NetworkTags(pub(super) Arc<dyn Api>);
 
-/// The answer for these names: none when the only one is unknown, all there is when one of several is.
-async fn named<T>(named: Answer<Vec<T>>, names: usize, all: impl Future<Output = Answer<Vec<T>>>) -> Answer<Vec<T>> {
-    match named {
-        Err(error) if error.is(NOT_FOUND) && names == 1 => Ok(Vec::new()),
-        Err(error) if error.is(NOT_FOUND) => all.await,
-        answer => answer,
+/// Calls for names of which some are unknown. AWS may name only one of them in each refusal.
+const ROUNDS: usize = 4;
+
+/// The balancers of these names that are there.
+async fn named<T, F: Future<Output = Answer<Vec<T>>>>(
+    names: &[String],
+    by_name: impl Fn(Vec<String>) -> F,
+    all: impl Future<Output = Answer<Vec<T>>>,
+) -> Answer<Vec<T>> {
+    let mut left = names.to_vec();
+    for _ in 0..ROUNDS {
+        match by_name(left.clone()).await {
+            Err(error) if error.is(NOT_FOUND) => {
+                let before = left.len();
+                left.retain(|name| before > 1 && !names_it(&error.message, name));
+                match left.len() {
+                    0 => return Ok(Vec::new()),
+                    // It names none of them.
+                    after if after == before => break,
+                    _ => {}
+                }
+            }
+            answer => return answer,
+        }
     }
+    all.await
+}
+
+/// Whether AWS's text names a balancer, and not merely a longer name.
+fn names_it(text: &str, name: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == name)
 }
 
 #[async_trait]
@@ -51,7 +76,8 @@ impl Bulk for Classic {
     type Error = ApiError;
 
     async fn call(&self, (): &(), names: &[String]) -> Answer<BTreeMap<String, elb::LoadBalancer>> {
-        let found = named(self.0.classic_balancers(names).await, names.len(), self.0.classic_balancers(&[])).await?;
+        let by_name = |names: Vec<String>| async move { self.0.classic_balancers(&names).await };
+        let found = named(names, by_name, self.0.classic_balancers(&[])).await?;
         Ok(found.into_iter().map(|balancer| (balancer.name.clone(), balancer)).collect())
     }
 
@@ -72,8 +98,8 @@ impl Bulk for Network {
     type Error = ApiError;
 
     async fn call(&self, (): &(), names: &[String]) -> Answer<BTreeMap<String, elbv2::LoadBalancer>> {
-        let by_name = self.0.balancers(&Which::Names(names.to_vec())).await;
-        let found = named(by_name, names.len(), self.0.balancers(&Which::All)).await?;
+        let by_name = |names| async move { self.0.balancers(&Which::Names(names)).await };
+        let found = named(names, by_name, self.0.balancers(&Which::All)).await?;
         Ok(found.into_iter().map(|balancer| (balancer.name.clone(), balancer)).collect())
     }
 

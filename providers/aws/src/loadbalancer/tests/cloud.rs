@@ -39,6 +39,10 @@ fn refused(operation: &'static str, code: &str) -> ApiError {
     ApiError::refused(Operation::new(Api_::ElbV2, operation), code, "as told")
 }
 
+fn not_found(message: &str) -> ApiError {
+    ApiError::refused(Operation::new(Api_::ElbV2, "DescribeLoadBalancers"), "LoadBalancerNotFound", message)
+}
+
 impl Cloud {
     pub(super) fn new() -> Self {
         let cloud = Self::default();
@@ -237,7 +241,11 @@ impl Api for Cloud {
         let found = names.iter().map(|name| state.classic.get(name).cloned());
         match names {
             [] => Ok(state.classic.values().cloned().collect()),
-            _ => found.collect::<Option<_>>().ok_or_else(|| refused("DescribeLoadBalancers", "LoadBalancerNotFound")),
+            _ => found.collect::<Option<_>>().ok_or_else(|| {
+                // One of them, as AWS.
+                let gone = names.iter().find(|name| !state.classic.contains_key(*name)).unwrap();
+                not_found(&format!("There is no ACTIVE Load Balancer named '{gone}'"))
+            }),
         }
     }
     async fn classic_attributes(&self, _: &str) -> Answer<elb::Attributes> {
@@ -260,7 +268,10 @@ impl Api for Cloud {
         self.called("DescribeLoadBalancers", &names.len().to_string())?;
         let state = self.state();
         let found = names.iter().map(|name| state.network.get(name).cloned());
-        found.collect::<Option<_>>().ok_or_else(|| refused("DescribeLoadBalancers", "LoadBalancerNotFound"))
+        found.collect::<Option<_>>().ok_or_else(|| {
+            let gone = names.iter().filter(|name| !state.network.contains_key(*name)).cloned().collect::<Vec<_>>();
+            not_found(&format!("Load balancers '[{}]' not found", gone.join(", ")))
+        })
     }
     async fn balancer_attributes(&self, _: &str) -> Answer<BTreeMap<String, String>> {
         self.called("DescribeLoadBalancerAttributes", "")?;

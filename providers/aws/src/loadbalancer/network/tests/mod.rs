@@ -128,6 +128,7 @@ impl Asked {
             cluster_name: "kubernetes".into(),
             name: self.service.default_load_balancer_name(),
             goal,
+            network: false,
             named_groups: NamedGroups {
                 instead: annotations.get_or_default(&SECURITY_GROUPS).unwrap(),
                 extra: Vec::new(),

@@ -31,6 +31,7 @@ pub(in crate::loadbalancer) fn wish(goal: Goal) -> Wish {
         cluster_name: "kubernetes".into(),
         name: BALANCER.to_owned(),
         goal,
+        network: false,
         named_groups: NamedGroups::default(),
         findings: Vec::new(),
     }
