@@ -151,6 +151,11 @@ impl Balancers {
         looked.insert(balancer.to_owned(), (Instant::now(), observed.clone()));
     }
 
+    fn looked_at(&self, balancer: &str) -> Option<Observed> {
+        let (at, observed) = self.looked().remove(balancer)?;
+        (at.elapsed() < LOOK_KEPT).then_some(observed)
+    }
+
     fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,8 +230,8 @@ impl Planned for Balancers {
         let mut all = Vec::new();
         for wish in wishes {
             let goes = matches!(wish.goal, Goal::Gone);
-            let observed = match self.looked().remove(&wish.name).filter(|(at, _)| goes && at.elapsed() < LOOK_KEPT) {
-                Some((_, observed)) => observed,
+            let observed = match self.looked_at(&wish.name).filter(|_| goes) {
+                Some(observed) => observed,
                 None => {
                     let observed = observe::gather(wish, &self.reads, &self.ground).await?;
                     if goes {
