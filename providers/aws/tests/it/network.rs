@@ -136,8 +136,9 @@ async fn elements_that_nobody_knows_yet_change_nothing() {
 async fn a_second_sync_and_a_restart_write_nothing() {
     let bed = start();
     let process = bed.process().await;
-    // Four for the balancer, one for the targets of each port, and one more where attributes are wanted.
-    for (wish, most) in [(plain(), 6), (changed(), 8)] {
+    // Four for the balancer, one for the targets of each port, and one more where attributes are wanted; and the groups, which
+    // are read once for all Services that sync at the same time.
+    for (wish, most) in [(plain(), 7), (changed(), 9)] {
         bed.ensure(&*process, &wish).await;
         let mark = bed.aws.mark();
         bed.ensure(&*process, &wish).await;
