@@ -295,10 +295,7 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
         let wish = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
         bed.ensure(&*process, &wish).await;
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(30)));
-        bed.add_nodes(1);
-        let node = Arc::make_mut(bed.nodes.last_mut().unwrap());
-        node.created = Some(bed.aws.clock().now());
-        let late = node.name.to_string();
+        let late = new_node(&mut bed, Duration::ZERO);
         lent.events();
         let error = process.update(CLUSTER, &wish, &bed.nodes).await.unwrap_err();
         assert!(error.is_in_progress() && error.to_string().contains("EC2 does not show"), "{error:?}");
@@ -312,16 +309,24 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(300)));
         let (process, lent) = watched(&bed).await;
         bed.aws.clock().step(Duration::from_secs(400));
-        bed.add_nodes(1);
-        let node = Arc::make_mut(bed.nodes.last_mut().unwrap());
-        node.created = Some(bed.aws.clock().now() - Duration::from_secs(301));
-        let gone = node.name.to_string();
+        let gone = new_node(&mut bed, Duration::from_secs(301));
         process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
         let events = lent.events();
         let told = |name: &str| events.iter().any(|event| event.contains(&format!("no traffic for {name}: EC2")));
         assert!(told(&gone) && !told(&late), "{events:?}");
         bed.check();
     }
+}
+
+/// A node of this age whose instance was launched just now.
+fn new_node(bed: &mut Bed, age: Duration) -> String {
+    bed.add_nodes(1);
+    let now = bed.aws.clock().now();
+    let node = Arc::make_mut(bed.nodes.last_mut().unwrap());
+    node.created = Some(now - age);
+    let id = node.provider_id.as_deref().unwrap().rsplit('/').next().unwrap().to_owned();
+    bed.aws.world(|world| world.ec2.instances.get_mut(&id).unwrap().created = now);
+    node.name.to_string()
 }
 
 /// Targets of the one target group, or instances of the one classic balancer.
