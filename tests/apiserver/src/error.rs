@@ -194,6 +194,12 @@ impl ApiError {
         error
     }
 
+    /// A streaming list over an etcd that cannot report progress.
+    pub(crate) fn no_progress() -> ApiError {
+        let message = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
+        ApiError::new(500, "InternalError", message)
+    }
+
     pub(crate) fn invalid_initial_events() -> ApiError {
         let cause = Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
         ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", &[cause])

@@ -222,12 +222,20 @@ pub(crate) struct Control {
     pub(crate) gone: bool,
 }
 
+/// What reads of a kind show while they are stale.
+#[derive(Debug)]
+struct Stale {
+    snapshot: Arc<Snapshot>,
+    /// Whether reads without a version, which the storage answers, are stale too.
+    all: bool,
+}
+
 /// The switches. A handle: clones act on the same server.
 #[derive(Debug, Clone)]
 pub struct Faults {
     core: Arc<Core>,
     active: Arc<Mutex<BTreeMap<FaultId, Active>>>,
-    stale: Arc<Mutex<BTreeMap<usize, Arc<Snapshot>>>>,
+    stale: Arc<Mutex<BTreeMap<usize, Stale>>>,
     control: Arc<Sender<Control>>,
 }
 
@@ -241,7 +249,7 @@ impl Faults {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stale(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Snapshot>>> {
+    fn stale(&self) -> MutexGuard<'_, BTreeMap<usize, Stale>> {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -312,14 +320,26 @@ impl Faults {
     }
 
     /// From now on gets and lists of this resource answer with what is stored at this moment, until
-    /// [`Faults::fresh_reads`]. Writes and watches see the truth.
+    /// [`Faults::fresh_reads`]. Writes and watches see the truth. No API server does this to reads without a version, unless
+    /// its etcd does.
     pub fn stale_reads(&self, resource: &str) {
+        self.set_stale(resource, true);
+    }
+
+    /// As [`Faults::stale_reads`], but only for reads that the watch cache may answer: those with a version. A version newer
+    /// than the cache is refused.
+    pub fn lag_cache(&self, resource: &str) {
+        self.set_stale(resource, false);
+    }
+
+    fn set_stale(&self, resource: &str, all: bool) {
         if let Some(kind) = Kind::by_plural(resource) {
-            self.stale().insert(kind.index, Arc::new(self.core.snapshot(kind)));
+            let snapshot = Arc::new(self.core.snapshot(kind));
+            self.stale().insert(kind.index, Stale { snapshot, all });
         }
     }
 
-    /// Ends [`Faults::stale_reads`].
+    /// Ends [`Faults::stale_reads`] and [`Faults::lag_cache`].
     pub fn fresh_reads(&self, resource: &str) {
         if let Some(kind) = Kind::by_plural(resource) {
             self.stale().remove(&kind.index);
@@ -332,8 +352,11 @@ impl Faults {
         self.control.send_modify(|control| control.gone = gone);
     }
 
-    pub(crate) fn view(&self, kind: &Kind) -> Option<Arc<Snapshot>> {
-        self.stale().get(&kind.index).cloned()
+    /// What a read of this version sees, if not the truth.
+    pub(crate) fn view(&self, kind: &Kind, version: &str) -> Option<Arc<Snapshot>> {
+        let stale = self.stale();
+        let stale = stale.get(&kind.index).filter(|stale| stale.all || !version.is_empty())?;
+        Some(Arc::clone(&stale.snapshot))
     }
 
     pub(crate) fn control(&self) -> Receiver<Control> {
@@ -372,6 +395,8 @@ pub enum FaultCommand {
     ThawWatches(Option<String>),
     /// [`Faults::stale_reads`].
     StaleReads(String),
+    /// [`Faults::lag_cache`].
+    LagCache(String),
     /// [`Faults::fresh_reads`].
     FreshReads(String),
     /// Refuse connections for so many milliseconds (nobody could ask for the end of it).
@@ -388,6 +413,7 @@ impl Faults {
             FaultCommand::FreezeWatches(resource) => self.freeze_watches(resource.as_deref()),
             FaultCommand::ThawWatches(resource) => self.thaw_watches(resource.as_deref()),
             FaultCommand::StaleReads(resource) => self.stale_reads(&resource),
+            FaultCommand::LagCache(resource) => self.lag_cache(&resource),
             FaultCommand::FreshReads(resource) => self.fresh_reads(&resource),
             FaultCommand::GoneMillis(millis) => self.go_for(Duration::from_millis(millis)),
         }

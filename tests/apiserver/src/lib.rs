@@ -46,7 +46,7 @@ pub use faults::{Effect, Fault, FaultCommand, FaultId, Faults, Match};
 pub use http::{Body, Closed, Handler};
 pub use kind::{KINDS, Kind};
 pub use log::{CountKey, RequestLog, WriteEntry};
-pub use options::Options;
+pub use options::{Options, StreamingLists};
 pub use patch::Patch;
 pub use server::ApiServer;
 pub use store::{DeleteOptions, IN_PROCESS, List, ListOptions, Store, Stored};

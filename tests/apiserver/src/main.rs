@@ -1,6 +1,6 @@
 //! `ccm-apiserver`: the in-memory Kubernetes API for a person with kubectl.
 
-use ccm_test_apiserver::{ApiServer, Options};
+use ccm_test_apiserver::{ApiServer, Options, StreamingLists};
 use std::io;
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--kubeconfig" => arguments.kubeconfig = Some(value()?.into()),
             "--token" => arguments.options.token = Some(value()?),
             "--dual-stack" => arguments.options.dual_stack = true,
-            "--no-streaming-lists" => arguments.options.streaming_lists = false,
+            "--no-streaming-lists" => arguments.options.streaming_lists = StreamingLists::NoProgress,
             other => return Err(format!("unknown argument {other}")),
         }
     }

@@ -3,6 +3,18 @@
 use crate::clock::Clock;
 use std::time::Duration;
 
+/// How a watch with `sendInitialEvents`, a streaming list, is answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StreamingLists {
+    /// As asked.
+    #[default]
+    Served,
+    /// With 200 and an ERROR event: the etcd below cannot report progress (before 3.4.31 and 3.5.13).
+    NoProgress,
+    /// With 422: the feature `WatchList` is off.
+    Forbidden,
+}
+
 /// How the server behaves; `Options::default()` is a current API server that forgets nothing during a test.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -18,8 +30,8 @@ pub struct Options {
     pub clock: Clock,
     /// How often a watch that allows bookmarks gets one.
     pub bookmark_interval: Duration,
-    /// Whether `sendInitialEvents` works. Off: 500, as an API server over an old etcd answers.
-    pub streaming_lists: bool,
+    /// How streaming lists are answered.
+    pub streaming_lists: StreamingLists,
     /// Whether Services can have two address families.
     pub dual_stack: bool,
     /// How many events an HTTP watch writes at once, at most.
@@ -41,7 +53,7 @@ impl Default for Options {
             seed: None,
             clock: Clock::default(),
             bookmark_interval: Duration::from_secs(60),
-            streaming_lists: true,
+            streaming_lists: StreamingLists::Served,
             dual_stack: false,
             watch_batch: 256,
             log_bodies: true,

@@ -4,6 +4,7 @@ use crate::admission;
 use crate::error::ApiError;
 use crate::fair::Receiver;
 use crate::kind::Kind;
+use crate::options::StreamingLists;
 use crate::store::{Change, Core, Record, Scope, Snapshot, State, StoredObject, parse_scope};
 use crate::value::set;
 use bytes::Bytes;
@@ -91,7 +92,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Opens a watch; `view` is what a stale cache would begin with.
+    /// Opens a watch; `view` is what a stale cache would begin with. What goes wrong after the parameters were accepted is
+    /// the first event of the watch, an ERROR.
     pub(crate) fn open(
         core: &Arc<Core>,
         kind: &'static Kind,
@@ -114,7 +116,12 @@ impl Watch {
             ended: false,
         };
         let streaming = options.send_initial_events == Some(true);
+        let newest = view.map_or(state.version, |view| view.version);
         match asked {
+            _ if streaming && core.options.streaming_lists == StreamingLists::NoProgress => {
+                watch.fail(&ApiError::no_progress());
+            }
+            Some(asked) if streaming && asked > newest => watch.fail(&ApiError::too_large(asked, newest)),
             Some(asked) if asked > 0 && !streaming => watch.begin_at(&state, asked),
             _ if options.send_initial_events == Some(false) => watch.cursor = state.version,
             _ => watch.begin_with_objects(&state, view, streaming),
@@ -177,12 +184,16 @@ impl Watch {
         self.ended && self.ready.is_empty()
     }
 
-    /// A bookmark at what this watch has seen, if it allows bookmarks and nothing waits.
+    /// A bookmark at what this watch has seen, if it allows bookmarks and nothing waits. A watch from a future version gets
+    /// none.
     pub(crate) fn bookmark(&mut self) -> Option<WatchEvent> {
         if !self.bookmarks || self.ended {
             return None;
         }
         self.collect();
+        if self.cursor > self.core.lock().version {
+            return None;
+        }
         if self.ready.is_empty() { Some(bookmark(self.kind, self.cursor, false)) } else { self.ready.pop_front() }
     }
 
@@ -235,8 +246,9 @@ fn check_initial(core: &Core, options: &WatchOptions) -> Result<(), ApiError> {
             }
             refuse(&causes)
         }
-        Some(true) if !core.options.streaming_lists => {
-            Err(ApiError::internal("the required storage feature RequestWatchProgress is disabled"))
+        Some(_) if core.options.streaming_lists == StreamingLists::Forbidden => {
+            let detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+            refuse(&[Cause::forbidden("sendInitialEvents", detail)])
         }
         Some(_) => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use ccm_test_apiserver::{ApiServer, Clock, Faults, Handler, Options, Patch, Store};
+use ccm_test_apiserver::{ApiServer, Clock, Faults, Handler, Options, Patch, Store, StreamingLists};
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -113,7 +113,8 @@ impl Witness for Court {
 impl World {
     /// An empty cluster over an empty cloud.
     pub fn new(profile: &Profile) -> Arc<Self> {
-        let (seed, streaming_lists) = (profile.seed, profile.streaming_lists);
+        let seed = profile.seed;
+        let streaming_lists = if profile.streaming_lists { StreamingLists::Served } else { StreamingLists::NoProgress };
         let began = Instant::now();
         let start = Timestamp::try_from(epoch()).unwrap();
         let clock = Clock::new(move || start + jiff::SignedDuration::try_from(began.elapsed()).unwrap());

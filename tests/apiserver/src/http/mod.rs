@@ -184,9 +184,10 @@ impl Handler {
     }
 
     fn get(&self, call: &Call, kind: &'static Kind, namespace: &str, name: &str) -> Result<Reply, ApiError> {
-        let view = self.faults.view(kind);
-        let asked = crate::store::parse_version(&call.query.text("resourceVersion"))?;
-        let current = self.core.lock().version;
+        let version = call.query.text("resourceVersion");
+        let view = self.faults.view(kind, &version);
+        let asked = crate::store::parse_version(&version)?;
+        let current = view.as_ref().map_or_else(|| self.core.lock().version, |view| view.version);
         if let Some(asked) = asked.filter(|asked| *asked > current) {
             return Err(ApiError::too_large(asked, current));
         }
@@ -211,7 +212,7 @@ impl Handler {
         if query.has("sendInitialEvents") {
             return Err(ApiError::invalid_initial_events());
         }
-        let view = self.faults.view(kind);
+        let view = self.faults.view(kind, &options.resource_version);
         let list = self.core.list(kind, &options, view.as_deref())?;
         if wants_table(call) {
             return Ok(reply::json_value(200, &table::list(&list, &reply::list_metadata(&list))));
@@ -236,7 +237,7 @@ impl Handler {
             allow_bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents")),
         };
-        let view = self.faults.view(kind);
+        let view = self.faults.view(kind, &options.resource_version);
         let watch = Watch::open(&self.core, kind, &options, view.as_deref())?;
         let shape = stream::Shape {
             timeout: query.number("timeoutSeconds").filter(|seconds| *seconds > 0).map(Duration::from_secs),

@@ -161,6 +161,12 @@ impl Store {
         Ok(())
     }
 
+    /// Goes back to an older version, as when etcd is restored from a snapshot. Open watches stay where they are: in the
+    /// future.
+    pub fn restore(&self, version: u64) {
+        self.core.lock().restore(version);
+    }
+
     fn logged(
         &self,
         verb: &'static str,

@@ -139,11 +139,14 @@ impl Core {
             }
             return next_page(&state, kind, &scope, options, token);
         }
+        let newest = view.map_or(state.version, |view| view.version);
+        if let Some(asked) = asked.filter(|asked| *asked > newest) {
+            return Err(ApiError::too_large(asked, newest));
+        }
         if let Some(view) = view {
             return Ok(page(kind, &scope, options, &view.objects, view.version, None));
         }
         match asked {
-            Some(asked) if asked > state.version => Err(ApiError::too_large(asked, state.version)),
             Some(asked) if exact => {
                 let objects = state.objects_at(kind, asked);
                 let objects = objects.ok_or_else(|| too_old(asked, &state, kind))?;

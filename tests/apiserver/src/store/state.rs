@@ -210,6 +210,17 @@ impl State {
         collection.signal.send_modify(|_| ());
     }
 
+    /// Goes back to an older version. What was allocated since stays allocated.
+    pub(crate) fn restore(&mut self, version: u64) {
+        self.version = version;
+        for kind in &KINDS {
+            let objects = self.objects_at(kind, version).map(Cow::into_owned);
+            let collection = self.of_mut(kind);
+            collection.objects = objects.unwrap_or_default();
+            collection.history.retain(|record| record.version <= version);
+        }
+    }
+
     /// The objects of a kind as they were at `version`, or `None` when the history does not reach back that far.
     pub(crate) fn objects_at(&self, kind: &Kind, version: u64) -> Option<Cow<'_, Objects>> {
         let collection = self.of(kind);

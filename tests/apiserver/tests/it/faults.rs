@@ -1,9 +1,11 @@
 //! The fault switches, over HTTP as a client meets them.
 
 use crate::api::{Answer, Api, MERGE, NODES, version};
-use ccm_test_apiserver::{ApiServer, Effect, Fault, Match, Options};
-use serde_json::json;
+use ccm_test_apiserver::{ApiServer, Effect, Fault, Match, Options, StreamingLists};
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+
+const STREAMING: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 async fn start() -> (ApiServer, Api) {
     start_with(Options::default()).await
@@ -228,12 +230,82 @@ async fn a_slow_watch_loses_its_place_in_a_short_history() {
     server.stop().await;
 }
 
+/// As kube-apiserver 1.36 over etcd 3.4.23 answers.
 #[tokio::test]
-async fn an_old_storage_refuses_streaming_lists() {
-    let (server, api) = start_with(Options { streaming_lists: false, ..Options::default() }).await;
-    let path = format!("{NODES}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
-    let message = "*the required storage feature RequestWatchProgress is disabled";
-    api.get(&path).await.fails(500, "InternalError", message);
+async fn an_old_storage_answers_a_streaming_list_with_an_error_event() {
+    let (server, api) = start_with(Options { streaming_lists: StreamingLists::NoProgress, ..Options::default() }).await;
+    let answer = api.get(&format!("{NODES}?watch=true&{STREAMING}")).await;
+    let event = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled","reason":"InternalError","code":500}}"#;
+    let event: Value = serde_json::from_str(event).unwrap();
+    assert_eq!((answer.code, answer.json()), (200, event));
+    assert_eq!(api.get(NODES).await.ok()["items"].as_array().unwrap().len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_without_the_feature_refuses_streaming_lists() {
+    let (server, api) = start_with(Options { streaming_lists: StreamingLists::Forbidden, ..Options::default() }).await;
+    streaming_lists_are_forbidden(&api).await;
+    server.stop().await;
+}
+
+/// What a real API server does with `--feature-gates=WatchList=false`, see `real_apiserver`.
+pub(crate) async fn streaming_lists_are_forbidden(api: &Api) {
+    let detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+    let message = format!("ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: {detail}");
+    let status = api.get(&format!("{NODES}?watch=true&{STREAMING}")).await.fails(422, "Invalid", &message);
+    let cause = json!({"reason": "FieldValueForbidden", "message": format!("Forbidden: {detail}"),
+        "field": "sendInitialEvents"});
+    assert_eq!(status["details"], json!({"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}));
+}
+
+#[tokio::test]
+async fn a_watch_cache_that_lags_answers_reads_with_a_version_only() {
+    let (server, api) = start().await;
+    server.faults().lag_cache("nodes");
+    let cached = server.store().version();
+    server.store().create("nodes", "", json!({"metadata": {"name": "b"}})).unwrap();
+    let now = server.store().version();
+    let list = async |query: &str| api.get(&format!("{NODES}?{query}")).await;
+    for (query, items) in [
+        (String::new(), 2),
+        ("limit=50".to_owned(), 2),
+        ("resourceVersion=0".to_owned(), 1),
+        (format!("resourceVersion={cached}&resourceVersionMatch=NotOlderThan"), 1),
+    ] {
+        let found = list(&query).await.ok();
+        assert_eq!(found["items"].as_array().unwrap().len(), items, "{query}");
+        let expected = if items == 1 { cached } else { now };
+        assert_eq!(version(&found), expected.to_string(), "{query}");
+    }
+    let message = format!("Timeout: Too large resource version: {now}, current: {cached}");
+    list(&format!("resourceVersion={now}&resourceVersionMatch=NotOlderThan")).await.fails(504, "Timeout", &message);
+    api.get(&format!("{NODES}/a?resourceVersion={now}")).await.fails(504, "Timeout", &message);
+    let mut events = api.watch(&format!("{NODES}?{STREAMING}&resourceVersion={now}")).await;
+    assert_eq!(events.next().await.unwrap()["object"]["message"], message);
+    let mut events = api.watch(&format!("{NODES}?{STREAMING}&resourceVersion={cached}")).await;
+    assert_eq!(events.brief().await, ("ADDED".into(), "a".into()));
+    assert_eq!(version(&events.next().await.unwrap()["object"]), cached.to_string());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_restored_storage_shows_the_past_and_goes_on_from_there() {
+    let options = Options { bookmark_interval: Duration::from_millis(20), ..Options::default() };
+    let (server, api) = start_with(options).await;
+    let then = server.store().version();
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    let changed = api.patch(MERGE, &format!("{NODES}/a"), patch).await.ok();
+    server.store().create("nodes", "", json!({"metadata": {"name": "b"}})).unwrap();
+    let future = server.store().version();
+    let mut events = api.watch(&format!("{NODES}?resourceVersion={future}&allowWatchBookmarks=true")).await;
+    server.store().restore(then);
+    let list = api.get(NODES).await.ok();
+    assert_eq!((list["items"].as_array().unwrap().len(), version(&list)), (1, then.to_string()));
+    assert_eq!(list["items"][0]["metadata"].get("labels"), None);
+    let again = api.patch(MERGE, &format!("{NODES}/a"), json!({"metadata": {"labels": {"c": "d"}}})).await.ok();
+    assert_eq!(version(&again), version(&changed), "versions are given a second time");
+    assert!(events.is_quiet().await, "neither events nor bookmarks before the future has come");
     server.stop().await;
 }
 

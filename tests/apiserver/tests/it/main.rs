@@ -71,6 +71,7 @@ macro_rules! conformance {
             watches: a_deletion_has_the_version_of_the_deletion,
             watches: a_watch_ends_at_its_timeout,
             watches: a_watch_from_the_future_waits,
+            watches: initial_events_from_the_future_end_with_an_error,
             watches: a_watch_covers_one_namespace,
             services: a_cluster_ip_service_is_filled_in,
             services: a_load_balancer_gets_ports,

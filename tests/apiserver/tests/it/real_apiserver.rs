@@ -18,3 +18,10 @@ macro_rules! tests {
 }
 
 crate::conformance!(tests);
+
+#[tokio::test]
+async fn a_server_without_the_feature_refuses_streaming_lists() {
+    let options = ccm_test_bed::Options::default().apiserver_arg("--feature-gates=WatchList=false");
+    let Some(bed) = ccm_test_bed::Bed::start_with(options).await.unwrap() else { return };
+    crate::faults::streaming_lists_are_forbidden(&Api::new(&bed.url, &bed.token, Some(&bed.ca_pem), "f")).await;
+}

@@ -115,6 +115,19 @@ pub(crate) async fn a_watch_from_the_future_waits(api: &Api) {
     assert!(events.is_quiet().await);
 }
 
+pub(crate) async fn initial_events_from_the_future_end_with_an_error(api: &Api) {
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut events = api.watch(&format!("{NODES}?{query}&resourceVersion=999999999")).await;
+    let event = events.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(504)));
+    assert_eq!((&event["object"]["kind"], &event["object"]["reason"]), (&json!("Status"), &json!("Timeout")));
+    let message = event["object"]["message"].as_str().unwrap();
+    assert!(message.starts_with("Timeout: Too large resource version: 999999999, current: "), "{message}");
+    let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+    assert_eq!(event["object"]["details"], json!({"causes": [cause], "retryAfterSeconds": 1}));
+    assert_eq!(events.next().await, None);
+}
+
 pub(crate) async fn a_watch_covers_one_namespace(api: &Api) {
     let path = api.namespaced("secrets").await;
     let other = "/api/v1/namespaces/default/secrets";
