@@ -219,7 +219,7 @@ fn filled<T: Kept>(objects: Vec<T>) -> Arc<Store<T>> {
     let store = Store::new(Keep::default());
     let keys: BTreeSet<T::Key> = objects.iter().map(Kept::key).collect();
     objects.into_iter().for_each(|object| store.replace(object));
-    store.complete(&keys);
+    store.complete(&keys, "");
     store
 }
 

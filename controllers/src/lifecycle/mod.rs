@@ -240,7 +240,7 @@ impl LifecycleController {
             let body = patch::node_taints(&node.resource_version, &taints);
             match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body).brief()).await {
                 Ok(answer) => {
-                    return self.shared.nodes.written_over(&node, &answer, |node| node.taints = taints.into());
+                    return self.shared.nodes.apply_patch_response(&node, &answer, |node| node.taints = taints.into());
                 }
                 Err(GateError::DryRun | GateError::NotLeading) => return,
                 Err(error) if error.is_not_found() => return,

@@ -271,7 +271,7 @@ impl NodeController {
             let body = patch::node_initialization(&node.resource_version, id, labels, &init.taints);
             match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body).brief()).await {
                 Ok(answer) => {
-                    self.shared.nodes.written_over(&node, &answer, |node| init.apply_to(node));
+                    self.shared.nodes.apply_patch_response(&node, &answer, |node| init.apply_to(node));
                     return Ok(self.shared.nodes.get(&node.name).or(Some(node)));
                 }
                 Err(error) if error.is_not_found() => return Ok(None),

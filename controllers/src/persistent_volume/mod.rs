@@ -94,7 +94,7 @@ pub fn start(
     let volumes = Store::new(Keep::default());
     let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
     let reflector =
-        Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).patient(NO_RIGHT, NO_WATCH);
+        Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).optional(NO_RIGHT, NO_WATCH);
     let queue = Queue::new("pvLabels", RateLimit::DEFAULT, &shared.metrics);
     let controller = Arc::new(VolumeController::new(shared.clone(), volumes.clone(), labeller, events));
     volumes.on_change({

@@ -101,6 +101,11 @@ impl ApiError {
         self.code() == 410
     }
 
+    /// 504: the version asked for is newer than any that the server knows.
+    pub fn is_too_large_version(&self) -> bool {
+        matches!(self, Self::Status { code: 504, message, .. } if message.contains("Too large resource version"))
+    }
+
     /// Whether the server refused for good: trying the same again is of no use.
     pub fn is_refused(&self) -> bool {
         matches!(self.code(), 400 | 401 | 403 | 404 | 405 | 409 | 410 | 413 | 415 | 422)

@@ -123,6 +123,11 @@ impl Client {
         Ok(Self { account: Some(account), ..self.clone() }.with_rate(self.rate))
     }
 
+    /// Where this client counts.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// Sends a request and reads the whole answer.
     pub async fn send(&self, call: &Call<'_>) -> Result<Bytes, ApiError> {
         self.send_while(call, || Ok(())).await
@@ -278,9 +283,11 @@ impl Client {
     }
 }
 
-/// "Not now": 429 and 5xx, with a time.
+/// "Not now": 429 and 5xx, with a time. A version from the future comes with one, too, but after an etcd was restored it may
+/// be long in coming.
 fn asked_to_wait(error: &ApiError) -> Option<Duration> {
     match error {
+        error if error.is_too_large_version() => None,
         ApiError::Status { code: 429 | 500..=599, retry_after, .. } => *retry_after,
         _ => None,
     }

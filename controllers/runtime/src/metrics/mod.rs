@@ -333,6 +333,15 @@ impl Metrics {
         });
     }
 
+    /// Shows from now on how long ago a store was last fed; `None` is not shown.
+    pub(crate) fn store_age(&self, resource: &'static str, age: impl Fn() -> Option<Duration> + Send + 'static) {
+        let gauge: GaugeVec = self.gauge(&table::STORE_AGE);
+        self.at_scrape(move || match age() {
+            Some(age) => gauge.with_label_values(&[resource]).set(age.as_secs_f64()),
+            None => drop(gauge.remove_label_values(&[resource])),
+        });
+    }
+
     /// A webhook answered with a status code.
     pub fn webhook(&self, code: u16, webhook: &str, took: Duration) {
         let labels = [&code.to_string(), webhook];

@@ -195,6 +195,10 @@ table! {
         "ccm_observation_age_seconds", &["of"],
         "Time since the cloud was last seen completely, by what was looked at; absent until the first time.",
     );
+    STORE_AGE = Def::gauge(
+        "ccm_store_age_seconds", &["resource"],
+        "Time since the API server last sent anything for the store of a watched resource: a page, an event or a bookmark, which comes once a minute; absent until the first time.",
+    );
     OLDEST = Def::gauge("ccm_queue_oldest_seconds", NAME, "How long the oldest key of a queue has been ready and not taken.");
     LEASE = Def::gauge(
         "ccm_lease_state", &["state"], "1 for the state of this process: standby, leading, draining or lost; 0 for the others.",

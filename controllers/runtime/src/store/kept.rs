@@ -27,6 +27,8 @@ pub trait Kept: Send + Sync + Sized + 'static {
     fn decode(json: &str, keep: &Keep) -> Result<Self, serde_json::Error>;
     /// Identity.
     fn key(&self) -> Self::Key;
+    /// The same from the metadata alone.
+    fn key_of(namespace: &str, name: &str) -> Self::Key;
     /// Version.
     fn resource_version(&self) -> &str;
     /// Sets the version.
@@ -239,6 +241,10 @@ impl Kept for Node {
         self.name.clone()
     }
 
+    fn key_of(_namespace: &str, name: &str) -> NodeName {
+        NodeName::from(name)
+    }
+
     fn resource_version(&self) -> &str {
         &self.resource_version
     }
@@ -264,6 +270,10 @@ impl Kept for Service {
 
     fn key(&self) -> ServiceKey {
         Self::key(self)
+    }
+
+    fn key_of(namespace: &str, name: &str) -> ServiceKey {
+        ServiceKey { namespace: namespace.into(), name: name.into() }
     }
 
     fn resource_version(&self) -> &str {
@@ -300,6 +310,10 @@ impl Kept for PersistentVolume {
 
     fn key(&self) -> Arc<str> {
         self.metadata.name.clone()
+    }
+
+    fn key_of(_namespace: &str, name: &str) -> Arc<str> {
+        name.into()
     }
 
     fn resource_version(&self) -> &str {

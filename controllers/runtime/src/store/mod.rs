@@ -8,23 +8,39 @@ pub mod kept;
 pub mod reflector;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use ccm_provider::{Node, NodeReader, NodeRef, ObjectChange, Service, ServiceKey, ServiceReader, SharedInformers};
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::runner::panic_text;
 
 pub use kept::{Keep, Kept};
 pub use reflector::Reflector;
 
 type Handler<T> = Box<dyn Fn(ObjectChange<Arc<T>>) + Send + Sync>;
 
+/// Three periods of bookmarks: a store that has heard nothing for so long shows the past.
+const SILENT_AFTER: Duration = Duration::from_secs(180);
+/// Longer than any single wait of a reflector, whatever the API server does: one that did nothing for so long hangs or has
+/// ended.
+const STUCK_AFTER: Duration = Duration::from_secs(300);
+
 /// The known objects of one kind.
 pub struct Store<T: Kept> {
     keep: Keep,
     objects: RwLock<BTreeMap<T::Key, Arc<T>>>,
-    // Also taken around each change, so that a handler registered late sees every object once and then every change.
+    // Taken around each change, from the comparison with what is known to the end of the last handler: nothing older wins,
+    // and a handler registered late sees every object once and then every change.
     handlers: Mutex<Vec<Handler<T>>>,
+    metrics: OnceLock<Metrics>,
+    // When the API server was last heard, and when the reflector last did anything.
+    pulse: Mutex<(Option<Instant>, Instant)>,
     synced: AtomicBool,
     // Wakes in the order of waiting, unlike tokio's watch: so that a simulation repeats itself.
     became_synced: Notify,
@@ -43,6 +59,8 @@ impl<T: Kept> Store<T> {
             keep,
             objects: RwLock::default(),
             handlers: Mutex::default(),
+            metrics: OnceLock::new(),
+            pulse: Mutex::new((None, Instant::now())),
             synced: AtomicBool::new(false),
             became_synced: Notify::new(),
         })
@@ -91,43 +109,105 @@ impl<T: Kept> Store<T> {
 
     /// Registers a handler. It sees all present objects as additions, then every change, in order; it must not block.
     pub fn on_change(&self, handler: impl Fn(ObjectChange<Arc<T>>) + Send + Sync + 'static) {
+        let handler: Handler<T> = Box::new(handler);
         let mut handlers = self.lock_handlers();
         for object in self.list() {
-            handler(ObjectChange::Added(object));
+            self.notify(std::slice::from_ref(&handler), &ObjectChange::Added(object));
         }
-        handlers.push(Box::new(handler));
+        handlers.push(handler);
+    }
+
+    /// Exports the age of the store and counts panics of its handlers.
+    fn export(self: &Arc<Self>, metrics: &Metrics) {
+        if self.metrics.set(metrics.clone()).is_ok() {
+            let store = Arc::downgrade(self);
+            metrics.store_age(T::NAME, move || store.upgrade()?.age());
+        }
+    }
+
+    fn pulse(&self) -> MutexGuard<'_, (Option<Instant>, Instant)> {
+        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The API server sent something.
+    fn heard(&self) {
+        let now = Instant::now();
+        *self.pulse() = (Some(now), now);
+    }
+
+    /// The reflector is about to do something.
+    fn alive(&self) {
+        self.pulse().1 = Instant::now();
+    }
+
+    /// How long ago the API server last sent anything for this store.
+    pub fn age(&self) -> Option<Duration> {
+        Some(self.pulse().0?.elapsed())
+    }
+
+    /// Whether the store shows the present: readiness.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn check_current(&self) -> Result<(), String> {
+        match self.age() {
+            _ if !self.is_synced() => Err(format!("{} are not listed yet", T::NAME)),
+            Some(age) if age > SILENT_AFTER => Err(format!("nothing was heard of {} for {}s", T::NAME, age.as_secs())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the reflector of the store works, whatever the API server does: liveness.
+    ///
+    /// # Errors
+    ///
+    /// For how long it did nothing.
+    pub fn check_alive(&self) -> Result<(), String> {
+        match self.pulse().1.elapsed() {
+            idle if idle > STUCK_AFTER => Err(format!("the watch of {} is stuck for {}s", T::NAME, idle.as_secs())),
+            _ => Ok(()),
+        }
     }
 
     fn lock_handlers(&self) -> MutexGuard<'_, Vec<Handler<T>>> {
         self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(handlers: &[Handler<T>], change: &ObjectChange<Arc<T>>) {
+    /// A panic of one handler neither reaches the others nor ends the watch.
+    fn notify(&self, handlers: &[Handler<T>], change: &ObjectChange<Arc<T>>) {
         for handler in handlers {
-            handler(change.clone());
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(change.clone()))) {
+                if let Some(metrics) = self.metrics.get() {
+                    metrics.panicked(T::NAME);
+                }
+                tracing::error!(kind = T::NAME, panic = panic_text(&*panic), "a watch handler panicked");
+            }
         }
     }
 
     /// An object was added or changed. The same version again, or an older one, is no change.
     pub fn apply(&self, object: T) {
-        let known = self.get(&object.key());
-        if !known.is_some_and(|known| is_older(object.resource_version(), known.resource_version())) {
-            self.replace(object);
-        }
+        self.put(object, |known, new| known.is_none_or(|known| supersedes(new, known)));
+    }
+
+    /// A list shows this object. What is known is newer only if it is newer than everything that lists and watches have
+    /// shown (`seen`): then it is the answer to a write. Otherwise etcd was restored to an older state.
+    pub fn apply_listed(&self, object: T, seen: &str) {
+        let newer = |known: &str, new: &str| is_older(new, known) && is_older(seen, known);
+        self.put(object, |known, new| known.is_none_or(|known| new != known && !newer(known, new)));
     }
 
     /// The API server's answer to a write of ours: known at once, before the watch shows it. A new object is left to the
     /// watch, since the answer may be that to a write of an object deleted meanwhile.
     pub fn written(&self, answer: &[u8]) {
         let Ok(Ok(object)) = std::str::from_utf8(answer).map(|json| T::decode(json, &self.keep)) else { return };
-        if self.get(&object.key()).is_some() {
-            self.apply(object);
-        }
+        self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
     }
 
     /// The API server's answer to a write that was bound to the version of `base`: `base` as `change` leaves it is what the
     /// server has now. Only the version is taken from the answer.
-    pub fn written_over(&self, base: &T, answer: &[u8], change: impl FnOnce(&mut T))
+    pub fn apply_patch_response(&self, base: &T, answer: &[u8], change: impl FnOnce(&mut T))
     where
         T: Clone,
     {
@@ -135,17 +215,21 @@ impl<T: Kept> Store<T> {
         let mut object = base.clone();
         change(&mut object);
         object.set_resource_version(&version);
-        if self.get(&object.key()).is_some() {
-            self.apply(object);
-        }
+        self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
     }
 
-    /// As [`Store::apply`], but an older version is believed too.
+    /// As [`Store::apply`], but an older version is believed too, and the same version may be another object: a restored
+    /// etcd gives versions a second time.
     pub fn replace(&self, object: T) {
+        self.put(object, |_, _| true);
+    }
+
+    /// Stores an object if `wins` says so of the versions known, if any, and new.
+    fn put(&self, object: T, wins: impl FnOnce(Option<&str>, &str) -> bool) {
         let handlers = self.lock_handlers();
         let object = Arc::new(object);
         let old = self.get(&object.key());
-        if old.as_ref().is_some_and(|old| old.resource_version() == object.resource_version()) {
+        if !wins(old.as_ref().map(|old| old.resource_version()), object.resource_version()) {
             return;
         }
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.key(), object.clone());
@@ -153,26 +237,29 @@ impl<T: Kept> Store<T> {
             Some(old) => ObjectChange::Updated(old, object),
             None => ObjectChange::Added(object),
         };
-        Self::tell(&handlers, &change);
+        self.notify(&handlers, &change);
     }
 
-    /// An object is gone.
-    pub fn remove(&self, key: &T::Key) {
+    /// An object is gone as of a version. One that is newer was made since.
+    pub fn remove(&self, key: &T::Key, version: &str) {
         let handlers = self.lock_handlers();
+        if self.get(key).is_none_or(|known| is_older(version, known.resource_version())) {
+            return;
+        }
         let old = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(key);
         if let Some(old) = old {
-            Self::tell(&handlers, &ObjectChange::Deleted(old));
+            self.notify(&handlers, &ObjectChange::Deleted(old));
         }
     }
 
-    /// A list is complete: what it did not show is gone.
-    pub fn complete(&self, seen: &BTreeSet<T::Key>) {
+    /// A list of this version is complete: what it did not show is gone.
+    pub fn complete(&self, seen: &BTreeSet<T::Key>, version: &str) {
         let gone: Vec<T::Key> = {
             let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
             objects.keys().filter(|key| !seen.contains(*key)).cloned().collect()
         };
         for key in gone {
-            self.remove(&key);
+            self.remove(&key, version);
         }
         self.synced.store(true, Ordering::Release);
         self.became_synced.notify_waiters();
@@ -182,7 +269,7 @@ impl<T: Kept> Store<T> {
     pub fn resync(&self) {
         let handlers = self.lock_handlers();
         for object in self.list() {
-            Self::tell(&handlers, &ObjectChange::Updated(object.clone(), object));
+            self.notify(&handlers, &ObjectChange::Updated(object.clone(), object));
         }
     }
 }
@@ -200,6 +287,10 @@ fn version_of(answer: &[u8]) -> Option<String> {
     }
     let answer: Answer = serde_json::from_slice(answer).ok()?;
     Some(answer.metadata.resource_version).filter(|version| !version.is_empty())
+}
+
+fn supersedes(version: &str, known: &str) -> bool {
+    version != known && !is_older(version, known)
 }
 
 /// Versions of one API server are numbers that grow; anything else is not compared.
@@ -276,7 +367,7 @@ mod tests {
         let log = recorded(&store);
         store.apply(node("b", "2"));
         store.apply(node("a", "3"));
-        store.remove(&"b".into());
+        store.remove(&"b".into(), "4");
         assert_eq!(*log.lock().unwrap(), ["+a", "+b", "a:1>3", "-b"]);
     }
 
@@ -292,15 +383,108 @@ mod tests {
         assert_eq!(store.len(), 1);
     }
 
+    /// An object that lets somebody else act whenever its version is read, as between a comparison and what follows.
+    #[derive(Clone)]
+    struct Slow(String, Option<Arc<dyn Fn() + Send + Sync>>);
+
+    impl Kept for Slow {
+        type Key = String;
+        const PATH: &'static str = "";
+        const NAME: &'static str = "slow";
+
+        fn decode(json: &str, _keep: &Keep) -> Result<Self, serde_json::Error> {
+            Ok(Self(serde_json::from_str(json)?, None))
+        }
+
+        fn key(&self) -> String {
+            String::new()
+        }
+
+        fn key_of(_namespace: &str, _name: &str) -> String {
+            String::new()
+        }
+
+        fn resource_version(&self) -> &str {
+            if let Some(meanwhile) = &self.1 {
+                meanwhile();
+            }
+            &self.0
+        }
+
+        fn set_resource_version(&mut self, version: &str) {
+            self.0 = version.to_owned();
+        }
+    }
+
+    /// What the store shows after `first`, an attempt to store version 3 over 1, during which another thread does `second`.
+    fn raced(first: fn(&Store<Slow>, Slow), second: fn(&Store<Slow>)) -> Option<String> {
+        let store = Store::new(Keep::default());
+        store.apply(Slow("1".into(), None));
+        let other = Mutex::new(None);
+        let meanwhile = {
+            let (store, other) = (store.clone(), Arc::new(other));
+            let (thread, once) = (other.clone(), AtomicBool::new(false));
+            let act = move || {
+                if !once.swap(true, Ordering::SeqCst) {
+                    let (done, wait) = std::sync::mpsc::channel();
+                    let store = store.clone();
+                    *other.lock().unwrap() = Some(std::thread::spawn(move || {
+                        second(&store);
+                        let _ = done.send(());
+                    }));
+                    // Where it has to wait for the lock, it is done later.
+                    let _ = wait.recv_timeout(Duration::from_millis(200));
+                }
+            };
+            (thread, Arc::new(act))
+        };
+        first(&store, Slow("3".into(), Some(meanwhile.1)));
+        let thread = meanwhile.0.lock().unwrap().take();
+        thread.unwrap().join().unwrap();
+        Some(store.get(&String::new())?.0.clone())
+    }
+
+    #[test]
+    fn nothing_comes_between_the_comparison_and_the_change() {
+        assert_eq!(raced(Store::apply, |store| store.apply(Slow("5".into(), None))).as_deref(), Some("5"));
+        let patched: fn(&Store<Slow>, Slow) = |store, object| {
+            store.apply_patch_response(&object, br#"{"metadata": {"resourceVersion": "3"}}"#, |_| ());
+        };
+        assert_eq!(raced(patched, |store| store.apply(Slow("5".into(), None))).as_deref(), Some("5"));
+        assert_eq!(raced(patched, |store| store.remove(&String::new(), "4")), None, "deleted is deleted");
+    }
+
+    #[test]
+    fn what_is_newer_than_its_deletion_stays() {
+        let store = Store::new(Keep::default());
+        store.apply(node("a", "1"));
+        store.written(br#"{"metadata": {"name": "a", "resourceVersion": "9"}}"#);
+        store.remove(&"a".into(), "5");
+        store.complete(&BTreeSet::new(), "6");
+        assert_eq!(store.len(), 1);
+        store.complete(&BTreeSet::new(), "");
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn a_restored_etcd_may_show_another_object_under_the_same_version() {
+        let store = Store::new(Keep::default());
+        store.apply(node("a", "5"));
+        store.replace(Node { deleting: true, ..node("a", "5") });
+        assert!(store.get(&"a".into()).unwrap().deleting);
+        store.replace(node("a", "3"));
+        assert_eq!(&*store.get(&"a".into()).unwrap().resource_version, "3");
+    }
+
     #[test]
     fn a_write_bound_to_a_version_is_known_from_its_new_version_alone() {
         let store = Store::new(Keep::default());
         store.apply(node("a", "1"));
         let base = store.get(&"a".into()).unwrap();
-        store.written_over(&base, br#"{"metadata": {"resourceVersion": "4"}}"#, |n| n.deleting = true);
+        store.apply_patch_response(&base, br#"{"metadata": {"resourceVersion": "4"}}"#, |n| n.deleting = true);
         let now = store.get(&"a".into()).unwrap();
         assert_eq!((&*now.resource_version, now.deleting), ("4", true));
-        store.written_over(&base, b"<html>", |n| n.deleting = false);
+        store.apply_patch_response(&base, b"<html>", |n| n.deleting = false);
         assert!(store.get(&"a".into()).unwrap().deleting);
     }
 
@@ -312,7 +496,7 @@ mod tests {
         let log = recorded(&store);
         log.lock().unwrap().clear();
         store.apply(node("a", "1"));
-        store.complete(&BTreeSet::from(["a".into()]));
+        store.complete(&BTreeSet::from(["a".into()]), "4");
         assert_eq!(*log.lock().unwrap(), ["-b"]);
         assert!(store.is_synced());
     }

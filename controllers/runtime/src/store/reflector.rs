@@ -1,8 +1,16 @@
-//! Fills a store: one list, then one watch that goes on from there.
+//! Fills a store: a list, then a watch that goes on from there.
 //!
-//! The list is streamed where the API server can, because a page is held whole while it is parsed; else it comes in small
-//! pages. A broken watch goes on from the last version seen; only a forgotten version (410) brings a new list, during
-//! which the store keeps what it has.
+//! The list is streamed where the server can, because a page is held whole while it is parsed; whatever goes wrong before
+//! it is complete, the same list follows in pages, as in client-go. A broken watch goes on from the last version seen. A
+//! forgotten version (410), one from the future (504) and a silent watch bring a new list, during which the store keeps
+//! what it has. After etcd was restored from a backup, a watch from the last version would be silent until that version
+//! comes again; so each watch that goes on begins with a look at the server's version.
+//!
+//! Not `kube_runtime::watcher`: its streaming list is begun again for ever where it ends in an error other than 410 (any
+//! etcd before 3.4.31), it notices neither silence nor a version from the future, and it wants owned, cloneable objects.
+//!
+//! What stays unseen, as in client-go: an etcd that was restored and has come past the last version before this process looks
+//! at it again. etcd's `--bump-revision` prevents that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,6 +21,7 @@ use futures::{Stream, StreamExt};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::{Kept, Store, is_older};
 use crate::client::{ApiError, Call, Client, status_error};
@@ -21,26 +30,35 @@ use crate::client::{ApiError, Call, Client, status_error};
 const PAGE: usize = 50;
 /// How long a watch lasts before the server ends it.
 const WATCH_FOR: Duration = Duration::from_secs(290);
-/// How long a watch may be silent: bookmarks come about once a minute.
-const SILENCE: Duration = Duration::from_secs(300);
-/// Pause after a failure; doubles up to the maximum (client-go's values).
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
-/// Lists older than what the store has seen are refused this many times in a row; then they are believed, since the
-/// cluster may have been restored from a backup.
-const STALE_LISTS: u32 = 5;
+/// How long a list or watch may be silent. Bookmarks come once a minute, but never from a server over an etcd that cannot
+/// report progress.
+const SILENCE: Duration = Duration::from_secs(150);
+/// Pause after a failure; doubles up to the maximum. client-go's maximum is 30 s; this one is shorter because nothing is
+/// seen of a restored cluster before the pause and [`BELIEVE_OLDER_AFTER`] are over.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(10));
+/// The longest pause that a server may ask for: a store that waits longer counts as stuck.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// For how long a server whose version is older than what was seen is not believed: a single API server that lags behind
+/// must not take objects back in time. Longer means that etcd was restored.
+const BELIEVE_OLDER_AFTER: Duration = Duration::from_secs(25);
+/// Pause between two looks at such a server.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Keeps a [`Store`] current.
 pub struct Reflector<T: Kept> {
     store: Arc<Store<T>>,
     client: Client,
     rng: StdRng,
+    /// The newest version seen, from which a watch goes on.
     version: Option<String>,
-    streaming: bool,
-    stale: u32,
+    /// Whether the next thing is a list.
+    relist: bool,
+    /// Since when the server is older than that.
+    older_since: Option<Instant>,
     backoff: Duration,
-    /// Pause after a refusal for lack of rights and the way out, and whether one was told.
+    /// Pause after a 403 and the hint for the log.
     forbidden: Option<(Duration, &'static str)>,
-    told: bool,
+    hint_logged: bool,
 }
 
 impl<T: Kept> std::fmt::Debug for Reflector<T> {
@@ -49,76 +67,97 @@ impl<T: Kept> std::fmt::Debug for Reflector<T> {
     }
 }
 
+/// Keys that a list has shown; `None` once it is complete.
+type Listing<K> = Option<BTreeSet<K>>;
+
 /// Why a list or watch ended.
 #[derive(Debug)]
 enum Ended {
-    /// As it should: go on from the last version.
+    /// As it should, or cut: go on from the last version.
     Normally,
-    /// The version is forgotten: list again.
-    Forgotten,
+    /// The version is of no use: list again.
+    Desynced(&'static str),
+    /// The server is older than what was seen: ask again soon.
+    Older(String),
     /// Try again later.
     Failed(ApiError),
 }
 
 impl From<ApiError> for Ended {
     fn from(error: ApiError) -> Self {
-        if error.is_gone() { Self::Forgotten } else { Self::Failed(error) }
+        match error {
+            error if error.is_gone() => Self::Desynced("the version is forgotten"),
+            error if error.is_too_large_version() => Self::Desynced("the version is from the future"),
+            error => Self::Failed(error),
+        }
     }
 }
 
 impl<T: Kept> Reflector<T> {
     /// A reflector; [`Reflector::run`] starts it. `seed` makes the jitter repeatable.
     pub fn new(store: Arc<Store<T>>, client: Client, seed: u64) -> Self {
+        store.export(client.metrics());
         Self {
             store,
             client,
             rng: StdRng::seed_from_u64(seed),
             version: None,
-            streaming: true,
-            stale: 0,
+            relist: true,
+            older_since: None,
             backoff: BACKOFF.0,
             forbidden: None,
-            told: false,
+            hint_logged: false,
         }
     }
 
-    /// For what is of use but not needed: while the rights are missing, that is logged once with a way out, and asked again
-    /// after this pause.
+    /// For optional resources: on 403 log once with a hint, retry every `pause`.
     #[must_use]
-    pub fn patient(self, pause: Duration, way_out: &'static str) -> Self {
-        Self { forbidden: Some((pause, way_out)), ..self }
+    pub fn optional(self, pause: Duration, hint: &'static str) -> Self {
+        Self { forbidden: Some((pause, hint)), ..self }
     }
 
     /// Runs for ever; ends by being dropped.
     pub async fn run(mut self) {
-        let mut relist = true;
         loop {
-            let ended = match (relist, self.streaming) {
-                (true, true) => self.list_streaming().await,
-                (true, false) => self.list_in_pages().await,
-                (false, _) => self.watch().await,
+            self.store.alive();
+            let ended = match self.relist {
+                true => self.list_and_watch().await,
+                false => self.resume().await,
             };
             match ended {
                 Ok(()) | Err(Ended::Normally) => {
-                    self.told = false;
-                    relist = false;
+                    self.hint_logged = false;
+                    // A cut alone is no reason to wait long.
+                    let pause = self.backoff.min(Duration::from_secs(1)).mul_f64(self.rng.random_range(0.1..1.0));
+                    tokio::time::sleep(pause).await;
                 }
-                Err(Ended::Forgotten) => {
-                    tracing::debug!(kind = T::NAME, "the watched version is forgotten: listing again");
-                    relist = true;
+                Err(Ended::Desynced(why)) => {
+                    tracing::debug!(kind = T::NAME, why, "listing again");
+                    self.relist = true;
                     self.pause(None).await;
                 }
+                Err(Ended::Older(listed)) => {
+                    let seen = &self.version;
+                    tracing::warn!(
+                        kind = T::NAME,
+                        listed,
+                        seen,
+                        "the API server is older than what was seen, asking again"
+                    );
+                    self.relist = true;
+                    tokio::time::sleep(LOOK_AGAIN.mul_f64(self.rng.random_range(1.0..2.0))).await;
+                }
                 Err(Ended::Failed(error))
-                    if let (true, Some((pause, way_out))) = (error.is_forbidden(), self.forbidden) =>
+                    if let (true, Some((pause, hint))) = (error.is_forbidden(), self.forbidden) =>
                 {
-                    if !std::mem::replace(&mut self.told, true) {
-                        tracing::warn!(kind = T::NAME, %error, "cannot be watched: {way_out}; trying again now and then");
+                    if !std::mem::replace(&mut self.hint_logged, true) {
+                        tracing::warn!(kind = T::NAME, %error, "cannot be watched: {hint}; trying again now and then");
                     }
                     self.pause(Some(pause)).await;
                 }
                 Err(Ended::Failed(error)) => {
                     tracing::warn!(kind = T::NAME, %error, synced = self.store.is_synced(), "list or watch failed, trying again");
-                    self.pause(error.retry_after()).await;
+                    self.pause(error.retry_after().map(|wait| wait.min(LONGEST_PAUSE))).await;
                 }
             }
         }
@@ -134,12 +173,12 @@ impl<T: Kept> Reflector<T> {
         for last in [false, true] {
             match self.list_in_pages().await {
                 Ok(()) | Err(Ended::Normally) => break,
-                Err(Ended::Forgotten) if !last => {}
-                Err(Ended::Forgotten) => {
+                Err(Ended::Failed(error)) => return Err(error),
+                Err(_) if !last => {}
+                Err(_) => {
                     let text = format!("the list of {} is out of date before it is complete", T::NAME);
                     return Err(ApiError::Decode(text));
                 }
-                Err(Ended::Failed(error)) => return Err(error),
             }
         }
         Ok(())
@@ -151,24 +190,28 @@ impl<T: Kept> Reflector<T> {
         tokio::time::sleep(delay.max(at_least.unwrap_or_default())).await;
     }
 
-    /// Lists by a watch that begins with all objects, and goes on watching. `Ok` never comes back: the watch ends
-    /// somehow.
-    async fn list_streaming(&mut self) -> Result<(), Ended> {
-        let version = self.version.clone().unwrap_or_default();
-        let path = format!(
-            "{}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds={}",
-            T::PATH,
-            WATCH_FOR.as_secs()
-        );
-        match self.client.stream(&Call::get(path)).await {
-            Ok(frames) => self.follow(frames, Some(BTreeSet::new())).await,
-            // Old servers refuse the parameters, servers over an old etcd answer 500; both can do pages.
-            Err(ApiError::Status { code: code @ (400 | 422 | 500), message, .. }) => {
-                tracing::info!(kind = T::NAME, code, answer = message, "no streaming list here, listing in pages");
-                self.streaming = false;
-                self.list_in_pages().await
-            }
+    /// Lists by a watch that begins with all objects, else in pages, and goes on watching.
+    async fn list_and_watch(&mut self) -> Result<(), Ended> {
+        if self.older_since.is_some() {
+            // Pages are small, and the first shows the version before anything is taken over.
+            self.list_in_pages().await?;
+            return self.watch().await;
+        }
+        let version = self.version.as_deref().unwrap_or_default();
+        let streaming = format!("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={version}");
+        let mut listing = Some(BTreeSet::new());
+        let ended = match self.open(&streaming).await {
+            Ok(frames) => self.follow(frames, &mut listing).await,
             Err(error) => Err(error.into()),
+        };
+        match ended {
+            ended if listing.is_none() => ended,
+            Err(Ended::Failed(error)) if no_pages(&error) => Err(Ended::Failed(error)),
+            ended => {
+                tracing::debug!(kind = T::NAME, ?ended, "the streaming list failed, listing in pages");
+                self.list_in_pages().await?;
+                self.watch().await
+            }
         }
     }
 
@@ -182,100 +225,110 @@ impl<T: Kept> Reflector<T> {
                 path.push_str(&next);
             }
             let page = self.client.send(&Call::get(path)).await?;
-            let page: Page<'_> = serde_json::from_slice(&page).map_err(|e| ApiError::Decode(e.to_string()))?;
+            let page = Page::read(&page)?;
             if next.is_empty() {
-                self.refuse_stale(page.metadata.resource_version)?;
+                self.check_age(page.metadata.resource_version)?;
             }
+            self.store.heard();
             for item in &page.items {
-                seen.extend(self.apply(item.get(), true).map(|(key, _)| key));
+                seen.insert(self.apply(item.get(), true)?.0);
             }
             next = page.metadata.next.unwrap_or_default().replace('+', "%2B").replace('=', "%3D").replace('/', "%2F");
             if next.is_empty() {
-                self.version = Some(page.metadata.resource_version.to_owned());
-                self.store.complete(&seen);
-                self.backoff = BACKOFF.0;
+                self.complete(&seen, page.metadata.resource_version);
                 return Ok(());
             }
         }
     }
 
+    /// A list is complete: a watch goes on from its version.
+    fn complete(&mut self, seen: &BTreeSet<T::Key>, version: &str) {
+        // What is newer than a restored etcd is gone, too.
+        self.store.complete(seen, if self.older_since.take().is_some() { "" } else { version });
+        self.version = Some(version.to_owned());
+        self.relist = false;
+        self.backoff = BACKOFF.0;
+    }
+
     /// A list that is older than what the store has seen would take objects back in time, or away.
-    fn refuse_stale(&mut self, listed: &str) -> Result<(), Ended> {
-        let stale = self.version.as_deref().is_some_and(|seen| is_older(listed, seen));
-        self.stale = if stale { self.stale + 1 } else { 0 };
-        if !stale || self.stale > STALE_LISTS {
+    fn check_age(&mut self, listed: &str) -> Result<(), Ended> {
+        if !self.version.as_deref().is_some_and(|seen| is_older(listed, seen)) {
+            self.older_since = None;
             return Ok(());
         }
-        let message = format!("a list of version {listed} is older than what was seen");
-        Err(Ended::Failed(ApiError::Decode(message)))
+        match self.older_since.get_or_insert_with(Instant::now).elapsed() {
+            since if since < BELIEVE_OLDER_AFTER => Err(Ended::Older(listed.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Watches from the last version, if the server has come to it.
+    async fn resume(&mut self) -> Result<(), Ended> {
+        let page = self.client.send(&Call::get(format!("{}?limit=1", T::PATH))).await?;
+        self.check_age(Page::read(&page)?.metadata.resource_version)?;
+        self.store.heard();
+        self.watch().await
     }
 
     async fn watch(&mut self) -> Result<(), Ended> {
-        let version = self.version.clone().unwrap_or_default();
-        let path = format!(
-            "{}?watch=true&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds={}",
-            T::PATH,
-            WATCH_FOR.as_secs()
-        );
-        let frames = self.client.stream(&Call::get(path)).await?;
-        self.follow(frames, None).await
+        let version = self.version.as_deref().unwrap_or_default();
+        let frames = self.open(&format!("resourceVersion={version}")).await?;
+        self.follow(frames, &mut None).await
     }
 
-    /// Takes over events until the stream ends. `listing` collects what the initial events show.
+    async fn open(&self, from: &str) -> Result<impl Stream<Item = Result<Bytes, ApiError>> + use<T>, ApiError> {
+        let seconds = WATCH_FOR.as_secs();
+        let path = format!("{}?watch=true&{from}&allowWatchBookmarks=true&timeoutSeconds={seconds}", T::PATH);
+        self.client.stream(&Call::get(path)).await
+    }
+
+    /// Takes over events until the stream ends.
     async fn follow(
         &mut self,
         frames: impl Stream<Item = Result<Bytes, ApiError>>,
-        mut listing: Option<BTreeSet<T::Key>>,
+        listing: &mut Listing<T::Key>,
     ) -> Result<(), Ended> {
         futures::pin_mut!(frames);
         let mut lines = Lines::default();
         loop {
             while let Some(line) = lines.next() {
-                self.event(&line, &mut listing)?;
+                self.event(&line, listing)?;
             }
             match tokio::time::timeout(SILENCE, frames.next()).await {
-                Ok(Some(Ok(frame))) => lines.push(&frame),
-                Ok(Some(Err(error))) if listing.is_some() => return Err(error.into()),
-                // The watch goes on from the last version; a cut alone is no reason to wait long.
-                Ok(Some(Err(_)) | None) | Err(_) if listing.is_none() => {
-                    let pause = self.backoff.min(Duration::from_secs(1)).mul_f64(self.rng.random_range(0.1..1.0));
-                    tokio::time::sleep(pause).await;
-                    return Err(Ended::Normally);
+                Ok(Some(Ok(frame))) => {
+                    self.store.heard();
+                    lines.push(&frame);
                 }
-                Ok(_) | Err(_) => {
-                    return Err(ApiError::Transport("the list ended before it was complete".into()).into());
-                }
+                Ok(Some(Err(_)) | None) => return Err(Ended::Normally),
+                Err(_) => return Err(Ended::Desynced("the watch is silent")),
             }
         }
     }
 
-    fn event(&mut self, line: &[u8], listing: &mut Option<BTreeSet<T::Key>>) -> Result<(), Ended> {
+    fn event(&mut self, line: &[u8], listing: &mut Listing<T::Key>) -> Result<(), Ended> {
         let event =
             WatchEvent::read(line).map_err(|error| ApiError::Decode(format!("watch event of {}: {error}", T::NAME)))?;
         let version = match event.kind {
-            "ADDED" | "MODIFIED" => match self.apply(event.object, listing.is_some()) {
-                Some((key, version)) => {
-                    if let Some(seen) = listing {
-                        seen.insert(key);
-                    }
-                    version
+            "ADDED" | "MODIFIED" => {
+                let (key, version) = self.apply(event.object, listing.is_some())?;
+                if let Some(seen) = listing {
+                    seen.insert(key);
                 }
-                None => Object::read(event.object).metadata.resource_version.to_owned(),
-            },
-            "DELETED" => match T::decode(event.object, self.store.keep()) {
-                Ok(gone) => {
-                    self.store.remove(&gone.key());
-                    gone.resource_version().to_owned()
-                }
-                Err(_) => Object::read(event.object).metadata.resource_version.to_owned(),
-            },
+                version
+            }
+            "DELETED" => {
+                let gone = Object::read(event.object).metadata;
+                self.store.remove(&gone.key::<T>()?, gone.resource_version);
+                gone.resource_version.to_owned()
+            }
             "BOOKMARK" => {
                 let meta = Object::read(event.object).metadata;
                 if meta.annotations.initial_events_end == Some("true")
-                    && let Some(seen) = listing.take()
+                    && let Some(seen) = listing
                 {
-                    self.refuse_stale(meta.resource_version)?;
-                    self.store.complete(&seen);
+                    self.check_age(meta.resource_version)?;
+                    self.complete(seen, meta.resource_version);
+                    *listing = None;
                 }
                 meta.resource_version.to_owned()
             }
@@ -297,25 +350,34 @@ impl<T: Kept> Reflector<T> {
         Ok(())
     }
 
-    /// Takes over one object and answers its key and version. One that cannot be read is left out with an error; the
-    /// others go on. A listed object never replaces a newer one, unless older lists had to be believed.
-    fn apply(&self, json: &str, listed: bool) -> Option<(T::Key, String)> {
+    /// Takes over one object and answers its key and version. Of one that cannot be read, the store keeps what it has.
+    fn apply(&self, json: &str, listed: bool) -> Result<(T::Key, String), Ended> {
         match T::decode(json, self.store.keep()) {
             Ok(object) => {
                 let known = (object.key(), object.resource_version().to_owned());
-                if listed && self.stale > STALE_LISTS {
-                    self.store.replace(object);
-                } else {
-                    self.store.apply(object);
+                match listed {
+                    false => self.store.apply(object),
+                    true if self.older_since.is_some() => self.store.replace(object),
+                    true => self.store.apply_listed(object, self.version.as_deref().unwrap_or_default()),
                 }
-                Some(known)
+                Ok(known)
             }
             Err(error) => {
-                let name = Object::read(json).metadata.name;
-                tracing::error!(kind = T::NAME, name, %error, "an object of the API server cannot be read and is ignored");
-                None
+                let meta = Object::read(json).metadata;
+                let (namespace, name) = (meta.namespace, meta.name);
+                tracing::error!(kind = T::NAME, namespace, name, %error, "an object of the API server cannot be read and is ignored");
+                Ok((meta.key::<T>()?, meta.resource_version.to_owned()))
             }
         }
+    }
+}
+
+/// Whether pages would fail like the streaming list: there is no answer, the server asks to wait, or refuses the client.
+fn no_pages(error: &ApiError) -> bool {
+    match error {
+        ApiError::Status { code, retry_after, .. } => retry_after.is_some() || matches!(code, 401 | 403 | 429),
+        ApiError::Decode(_) => false,
+        ApiError::Transport(_) | ApiError::Deadline(_) | ApiError::Paced => true,
     }
 }
 
@@ -372,10 +434,19 @@ impl<'a> Object<'a> {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Meta<'a> {
+    namespace: &'a str,
     name: &'a str,
     resource_version: &'a str,
     #[serde(borrow)]
     annotations: BookmarkAnnotations<'a>,
+}
+
+impl Meta<'_> {
+    /// The key of an object whose other fields may be unreadable. Without one, it is not known what the store lacks.
+    fn key<T: Kept>(&self) -> Result<T::Key, ApiError> {
+        let nameless = || ApiError::Decode(format!("an object of {} has no name", T::NAME));
+        Some(self.name).filter(|name| !name.is_empty()).map(|name| T::key_of(self.namespace, name)).ok_or_else(nameless)
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -390,6 +461,12 @@ struct Page<'a> {
     metadata: ListMeta<'a>,
     #[serde(borrow)]
     items: Vec<&'a RawValue>,
+}
+
+impl<'a> Page<'a> {
+    fn read(json: &'a [u8]) -> Result<Self, ApiError> {
+        serde_json::from_slice(json).map_err(|error| ApiError::Decode(error.to_string()))
+    }
 }
 
 #[derive(Deserialize)]

@@ -13,4 +13,5 @@ mod nodes;
 mod real_apiserver;
 mod routes;
 mod services;
+mod stores;
 mod volumes;

@@ -128,6 +128,7 @@ async fn a_manager_shows_every_metric_with_its_type_labels_and_buckets() {
         "ccm_provider_calls_total",
         "ccm_provider_throttled_total",
         "ccm_queue_oldest_seconds",
+        "ccm_store_age_seconds",
     ] {
         assert!(shown.contains_key(ours), "{ours} is missing");
     }
