@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_controllers::Shared;
-use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, OneByOne};
+use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, Node, OneByOne, Service};
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::election::{Election, ElectionConfig, Ended};
 use ccm_runtime::events::Recorder;
@@ -124,9 +124,9 @@ impl Manager {
         let clients = Clients::new(client, &options.clients, options.dry_run, clock.clone());
         let client = clients.general();
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
-        let health = health(&options, &leadership);
         let nodes = Store::new(Keep::new(provider.node_annotations()));
         let services = Store::new(Keep::default());
+        let health = health(&options, &leadership, &nodes, &services);
         let size = nodes.clone();
         let view = instances(&*provider)
             .map(|instances| InstanceView::new(instances, provider.name(), move || size.len(), metrics.clone()));
@@ -157,6 +157,11 @@ impl Manager {
             background,
             rng,
         }
+    }
+
+    /// The checks behind `/healthz`, `/livez` and `/readyz`.
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Runs until `stop`, a lost lease, or a failure.
@@ -244,9 +249,20 @@ impl Manager {
     }
 }
 
-/// Only a lease can be unhealthy: what else goes wrong ends the process.
-fn health(options: &Options, leadership: &Leadership) -> Health {
+/// A store without news is not ready. `/healthz` leaves that out, because it is the liveness probe of many: while the API
+/// server is away, a restart does not help. Stores of optional resources do not count.
+fn health(
+    options: &Options,
+    leadership: &Leadership,
+    nodes: &Arc<Store<Node>>,
+    services: &Arc<Store<Service>>,
+) -> Health {
     let health = Health::new();
+    let stores = (nodes.clone(), services.clone());
+    health.add("informer-sync", &[Probe::Readyz], move || stores.0.check_current().and(stores.1.check_current()));
+    let stores = (nodes.clone(), services.clone());
+    let alive = move || stores.0.check_alive().and(stores.1.check_alive());
+    health.add("informers", &[Probe::Healthz, Probe::Livez], alive);
     if options.election.is_some() {
         let leadership = leadership.clone();
         health.add("leaderElection", &[Probe::Healthz, Probe::Livez], move || match leadership.overdue() {

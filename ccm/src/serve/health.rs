@@ -15,7 +15,7 @@ pub enum Probe {
     Healthz,
     /// `/livez`: would a restart help?
     Livez,
-    /// `/readyz`: does it serve? Not tied to leadership: a standby is ready.
+    /// `/readyz`: does it serve, and know the cluster as it is? Not tied to leadership: a standby is ready.
     Readyz,
 }
 
@@ -147,7 +147,7 @@ impl Health {
     }
 
     /// Runs one check; `None` when the probe has none of that name.
-    pub(super) fn single(&self, probe: Probe, name: &str) -> Option<Result<(), String>> {
+    pub fn single(&self, probe: Probe, name: &str) -> Option<Result<(), String>> {
         let (_, check) = self.of(probe).into_iter().find(|(known, _)| known == name)?;
         Some(check())
     }

@@ -145,6 +145,15 @@ impl Served {
         Self { process, port }
     }
 
+    /// Waits until the cluster was listed.
+    pub(crate) fn until_ready(&self) {
+        let began = Instant::now();
+        while self.ask("/readyz", None, "").0 != 200 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{:?}", self.ask("/readyz?verbose", None, ""));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub(crate) fn ask(&self, path: &str, certificate: Option<&ClientCertificate>, headers: &str) -> (u16, String) {
         let identity = certificate.map(|own| (own.certificate_pem.as_str(), own.key_pem.as_str()));
         self.ask_as(path, identity, headers)

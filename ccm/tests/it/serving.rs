@@ -12,6 +12,7 @@ mod real_apiserver {
     async fn each_kind_of_client_gets_what_it_may() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let served = Served::start(bed, &[]);
+        served.until_ready();
 
         for path in ["/healthz", "/livez", "/readyz"] {
             assert_eq!(served.ask(path, None, ""), (200, "ok".into()), "{path}");

@@ -81,6 +81,7 @@ mod real_apiserver {
             "--authorization-webhook-cache-unauthorized-ttl=0s",
         ];
         let served = Served::start(&bed, &flags);
+        served.until_ready();
         let admin = bearer(&bed.token);
         let master = bed.client_certificate(Authority::Client, "ann", &["system:masters"]).unwrap();
         let plain = bed.client_certificate(Authority::Client, "joe", &[]).unwrap();

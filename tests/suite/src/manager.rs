@@ -3,6 +3,7 @@
 use ccm::Failure;
 use ccm::manager::{Manager, Surroundings};
 use ccm::options::Options;
+use ccm::serve::{Health, Probe};
 use ccm_provider::{CloudConfig, CloudProvider, FlagValues, ProviderFactory};
 use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
@@ -19,6 +20,7 @@ pub struct Running {
     stop: CancellationToken,
     line: Network,
     metrics: Metrics,
+    health: Health,
     clock: Option<Arc<SimulatedClock>>,
 }
 
@@ -63,8 +65,9 @@ impl Running {
             surroundings.clock = clock.clone();
         }
         let manager = Manager::within(surroundings, options, provider, client, metrics.clone());
+        let health = manager.health().clone();
         let task = tokio::spawn(manager.run(stop.clone()));
-        Self { task, stop, line, metrics, clock }
+        Self { task, stop, line, metrics, health, clock }
     }
 
     /// Sets the wall clock of this manager, and only of this one, ahead or back.
@@ -104,6 +107,11 @@ impl Running {
     /// A sample of its metrics; see [`Metrics::sample`].
     pub fn metric(&self, line_start: &str) -> Option<f64> {
         self.metrics.sample(line_start)
+    }
+
+    /// What a health check of a probe answers; panics where there is none of that name.
+    pub fn health(&self, probe: Probe, check: &str) -> Result<(), String> {
+        self.health.single(probe, check).unwrap_or_else(|| panic!("no check {check}"))
     }
 
     /// The last plan for a subject, such as `node a`.

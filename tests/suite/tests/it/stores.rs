@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm::serve::Probe;
 use ccm_provider::{Node, ObjectChange};
 use ccm_runtime::store::{Keep, Reflector};
 use ccm_runtime::{Client, Metrics, Store};
 use ccm_test_apiserver::{ApiServer, Effect, Fault, Faults, Match, Options, Patch, StreamingLists};
+use ccm_test_suite::Rig;
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -359,4 +361,35 @@ async fn the_age_of_a_store_is_that_of_the_last_bookmark() {
     bench.reflector.abort();
     tokio::time::sleep(5 * MINUTE).await;
     assert!(bench.store.check_alive().unwrap_err().starts_with("the watch of nodes is stuck for 3"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_ready_when_it_knows_the_cluster_and_as_long_as_it_hears_of_it() {
+    let rig = Rig::new("").await;
+    let _leader = rig.start(&["--leader-elect=true"]).await;
+    rig.pass(MINUTE).await;
+    let manager = rig.start(&["--leader-elect=true"]).await;
+    manager.set_cut_off(true);
+    let ready = || manager.health(Probe::Readyz, "informer-sync");
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(ready(), Err("nodes are not listed yet".into()));
+    manager.set_cut_off(false);
+    rig.until(MINUTE, "ready", async |_| ready().ok()).await;
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(ready(), Ok(()));
+    rig.faults().freeze_watches(Some("services"));
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(ready(), Ok(()), "what the watch does not show is listed");
+    rig.faults().thaw_watches(None);
+    manager.set_cut_off(true);
+    rig.faults().drop_watches(None);
+    rig.pass(2 * MINUTE).await;
+    assert_eq!(ready(), Ok(()));
+    rig.pass(2 * MINUTE).await;
+    assert!(ready().unwrap_err().starts_with("nothing was heard of nodes for 2"));
+    for probe in [Probe::Healthz, Probe::Livez] {
+        assert_eq!(manager.health(probe, "informers"), Ok(()), "a restart would not help");
+    }
+    manager.set_cut_off(false);
+    rig.until(Duration::from_secs(25), "ready again", async |_| ready().ok()).await;
 }
