@@ -19,7 +19,7 @@ use ccm_provider::{
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::{GateError, InstanceView, Permission};
+use ccm_runtime::{ApiError, GateError, InstanceView, Permission};
 use futures::StreamExt;
 use http::Method;
 
@@ -39,6 +39,8 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 /// Writes of one pass that are under way at once.
 const IN_FLIGHT: usize = 32;
+/// Tries that one pass makes for each deletion that its budget allows: where all are refused, the rest waits its turn.
+const TRIES_PER_DELETION: usize = 2;
 /// Tries of a taint patch that meets conflicts, and the pause between them.
 const CONFLICT_TRIES: u32 = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
@@ -59,6 +61,8 @@ pub struct LifecycleController {
     events: Arc<dyn EventSink>,
     budget: Budget,
     unconfirmed: Mutex<Unconfirmed>,
+    // The last node whose deletion was tried: the next pass begins behind it, so that what is refused holds up nobody.
+    last_tried: Mutex<Option<NodeName>>,
     // What was last said on each node, so that a pass every few seconds does not repeat it.
     told: Mutex<BTreeMap<NodeName, String>>,
     // A wall clock that jumps after the start must not make nodes look older than they are.
@@ -106,7 +110,8 @@ impl LifecycleController {
     pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, budget: Budget) -> Self {
         let metrics = LifecycleMetrics::new(&shared.metrics);
         let started = (shared.clock.now(), shared.clock.wall());
-        Self { shared, view, events, budget, unconfirmed: Mutex::default(), told: Mutex::default(), started, metrics }
+        let (unconfirmed, last_tried, told) = Default::default();
+        Self { shared, view, events, budget, unconfirmed, last_tried, told, started, metrics }
     }
 
     /// One pass over all nodes.
@@ -137,11 +142,14 @@ impl LifecycleController {
         for (node, verdict) in asked.iter().zip(verdicts) {
             // The answer may have taken long: a node that is gone or well by now is not touched.
             let current = self.shared.nodes.get(&node.name);
-            if !current.is_some_and(|current| current.uid == node.uid && decide::needs_answer(&current)) {
+            let Some(current) = current.filter(|current| current.uid == node.uid && decide::needs_answer(current))
+            else {
                 continue;
-            }
+            };
             match verdict {
                 Verdict::Keep => {}
+                // Only finalizers of others keep it.
+                Verdict::Delete(_) if current.deleting => {}
                 Verdict::Delete(evidence) => deletions.push((node, evidence)),
                 Verdict::Taint => taints.push((node, true)),
                 Verdict::Wait(reason) => {
@@ -159,17 +167,35 @@ impl LifecycleController {
                 }
             }
         }
-        self.keep_to_budget(&mut deletions, nodes.len());
-        let delete = deletions.iter().map(|(node, evidence)| self.delete(node, evidence));
-        futures::stream::iter(delete).for_each_concurrent(IN_FLIGHT, |deletion| deletion).await;
+        self.delete_within_budget(deletions, nodes.len()).await;
         let taint = taints.into_iter().map(|(node, add)| self.set_shutdown_taint(node, add));
         futures::stream::iter(taint).for_each_concurrent(IN_FLIGHT, |taint| taint).await;
     }
 
-    /// Defers what exceeds the budget to a later pass, and says so.
-    fn keep_to_budget(&self, deletions: &mut Vec<(&NodeRef, Evidence)>, cluster: usize) {
+    /// Deletes as many nodes as the budget allows; others take the place of those whose deletion is refused. Defers the rest to
+    /// a later pass, and says so.
+    async fn delete_within_budget(&self, mut due: Vec<(&NodeRef, Evidence)>, cluster: usize) {
         let allowed = self.budget.of(cluster);
-        let deferred = deletions.split_off(allowed.min(deletions.len()));
+        let last_tried = self.last_tried.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let behind = due.partition_point(|(node, _)| last_tried.as_ref().is_some_and(|last| node.name <= *last));
+        due.rotate_left(behind);
+        let (mut left, mut tries) = (allowed, allowed.saturating_mul(TRIES_PER_DELETION));
+        let mut due = due.into_iter();
+        while left.min(tries) > 0 && due.len() > 0 {
+            let now: Vec<_> = due.by_ref().take(left.min(tries)).collect();
+            let mut delete = Vec::new();
+            for (node, evidence) in &now {
+                delete.push(self.delete(node, evidence));
+            }
+            let deleted = futures::stream::iter(delete).buffer_unordered(IN_FLIGHT);
+            left -= deleted.filter(|deleted| std::future::ready(*deleted)).count().await;
+            tries -= now.len();
+            // A dry run deletes nothing, and shows the same plan each time.
+            if let (Some((node, _)), false) = (now.last(), self.shared.gate.is_dry_run()) {
+                *self.last_tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.name.clone());
+            }
+        }
+        let deferred: Vec<_> = due.collect();
         self.metrics.deferred.set(i64::try_from(deferred.len()).unwrap_or(i64::MAX));
         if deferred.is_empty() {
             return;
@@ -199,7 +225,8 @@ impl LifecycleController {
         self.events.event(&subject, EventType::Warning, reason, message);
     }
 
-    async fn delete(&self, node: &Node, evidence: &Evidence) {
+    /// Deletes a node; whether that counts against the budget.
+    async fn delete(&self, node: &Node, evidence: &Evidence) -> bool {
         let subject = Subject::node(&node.name, &node.uid);
         let plan = Plan::new(format!("node {}", node.name)).with(Step {
             verb: Verb::Delete,
@@ -211,23 +238,26 @@ impl LifecycleController {
         });
         self.shared.gate.show(&plan);
         if self.shared.gate.is_dry_run() {
-            return;
+            return true;
         }
         tracing::info!(node = %node.name, %evidence, "deleting node");
         let message = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
         self.events.event(&subject, EventType::Normal, "DeletingNode", &message);
         let body = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}});
         match self.shared.gate.write(&Call::json(Method::DELETE, node_path(&node.name), &body)).await {
-            Ok(_) | Err(GateError::DryRun | GateError::NotLeading) => {}
-            Err(error) if error.is_not_found() => {}
+            Ok(_) | Err(GateError::DryRun | GateError::NotLeading) => true,
+            Err(error) if error.is_not_found() => false,
             // Another node took the name since: it is not the one that is gone.
             Err(error) if error.is_conflict() => {
                 tracing::info!(node = %node.name, "a new node has the name of the one that is gone: left as it is");
+                false
             }
             Err(error) => {
                 tracing::error!(node = %node.name, %error, "unable to delete node");
                 let message = format!("Failed deleting node {}: {error}", node.name);
                 self.events.event(&subject, EventType::Warning, "DeletingNodeFailed", &message);
+                // Where nobody knows what became of it, it may have taken effect.
+                !error.api().is_some_and(ApiError::is_refused)
             }
         }
     }

@@ -234,6 +234,35 @@ async fn one_pass_deletes_no_more_than_its_budget_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_that_are_being_deleted_already_take_nothing_of_the_budget() {
+    let rig = Rig::new("unlisted: missing").await;
+    for name in ["a", "b"] {
+        let kept = node(name).finalizer("example.com/other");
+        rig.create(kept.provider_id(&format!("fake://{name}")).ready("Unknown")).await;
+    }
+    rig.create(node("c").provider_id("fake://c").ready("Unknown")).await;
+    let _manager = rig.start(&[LIFECYCLE, "--node-deletion-budget=1", "--node-deletion-budget-percent=0"]).await;
+    rig.until_gone("c").await;
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.store().log().count_of("delete", "nodes"), 3, "each is deleted once: {:?}", rig.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_deletions_keep_no_other_node_from_its_turn() {
+    let rig = Rig::new("unlisted: missing").await;
+    for i in 0..9 {
+        rig.create(node(&format!("n{i}")).provider_id(&format!("fake://n{i}")).ready("Unknown")).await;
+    }
+    let webhook = |name: &str| Fault::status(403).on(Match::on("delete", "nodes").named(name));
+    (0..7).for_each(|i| drop(rig.faults().add(webhook(&format!("n{i}")))));
+    let _manager = rig.start(&[LIFECYCLE, "--node-deletion-budget=2", "--node-deletion-budget-percent=0"]).await;
+    rig.until_gone("n7").await;
+    rig.until_gone("n8").await;
+    // Four tries a pass.
+    assert!(rig.store().log().count_of("delete", "nodes") <= 12, "{:?}", rig.writes());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_budget_of_zero_deletes_nothing() {
     let rig = Rig::new("unlisted: missing").await;
     rig.create(node("a").provider_id("fake://a").ready("Unknown")).await;
