@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm_controllers::survey;
 pub use ccm_controllers::survey::{Scope, Unplanned};
 pub use ccm_controllers::{NotStarted, Shared};
-use ccm_controllers::{ipam, lifecycle, node, node_task as task, persistent_volume, route, service};
+use ccm_controllers::{cluster_cidrs, ipam, lifecycle, node, node_task as task, persistent_volume, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec, PersistentVolume};
 use ccm_runtime::events::Recorder;
@@ -229,7 +229,7 @@ fn service_lb() -> Controller {
 fn node_route() -> Controller {
     entry(route::NAME, &["route"], "route-controller", route::PERMISSIONS, |check| {
         let configure = check.values.bool("configure-cloud-routes");
-        let cidrs = route::parse_cluster_cidrs(&check.values.text("cluster-cidr"));
+        let cidrs = cluster_cidrs::parse_cluster_cidrs(&check.values.text("cluster-cidr"));
         let (period, watch_based) = (check.period("route-reconciliation-period"), check.gates.watch_based_routes);
         // Only with a provider of routes does it matter whether the range is right.
         let config = move |has_routes: bool| {

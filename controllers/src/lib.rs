@@ -4,7 +4,9 @@
 //! Every controller has the same shape: `decide` holds pure functions over observed state, `mod` the trigger and the
 //! apply. Nothing here knows a particular cloud, an HTTP client or a flag.
 
+pub mod cluster_cidrs;
 pub(crate) mod drift;
+mod evidence;
 pub mod ipam;
 pub mod lifecycle;
 pub mod node;
@@ -13,6 +15,8 @@ pub mod persistent_volume;
 pub mod route;
 pub mod service;
 pub mod survey;
+#[cfg(test)]
+mod test_shared;
 
 use std::sync::Arc;
 

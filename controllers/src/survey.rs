@@ -3,7 +3,7 @@
 //! The controllers themselves run, over stores that are filled once and a gate that collects plans instead of writing. So
 //! what is shown is what would happen, by the same decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use ccm_provider::{NodeName, ServiceKey};
@@ -79,11 +79,11 @@ pub type Survey = BoxFuture<'static, Vec<Unplanned>>;
 pub(crate) async fn sync_once<R: Reconciler>(controller: &R, keys: Vec<R::Key>) -> Vec<Unplanned> {
     let subject = |key: &R::Key| controller.subject(key);
     let mut failed = Vec::new();
-    let mut groups: BTreeMap<R::Group, Vec<_>> = BTreeMap::new();
+    let mut groups: BTreeMap<BTreeSet<R::Group>, Vec<_>> = BTreeMap::new();
     let observed = controller.observe(&keys).await;
     for (key, observed) in keys.into_iter().zip(observed) {
         match observed {
-            Ok(observed) => groups.entry(controller.group(&key)).or_default().push((key, observed)),
+            Ok(observed) => groups.entry(controller.groups(&key)).or_default().push((key, observed)),
             Err(error) => failed.push(Unplanned { subject: subject(&key), error }),
         }
     }

@@ -6,8 +6,8 @@ use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{Aspects, Claims, ErrorClass, Inspect, Lookup, Orphan, ProviderError, Step};
 use ccm_runtime::Gate;
 use futures::FutureExt as _;
@@ -128,7 +128,7 @@ impl Hunt {
 
     async fn look(&self, claims: &Claims) -> Result<Vec<Orphan>, Failure> {
         let read = self.inspect.orphans(&self.world.shared.cluster, claims);
-        let found = Gate::cloud_read("looking for orphans", READ_DEADLINE * 5, read).await;
+        let found = deadline::within("looking for orphans", READ_DEADLINE * 5, read).await;
         found.map_err(|error| failed("cannot look for orphans", &error))
     }
 

@@ -9,7 +9,7 @@ use ccm_controllers::{NotStarted, Shared, persistent_volume};
 use ccm_provider::{LeaderToken, ProviderContext, duration};
 use ccm_runtime::client::{Call, ConnectError};
 use ccm_runtime::election::{ElectionConfig, Ended};
-use ccm_runtime::runner::panic_text;
+use ccm_runtime::panics::panic_text;
 use ccm_runtime::store::Informers;
 use ccm_runtime::{Leadership, State};
 use futures::FutureExt;

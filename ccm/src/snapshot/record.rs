@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{
     Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
     NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderContext, ProviderError,
     Route, Routes, Service, ServiceAction, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
 };
-use ccm_runtime::runner::panic_text;
+use ccm_runtime::panics::panic_text;
 use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

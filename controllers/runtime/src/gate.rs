@@ -1,15 +1,19 @@
 //! The one way to write: to the API server and to the cloud.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_provider::{Plan, ProviderError};
+use futures::FutureExt;
+use tokio::time::Instant;
 
 use crate::client::{ApiError, Call, Client};
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
+use crate::panics::panic_text;
 use crate::priority::Priority;
 
 /// API writes in flight at once. More buy nothing: about 20 keep an API server busy.
@@ -57,6 +61,11 @@ impl GateError {
     /// Somebody else wrote in between.
     pub fn is_conflict(&self) -> bool {
         self.api().is_some_and(ApiError::is_conflict)
+    }
+
+    /// The object has another UID than the one that a patch named.
+    pub fn is_other_object(&self) -> bool {
+        matches!(self.api(), Some(ApiError::Status { code: 422, message, .. }) if message.contains("metadata.uid"))
     }
 
     /// The object does not exist.
@@ -210,13 +219,32 @@ impl Gate {
         }
     }
 
-    /// A read of the cloud that takes too long is an error of its own.
-    pub async fn cloud_read<R>(
+    /// Lets a write to the cloud through that is about `count` things: one answer for each, whatever the provider does. A call
+    /// that takes too long, panics or gives another number of answers has failed for all.
+    pub async fn cloud_each<R>(
+        &self,
         call: &str,
         limit: Duration,
-        read: impl Future<Output = Result<R, ProviderError>>,
-    ) -> Result<R, ProviderError> {
-        tokio::time::timeout(limit, read).await.unwrap_or_else(|_| Err(ProviderError::deadline(call, limit)))
+        count: usize,
+        write: impl Future<Output = Vec<Result<R, ProviderError>>>,
+    ) -> Result<Vec<Result<R, ProviderError>>, GateError> {
+        let began = Instant::now();
+        let write = tokio::time::timeout(limit, AssertUnwindSafe(write).catch_unwind());
+        let failure = match self.cloud(write).await? {
+            Ok(Ok(answers)) if answers.len() == count => Ok(answers),
+            Ok(Ok(answers)) => {
+                Err(ProviderError::bug(format!("{call}: the provider gave {} answers for {count}", answers.len())))
+            }
+            Ok(Err(panic)) => {
+                self.metrics.panicked("provider");
+                Err(ProviderError::bug(format!("the provider panicked: {}", panic_text(&*panic))))
+            }
+            Err(_) => Err(ProviderError::deadline(call, limit)),
+        };
+        let answers = failure.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect());
+        let errors = answers.iter().filter_map(|answer| answer.as_ref().err());
+        self.metrics.provider_call(call, errors.min_by_key(|error| error.is_in_progress()), began.elapsed());
+        Ok(answers)
     }
 }
 
@@ -227,5 +255,48 @@ fn tell(plan: &Plan, entry: impl Fn(usize, usize, String)) {
     let of = plan.steps.len() + plan.findings.len();
     for (at, what) in steps.chain(findings).enumerate() {
         entry(at + 1, of, what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::ErrorClass;
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    fn gate() -> (Gate, Leadership) {
+        let (metrics, leadership) = (Metrics::new(), Leadership::new(Arc::new(SystemClock)));
+        (
+            Gate::new(Client::without_server("no server", metrics.clone()), leadership.clone(), false, metrics),
+            leadership,
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_thing_has_an_answer_whatever_the_provider_does() {
+        let (gate, leadership) = gate();
+        leadership.lead(None);
+        let limit = Duration::from_secs(5);
+        let good =
+            gate.cloud_each("Do", limit, 2, async { vec![Ok(1), Err(ProviderError::unknown("x"))] }).await.unwrap();
+        assert!(matches!(&good[..], [Ok(1), Err(_)]));
+        let classes = |answers: Result<Vec<Result<(), ProviderError>>, GateError>| -> Vec<(ErrorClass, String)> {
+            answers.unwrap().into_iter().map(|answer| answer.unwrap_err()).map(|e| (e.class(), e.to_string())).collect()
+        };
+        let few = classes(gate.cloud_each("Do", limit, 2, async { vec![Ok(())] }).await);
+        assert_eq!(few, vec![(ErrorClass::Bug, "Do: the provider gave 1 answers for 2".to_owned()); 2]);
+        let panicked = classes(gate.cloud_each("Do", limit, 1, async { panic!("thirteen") }).await);
+        assert_eq!(panicked, [(ErrorClass::Bug, "the provider panicked: thirteen".to_owned())]);
+        let late = classes(gate.cloud_each("Do", limit, 1, std::future::pending()).await);
+        assert_eq!(late, [(ErrorClass::Transient { after: None }, "Do did not answer within 5s".to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn without_the_lease_nothing_is_asked_of_the_cloud() {
+        let (gate, _) = gate();
+        let call = async { unreachable!("not polled") };
+        let answer: Result<Vec<Result<(), _>>, _> = gate.cloud_each("Do", Duration::from_secs(5), 1, call).await;
+        assert!(matches!(answer, Err(GateError::NotLeading)));
     }
 }

@@ -12,7 +12,7 @@
 //! * [`view`]: the only caller of the provider's instances.
 //! * [`gate`]: the only way to write.
 //! * [`permission`]: what of the API server all this needs.
-//! * [`events`], [`election`], [`metrics`], [`clock`], [`client`], [`leader`].
+//! * [`events`], [`election`], [`metrics`], [`clock`], [`client`], [`leader`], [`panics`].
 
 pub mod client;
 pub mod clock;
@@ -21,6 +21,7 @@ pub mod events;
 pub mod gate;
 pub mod leader;
 pub mod metrics;
+pub mod panics;
 pub mod permission;
 mod priority;
 pub mod queue;

@@ -1,6 +1,6 @@
 //! Drives controllers: takes keys in batches, keeps groups apart, bounds what runs, catches panics, puts keys back.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::gate::GateError;
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
+use crate::panics::panic_text;
 use crate::queue::{Key, Queue};
 
 /// How a sync went.
@@ -62,13 +63,7 @@ impl SyncError {
     /// `<context>: <error>`, with the delay that the provider asked for.
     pub fn provider(context: &str, error: &ProviderError) -> Self {
         let message = if context.is_empty() { error.to_string() } else { format!("{context}: {error}") };
-        let class = error.class();
-        let after = match (error.retry_after(), &class) {
-            // What the user must change first is tried at the longest interval only: it may depend on other objects.
-            (None, ErrorClass::Invalid { .. }) => Some(Duration::from_secs(300)),
-            (after, _) => after,
-        };
-        Self::Provider { message, class, after }
+        Self::Provider { message, class: error.class(), after: error.retry_after() }
     }
 
     /// What kind of failure it is, where the provider said so.
@@ -106,14 +101,14 @@ pub trait Reconciler: Send + Sync + 'static {
     type Key: Key;
     /// What [`Reconciler::observe`] found for one key.
     type Observed: Send + 'static;
-    /// Keys of one group are worked on together, and never twice at once.
+    /// Keys of the same groups are worked on together, and no group twice at once.
     type Group: Clone + Eq + Hash + Ord + Send + 'static;
 
     /// Name for logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// The group of a key. Read when the key is taken from the queue.
-    fn group(&self, key: &Self::Key) -> Self::Group;
+    /// All groups that the work on a key touches, at least one. Read when the key is taken from the queue.
+    fn groups(&self, key: &Self::Key) -> BTreeSet<Self::Group>;
 
     /// What a key stands for, as plans and `/debug/state` call it: `service default/web`.
     fn subject(&self, key: &Self::Key) -> String {
@@ -123,7 +118,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Reads for all keys at once: one answer per key, in order.
     async fn observe(&self, keys: &[Self::Key]) -> Vec<Result<Self::Observed, SyncError>>;
 
-    /// Decides and writes for the keys of one group; one answer per key.
+    /// Decides and writes for keys of the same groups; one answer per key.
     async fn reconcile(&self, work: Vec<(Self::Key, Self::Observed)>) -> Vec<(Self::Key, Result<Outcome, SyncError>)>;
 }
 
@@ -144,7 +139,7 @@ pub async fn run<R: Reconciler>(
     leadership: Leadership,
     metrics: Metrics,
 ) {
-    let (ended_tx, mut ended) = mpsc::unbounded_channel::<Vec<R::Group>>();
+    let (ended_tx, mut ended) = mpsc::unbounded_channel::<BTreeSet<R::Group>>();
     let slots = Arc::new(Semaphore::new(limits.groups.max(1)));
     // Groups at work, with the keys that wait for them.
     let mut busy: HashMap<R::Group, Vec<R::Key>> = HashMap::new();
@@ -176,18 +171,16 @@ pub async fn run<R: Reconciler>(
             leadership: leadership.clone(),
             metrics: metrics.clone(),
         };
-        let mut batch: BTreeMap<R::Group, Vec<R::Key>> = BTreeMap::new();
-        let mut claimed: HashSet<R::Group> = HashSet::new();
+        let mut batch: Groups<R> = BTreeMap::new();
         for key in keys {
-            let Some(group) = worker.group(&key) else { continue };
-            match busy.get_mut(&group) {
-                Some(waiting) if !claimed.contains(&group) => waiting.push(key),
-                Some(_) => batch.entry(group).or_default().push(key),
-                None => {
-                    busy.insert(group.clone(), Vec::new());
-                    claimed.insert(group.clone());
-                    batch.entry(group).or_default().push(key);
-                }
+            let Some(groups) = worker.groups(&key) else { continue };
+            if let Some(together) = batch.get_mut(&groups) {
+                together.push(key);
+            } else if let Some(waiting) = groups.iter().find(|group| busy.contains_key(*group)) {
+                busy.entry(waiting.clone()).or_default().push(key);
+            } else {
+                busy.extend(groups.iter().map(|group| (group.clone(), Vec::new())));
+                batch.insert(groups, vec![key]);
             }
         }
         if batch.is_empty() {
@@ -203,23 +196,26 @@ pub async fn run<R: Reconciler>(
     }
 }
 
+/// Keys that are worked on together, by all that their work touches.
+type Groups<R> = BTreeMap<BTreeSet<<R as Reconciler>::Group>, Vec<<R as Reconciler>::Key>>;
+
 struct Batch<R: Reconciler> {
     reconciler: Arc<R>,
     queue: Arc<Queue<R::Key>>,
     slots: Arc<Semaphore>,
-    ended: mpsc::UnboundedSender<Vec<R::Group>>,
+    ended: mpsc::UnboundedSender<BTreeSet<R::Group>>,
     leadership: Leadership,
     metrics: Metrics,
 }
 
 impl<R: Reconciler> Batch<R> {
     /// `None` when the provider panicked over it; the key is tried again.
-    fn group(&self, key: &R::Key) -> Option<R::Group> {
-        let group = std::panic::catch_unwind(AssertUnwindSafe(|| self.reconciler.group(key)));
-        group.map_err(|panic| self.put_back(key, &Err(SyncError::Retry(self.panicked(&*panic))))).ok()
+    fn groups(&self, key: &R::Key) -> Option<BTreeSet<R::Group>> {
+        let groups = std::panic::catch_unwind(AssertUnwindSafe(|| self.reconciler.groups(key)));
+        groups.map_err(|panic| self.put_back(key, &Err(SyncError::Retry(self.panicked(&*panic))))).ok()
     }
 
-    async fn run(self, batch: BTreeMap<R::Group, Vec<R::Key>>) {
+    async fn run(self, batch: Groups<R>) {
         let keys: Vec<R::Key> = batch.values().flatten().cloned().collect();
         let observed = AssertUnwindSafe(self.reconciler.observe(&keys)).catch_unwind();
         // Nothing is written yet.
@@ -237,21 +233,29 @@ impl<R: Reconciler> Batch<R> {
         };
         let me = Arc::new(self);
         let mut groups = JoinSet::new();
-        for (group, keys) in batch {
+        for (of, keys) in batch {
             let mut work = Vec::new();
             for key in keys {
                 match observed.next() {
-                    Some(Ok(seen)) => work.push((key, seen)),
+                    Some(Ok(seen)) => match me.groups(&key) {
+                        Some(now) if now.is_subset(&of) => work.push((key, seen)),
+                        // It changed its groups since it was taken: not all that its work touches is kept for it.
+                        Some(_) => {
+                            me.queue.add(key.clone());
+                            me.queue.done(&key);
+                        }
+                        None => {}
+                    },
                     Some(Err(error)) => me.put_back(&key, &Err(error)),
                     None => me.put_back(&key, &Err(SyncError::Retry("not observed".into()))),
                 }
             }
-            groups.spawn(Self::run_group(me.clone(), group, work));
+            groups.spawn(Self::run_groups(me.clone(), of, work));
         }
         while groups.join_next().await.is_some() {}
     }
 
-    async fn run_group(self: Arc<Self>, group: R::Group, work: Vec<(R::Key, R::Observed)>) {
+    async fn run_groups(self: Arc<Self>, groups: BTreeSet<R::Group>, work: Vec<(R::Key, R::Observed)>) {
         if let Ok(_slot) = self.slots.acquire().await
             && !work.is_empty()
         {
@@ -277,7 +281,7 @@ impl<R: Reconciler> Batch<R> {
             }
         }
         // The runner is gone only when the process ends.
-        let _ = self.ended.send(vec![group]);
+        let _ = self.ended.send(groups);
     }
 
     fn put_back(&self, key: &R::Key, answer: &Result<Outcome, SyncError>) {
@@ -352,12 +356,6 @@ impl<R: Reconciler> Batch<R> {
     }
 }
 
-/// The message of a caught panic.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
-}
-
 /// From where the period of [`periodically`] counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
@@ -414,7 +412,7 @@ mod tests {
 
     type Log = Mutex<Vec<Vec<u32>>>;
 
-    /// Groups keys by their tens; 13 panics once, 7 fails, 8 asks for 42 s, 6 can't be observed in time, 99 has no group at
+    /// Groups keys by their tens, and those above 1000 by their thousands too; 13 panics once, 7 fails, 8 asks for 42 s, 6 can't be observed in time, 99 has no group at
     /// first.
     #[derive(Default)]
     struct Model {
@@ -433,9 +431,9 @@ mod tests {
         fn name(&self) -> &'static str {
             "model"
         }
-        fn group(&self, key: &u32) -> u32 {
+        fn groups(&self, key: &u32) -> BTreeSet<u32> {
             assert!(*key != 99 || self.panicked.fetch_add(1, Ordering::SeqCst) > 0, "no group yet");
-            key / 10
+            if *key >= 1000 { [key % 1000 / 10, key / 1000].into() } else { [key / 10].into() }
         }
         async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
             self.observed.lock().unwrap().push(keys.to_vec());
@@ -500,6 +498,31 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(*model.groups.lock().unwrap(), [vec![1], vec![2, 3, 4]]);
         assert_eq!(model.most.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_of_two_groups_is_worked_on_beside_neither() {
+        let (model, queue, _leadership, _task) = start(100);
+        for key in [11, 2013, 21] {
+            queue.add(key);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(*model.groups.lock().unwrap(), [vec![11], vec![21], vec![2013]]);
+        for key in [2013, 11, 21, 2014] {
+            queue.add(key);
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let groups = model.groups.lock().unwrap().split_off(3);
+        assert_eq!(groups[0], [2013, 2014]);
+        assert_eq!(groups.len(), 3, "{groups:?}");
+    }
+
+    #[test]
+    fn what_the_provider_calls_invalid_follows_the_back_off_of_the_queue() {
+        let invalid = ErrorClass::Invalid { findings: Vec::new() };
+        let error = SyncError::provider("", &ProviderError::new(invalid, "no such certificate"));
+        assert!(matches!(error, SyncError::Provider { after: None, .. }), "{error:?}");
     }
 
     #[tokio::test(start_paused = true)]

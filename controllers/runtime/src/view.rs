@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Snapshot};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
-use crate::runner::panic_text;
+use crate::panics::panic_text;
 
 /// How long the first question of a quiet time waits for others.
 const WINDOW_MIN: Duration = Duration::from_millis(25);
@@ -36,6 +36,9 @@ const SPLIT_TO: usize = 8;
 const EXTRA_CALLS: usize = 64;
 /// Nodes that are asked about alone in one window.
 const SUSPECTS_AT_MOST: usize = 64;
+/// Suspects that are remembered. Those of nodes that are gone are never cleared by an answer; without all of them the next
+/// failure is halved again.
+const SUSPECTS_KEPT: usize = 1024;
 
 /// The instances as last seen.
 pub struct InstanceView {
@@ -56,13 +59,27 @@ impl std::fmt::Debug for InstanceView {
 #[derive(Default)]
 struct State {
     // By what is asked: an error in one aspect must not spoil the answer to another.
-    pending: BTreeMap<Aspects, BTreeMap<NodeName, Question>>,
+    pending: BTreeMap<Aspects, BTreeMap<Asked, Question>>,
     // Members of small batches that failed.
-    suspects: BTreeSet<NodeName>,
+    suspects: BTreeSet<Asked>,
     window: Duration,
     last_call: Option<Instant>,
     snapshot: Option<(Instant, Arc<Snapshot>)>,
     cannot_list: bool,
+}
+
+/// What is asked about: another Node of the same name may stand for another instance.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked {
+    name: NodeName,
+    uid: Box<str>,
+    provider_id: Option<Box<str>>,
+}
+
+impl Asked {
+    fn of(node: &NodeRef) -> Self {
+        Self { name: node.name.clone(), uid: node.uid.clone(), provider_id: node.provider_id.clone() }
+    }
 }
 
 /// A node that is asked about, and who waits for the answer.
@@ -72,6 +89,10 @@ struct Question {
 }
 
 impl Question {
+    fn asked(&self) -> Asked {
+        Asked::of(&self.node)
+    }
+
     fn answer(self, answer: &Lookup) {
         for asker in self.askers {
             // Whoever asked may be gone.
@@ -155,7 +176,7 @@ impl InstanceView {
             let window = next_window(state);
             tokio::spawn(self.clone().close_window(aspects, window));
         }
-        let question = state.pending.entry(aspects).or_default().entry(node.name.clone());
+        let question = state.pending.entry(aspects).or_default().entry(Asked::of(node));
         let question = question.or_insert_with(|| Question { node: node.clone(), askers: Vec::new() });
         let (asker, answer) = oneshot::channel();
         question.askers.push(asker);
@@ -184,7 +205,7 @@ impl InstanceView {
     async fn lookup_all(&self, questions: Vec<Question>, aspects: Aspects) {
         let (mut alone, mut together): (Vec<Question>, Vec<Question>) = {
             let state = self.lock();
-            questions.into_iter().partition(|question| state.suspects.contains(&question.node.name))
+            questions.into_iter().partition(|question| state.suspects.contains(&question.asked()))
         };
         // So many suspects are no exception any more; their answers are worth no call each.
         together.extend(alone.split_off(alone.len().min(SUSPECTS_AT_MOST)));
@@ -240,7 +261,7 @@ impl InstanceView {
                 Ok(answers) => {
                     let mut state = self.lock();
                     for (question, answer) in questions.into_iter().zip(answers) {
-                        state.suspects.remove(&question.node.name);
+                        state.suspects.remove(&question.asked());
                         question.answer(&answer);
                     }
                     return;
@@ -250,7 +271,11 @@ impl InstanceView {
             let exhausted = calls.fetch_add(2, Ordering::Relaxed) >= EXTRA_CALLS;
             if questions.len() <= SPLIT_TO || exhausted {
                 if !exhausted {
-                    self.lock().suspects.extend(nodes.iter().map(|node| node.name.clone()));
+                    let suspects = &mut self.lock().suspects;
+                    if suspects.len() + nodes.len() > SUSPECTS_KEPT {
+                        suspects.clear();
+                    }
+                    suspects.extend(nodes.iter().map(Asked::of));
                 }
                 let answer = Lookup::Unknown(failure);
                 questions.into_iter().for_each(|question| question.answer(&answer));
@@ -472,6 +497,26 @@ mod tests {
         assert!(matches!(answers[..], [Lookup::Found(_)]));
         assert!(began.elapsed() < Duration::from_secs(2));
         assert!(matches!(hanging.await.unwrap()[..], [Lookup::Unknown(_)]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_of_one_name_share_no_answer_unless_they_are_the_same() {
+        let (cloud, view) = view(Cloud::default(), 4);
+        let node = |uid: &str, id: &str| {
+            Arc::new(Node { name: "n".into(), uid: uid.into(), provider_id: Some(id.into()), ..Node::default() })
+        };
+        let (old, new, moved) = (node("1", "fake://a"), node("2", "fake://a"), node("2", "fake://b"));
+        view.get(&[old.clone(), new, moved, old], Aspects::METADATA, Duration::ZERO).await;
+        assert_eq!(*cloud.calls.lock().unwrap(), [3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn suspects_that_are_never_asked_about_again_are_forgotten() {
+        let (_, view) = view(Cloud { short: true, ..Cloud::default() }, 4);
+        for i in 0..2 * SUSPECTS_KEPT {
+            view.get(&nodes(i..i + 1), Aspects::METADATA, Duration::ZERO).await;
+        }
+        assert!(view.lock().suspects.len() <= SUSPECTS_KEPT);
     }
 
     #[tokio::test(start_paused = true)]

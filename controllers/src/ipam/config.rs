@@ -7,7 +7,7 @@
 use ccm_provider::address;
 use ipnet::IpNet;
 
-use crate::route::parse_cluster_cidrs;
+use crate::cluster_cidrs::parse_cluster_cidrs;
 
 /// The only allocator here.
 pub const RANGE_ALLOCATOR: &str = "RangeAllocator";

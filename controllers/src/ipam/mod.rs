@@ -24,6 +24,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -153,8 +154,8 @@ impl Reconciler for IpamController {
         NAME
     }
 
-    fn group(&self, key: &NodeName) -> NodeName {
-        key.clone()
+    fn groups(&self, key: &NodeName) -> BTreeSet<NodeName> {
+        [key.clone()].into()
     }
 
     fn subject(&self, key: &NodeName) -> String {

@@ -7,6 +7,7 @@ pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,8 +164,8 @@ impl Reconciler for NodeController {
         NAME
     }
 
-    fn group(&self, key: &NodeName) -> NodeName {
-        key.clone()
+    fn groups(&self, key: &NodeName) -> BTreeSet<NodeName> {
+        [key.clone()].into()
     }
 
     fn subject(&self, key: &NodeName) -> String {
@@ -280,7 +281,8 @@ impl NodeController {
             }
             tokio::time::sleep(CONFLICT_PAUSE).await;
             match self.shared.nodes.get(&node.name) {
-                Some(current) if current.has_taint(TAINT_UNINITIALIZED) => node = current,
+                // Another node under the name is initialized with what the cloud says of it.
+                Some(current) if current.uid == node.uid && current.has_taint(TAINT_UNINITIALIZED) => node = current,
                 _ => return Ok(None),
             }
         }
@@ -298,11 +300,12 @@ impl NodeController {
         let Some(wanted) = decide::addresses(node, &metadata.node_addresses)? else { return Ok(()) };
         let plan = Plan::new(format!("node {} addresses", node.name)).with(decide::address_step(node, &wanted));
         self.shared.gate.show(&plan);
-        let call = patch::node_addresses(&wanted);
+        let call = patch::node_addresses(&node.uid, &wanted);
         match self.shared.gate.write_later(&Call::strategic(node_status_path(&node.name), &call).brief()).await {
             Ok(_) => Ok(()),
             Err(GateError::DryRun | GateError::NotLeading) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
+            // The node is gone, or another one under its name: that is initialized by itself.
+            Err(error) if error.is_not_found() || error.is_other_object() => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -325,10 +328,14 @@ impl NodeController {
             let error = match answer {
                 Lookup::Found(instance) => match &instance.metadata {
                     Ok(Some(metadata)) => {
-                        // The cache again: the look-up may have taken long.
-                        let current = self.shared.nodes.get(&node.name).unwrap_or(node.clone());
-                        let updated = self.update_addresses(&current, metadata).await;
-                        updated.err().map(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))
+                        // The cache again: the look-up may have taken long, and the node may be another one by now.
+                        match self.shared.nodes.get(&node.name).filter(|current| current.uid == node.uid) {
+                            Some(current) => {
+                                let updated = self.update_addresses(&current, metadata).await;
+                                updated.err().map(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))
+                            }
+                            None => None,
+                        }
                     }
                     Ok(None) => None,
                     Err(error) => Some(SyncError::provider(ADDRESSES_FAILED, error)),

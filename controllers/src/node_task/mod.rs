@@ -6,10 +6,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
     Node, NodeChanges, NodeName, NodeRef, NodeTask, NodeTaskSpec, NodeWork, ObjectChange, ProviderError,
 };
@@ -118,10 +120,10 @@ impl Reconciler for NodeTaskController {
         self.spec.name
     }
 
-    fn group(&self, key: &Key) -> u64 {
+    fn groups(&self, key: &Key) -> BTreeSet<u64> {
         let mut hasher = DefaultHasher::new();
         key.name.hash(&mut hasher);
-        hasher.finish() % u64::try_from(self.task.limits().workers.max(1)).unwrap_or(1)
+        [hasher.finish() % u64::try_from(self.task.limits().workers.max(1)).unwrap_or(1)].into()
     }
 
     fn subject(&self, key: &Key) -> String {
@@ -153,9 +155,15 @@ impl Reconciler for NodeTaskController {
         if work.is_empty() {
             return answers;
         }
-        let mut done = self.task.run(&work).await.into_iter();
-        for (key, work) in keys.into_iter().zip(&work) {
-            let answer = done.next().unwrap_or_else(|| Err(ProviderError::bug("the provider gave too few answers")));
+        let run = self.shared.gate.cloud_each(self.spec.name, WRITE_DEADLINE, work.len(), self.task.run(&work));
+        let done = match run.await {
+            Ok(done) => done,
+            Err(closed) => {
+                answers.extend(keys.into_iter().map(|key| (key, Err(SyncError::Closed(closed.clone())))));
+                return answers;
+            }
+        };
+        for ((key, work), answer) in keys.into_iter().zip(&work).zip(done) {
             let outcome = match answer {
                 Ok(changes) => self.write(work, &changes).await,
                 Err(error) => Err(self.failure(&key, work, &error)),
@@ -185,7 +193,8 @@ impl NodeTaskController {
     }
 
     async fn show(&self, work: &NodeWork) -> Result<Outcome, SyncError> {
-        let plan = self.task.plan(work).await.map_err(|error| SyncError::provider("", &error))?;
+        let plan = deadline::within("the plan", READ_DEADLINE, self.task.plan(work)).await;
+        let plan = plan.map_err(|error| SyncError::provider("", &error))?;
         self.shared.gate.show(&plan);
         Ok(Outcome::Done)
     }
@@ -198,13 +207,16 @@ impl NodeTaskController {
                 Ok(Outcome::Done)
             }
             // Another node of that name, or none.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Done),
+            Err(error) if error.is_not_found() || error.is_other_object() => Ok(Outcome::Done),
             Err(error) => Err(SyncError::gate("failed to patch the node", error)),
         }
     }
 
     fn failure(&self, key: &Key, work: &NodeWork, error: &ProviderError) -> SyncError {
         let spent = self.task.limits().tries.is_some_and(|tries| self.queue.failures(key) >= tries);
+        if error.is_in_progress() {
+            return SyncError::provider("", error);
+        }
         self.task.failed(work, error, spent);
         if !spent {
             return SyncError::provider("", error);

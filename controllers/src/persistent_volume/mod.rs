@@ -11,10 +11,12 @@ pub mod decide;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
+use ccm_provider::deadline;
 use ccm_provider::{
     CloudProvider, EventSink, EventType, ObjectChange, PersistentVolume, ProviderError, Subject, VolumeLabels,
     VolumeSource, Volumes,
@@ -22,7 +24,7 @@ use ccm_provider::{
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::store::{Keep, Reflector};
-use ccm_runtime::{Client, Gate, GateError, Metrics, Permission, Queue, RateLimit, Store};
+use ccm_runtime::{Client, GateError, Metrics, Permission, Queue, RateLimit, Store};
 
 use self::decide::When;
 use crate::survey::{self, Survey, Unplanned};
@@ -149,7 +151,7 @@ async fn ask_in_time(
     }
     let began = tokio::time::Instant::now();
     let read = async { Ok(labeller.labels(volumes).await) };
-    let answers = Gate::cloud_read(CALL, limit, read).await.map(|answers| match answers.len() == volumes.len() {
+    let answers = deadline::within(CALL, limit, read).await.map(|answers| match answers.len() == volumes.len() {
         true => answers,
         false => {
             let text = format!("the provider answered for {} of {} volumes", answers.len(), volumes.len());
@@ -220,8 +222,8 @@ impl Reconciler for VolumeController {
         NAME
     }
 
-    fn group(&self, key: &Arc<str>) -> Arc<str> {
-        key.clone()
+    fn groups(&self, key: &Arc<str>) -> BTreeSet<Arc<str>> {
+        [key.clone()].into()
     }
 
     fn subject(&self, key: &Arc<str>) -> String {

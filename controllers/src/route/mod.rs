@@ -12,19 +12,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
     ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Subject,
     duration, patch,
 };
 use ccm_runtime::client::Call;
+use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::{Gate, GateError, Permission, Queue, RateLimit, SyncError};
+use ccm_runtime::{GateError, Permission, Queue, RateLimit, SyncError};
 use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
 
 use self::decide::Changes;
-pub use self::decide::parse_cluster_cidrs;
 use crate::drift::Drift;
 use crate::survey::{Survey, Unplanned};
 use crate::{NotStarted, Shared, node_status_path};
@@ -203,7 +203,7 @@ impl RouteController {
     async fn reconcile_caught(&self) -> Result<(), String> {
         AssertUnwindSafe(self.reconcile()).catch_unwind().await.unwrap_or_else(|panic| {
             self.shared.metrics.panicked(NAME);
-            Err(format!("a reconcile panicked: {}", runner::panic_text(&*panic)))
+            Err(format!("a reconcile panicked: {}", panic_text(&*panic)))
         })
     }
 
@@ -213,7 +213,7 @@ impl RouteController {
         let cluster = &self.shared.cluster;
         let list = self.routes.list(cluster);
         let began = tokio::time::Instant::now();
-        let read = Gate::cloud_read("ListRoutes", READ_DEADLINE, list);
+        let read = deadline::within("ListRoutes", READ_DEADLINE, list);
         let Some(listed) = self.shared.leadership.until_ended(read).await else { return Ok(()) };
         self.shared.metrics.provider_call("ListRoutes", listed.as_ref().err(), began.elapsed());
         let routes = listed.map_err(|error| format!("error listing routes: {error}"))?;
@@ -270,10 +270,9 @@ impl RouteController {
             if changes.delete.is_empty() {
                 return Ok(0);
             }
-            let began = tokio::time::Instant::now();
-            let answers = self.shared.gate.cloud(self.routes.delete(cluster, &changes.delete)).await?;
-            self.called("DeleteRoutes", &answers, began);
-            let mut failures = changes.delete.len().saturating_sub(answers.len());
+            let (due, call) = (changes.delete.len(), self.routes.delete(cluster, &changes.delete));
+            let answers = self.shared.gate.cloud_each("DeleteRoutes", WRITE_DEADLINE, due, call).await?;
+            let mut failures = 0;
             for (route, answer) in changes.delete.iter().zip(answers) {
                 match answer {
                     Ok(()) => tracing::info!(route = route.name, cidr = route.destination_cidr, "deleted route"),
@@ -299,11 +298,6 @@ impl RouteController {
         Ok(lacking)
     }
 
-    fn called(&self, call: &str, answers: &[Result<(), ProviderError>], began: tokio::time::Instant) {
-        let error = answers.iter().find_map(|answer| answer.as_ref().err());
-        self.shared.metrics.provider_call(call, error, began.elapsed());
-    }
-
     /// Creates routes; those that met a conflict are tried again.
     async fn create(&self, wanted: &[NewRoute]) -> Result<BTreeMap<NodeName, usize>, GateError> {
         let began = tokio::time::Instant::now();
@@ -313,13 +307,10 @@ impl RouteController {
             if todo.is_empty() {
                 break;
             }
-            let asked = tokio::time::Instant::now();
-            let answers = self.shared.gate.cloud(self.routes.create(&self.shared.cluster, &todo)).await?;
-            self.called("CreateRoutes", &answers, asked);
-            let missing = todo.len().saturating_sub(answers.len());
-            let no_answer = std::iter::repeat_n(Err(ProviderError::bug("the provider gave no answer")), missing);
+            let call = self.routes.create(&self.shared.cluster, &todo);
+            let answers = self.shared.gate.cloud_each("CreateRoutes", WRITE_DEADLINE, todo.len(), call).await?;
             let mut again = Vec::new();
-            for (route, answer) in todo.into_iter().zip(answers.into_iter().chain(no_answer)) {
+            for (route, answer) in todo.into_iter().zip(answers) {
                 match answer {
                     Ok(()) => tracing::info!(
                         node = %route.route.target_node.clone().unwrap_or_default(),

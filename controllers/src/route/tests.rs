@@ -1,13 +1,18 @@
 //! Which routes go, come and stay, as tables; and what holds for all inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::{AddressType, Node, NodeAddress, NodeName, NodeRef, Route};
+use ccm_provider::{AddressType, NewRoute, Node, NodeAddress, NodeName, NodeRef, ProviderError, Route, Routes};
 use ipnet::IpNet;
 use proptest::prelude::*;
 
-use super::decide::{Changes, condition, parse_cluster_cidrs, plan};
+use super::RouteController;
+use super::decide::{Changes, condition, plan};
+use crate::cluster_cidrs::parse_cluster_cidrs;
+use crate::test_shared;
 
 const SCHEME: &str = "fake";
 
@@ -535,4 +540,31 @@ proptest! {
         }
         prop_assert!(outside.iter().all(|route| now.routes.contains(route)));
     }
+}
+
+struct Hanging;
+
+#[async_trait::async_trait]
+impl Routes for Hanging {
+    async fn list(&self, _cluster: &str) -> Result<Vec<Route>, ProviderError> {
+        Ok(vec![route("10.0.9.0/24 gone")])
+    }
+    async fn create(&self, _cluster: &str, _routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
+        std::future::pending().await
+    }
+    async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() {
+    let shared = test_shared::shared();
+    shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
+    let events = Arc::new(test_shared::NoEvents);
+    let controller = RouteController::new(shared, Arc::new(Hanging), "fake", events, cluster());
+    let began = tokio::time::Instant::now();
+    let error = controller.reconcile().await.unwrap_err();
+    assert!(error.contains("nodes lack routes"), "{error}");
+    assert_eq!(began.elapsed(), WRITE_DEADLINE);
 }

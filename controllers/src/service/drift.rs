@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::{EventType, Plan, ServiceAction, ServiceKey, ServiceWork, Subject};
-use ccm_runtime::Gate;
 use futures::StreamExt;
 
 use super::{Known, ServiceController};
@@ -18,16 +17,17 @@ const LONGEST: usize = 800;
 impl ServiceController {
     /// One look at the balancers of all Services that are in order.
     pub(super) async fn look_for_drift(self: Arc<Self>) {
-        let in_order: Vec<(ServiceKey, Known)> = self
+        let converged: Vec<(ServiceKey, Known)> = self
             .lock()
             .iter()
-            .filter(|(_, known)| known.in_order)
+            .filter(|(_, known)| known.is_converged())
             .map(|(k, known)| (k.clone(), known.clone()))
             .collect();
-        let looks = in_order.into_iter().map(|(key, known)| async {
+        let looks = converged.into_iter().map(|(key, known)| async {
             let plan = self.plan_of(&known).await;
             // A sync that began meanwhile explains the difference.
-            let still = self.known(&key).is_some_and(|now| now.in_order && Arc::ptr_eq(&now.service, &known.service));
+            let still =
+                self.known(&key).is_some_and(|now| now.is_converged() && Arc::ptr_eq(&now.service, &known.service));
             still.then_some((key, known, plan))
         });
         let found: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
@@ -54,7 +54,7 @@ impl ServiceController {
         let nodes = known.hosts.clone()?;
         let work = ServiceWork { service: known.service.clone(), nodes, action: ServiceAction::Ensure };
         let plan = self.balancer.plan(&self.shared.cluster, &work);
-        match Gate::cloud_read("the plan", READ_DEADLINE, plan).await {
+        match deadline::within("the plan", READ_DEADLINE, plan).await {
             Ok(plan) => Some(plan),
             Err(error) => {
                 tracing::debug!(service = %known.service.key(), %error, "whether the load balancer drifted is not known");

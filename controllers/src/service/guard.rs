@@ -10,7 +10,7 @@ use ccm_provider::{Aspects, EventType, EvidenceKind, Lookup, NodeRef, Service, S
 
 use super::ServiceController;
 use super::decide::{Left, why_left};
-use crate::lifecycle::decide::too_young;
+use crate::evidence::too_young;
 
 /// What an asked instance may be remembered for.
 const MAX_AGE: Duration = Duration::from_secs(5);

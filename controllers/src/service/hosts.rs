@@ -4,12 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_provider::load_balancer::READ_DEADLINE;
+use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::{
     EventType, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAction, ServiceKey, ServiceWork, Subject,
 };
-use ccm_runtime::Gate;
-use ccm_runtime::runner::{Outcome, SyncError, panic_text};
+use ccm_runtime::panics::panic_text;
+use ccm_runtime::runner::{Outcome, SyncError};
 use futures::FutureExt;
 
 use super::{ServiceController, Work, decide};
@@ -66,7 +66,6 @@ impl ServiceController {
                 // Known before the call, so that a slow update never overwrites what a later ensure gave.
                 known.hosts = Some(hosts.clone());
                 known.pass = Some(pass.clone());
-                known.in_order = false;
             }
             self.queue.add(Work::Hosts(key));
         }
@@ -98,12 +97,12 @@ impl ServiceController {
         let subject = Subject::service(&work.service);
         let error = match answer {
             Ok(_) if work.nodes.is_empty() => {
-                self.in_order_again(work);
+                self.updated(work);
                 self.warn_no_nodes(&subject);
                 return Ok(Outcome::Done);
             }
             Ok(_) => {
-                self.in_order_again(work);
+                self.updated(work);
                 let text = "Updated load balancer with new hosts";
                 self.events.event(&subject, EventType::Normal, "UpdatedLoadBalancer", text);
                 return Ok(Outcome::Done);
@@ -113,7 +112,7 @@ impl ServiceController {
             Err(error) => error,
         };
         let still_there = self.balancer.get(&self.shared.cluster, &work.service);
-        if let Ok(None) = Gate::cloud_read("GetLoadBalancer", READ_DEADLINE, still_there).await {
+        if let Ok(None) = deadline::within("GetLoadBalancer", READ_DEADLINE, still_there).await {
             return Ok(Outcome::Done);
         }
         self.metrics.node_sync_errors.inc();
@@ -128,10 +127,10 @@ impl ServiceController {
         Ok(Outcome::Done)
     }
 
-    /// The balancer has the hosts of this update, unless a later pass found others.
-    fn in_order_again(&self, work: &ServiceWork) {
-        if let Some(known) = self.lock().get_mut(&work.service.key()) {
-            known.in_order = known.hosts.as_ref().is_some_and(|hosts| Arc::ptr_eq(hosts, &work.nodes));
+    /// The balancer has the hosts of this update.
+    fn updated(&self, work: &ServiceWork) {
+        if let Some((_, hosts)) = self.lock().get_mut(&work.service.key()).and_then(|known| known.converged.as_mut()) {
+            *hosts = work.nodes.clone();
         }
     }
 

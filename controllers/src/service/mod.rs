@@ -15,7 +15,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,8 +34,10 @@ pub const NAME: &str = "service-lb-controller";
 /// What its events are told under.
 pub const COMPONENT: &str = "service-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
-pub const PERMISSIONS: &[Permission] =
-    &[Permission::new("", "services/status", &["patch"], "address of the balancer, and the finalizer")];
+pub const PERMISSIONS: &[Permission] = &[
+    Permission::new("", "services/status", &["patch"], "address of the balancer, and the finalizer"),
+    Permission::new("", "services", &["get"], "whether a Service is gone, before its balancer is deleted"),
+];
 /// Back-off of failed syncs.
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
 /// How long a change of nodes waits for others.
@@ -82,8 +84,20 @@ struct Known {
     hosts: Option<Arc<[NodeRef]>>,
     /// The pass that found other hosts and waits for their update.
     pass: Option<Arc<Pass>>,
-    /// Whether the last sync made the balancer what the Service and the hosts ask for.
-    in_order: bool,
+    /// What the balancer was last brought to; `None` while it is being changed, or failed to.
+    converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
+    /// All groups in which it may have left something since it was last ensured.
+    groups: BTreeSet<GroupKey>,
+}
+
+impl Known {
+    /// Whether the balancer is what the Service and the hosts ask for now.
+    fn is_converged(&self) -> bool {
+        let same = |(service, hosts): &(Arc<Service>, Arc<[NodeRef]>)| {
+            Arc::ptr_eq(service, &self.service) && self.hosts.as_ref().is_some_and(|now| Arc::ptr_eq(now, hosts))
+        };
+        self.converged.as_ref().is_some_and(same)
+    }
 }
 
 /// The controller.
@@ -231,13 +245,15 @@ impl Reconciler for ServiceController {
         NAME
     }
 
-    fn group(&self, work: &Work) -> GroupKey {
+    /// That of the Service as it is, and those of the balancers that it had.
+    fn groups(&self, work: &Work) -> BTreeSet<GroupKey> {
         let key = work.key();
-        let service = self.shared.services.get(key).or_else(|| self.known(key).map(|known| known.service));
-        match service {
-            Some(service) => self.balancer.group(&service),
-            None => GroupKey(key.to_string()),
+        let mut groups = self.known(key).map(|known| known.groups).unwrap_or_default();
+        groups.extend(self.shared.services.get(key).map(|service| self.balancer.group(&service)));
+        if groups.is_empty() {
+            groups.insert(GroupKey(key.to_string()));
         }
+        groups
     }
 
     fn subject(&self, key: &Work) -> String {

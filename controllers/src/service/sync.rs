@@ -5,21 +5,19 @@
 //! key ─> prepare ─────────────────────────> Prepared ─┴─> one reconcile of the provider ─> finish (events, status)
 //! ```
 
-use std::collections::BTreeSet;
-use std::panic::AssertUnwindSafe;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ccm_provider::load_balancer::{READ_DEADLINE, WRITE_DEADLINE};
+use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    Change, ErrorClass, EventType, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service, ServiceAction,
-    ServiceKey, ServiceWork, Step, Subject, Verb, patch, well_known,
+    Change, ErrorClass, EventType, GroupKey, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service,
+    ServiceAction, ServiceKey, ServiceWork, Step, Subject, Verb, patch, well_known,
 };
+use ccm_runtime::GateError;
 use ccm_runtime::client::Call;
 use ccm_runtime::clock::timestamp;
-use ccm_runtime::runner::{Outcome, SyncError, panic_text};
-use ccm_runtime::{Gate, GateError};
-use futures::FutureExt;
+use ccm_runtime::runner::{Outcome, SyncError};
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -66,9 +64,13 @@ impl ServiceController {
                 Work::Hosts(_) => None,
             })
             .collect();
-        let whole = &whole;
+        let failed = self.delete_replaced(&work).await;
+        let (whole, failed) = (&whole, &failed);
         let prepared = join_all(work.into_iter().map(|(key, service)| async move {
             let prepared = match &key {
+                Work::Sync(key) if failed.contains_key(key) => {
+                    Prepared::Ended(failed.get(key).cloned().map_or(Ok(Outcome::Done), Err))
+                }
                 Work::Hosts(hosts) if whole.contains(hosts) => {
                     self.end_pass(hosts);
                     Prepared::Ended(Ok(Outcome::Done))
@@ -85,9 +87,8 @@ impl ServiceController {
                 _ => None,
             })
             .collect();
-        let began = Instant::now();
-        let mut answers = self.call_provider(&items).await.into_iter();
-        let took = began.elapsed();
+        let (answers, took) = self.call_provider(&items).await;
+        let mut answers = answers.into_iter();
         let finishing = prepared.into_iter().map(|(key, prepared)| {
             let answer = match prepared {
                 Prepared::Provider(..) => answers.next(),
@@ -120,37 +121,51 @@ impl ServiceController {
             }
         };
         let known = self.known(key);
-        let Some(service) = service else { return self.prepare_forgotten(known).await };
+        let Some(service) = service else {
+            // Whatever is remembered was not cleaned up: also a Service that changed its type and went before that succeeded.
+            let Some(known) = known else { return Prepared::Ended(Ok(Outcome::Done)) };
+            return match self.is_gone(&known.service).await {
+                Ok(()) => self.prepare_forgotten(known).await,
+                Err(error) => Prepared::Ended(Err(error)),
+            };
+        };
         if known.is_none() && decide::is_leaving(&service) && !service.has_finalizer() {
             // Cleaned up, by this process or another one; only finalizers of others keep the object.
             return Prepared::Ended(Ok(Outcome::Done));
-        }
-        if let Some(old) = known.filter(|known| known.service.metadata.uid != service.metadata.uid) {
-            // Another object under the same name: the balancer of the old one first.
-            if let Err(error) = self.delete_old(old).await {
-                return Prepared::Ended(Err(error));
-            }
         }
         self.remember(key, &service);
         if decide::wants(&service) { self.prepare_ensure(service).await } else { self.prepare_cleanup(service).await }
     }
 
     fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
+        let group = self.balancer.group(service);
         let mut all = self.lock();
-        match all.get_mut(key) {
-            Some(known) => {
-                known.service = service.clone();
-                known.in_order = false;
-            }
-            None => {
-                all.insert(key.clone(), Known { service: service.clone(), hosts: None, pass: None, in_order: false });
-            }
+        let known = all.entry(key.clone()).or_insert_with(|| Known {
+            service: service.clone(),
+            hosts: None,
+            pass: None,
+            converged: None,
+            groups: BTreeSet::new(),
+        });
+        known.service = service.clone();
+        known.converged = None;
+        known.groups.insert(group);
+    }
+
+    /// Nothing if the object is gone for sure, or another one has its name. That a watch does not show it is no proof.
+    async fn is_gone(&self, service: &Service) -> Result<(), SyncError> {
+        let call = Call::get(path(service)).brief();
+        match self.shared.gate.client().read::<Value>(&call).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(SyncError::gate("failed to check whether the Service is gone", error.into())),
+            Ok(found) => match found.pointer("/metadata/uid").and_then(Value::as_str) {
+                Some(uid) if uid != &*service.metadata.uid => Ok(()),
+                _ => Err(SyncError::Retry("the Service is gone from the watch, but it exists".into())),
+            },
         }
     }
 
-    async fn prepare_forgotten(&self, known: Option<Known>) -> Prepared {
-        // Whatever is remembered was not cleaned up: also a Service that changed its type and went before that succeeded.
-        let Some(known) = known else { return Prepared::Ended(Ok(Outcome::Done)) };
+    async fn prepare_forgotten(&self, known: Known) -> Prepared {
         if self.shared.gate.is_dry_run() {
             self.lock().remove(&known.service.key());
         } else {
@@ -161,14 +176,28 @@ impl ServiceController {
         self.planned(work, Purpose::Forget).await
     }
 
-    async fn delete_old(&self, old: Known) -> Result<(), SyncError> {
-        if let Prepared::Provider(work, purpose) = self.prepare_forgotten(Some(old)).await {
-            let began = Instant::now();
-            let answer = self.call_provider(std::slice::from_ref(&work)).await.into_iter().next();
-            let answer = answer.unwrap_or_else(|| Ok(Err(ProviderError::bug("no answer from the provider"))));
-            self.finish(&work, purpose, answer.map_err(SyncError::Closed)?, began.elapsed()).await?;
+    /// Where another object has the name of one that is remembered, the balancer of the old one goes first. Answers for whom
+    /// that failed.
+    async fn delete_replaced(&self, work: &[(Work, Option<Arc<Service>>)]) -> BTreeMap<ServiceKey, SyncError> {
+        let mut due = Vec::new();
+        for (work, service) in work {
+            let (Work::Sync(key), Some(service)) = (work, service) else { continue };
+            if let Some(old) = self.known(key).filter(|known| known.service.metadata.uid != service.metadata.uid)
+                && let Prepared::Provider(work, _) = self.prepare_forgotten(old).await
+            {
+                due.push(work);
+            }
         }
-        Ok(())
+        let (answers, took) = self.call_provider(&due).await;
+        let mut failed = BTreeMap::new();
+        for (work, answer) in due.iter().zip(answers) {
+            let ended = match answer {
+                Ok(answer) => self.finish(work, Purpose::Forget, answer, took).await,
+                Err(closed) => Err(SyncError::Closed(closed)),
+            };
+            failed.extend(ended.err().map(|error| (work.service.key(), error)));
+        }
+        failed
     }
 
     async fn prepare_ensure(&self, service: Arc<Service>) -> Prepared {
@@ -251,7 +280,7 @@ impl ServiceController {
     async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
         let subject = Subject::service(&service);
         let read = self.balancer.get(&self.shared.cluster, &service);
-        match Gate::cloud_read("GetLoadBalancer", READ_DEADLINE, read).await {
+        match deadline::within("GetLoadBalancer", READ_DEADLINE, read).await {
             Err(error) => {
                 let error = SyncError::provider("failed to check if load balancer exists before cleanup", &error);
                 Prepared::Ended(Err(self.failed(&subject, error)))
@@ -274,7 +303,7 @@ impl ServiceController {
         }
         let subject = Subject::service(&work.service);
         let plan = self.balancer.plan(&self.shared.cluster, &work);
-        match Gate::cloud_read("the plan", READ_DEADLINE, plan).await {
+        match deadline::within("the plan", READ_DEADLINE, plan).await {
             Ok(mut plan) => {
                 plan.steps.splice(0..0, finalizer_step(&work));
                 self.shared.gate.show(&plan);
@@ -287,31 +316,22 @@ impl ServiceController {
         }
     }
 
-    /// One call for the whole group; one answer per item, whatever the provider does.
-    async fn call_provider(&self, items: &[ServiceWork]) -> Vec<Result<Answer, GateError>> {
-        if items.is_empty() {
-            return Vec::new();
-        }
+    /// One call for each group, one after the other; one answer per item, and how long all took.
+    async fn call_provider(&self, items: &[ServiceWork]) -> (Vec<Result<Answer, GateError>>, Duration) {
         let began = Instant::now();
-        let call = AssertUnwindSafe(self.balancer.reconcile(&self.shared.cluster, items)).catch_unwind();
-        let all = |error: ProviderError| items.iter().map(|_| Err(error.clone())).collect();
-        let answers: Vec<Answer> = match self.shared.gate.cloud(tokio::time::timeout(GROUP_DEADLINE, call)).await {
-            Err(closed) => return items.iter().map(|_| Err(closed.clone())).collect(),
-            Ok(Ok(Ok(answers))) if answers.len() == items.len() => answers,
-            Ok(Ok(Ok(answers))) => {
-                let text = format!("the provider answered for {} of {} Services", answers.len(), items.len());
-                all(ProviderError::bug(text))
+        let mut groups: BTreeMap<GroupKey, Vec<(usize, ServiceWork)>> = BTreeMap::new();
+        for (place, item) in items.iter().enumerate() {
+            groups.entry(self.balancer.group(&item.service)).or_default().push((place, item.clone()));
+        }
+        let mut answers = BTreeMap::new();
+        for (places, items) in groups.into_values().map(|group| group.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()) {
+            let call = self.balancer.reconcile(&self.shared.cluster, &items);
+            match self.shared.gate.cloud_each("ReconcileLoadBalancers", GROUP_DEADLINE, items.len(), call).await {
+                Ok(group) => answers.extend(places.into_iter().zip(group.into_iter().map(Ok))),
+                Err(closed) => answers.extend(places.into_iter().map(|place| (place, Err(closed.clone())))),
             }
-            Ok(Ok(Err(panic))) => {
-                self.shared.metrics.panicked("provider");
-                all(ProviderError::bug(format!("the provider panicked: {}", panic_text(&*panic))))
-            }
-            Ok(Err(_)) => all(ProviderError::deadline("the load balancer of the provider", GROUP_DEADLINE)),
-        };
-        let error =
-            answers.iter().filter_map(|answer| answer.as_ref().err()).min_by_key(|error| error.is_in_progress());
-        self.shared.metrics.provider_call("ReconcileLoadBalancers", error, began.elapsed());
-        answers.into_iter().map(Ok).collect()
+        }
+        (answers.into_values().collect(), began.elapsed())
     }
 
     async fn finish(
@@ -326,7 +346,7 @@ impl ServiceController {
         match purpose {
             Purpose::Hosts => self.finish_hosts(work, answer, took).await,
             Purpose::Ensure => {
-                let error = match self.finish_ensure(service, answer).await {
+                let error = match self.finish_ensure(work, answer).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(error) => self.failed(&subject, error),
                 };
@@ -355,7 +375,8 @@ impl ServiceController {
         }
     }
 
-    async fn finish_ensure(&self, service: &Arc<Service>, answer: Answer) -> Result<Outcome, SyncError> {
+    async fn finish_ensure(&self, work: &ServiceWork, answer: Answer) -> Result<Outcome, SyncError> {
+        let service = &work.service;
         let status = match answer {
             Ok(Some(status)) => status,
             Ok(None) => {
@@ -374,8 +395,10 @@ impl ServiceController {
         self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         let conditions = self.conditions(service, Progress::Ensured(&status));
         self.patch_status(service, &status, conditions).await?;
+        let group = self.balancer.group(service);
         if let Some(known) = self.lock().get_mut(&service.key()) {
-            known.in_order = true;
+            known.converged = Some((service.clone(), work.nodes.clone()));
+            known.groups = [group].into();
         }
         Ok(Outcome::Done)
     }
@@ -491,9 +514,13 @@ impl ServiceController {
     }
 }
 
-fn status_path(service: &Service) -> String {
+fn path(service: &Service) -> String {
     let key = service.key();
-    format!("/api/v1/namespaces/{}/services/{}/status", key.namespace, key.name)
+    format!("/api/v1/namespaces/{}/services/{}", key.namespace, key.name)
+}
+
+fn status_path(service: &Service) -> String {
+    format!("{}/status", path(service))
 }
 
 /// The write of the finalizer before an ensure in words, where it is due.

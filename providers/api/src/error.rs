@@ -122,7 +122,7 @@ impl ErrorClass {
             Self::Conflict => "something else changed the object at the same time; it is looked at again by itself".into(),
             Self::Denied { action } if action.is_empty() => "grant the missing permission to the identity of the controller manager".into(),
             Self::Denied { action } => format!("grant {action} to the identity of the controller manager"),
-            Self::Invalid { .. } => "change the object as the message says; it is tried again when it changes".into(),
+            Self::Invalid { .. } => "change the object as the message says; it is tried again by itself".into(),
             Self::Unsupported => "this cloud cannot do that: ask for something else".into(),
             Self::Bug => "this is a defect of the program: report it with the message and `ccm snapshot`".into(),
         }
@@ -160,7 +160,8 @@ pub enum ErrorClass {
         /// The permission, as the cloud spells it: `ec2:CreateTags`.
         action: String,
     },
-    /// The object itself must change first; tried again only then, or at the longest interval.
+    /// The object, or another one that it refers to, must change first. Tried again with back-off: nothing says when the other
+    /// one does.
     Invalid {
         /// What is wrong, each naming key and value.
         findings: Vec<Finding>,

@@ -20,6 +20,7 @@
 
 pub mod address;
 pub mod cloud;
+pub mod deadline;
 pub mod duration;
 pub mod error;
 pub mod flag;

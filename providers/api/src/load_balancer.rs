@@ -1,21 +1,16 @@
 //! Load balancers for Services (upstream: `LoadBalancer`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
 use serde_json::Value;
 
+use crate::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use crate::error::ProviderError;
 use crate::node::NodeRef;
 use crate::plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 use crate::service::{LoadBalancerStatus, Service};
-
-/// How long an ensure or a deletion may take before the core gives up on the call.
-pub const WRITE_DEADLINE: Duration = Duration::from_secs(600);
-/// How long any other call may take.
-pub const READ_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Load balancers of the cloud. `cluster` is the value of `--cluster-name`; Services and nodes are read-only.
 ///
@@ -87,7 +82,7 @@ pub trait LoadBalancer: Send + Sync {
                 ServiceAction::Delete => self.ensure_deleted(cluster, service).await.map(|()| None),
             }
         };
-        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(ProviderError::deadline(call, limit)))
+        deadline::within(call, limit, answer).await
     }
 
     /// What [`LoadBalancer::reconcile`] would do, without doing it: for `--dry-run` and `ccm plan`. Reads the cloud, writes

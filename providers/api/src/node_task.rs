@@ -43,8 +43,9 @@ pub trait NodeTask: Send + Sync {
         false
     }
 
-    /// Does the work in the cloud for all nodes at once; one answer per node, in order. An error is tried again with
-    /// back-off, at most [`NodeTaskLimits::tries`] times; one of class [`crate::ErrorClass::Invalid`] is not.
+    /// Does the work in the cloud for all nodes at once; one answer per node, in order. An error of any class is
+    /// tried again with back-off, at most [`NodeTaskLimits::tries`] times. Goes through the write gate, and may take at most
+    /// [`crate::deadline::WRITE_DEADLINE`].
     async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>>;
 
     /// What [`NodeTask::run`] would do: for `--dry-run`. Reads the cloud at most.

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 
+use crate::deadline::{self, READ_DEADLINE};
 use crate::error::ProviderError;
 use crate::instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup};
-use crate::load_balancer::READ_DEADLINE;
 use crate::node::{Node, NodeRef};
 use crate::route::{NewRoute, Route, Routes};
 
@@ -71,9 +71,7 @@ impl<T> OneByOne<T> {
         future: impl Future<Output = Result<R, ProviderError>>,
     ) -> Result<R, ProviderError> {
         let _permit = self.in_flight.acquire().await.map_err(|_| ProviderError::bug("semaphore closed"))?;
-        tokio::time::timeout(READ_DEADLINE, future)
-            .await
-            .unwrap_or_else(|_| Err(ProviderError::deadline(call, READ_DEADLINE)))
+        deadline::within(call, READ_DEADLINE, future).await
     }
 }
 

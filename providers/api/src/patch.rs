@@ -10,16 +10,16 @@ use crate::node::Taint;
 use crate::service::{Condition, LoadBalancerStatus};
 use crate::well_known::{FINALIZER_LOAD_BALANCER, REASON_NO_ROUTE, REASON_ROUTE_CREATED};
 
-/// For `nodes/<n>/status`: the addresses, and nothing but these. The directive at the end keeps the API server from merging
-/// them by type into the present ones.
+/// For `nodes/<n>/status`: the addresses, and nothing but these; refused by the API server if the node is another one. The
+/// directive at the end keeps the API server from merging them by type into the present ones.
 #[must_use]
-pub fn node_addresses(addresses: &[NodeAddress]) -> Value {
+pub fn node_addresses(uid: &str, addresses: &[NodeAddress]) -> Value {
     let list: Vec<Value> = addresses
         .iter()
         .map(|address| json!({"type": address.kind.as_str(), "address": &*address.address}))
         .chain([json!({"$patch": "replace"})])
         .collect();
-    json!({"status": {"addresses": list}})
+    json!({"metadata": {"uid": uid}, "status": {"addresses": list}})
 }
 
 /// For `nodes/<n>`: labels to be set; others stay.
@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn addresses_replace_the_present_ones() {
         assert_eq!(
-            node_addresses(&[NodeAddress::new(AddressType::InternalIp, "10.0.0.1")]),
-            json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"$patch": "replace"}]}})
+            node_addresses("u", &[NodeAddress::new(AddressType::InternalIp, "10.0.0.1")]),
+            json!({"metadata": {"uid": "u"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"$patch": "replace"}]}})
         );
     }
 

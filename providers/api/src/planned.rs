@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
+use crate::deadline::{READ_DEADLINE, WRITE_DEADLINE};
 use crate::error::{ErrorClass, ProviderError};
-use crate::load_balancer::{GroupKey, LoadBalancer, READ_DEADLINE, ServiceAction, ServiceWork, WRITE_DEADLINE};
+use crate::load_balancer::{GroupKey, LoadBalancer, ServiceAction, ServiceWork};
 use crate::node::NodeRef;
 use crate::plan::{Finding, Plan, Severity};
 use crate::service::{LoadBalancerStatus, Service};

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_controllers::survey::Scope;
+use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::load_balancer::READ_DEADLINE;
 use ccm_provider::{Aspects, FactState, Lookup, NodeRef, Service};
 use ccm_runtime::clock::timestamp;
-use ccm_runtime::{Gate, election};
+use ccm_runtime::election;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -219,7 +219,7 @@ async fn provider(world: &World, object: &Object, story: &mut Story) {
             Object::Service(service) => inspect.explain_service(cluster, service).await,
         }
     };
-    match Gate::cloud_read("the explanation of the provider", READ_DEADLINE, read).await {
+    match deadline::within("the explanation of the provider", READ_DEADLINE, read).await {
         Ok(facts) => story.facts.extend(facts),
         Err(error) if story.tells(&error.to_string()) => {}
         Err(error) => story.failed(name, &error.to_string(), Some(&error.class())),

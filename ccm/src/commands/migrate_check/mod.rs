@@ -21,10 +21,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use ccm_controllers::survey::Scope;
+use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::load_balancer::READ_DEADLINE;
 use ccm_provider::{Aspects, Check, Lookup, NodeRef, Service, Severity};
-use ccm_runtime::Gate;
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
 use futures::FutureExt as _;
@@ -178,7 +177,7 @@ async fn cloud(world: &World) -> Vec<Check> {
     };
     let claims = world.claims();
     let look = async { Ok(inspect.migration_checks(&world.shared.cluster, &claims).await) };
-    Gate::cloud_read("the checks of the provider", READ_DEADLINE * 5, look).await.unwrap_or_else(|error| {
+    deadline::within("the checks of the provider", READ_DEADLINE * 5, look).await.unwrap_or_else(|error| {
         let class = error.class();
         vec![Check::error("cloud", "", format!("{error} ({})", class.word()), class.way_out())]
     })

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
-use crate::runner::panic_text;
+use crate::panics::panic_text;
 
 pub use kept::{Keep, Kept};
 pub use reflector::Reflector;

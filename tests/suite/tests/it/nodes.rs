@@ -48,11 +48,11 @@ async fn initialization_is_two_patches_and_one_event() {
         r#"{{"metadata":{{"labels":{labels},"resourceVersion":"{version}"}},"spec":{{"providerID":"fake://a","taints":{taints}}}}}"#
     );
     assert_eq!(sent(init), ("", STRATEGIC, body));
-    let body = concat!(
-        r#"{"status":{"addresses":[{"address":"10.0.0.1","type":"InternalIP"},"#,
-        r#"{"address":"a","type":"Hostname"},{"$patch":"replace"}]}}"#
+    let uid = made.uid();
+    let body = format!(
+        r#"{{"metadata":{{"uid":"{uid}"}},"status":{{"addresses":[{{"address":"10.0.0.1","type":"InternalIP"}},{{"address":"a","type":"Hostname"}},{{"$patch":"replace"}}]}}}}"#
     );
-    assert_eq!(sent(addresses), ("status", STRATEGIC, body.into()));
+    assert_eq!(sent(addresses), ("status", STRATEGIC, body));
     assert_eq!(rig.events("a").await, ["Normal Synced: Node synced successfully"]);
     let events = rig.list("events").await;
     let about = json!({"kind": "Node", "name": "a", "apiVersion": "v1", "uid": made.uid()});
@@ -201,8 +201,11 @@ async fn two_addresses_of_one_type_become_one() {
     let _manager = rig.start(&[NODES]).await;
     let done = rig.until_node("a", "one address", |node| node.addresses().len() == 1).await;
     assert_eq!(done.addresses(), ["InternalIP=10.0.0.2"]);
-    let body = r#"{"status":{"addresses":[{"address":"10.0.0.2","type":"InternalIP"},{"$patch":"replace"}]}}"#;
-    assert_eq!(sent(&rig.writes()[0]), ("status", STRATEGIC, body.into()));
+    let body = format!(
+        r#"{{"metadata":{{"uid":"{}"}},"status":{{"addresses":[{{"address":"10.0.0.2","type":"InternalIP"}},{{"$patch":"replace"}}]}}}}"#,
+        done.uid()
+    );
+    assert_eq!(sent(&rig.writes()[0]), ("status", STRATEGIC, body));
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,6 +303,72 @@ async fn a_concurrent_change_of_the_user_survives_the_conflict() {
     // Conflicts are settled without asking the cloud again.
     assert_eq!(rig.cloud.calls("InstanceMetadata").len(), 1);
     assert_eq!(rig.events("a").await, ["Normal Synced: Node synced successfully"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_of_a_used_name_is_initialized_with_its_own_metadata() {
+    let cloud = |zone: &str| {
+        format!("zone: {{failureDomain: {zone}, region: r}}\nfaults: [{{call: InstanceMetadata, hold: gate}}]")
+    };
+    let rig = Rig::new(&cloud("old")).await;
+    let release = rig.cloud.hold("gate");
+    rig.create(node("a").uninitialized()).await;
+    let _manager = rig.start(&[NODES]).await;
+    rig.until_calls("InstanceMetadata", 1).await;
+    rig.faults().freeze_watches(Some("nodes"));
+    rig.delete("nodes", "", "a").await;
+    let new = rig.create(node("a").uninitialized()).await;
+    release();
+    let refused = |rig: &Rig| rig.writes().iter().filter(|write| write.status == 409).count();
+    rig.until(MINUTE, "a conflict", async |rig| (refused(rig) >= 1).then_some(())).await;
+    rig.cloud.write(&cloud("new"));
+    rig.faults().thaw_watches(Some("nodes"));
+    let done = rig.until_node("a", "initialized", initialized).await;
+    assert_eq!((done.uid(), done.label(LABEL_ZONE)), (new.uid(), "new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_of_an_old_instance_are_not_written_to_a_new_node_of_its_name() {
+    let rig = Rig::new(
+        "instances: [{name: a, addresses: [{type: InternalIP, address: 10.0.0.1}]}]\n\
+         faults: [{call: InstanceMetadata, hold: gate, times: 2}]",
+    )
+    .await;
+    let made = || node("a").provider_id("fake://a").address("InternalIP", "10.0.0.9");
+    for seen_by_the_manager in [false, true] {
+        rig.create(made()).await;
+        let release = rig.cloud.hold("gate");
+        let looks = rig.cloud.calls("InstanceMetadata").len();
+        let manager = rig.start(&[NODES]).await;
+        rig.until_calls("InstanceMetadata", looks + 1).await;
+        if !seen_by_the_manager {
+            rig.faults().freeze_watches(Some("nodes"));
+        }
+        rig.delete("nodes", "", "a").await;
+        rig.create(made()).await;
+        rig.pass(Duration::from_secs(1)).await;
+        rig.store().log().clear();
+        release();
+        rig.pass(MINUTE).await;
+        assert_eq!(rig.node("a").await.unwrap().addresses(), ["InternalIP=10.0.0.9"]);
+        let writes = rig.writes();
+        assert_eq!(
+            writes.iter().map(|write| write.status).collect::<Vec<_>>(),
+            if seen_by_the_manager { vec![] } else { vec![422] }
+        );
+        rig.faults().thaw_watches(Some("nodes"));
+        manager.stop().await.unwrap();
+        rig.delete("nodes", "", "a").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_that_the_cloud_calls_invalid_is_asked_for_again_soon() {
+    let rig = Rig::new("faults: [{call: InstanceMetadata, kind: Invalid, error: no such topology, times: 8}]").await;
+    rig.create(node("a").uninitialized()).await;
+    let _manager = rig.start(&[NODES]).await;
+    rig.until_node("a", "initialized", initialized).await;
+    assert!(rig.count_events("a", "FailedToInitializeNode").await <= 8);
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,6 +141,37 @@ async fn a_service_deleted_without_its_finalizer_is_cleaned_up_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_balancer_is_deleted_for_a_service_gone_from_the_watch_only_when_the_api_server_says_so() {
+    let (rig, _manager) = balanced("").await;
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    // 0 s and 5 s; the third answer is "not found".
+    rig.faults().add(Fault::status(500).on(Match::on("get", "services")).times(2));
+    rig.delete("services", "default", "s").await;
+    let moments = rig.moments("EnsureLoadBalancerDeleted", 2 * MINUTE).await;
+    assert_moments(&moments, &[15]);
+    let (asked, events) = (rig.store().log().count_of("get", "services"), rig.events("s").await);
+    assert_eq!(asked, 3, "one question for each try");
+    assert!(events.iter().all(|event| event.starts_with("Normal ")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_recreated_while_the_old_one_is_checked_gets_its_own_balancer() {
+    let (rig, _manager) = balanced("").await;
+    let old = rig.service("s").await.unwrap();
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    rig.faults().add(Fault::latency(Duration::from_secs(3)).on(Match::on("get", "services")));
+    rig.delete("services", "default", "s").await;
+    rig.pass(Duration::from_secs(1)).await;
+    rig.faults().freeze_watches(Some("services"));
+    let new = rig.create(service("s")).await;
+    let deleted = rig.until_calls("EnsureLoadBalancerDeleted", 1).await;
+    assert_eq!(deleted[0]["args"]["uid"], json!(old.uid()));
+    rig.faults().thaw_watches(Some("services"));
+    rig.until_service("s", "has an address", has_address).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").last().unwrap()["args"]["uid"], json!(new.uid()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn under_a_reused_name_the_old_balancer_goes_first() {
     let (rig, _manager) = balanced("").await;
     let old = rig.service("s").await.unwrap();

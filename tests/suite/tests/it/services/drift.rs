@@ -60,6 +60,41 @@ async fn without_the_flag_the_cloud_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hosts_that_change_during_an_ensure_are_no_drift() {
+    let cloud = "faults: [{call: EnsureLoadBalancer, delay: 15s}, {call: UpdateLoadBalancer, delay: 60s}]";
+    let rig = Rig::new(cloud).await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let manager = rig.start(&[SERVICES, "--drift-check-period=1s"]).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    rig.pass(Duration::from_secs(5)).await;
+    add_node(&rig, "m").await;
+    rig.until_calls("UpdateLoadBalancer", 1).await;
+    rig.pass(3 * MINUTE).await;
+    assert_eq!((hosts(&rig, "UpdateLoadBalancer", "s"), manager.metric(TOTAL)), (vec!["m n".to_owned()], Some(0.0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_update_after_a_failed_ensure_hides_nothing_and_is_no_drift() {
+    let (rig, manager) = {
+        let rig = Rig::new("").await;
+        add_node(&rig, "n").await;
+        rig.create(service("s")).await;
+        let manager = rig.start(&[SERVICES, "--drift-check-period=1s"]).await;
+        (rig, manager)
+    };
+    rig.until_service("s", "has an address", has_address).await;
+    rig.cloud.write("faults: [{call: EnsureLoadBalancer, error: broken}]");
+    rig.patch_service("s", json!({"spec": {"externalTrafficPolicy": "Local"}})).await;
+    rig.until_event("s", "SyncLoadBalancerFailed").await;
+    add_node(&rig, "m").await;
+    rig.until_event("s", "UpdatedLoadBalancer").await;
+    rig.pass(MINUTE / 4).await;
+    assert_eq!(manager.metric(TOTAL), Some(0.0));
+    assert_eq!(rig.count_events("s", "LoadBalancerDrift").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_in_progress_and_failures_are_no_drift() {
     let rig = Rig::new("faults: [{call: EnsureLoadBalancer, error: broken}]").await;
     add_node(&rig, "n").await;

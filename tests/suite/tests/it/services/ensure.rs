@@ -315,3 +315,15 @@ async fn each_way_in_which_the_api_server_fails_ends_with_one_balancer_and_the_r
         assert!(manager.is_running());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_calls_invalid_is_tried_again_from_five_seconds_on() {
+    let rig =
+        Rig::new("faults: [{call: EnsureLoadBalancer, kind: Invalid, error: no such certificate, times: 3}]").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    assert_moments(&rig.moments("EnsureLoadBalancer", 2 * MINUTE).await, &[0, 5, 15, 35]);
+    assert_eq!(rig.count_events("s", "SyncLoadBalancerFailed").await, 3);
+    assert!(has_address(&rig.service("s").await.unwrap()));
+}

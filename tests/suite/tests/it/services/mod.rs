@@ -4,6 +4,7 @@ mod cleanup;
 mod conditions;
 mod drift;
 mod ensure;
+mod groups;
 mod hosts;
 
 use std::time::Duration;

@@ -1,0 +1,158 @@
+//! Services that share cloud objects.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use ccm_provider::{
+    CloudProvider, GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service,
+};
+
+use super::*;
+
+/// Every call takes a while. A Service leaves its balancer in the old group until it is ensured in the new one.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The group of each balancer, by UID.
+    made: BTreeMap<String, String>,
+    /// What is being worked on: groups, with what is done.
+    at_work: Vec<(String, String)>,
+    overlaps: Vec<String>,
+    calls: Vec<String>,
+}
+
+fn group_of(service: &Service) -> String {
+    service.metadata.annotations.get("group").cloned().unwrap_or_else(|| service.metadata.name.to_string())
+}
+
+impl Shared {
+    async fn work(&self, verb: &str, service: &Service, deleted: bool) {
+        let (uid, group) = (service.metadata.uid.to_string(), group_of(service));
+        let call = format!("{verb} {} of {group}", service.metadata.name);
+        {
+            let mut state = self.0.lock().unwrap();
+            state.calls.push(call.clone());
+            let mut groups = vec![group.clone()];
+            groups.extend(state.made.get(&uid).filter(|old| **old != group).cloned());
+            for group in groups {
+                let others = state.at_work.iter().filter(|(other, _)| *other == group);
+                let overlaps: Vec<_> = others.map(|(_, other)| format!("{call} beside {other}")).collect();
+                state.overlaps.extend(overlaps);
+                state.at_work.push((group, call.clone()));
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let mut state = self.0.lock().unwrap();
+        state.at_work.retain(|(_, other)| *other != call);
+        match deleted {
+            true => state.made.remove(&uid),
+            false => state.made.insert(uid, group),
+        };
+    }
+}
+
+impl CloudProvider for Shared {
+    fn name(&self) -> &str {
+        "shared"
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for Shared {
+    async fn get(&self, _: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let made = self.0.lock().unwrap().made.contains_key(&*service.metadata.uid);
+        Ok(made.then(LoadBalancerStatus::default))
+    }
+
+    async fn ensure(
+        &self,
+        _: &str,
+        service: &Service,
+        _: &[NodeRef],
+    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        self.work("ensure", service, false).await;
+        let ingress = LoadBalancerIngress { ip: "203.0.113.1".into(), ..LoadBalancerIngress::default() };
+        Ok(Some(LoadBalancerStatus { ingress: vec![ingress] }))
+    }
+
+    async fn update(&self, _: &str, service: &Service, _: &[NodeRef]) -> Result<(), ProviderError> {
+        self.work("update", service, false).await;
+        Ok(())
+    }
+
+    async fn ensure_deleted(&self, _: &str, service: &Service) -> Result<(), ProviderError> {
+        self.work("delete", service, true).await;
+        Ok(())
+    }
+
+    fn group(&self, service: &Service) -> GroupKey {
+        GroupKey(group_of(service))
+    }
+
+    // One item after the other: the group is what is shared.
+    async fn reconcile(
+        &self,
+        cluster: &str,
+        work: &[ccm_provider::ServiceWork],
+    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
+        let mut answers = Vec::new();
+        for item in work {
+            answers.push(self.reconcile_one(cluster, item).await);
+        }
+        answers
+    }
+}
+
+async fn two_of_one_group() -> (Rig, Running, Shared) {
+    let (rig, cloud) = (Rig::new("").await, Shared::default());
+    let of = |name: &str| service(name).annotation("group", "a");
+    rig.create(of("moves")).await;
+    rig.create(of("stays")).await;
+    let manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    for name in ["moves", "stays"] {
+        rig.until_service(name, "has an address", has_address).await;
+    }
+    (rig, manager, cloud)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_balancer_of_a_recreated_service_is_deleted_beside_no_work_on_its_group() {
+    let (rig, _manager, cloud) = two_of_one_group().await;
+    rig.faults().freeze_watches(Some("services"));
+    rig.patch_service("moves", json!({"metadata": {"finalizers": null}})).await;
+    rig.delete("services", "default", "moves").await;
+    rig.create(service("moves").annotation("group", "b")).await;
+    rig.patch_service("stays", json!({"metadata": {"annotations": {"x": "1"}}})).await;
+    rig.faults().thaw_watches(Some("services"));
+    rig.pass(MINUTE).await;
+    let state = cloud.0.lock().unwrap();
+    assert_eq!(state.overlaps, [""; 0]);
+    assert_eq!(state.made.values().collect::<Vec<_>>().len(), 2);
+    assert!(state.calls.contains(&"delete moves of a".to_owned()), "{:?}", state.calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_changes_its_group_is_synced_under_both() {
+    let (rig, _manager, cloud) = two_of_one_group().await;
+    rig.create(service("third").annotation("group", "b")).await;
+    rig.until_service("third", "has an address", has_address).await;
+    rig.faults().freeze_watches(Some("services"));
+    for name in ["stays", "third"] {
+        rig.patch_service(name, json!({"metadata": {"annotations": {"x": "1"}}})).await;
+    }
+    rig.patch_service("moves", json!({"metadata": {"annotations": {"group": "b"}}})).await;
+    rig.faults().thaw_watches(Some("services"));
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.0.lock().unwrap().overlaps, [""; 0]);
+    // Once it is there, the old group is none of its business.
+    rig.patch_service("moves", json!({"metadata": {"annotations": {"y": "1"}}})).await;
+    rig.patch_service("stays", json!({"metadata": {"annotations": {"y": "1"}}})).await;
+    rig.until(MINUTE, "both at once", async |_| (cloud.0.lock().unwrap().at_work.len() == 2).then_some(())).await;
+}
