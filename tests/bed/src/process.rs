@@ -33,7 +33,6 @@ pub(crate) struct Processes {
     tls: Arc<rustls::ClientConfig>,
     apiserver: PathBuf,
     apiserver_args: Vec<String>,
-    kubectl: Option<PathBuf>,
     running: Mutex<Running>,
     // Last, so that the processes are gone when the folder is deleted.
     folder: TempDir,
@@ -84,7 +83,6 @@ impl Processes {
             admin_token: admin_token.to_owned(),
             apiserver: binaries.apiserver.clone(),
             apiserver_args: apiserver_args(at, etcd_port, port, options),
-            kubectl: binaries.kubectl.clone(),
             running: Mutex::new(Running { etcd, apiserver: None, guardian }),
             folder,
         };
@@ -103,10 +101,6 @@ impl Processes {
 
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
-    }
-
-    pub(crate) fn kubectl(&self) -> Option<&Path> {
-        self.kubectl.as_deref()
     }
 
     pub(crate) fn client(&self, token: &str) -> Client {

@@ -9,7 +9,7 @@ use ccm_test_bed::{
 };
 use serde_json::{Value, json};
 
-fn node(name: &str) -> Value {
+pub(crate) fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 }
 
@@ -61,7 +61,7 @@ fn whoami(kubectl: &Path, config: &Path) -> Value {
 #[tokio::test]
 async fn the_token_of_a_service_account_is_that_account_and_its_kubeconfig_is_private() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };
-    let Some(kubectl) = bed.kubectl() else { return };
+    let Some(kubectl) = ccm_test_bed::kubectl().unwrap() else { return };
     // The second time the account exists.
     for _ in 0..2 {
         let config = bed.kubeconfig_for_service_account("accounts", "robot").await.unwrap();
@@ -80,7 +80,7 @@ async fn the_token_of_a_service_account_is_that_account_and_its_kubeconfig_is_pr
 #[tokio::test]
 async fn a_client_certificate_is_its_user_and_groups_and_only_of_the_right_authority() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };
-    let Some(kubectl) = bed.kubectl() else { return };
+    let Some(kubectl) = ccm_test_bed::kubectl().unwrap() else { return };
     let user = whoami(&kubectl, &bed.kubeconfig_for_user("ann", &["one", "two"]).unwrap());
     assert_eq!(user["username"], "ann");
     assert_eq!(user["groups"], json!(["one", "two", "system:authenticated"]));
@@ -106,7 +106,7 @@ async fn a_client_certificate_is_its_user_and_groups_and_only_of_the_right_autho
 #[tokio::test]
 async fn kubectl_works_with_the_kubeconfig() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };
-    let Some(kubectl) = bed.kubectl() else { return };
+    let Some(kubectl) = ccm_test_bed::kubectl().unwrap() else { return };
     assert_eq!(whoami(&kubectl, &bed.kubeconfig())["username"], "bed-admin");
     assert_eq!(whoami(&kubectl, &bed.kubeconfig_with(&bed.ccm_token).unwrap())["username"], CCM_USER);
 }
@@ -155,7 +155,7 @@ async fn options_reach_the_api_server() {
 }
 
 /// Waits for an entry like this one.
-async fn until_entry(log: &mut AuditLog, wanted: impl Fn(&AuditEntry) -> bool) -> AuditEntry {
+pub(crate) async fn until_entry(log: &mut AuditLog, wanted: impl Fn(&AuditEntry) -> bool) -> AuditEntry {
     let started = Instant::now();
     loop {
         if let Some(entry) = log.read().unwrap().into_iter().find(&wanted) {
@@ -164,47 +164,6 @@ async fn until_entry(log: &mut AuditLog, wanted: impl Fn(&AuditEntry) -> bool) -
         assert!(started.elapsed() < Duration::from_secs(60), "no such audit event");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-#[tokio::test]
-async fn a_controller_manager_allocates_pod_ranges_and_its_writes_are_in_the_audit_log() {
-    let options = Options::default().audit_bodies();
-    let Some(bed) = Bed::start_with(options).await.unwrap() else { return };
-    let args = ["--allocate-node-cidrs=true", "--cluster-cidr=10.91.0.0/16", "--cloud-provider=external"];
-    let args = [&args[..], &["--configure-cloud-routes=false"]].concat();
-    let Some(mut controller_manager) = bed.start_controller_manager(&args).await.unwrap() else { return };
-    let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node("ranged"))).await.unwrap();
-    assert_eq!(status, 201, "{body}");
-    let ranged = |entry: &AuditEntry| {
-        let body = entry.body.as_ref().is_some_and(|body| body["spec"]["podCIDR"].is_string());
-        entry.is_about("nodes") && entry.name == "ranged" && entry.is_write() && body
-    };
-    let entry = until_entry(&mut bed.audit(), ranged).await;
-    assert_eq!(entry.user, "system:serviceaccount:kube-system:node-controller", "{entry}");
-    assert_eq!(entry.body.unwrap()["spec"]["podCIDR"], "10.91.0.0/24");
-    let (status, body) = controller_manager.get("/metrics").await.unwrap();
-    assert!(status == 200 && body.contains("node_ipam"), "{status}");
-
-    assert!(controller_manager.is_running().unwrap());
-    let second = bed.start_controller_manager(&args).await.unwrap().unwrap();
-    let (first_id, address) = (controller_manager.id(), controller_manager.url.replace("https://", ""));
-    assert_ne!(second.id(), first_id);
-    drop(controller_manager);
-    assert!(std::net::TcpStream::connect(&address).is_err(), "{address} still answers");
-    assert_eq!(second.get("/healthz").await.unwrap().0, 200);
-    drop(second);
-    assert!(bed.audit().read().unwrap().iter().all(|entry| entry.resource != "leases" || entry.body.is_none()));
-    bed.stop().await;
-}
-
-#[tokio::test]
-async fn a_flag_the_controller_manager_refuses_is_an_error_with_its_log() {
-    let Some(bed) = Bed::shared().await.unwrap() else { return };
-    let text = match bed.start_controller_manager(&["--no-such-flag"]).await {
-        Ok(None) => return,
-        started => format!("{:#}", started.unwrap_err()),
-    };
-    assert!(text.contains("kube-controller-manager ended") && text.contains("no-such-flag"), "{text}");
 }
 
 #[tokio::test]
