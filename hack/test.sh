@@ -1,39 +1,57 @@
 #!/usr/bin/env bash
-# Runs the tests. On a fresh machine it needs cargo and a C compiler; what else it needs it fetches or builds once.
+# Runs the tests. On a fresh machine it needs cargo, a C compiler, Go or python3; what else it needs it fetches or builds once.
 #
-#   hack/test.sh              everything
-#   hack/test.sh fast         format, lints, layers, and the tests without a real API server
-#   hack/test.sh apiserver    only the tests that need a real API server
+#   hack/test.sh              the fast lane: what each change passes; on two cores 8 minutes, the first time 25
+#   hack/test.sh long         the long lane: the rest; up to an hour
+#   hack/test.sh all          both
+#   hack/test.sh ci           the fast lane, then the stages of the long lane that fit into the time of CI
 #   hack/test.sh STAGE...     single stages, by the names below
 #
-# Stages, in this order:
+# The fast lane, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler
-#   components   the Kubernetes programs (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
+#   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
 #                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip)
 #   fmt          formatting
+#   deny         licences, bans and sources of dependencies (hack/deny.sh)
 #   clippy       lints, as errors
+#   tests        all tests of the workspace, except those in modules named long_lane
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
-#   tests        all tests of the workspace
 #   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
-#   each         every crate alone; every feature alone, none, all
-#   image        what the Dockerfile puts into the image, built and run with nothing else around it; needs root
 #   docs         the documentation builds without warnings
-#   deny         licences, bans and sources of dependencies, where cargo-deny is installed
+# The long lane, the most valuable first:
+#   etcd-3.5     nodes, Services, routes and connections on an API server whose etcd cannot stream lists
+#   tests-long   the tests in modules named long_lane: beside a kube-controller-manager, on moto, with seeds of the day
+#   kubernetes-1.33, kubernetes-1.37
+#                as etcd-3.5, on the oldest and the newest Kubernetes that are supported
+#   each         the crates and features that people use alone, built alone; the demo as newcomers build it, and its tests
+#   image        what the Dockerfile puts into the image, built and run with nothing else around it; needs root
+#   fuzz         each fuzz target for ten seconds (hack/fuzz.sh)
+#   benches      a small run of the benchmarks, to see that they run
+# In no lane, because it needs the internet, and because a new advisory must not fail unrelated work:
+#   advisories   known vulnerabilities of dependencies
 #
-# Every stage runs even if an earlier one failed; the exit status is 0 only if none did. A component that can't be had
-# is a failure with CI=true, and elsewhere a line that says NOT RUN.
+# Every stage runs even if an earlier one failed; the exit status is 0 only if none did. A stage that can't run on this
+# machine is a failure with CI=true, and elsewhere a line that says NOT RUN.
 #
-# Environment: CARGO_TARGET_DIR (default ${XDG_CACHE_HOME:-~/.cache}/ccm/target), KUBEBUILDER_ASSETS, CI.
+# Environment: CARGO_TARGET_DIR (default ${XDG_CACHE_HOME:-~/.cache}/ccm/target), KUBEBUILDER_ASSETS, CI,
+# CCM_LONG_SECONDS (what `ci` gives to the long lane; default 2400).
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccm/target}
-if [[ ${CI:-} == true ]]; then
-	# Built once and thrown away: nothing gains from incremental state or debug information.
-	export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
-fi
+# The same for CI and people, so that one target folder serves both.
+export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+# All targets of the workspace in one resolution of features: other selections would compile the dependencies again.
+workspace=(--workspace --all-features --locked)
 
-all_stages=(toolchain components fmt clippy edges tests example each image docs deny)
+fast_lane=(toolchain components fmt deny clippy tests edges example docs)
+long_lane=(etcd-3.5 tests-long kubernetes-1.33 each image kubernetes-1.37 fuzz benches)
+in_no_lane=(advisories)
+# Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
+declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=480 [kubernetes-1.37]=780
+	[fuzz]=540 [benches]=180)
+# CI ends a run after 90 minutes; the last stage started gets ten of them to be wrong about its estimate.
+ci_seconds=4800
 not_run=3
 reason=
 group=
@@ -98,50 +116,43 @@ stage_toolchain() {
 	fi
 }
 
-stage_components() {
-	local status=0
-	run hack/k8s/build.sh || status=$?
+# Runs the scripts that obtain components; what they are for goes into the reason if one can't.
+obtain() {
+	local what=$1 status=0
+	shift
+	run "$@" || status=$?
 	if ((status == not_run)); then
-		skip 'no real API server or controller manager on this machine; the tests that need them say NOT RUN and pass'
-		return
-	fi
-	((status == 0)) || return "$status"
-	run hack/tools/build.sh || status=$?
-	if ((status == not_run)); then
-		skip 'no helm on this machine; the tests that need it say NOT RUN and pass'
-		return
-	fi
-	((status == 0)) || return "$status"
-	run hack/moto.sh || status=$?
-	if ((status == not_run)); then
-		skip 'no moto on this machine; the tests that need it say NOT RUN and pass'
+		skip "no $what on this machine; the tests that need it say NOT RUN and pass"
 		return
 	fi
 	return "$status"
+}
+
+stage_components() {
+	obtain 'real API server' hack/k8s/build.sh etcd kube-apiserver kubectl || return
+	obtain helm hack/tools/build.sh || return
+	obtain moto hack/moto.sh
 }
 
 stage_fmt() { run cargo fmt --all --check; }
 
-stage_clippy() {
-	run cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
-}
+stage_deny() { run hack/deny.sh; }
 
+stage_advisories() { run hack/deny.sh advisories; }
+
+stage_clippy() { run cargo clippy "${workspace[@]}" --all-targets -- -D warnings; }
+
+stage_tests() { run cargo test "${workspace[@]}" --no-fail-fast -- --skip long_lane; }
+
+# With what the tests have built.
 stage_edges() {
-	local status=0
-	run cargo run --quiet --locked --package xtask -- check-deps || status=1
-	run cargo run --quiet --locked --package xtask -- check-tree || status=1
-	run cargo run --quiet --locked --package xtask -- manifests --check || status=1
-	run cargo run --quiet --locked --package xtask -- reference --check || status=1
+	local status=0 built=$CARGO_TARGET_DIR/debug
+	run cargo build "${workspace[@]}" --bin xtask --bin ccm-manifests --examples || return
+	run "$built/xtask" check-deps || status=1
+	run "$built/xtask" check-tree || status=1
+	run env CCM_BUILT="$built" "$built/xtask" manifests --check || status=1
+	run env CCM_BUILT="$built" "$built/xtask" reference --check || status=1
 	return "$status"
-}
-
-# Tests on a real API server live in test binaries named `it`, in modules named `real_apiserver`.
-stage_tests() {
-	case $suite in
-	fast) run cargo test --workspace --all-features --locked --no-fail-fast -- --skip real_apiserver ;;
-	apiserver) run cargo test --workspace --all-features --locked --no-fail-fast --test it -- real_apiserver ;;
-	*) run cargo test --workspace --all-features --locked --no-fail-fast ;;
-	esac
 }
 
 stage_example() {
@@ -152,11 +163,56 @@ stage_example() {
 	return "$status"
 }
 
-stage_each() { run cargo run --quiet --locked --package xtask -- check-each; }
+stage_docs() { run env RUSTDOCFLAGS=-Dwarnings cargo doc "${workspace[@]}" --no-deps; }
+
+stage_tests-long() {
+	obtain kube-controller-manager hack/k8s/build.sh etcd kube-apiserver kube-controller-manager || return
+	obtain moto hack/moto.sh || return
+	run cargo test "${workspace[@]}" --lib --bins --tests --no-fail-fast -- long_lane
+}
+
+# The tests in the binary `it` of a package, by its folder, with the variables and filters that follow.
+tests_of() {
+	local folder=$1 found
+	shift
+	found=$(cargo test "${workspace[@]}" --no-run --message-format=json 2>/dev/null |
+		sed -n "/\"manifest_path\":\"[^\"]*\/${folder//\//\\/}\/Cargo.toml\"/{/\"kind\":\[\"test\"\]/s/.*\"executable\":\"\([^\"]*\)\".*/\1/p;}")
+	if [[ -z $found ]]; then
+		echo "$folder has no test binary, or does not compile" >&2
+		return 1
+	fi
+	# In the folder of the package, as cargo does.
+	run bash -c 'cd "$1" && shift && exec env "$@"' - "$folder" "${@/#IT/$found}"
+}
+
+# Nodes, Services, routes and connections on another version of the API server or of its store.
+other_server() {
+	local component=$1 variable=$2 status=0
+	obtain "$component of $variable" env "$variable" hack/k8s/build.sh etcd kube-apiserver || return
+	tests_of tests/suite "$variable" IT real_apiserver --skip aws --skip long_lane || status=1
+	tests_of ccm "$variable" IT start::real_apiserver wire::real_apiserver serving_cluster::real_apiserver || status=1
+	return "$status"
+}
+
+stage_etcd-3.5() { other_server etcd CCM_TEST_ETCD=3.5; }
+
+stage_kubernetes-1.33() { other_server kube-apiserver CCM_TEST_KUBERNETES=1.33; }
+
+stage_kubernetes-1.37() { other_server kube-apiserver CCM_TEST_KUBERNETES=1.37; }
+
+stage_each() {
+	local status=0
+	run cargo run --quiet --locked --package xtask -- check-each || status=1
+	run cargo test --locked --package ccm-demo || status=1
+	return "$status"
+}
 
 stage_image() {
-	local status=0
-	run hack/image.sh check || status=$?
+	local folder status=0
+	folder=$(mktemp -d)
+	chmod 0755 "$folder"
+	run hack/image.sh build fake "$folder" && run hack/image.sh check "$folder" || status=$?
+	rm -rf "$folder"
 	if ((status == not_run)); then
 		skip 'only root may change the root of a process'
 		return
@@ -164,62 +220,89 @@ stage_image() {
 	return "$status"
 }
 
-stage_docs() { run env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps --locked; }
+stage_fuzz() { run hack/fuzz.sh 10; }
 
-stage_deny() {
-	if ! cargo deny --version >/dev/null 2>&1; then
-		skip 'cargo-deny is not installed'
-		return
-	fi
-	# Not advisories: a new one must not fail unrelated work.
-	run cargo deny --all-features --locked check bans licenses sources || return 1
+stage_benches() {
+	local out status=0
+	out=$(mktemp -d)
+	run cargo build "${workspace[@]}" --examples --bin ccm-benches &&
+		run "$CARGO_TARGET_DIR/debug/ccm-benches" startup --nodes 50 --out "$out" || status=1
+	rm -rf "$out"
+	return "$status"
 }
 
-suite=all
+all_stages=("${fast_lane[@]}" "${long_lane[@]}" "${in_no_lane[@]}")
 stages=()
+within=
 for argument in "$@"; do
 	case $argument in
 	-h | --help)
 		sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"
 		exit 0
 		;;
-	all) stages=("${all_stages[@]}") ;;
-	fast) suite=fast stages+=(toolchain fmt clippy edges tests) ;;
-	apiserver) suite=apiserver stages+=(toolchain components tests) ;;
+	fast) stages+=("${fast_lane[@]}") ;;
+	long) stages+=(toolchain "${long_lane[@]}") ;;
+	all) stages+=("${fast_lane[@]}" "${long_lane[@]}") ;;
+	ci)
+		stages+=("${fast_lane[@]}" "${long_lane[@]}")
+		within=${CCM_LONG_SECONDS:-2400}
+		;;
 	*)
 		if [[ " ${all_stages[*]} " != *" $argument "* ]]; then
-			echo "unknown suite or stage: $argument (see hack/test.sh --help)" >&2
+			echo "unknown lane or stage: $argument (see hack/test.sh --help)" >&2
 			exit 2
 		fi
 		stages+=("$argument")
 		;;
 	esac
 done
-if ((${#stages[@]} == 0)); then stages=("${all_stages[@]}"); fi
-# Both suites together are all tests.
-if [[ " $* " == *" fast "* && " $* " == *" apiserver "* || " $* " == *" all "* ]]; then suite=all; fi
+if ((${#stages[@]} == 0)); then stages=("${fast_lane[@]}"); fi
 
 table=()
+not_started=()
 passed=0
 failed=0
 skipped=0
+ends=
+# Whether `ci` has no time for a stage. The long lane begins with the first such question.
+no_time_for() {
+	[[ -n $within && -n ${estimate[$1]:-} ]] || return 1
+	if [[ -z $ends ]]; then
+		ends=$((SECONDS + within < ci_seconds ? SECONDS + within : ci_seconds))
+		if ((failed > 0)); then ends=$SECONDS; fi
+	fi
+	((SECONDS + ${estimate[$1]} > ends))
+}
+
 for stage in "${all_stages[@]}"; do
 	[[ " ${stages[*]} " == *" $stage "* ]] || continue
+	if no_time_for "$stage"; then
+		not_started+=("$stage")
+		continue
+	fi
 	printf '\n=== %s\n' "$stage"
 	started=$SECONDS
 	status=0
 	reason=
 	"stage_$stage" || status=$?
+	if ((status == not_run)) && [[ ${CI:-} == true ]]; then status=1; fi
 	case $status in
 	0) result=passed passed=$((passed + 1)) ;;
 	"$not_run") result='NOT RUN' skipped=$((skipped + 1)) ;;
 	*) result=FAILED failed=$((failed + 1)) ;;
 	esac
-	table+=("$(printf '%-12s %-8s %5d s%s' "$stage" "$result" "$((SECONDS - started))" "${reason:+  $reason}")")
+	table+=("$(printf '%-16s %-8s %5d s%s' "$stage" "$result" "$((SECONDS - started))" "${reason:+  $reason}")")
 	if [[ $stage == toolchain && $result == FAILED ]]; then break; fi
 done
 
 printf '\n'
 printf '%s\n' "${table[@]}"
-printf '\nstages: %d passed, %d failed, %d not run; %d s\n' "$passed" "$failed" "$skipped" "$SECONDS"
+printf '%-25s %5d s\n' total "$SECONDS"
+if ((${#not_started[@]} > 0)); then
+	why="no time was left for them in CI"
+	if ((failed > 0)); then why="something failed before, or no time was left for them"; fi
+	printf '\n!!! NOT STARTED: %s\n!!! %s; hack/test.sh %s runs them\n' "${not_started[*]}" "$why" "${not_started[*]}"
+	skipped=$((skipped + ${#not_started[@]}))
+fi
+printf '\nstages: %d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 ((failed == 0))

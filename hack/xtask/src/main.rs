@@ -18,7 +18,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "check-deps", about: "who may depend on whom: fails on a forbidden edge", run: deps::command },
     Command {
         name: "check-each",
-        about: "cargo check of each crate alone and of each feature alone",
+        about: "cargo check of each crate and feature that people use alone",
         run: each::command,
     },
     Command {

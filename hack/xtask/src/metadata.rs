@@ -65,11 +65,28 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
+/// A program of the workspace: the one in the folder `CCM_BUILT`, where a build of the whole workspace has left it, else
+/// what this cargo command builds and runs.
+pub(crate) fn program(path: &str, run: &[&str]) -> Command {
+    let built = std::env::var_os("CCM_BUILT").map(|folder| Command::new(Path::new(&folder).join(path)));
+    built.unwrap_or_else(|| {
+        let mut command = cargo();
+        command.args(run);
+        command
+    })
+}
+
 /// The output of a cargo command; what it says on stderr goes to the user.
 pub(crate) fn output(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = cargo().args(arguments).stderr(std::process::Stdio::inherit()).output().context("running cargo")?;
+    output_of(cargo().args(arguments))
+}
+
+/// The same of any command.
+pub(crate) fn output_of(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stderr(std::process::Stdio::inherit()).output();
+    let output = output.with_context(|| format!("running {command:?}"))?;
     if !output.status.success() {
-        bail!("cargo {} failed: {}", arguments.join(" "), output.status);
+        bail!("{command:?} failed: {}", output.status);
     }
-    String::from_utf8(output.stdout).context("the output of cargo is not UTF-8")
+    String::from_utf8(output.stdout).with_context(|| format!("the output of {command:?} is not UTF-8"))
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 
-use crate::metadata::{Metadata, output};
+use crate::metadata::{Metadata, output_of, program};
 
 /// Holds the flags between marks.
 const FLAGS: &str = "ccm/README.md";
@@ -24,23 +24,28 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     page(FLAGS, check, |old| replace(old, "flags", &flags))?;
     let metrics = example("metrics")?;
     page(METRICS, check, |_| Ok(metrics.clone()))?;
-    let metrics = aws(&["aws-metrics"])?;
+    let metrics = aws("aws-metrics", &[])?;
     page(AWS_METRICS, check, |_| Ok(metrics.clone()))?;
     for part in AWS_PARTS {
-        let text = aws(&["aws-reference", "--", part])?;
+        let text = aws("aws-reference", &[part])?;
         page(AWS, check, |old| replace(old, part, &text))?;
     }
     Ok(())
 }
 
 /// The logic of the provider prints it; the SDK is not needed.
-fn aws(arguments: &[&str]) -> anyhow::Result<String> {
-    let run = ["run", "--quiet", "--package", "ccm-provider-aws", "--no-default-features", "--example"];
-    output(&[&run, arguments].concat())
+fn aws(name: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let package = ["--package", "ccm-provider-aws", "--no-default-features"];
+    run(name, &package, arguments)
 }
 
 fn example(name: &str) -> anyhow::Result<String> {
-    output(&["run", "--quiet", "--package", "ccm", "--example", name])
+    run(name, &["--package", "ccm"], &[])
+}
+
+fn run(name: &str, package: &[&str], arguments: &[&str]) -> anyhow::Result<String> {
+    let run = [&["run", "--quiet"], package, &["--example", name, "--"]].concat();
+    output_of(program(&format!("examples/{name}"), &run).args(arguments))
 }
 
 fn page(name: &str, check: bool, make: impl FnOnce(&str) -> anyhow::Result<String>) -> anyhow::Result<()> {

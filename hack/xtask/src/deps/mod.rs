@@ -152,11 +152,6 @@ mod tests {
     }
 
     #[test]
-    fn this_workspace_keeps_its_own_rules() {
-        command(&[]).unwrap();
-    }
-
-    #[test]
     fn layers_point_downwards() {
         let good = [
             "ccm: clap kube ccm-controllers ccm-runtime ccm-provider ccm-provider-fake?",

@@ -529,8 +529,30 @@ fn seeds() -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_lives_end_as_wished_and_leave_nothing() {
+    live(seeds()).await;
+}
+
+mod long_lane {
+    use std::io::Write as _;
+    use std::time::SystemTime;
+
+    /// About four minutes of one core.
+    const SEEDS: u64 = 150;
+
+    /// Others each day.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn random_lives_of_the_day_end_as_wished_and_leave_nothing() {
+        let day = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
+        let (first, last) = (day * SEEDS, (day + 1) * SEEDS - 1);
+        // Past the test harness, which shows the output of failed tests only.
+        std::io::stderr().write_all(format!("\nAWS: CCM_AWS_SEEDS={first}-{last}\n").as_bytes()).unwrap();
+        super::live((first..=last).collect()).await;
+    }
+}
+
+async fn live(seeds: Vec<u64>) {
     let mut lives = tokio::task::JoinSet::new();
-    for seed in seeds() {
+    for seed in seeds {
         // Most of their time they wait.
         if lives.len() >= 8 {
             finished(&lives.join_next().await.unwrap());

@@ -6,5 +6,6 @@ mod boto3;
 mod case;
 mod cases;
 mod deviations;
+mod long_lane;
 mod scene;
 mod suite;

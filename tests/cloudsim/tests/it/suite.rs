@@ -1,4 +1,4 @@
-//! Runs all cases: the double must pass each, moto must differ where the table says so and nowhere else.
+//! Runs all cases: the double must pass each.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,10 +6,8 @@ use std::fmt::Write as _;
 use ccm_cloudsim::aws::Aws;
 use ccm_cloudsim::aws::model::Models;
 use ccm_cloudsim::aws::options::{Delays, Options};
-use ccm_cloudsim::moto::Moto;
 
 use crate::api::Api;
-use crate::case::{Case, like};
 use crate::{cases, deviations, scene};
 
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/11111111-2222-3333-4444-555555555555";
@@ -66,41 +64,4 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
         }
     }
     assert!(report.is_empty(), "\n{report}");
-}
-
-#[test]
-fn moto_differs_exactly_as_the_table_says() {
-    // Two, because moto takes most of a second for a case, and works on one request at a time.
-    let cases = cases::all();
-    let halves = cases.chunks(cases.len().div_ceil(2));
-    let report: String = std::thread::scope(|scope| {
-        let workers: Vec<_> = halves.map(|half| scope.spawn(|| differences(half))).collect();
-        workers.into_iter().map(|worker| worker.join().expect("a report")).collect()
-    });
-    assert!(report.is_empty(), "\n{report}");
-}
-
-/// Runs cases against a moto of their own: a line for each difference that the table lacks, or has without need.
-fn differences(cases: &[Case]) -> String {
-    let mut report = String::new();
-    let Some(moto) = Moto::start().expect("moto") else { return report };
-    let api = Api { address: moto.address() };
-    for case in cases {
-        moto.reset().expect("an empty moto");
-        let mut values = scene::make(api);
-        values.insert("cert".to_owned(), scene::certificate_in_moto(moto.address()));
-        let found = case.run(api, &values);
-        let listed: Vec<&str> = deviations::OF_MOTO
-            .iter()
-            .filter(|deviation| deviation.case == case.name)
-            .flat_map(|deviation| deviation.lines.iter().copied())
-            .collect();
-        for line in found.iter().filter(|line| !listed.iter().any(|pattern| like(line, pattern))) {
-            let _ = writeln!(report, "new difference, in {:?}:\n    {line:?},", case.name);
-        }
-        for pattern in listed.iter().filter(|pattern| !found.iter().any(|line| like(line, pattern))) {
-            let _ = writeln!(report, "listed difference that is no more, in {:?}:\n    {pattern:?},", case.name);
-        }
-    }
-    report
 }

@@ -8,7 +8,7 @@ use ccm_test_simulation::{Failure, Summary, run};
 
 type Done = (u64, Result<Summary, Box<Failure>>);
 
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 150;
 const THREADS: usize = 2;
 
 fn number(variable: &str) -> Option<u64> {
@@ -20,7 +20,30 @@ fn no_schedule_breaks_an_invariant() {
     if let Some(seed) = number("CCM_SIM_SEED") {
         return replay(seed);
     }
-    let (first, count) = (number("CCM_SIM_FIRST").unwrap_or(1), number("CCM_SIM_SEEDS").unwrap_or(SEEDS));
+    check(number("CCM_SIM_FIRST").unwrap_or(1), number("CCM_SIM_SEEDS").unwrap_or(SEEDS));
+}
+
+mod long_lane {
+    use std::io::Write as _;
+    use std::time::SystemTime;
+
+    /// About five minutes of one core.
+    const SEEDS: u64 = 3000;
+
+    /// Others each day.
+    #[test]
+    fn no_schedule_of_the_day_breaks_an_invariant() {
+        let day = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
+        let first = super::number("CCM_SIM_FIRST").unwrap_or(day * SEEDS);
+        // Past the test harness, which shows the output of failed tests only.
+        let seeds = format!("\nsimulation: {SEEDS} seeds from CCM_SIM_FIRST={first}\n");
+        std::io::stderr().write_all(seeds.as_bytes()).unwrap();
+        super::check(first, SEEDS);
+    }
+}
+
+/// Runs so many seeds; panics where one breaks an invariant.
+fn check(first: u64, count: u64) {
     let began = Instant::now();
     let next = AtomicU64::new(first);
     let done: Mutex<Vec<Done>> = Mutex::default();

@@ -2,7 +2,7 @@
 //! kubelets, we make routes, conditions, addresses and balancers, and neither undoes what the other did.
 
 mod kubelets;
-mod real_apiserver;
+mod long_lane;
 
 use std::collections::BTreeMap;
 use std::path::Path;

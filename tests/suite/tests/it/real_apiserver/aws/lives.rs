@@ -1,4 +1,4 @@
-//! The life of a classic and of a network balancer, on the simulated cloud and on moto.
+//! The life of a classic and of a network balancer, on the simulated cloud; [`super::long_lane`] runs them on moto.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn classic(cloud: &Cloud, name: &str) -> (usize, Vec<String>) {
     (texts("Instances", "InstanceId").len(), texts("ListenerDescriptions", "Listener/LoadBalancerPort"))
 }
 
-async fn classic_life(title: &str, world: World) {
+pub(super) async fn classic_life(title: &str, world: World) {
     let (rig, cloud) = (&world.rig, &world.cloud);
     let manager = begin(&world, service("web", &[], &[80])).await;
     let mut ledger = Ledger::new(&world, title);
@@ -158,7 +158,7 @@ fn network(cloud: &Cloud, arn: &str) -> (Vec<String>, usize) {
     (ports, groups.iter().map(targets).sum())
 }
 
-async fn network_life(title: &str, world: World) {
+pub(super) async fn network_life(title: &str, world: World) {
     let (rig, cloud) = (&world.rig, &world.cloud);
     let manager = begin(&world, service("api", &[("type", "nlb")], &[80])).await;
     let mut ledger = Ledger::new(&world, title);
@@ -222,19 +222,7 @@ async fn a_classic_balancer_lives_on_the_simulated_cloud() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_classic_balancer_lives_on_moto() {
-    let Some(world) = World::start(Cloud::moto).await else { return };
-    classic_life("classic balancer, moto", world).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_network_balancer_lives_on_the_simulated_cloud() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
     network_life("network balancer, simulated cloud", world).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_network_balancer_lives_on_moto() {
-    let Some(world) = World::start(Cloud::moto).await else { return };
-    network_life("network balancer, moto", world).await;
 }

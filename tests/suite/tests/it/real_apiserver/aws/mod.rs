@@ -6,6 +6,7 @@
 mod bad_input;
 mod cloud;
 mod lives;
+mod long_lane;
 mod nodes;
 mod volumes;
 

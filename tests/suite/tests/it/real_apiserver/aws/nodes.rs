@@ -47,7 +47,7 @@ fn check(node: &Object, id: &str, zone: &str) {
     assert_eq!(node.taints(), [""; 0]);
 }
 
-async fn nodes_get_everything(world: World) {
+pub(super) async fn nodes_get_everything(world: World) {
     let (rig, cloud) = (&world.rig, &world.cloud);
     let (first, second) = (world.node(0).await, world.node(1).await);
     let mut manager = world.manager(&world.config("", &[]), ARGS);
@@ -97,12 +97,6 @@ async fn nodes_get_everything(world: World) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_get_addresses_routes_and_tags_from_the_simulated_cloud() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
-    nodes_get_everything(world).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_get_addresses_routes_and_tags_from_moto() {
-    let Some(world) = World::start(Cloud::moto).await else { return };
     nodes_get_everything(world).await;
 }
 

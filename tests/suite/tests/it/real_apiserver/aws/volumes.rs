@@ -5,7 +5,7 @@ use super::*;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-async fn volumes_get_their_zone(world: World) {
+pub(super) async fn volumes_get_their_zone(world: World) {
     let (rig, cloud) = (&world.rig, &world.cloud);
     let make = |zone: char| {
         let form = format!("AvailabilityZone={REGION}{zone}&Size=1");
@@ -67,11 +67,5 @@ async fn volumes_get_their_zone(world: World) {
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_get_their_zone_on_the_simulated_aws() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
-    volumes_get_their_zone(world).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn volumes_get_their_zone_on_moto() {
-    let Some(world) = World::start(Cloud::moto).await else { return };
     volumes_get_their_zone(world).await;
 }
