@@ -38,7 +38,7 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn new(verbosity: u32, vmodule: &[VmoduleItem], quiet: bool) -> Self {
-        let vmodule = vmodule.iter().map(|item| (Glob::new(&*item.pattern), item.verbosity)).collect();
+        let vmodule = vmodule.iter().map(|item| (Glob::new(&item.pattern), item.verbosity)).collect();
         Self { verbosity: AtomicU32::new(verbosity), vmodule, quiet }
     }
 

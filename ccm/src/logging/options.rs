@@ -7,7 +7,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ccm_provider::duration;
-use ccm_provider::quantity::{QuantityError, Unit, round_up};
 
 /// The largest verbosity, as in klog.
 const HIGHEST: u64 = i32::MAX as u64;
@@ -185,11 +184,35 @@ pub fn parse_vmodule(text: &str) -> Result<Vec<VmoduleItem>, String> {
 ///
 /// Go's text, to stand behind `invalid argument "x" for "--log-…" flag: `.
 pub fn parse_buffer_size(text: &str) -> Result<i64, String> {
-    match round_up(text, Unit::Byte) {
-        Ok(bytes) => Ok(bytes),
-        Err(QuantityError::TooGreat(_)) => Ok(i64::MAX),
-        Err(QuantityError::Invalid(_)) => {
-            Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into())
-        }
-    }
+    bytes(text).ok_or_else(|| {
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into()
+    })
+}
+
+/// Rounded up; what 64 bits cannot hold is the largest number that they can.
+fn bytes(text: &str) -> Option<i64> {
+    let ends = |c: char| !c.is_ascii_digit() && !['+', '-', '.'].contains(&c);
+    let (number, suffix) = text.split_at_checked(text.find(ends).unwrap_or(text.len()))?;
+    let (base, power): (f64, i32) = match suffix {
+        "Ki" => (1024.0, 1),
+        "Mi" => (1024.0, 2),
+        "Gi" => (1024.0, 3),
+        "Ti" => (1024.0, 4),
+        "Pi" => (1024.0, 5),
+        "Ei" => (1024.0, 6),
+        "n" => (10.0, -9),
+        "u" => (10.0, -6),
+        "m" => (10.0, -3),
+        "" => (10.0, 0),
+        "k" => (10.0, 3),
+        "M" => (10.0, 6),
+        "G" => (10.0, 9),
+        "T" => (10.0, 12),
+        "P" => (10.0, 15),
+        "E" => (10.0, 18),
+        exponent => (10.0, exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
+    };
+    let bytes = number.parse::<f64>().ok()? * base.powi(power);
+    #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+    Some(bytes.ceil() as i64)
 }

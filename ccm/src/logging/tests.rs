@@ -221,8 +221,31 @@ fn values_of_flags_are_parsed_as_upstream() {
     ] {
         assert_eq!(parse_verbosity(bad).unwrap_err(), format!("strconv.ParseUint: parsing {bad:?}: {why}"));
     }
-    assert_eq!([parse_buffer_size("1Ki"), parse_buffer_size("0"), parse_buffer_size("-5")], [Ok(1024), Ok(0), Ok(-5)]);
-    assert!(parse_buffer_size("abc").unwrap_err().starts_with("quantities must match the regular expression '^("));
+    for (text, bytes) in [
+        ("0", 0),
+        ("-5", -5),
+        ("+1.", 1),
+        (".5", 1),
+        ("100m", 1),
+        ("1.5G", 1_500_000_000),
+        ("1.5e3", 1_500),
+        ("15E-1", 2),
+        ("1E", 1_000_000_000_000_000_000),
+        ("1Ki", 1024),
+        ("1.5Gi", 3 << 29),
+        ("0.1Ki", 103),
+        ("-1.5Gi", -(3 << 29)),
+        ("8Ei", i64::MAX),
+        ("1e99", i64::MAX),
+    ] {
+        assert_eq!(parse_buffer_size(text), Ok(bytes), "{text}");
+    }
+    for text in
+        ["", ".", "-", "Gi", "abc", "1K", "1gi", "1 Gi", "1Gib", "1e", "1e1.5", "--1", "0x1", "1,5", "inf", "1.2.3"]
+    {
+        let error = parse_buffer_size(text).unwrap_err();
+        assert!(error.starts_with("quantities must match the regular expression '^("), "{text}: {error}");
+    }
 }
 
 /// Lets each write pass only when the test says so.

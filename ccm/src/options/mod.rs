@@ -15,14 +15,13 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use ccm_provider::flag::FlagValues;
-use ccm_provider::quantity::{Unit, round_up};
 use ccm_runtime::client::Rate;
 use ccm_runtime::election::ElectionConfig;
 
 use crate::controllers::{Configured, Controller};
 use crate::exit::Failure;
 use crate::flags::{Check, Gates};
-use crate::logging::{LoggingOptions, Routing, parse_vmodule};
+use crate::logging::{LoggingOptions, Routing, parse_buffer_size, parse_vmodule};
 use crate::program::Program;
 use crate::serve::{Authentication, Authorization, Serving, WebhookServing};
 use crate::webhook::Webhook;
@@ -200,8 +199,8 @@ fn gates(values: &FlagValues, warnings: &mut Vec<String>) -> Gates {
 pub(crate) fn logging(values: &FlagValues) -> LoggingOptions {
     let routing = |format: &str| Routing {
         split_stream: values.bool(&format!("log-{format}-split-stream")),
-        info_buffer_size: round_up(&values.text(&format!("log-{format}-info-buffer-size")), Unit::Byte)
-            .unwrap_or(i64::MAX),
+        info_buffer_size: parse_buffer_size(&values.text(&format!("log-{format}-info-buffer-size")))
+            .unwrap_or_default(),
     };
     LoggingOptions {
         format: values.text("logging-format"),

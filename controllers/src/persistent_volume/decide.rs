@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::well_known::{LABEL_ZONE, LABEL_ZONE_BETA};
-use ccm_provider::{Change, PersistentVolume, Plan, Risk, Step, Verb, VolumeLabels, VolumeSource, zone};
+use ccm_provider::well_known::{LABEL_ZONE, LABEL_ZONE_BETA, ZONE_DELIMITER};
+use ccm_provider::{Change, PersistentVolume, Plan, Risk, Step, Verb, VolumeLabels, VolumeSource};
 use serde_json::{Map, Value, json};
 
 /// Where the labels of a volume come from.
@@ -98,11 +98,17 @@ pub fn mutate(volume: &PersistentVolume, labels: &VolumeLabels, when: When) -> R
 /// A requirement on nodes that a label of a volume stands for.
 fn requirement(key: &str, value: &str) -> Result<Value, String> {
     let values = if [LABEL_ZONE, LABEL_ZONE_BETA].contains(&key) {
-        zone::parse_label(value).map_err(|_| format!("failed to convert label string for Zone: {value} to a Set"))?
+        zones(value).ok_or_else(|| format!("failed to convert label string for Zone: {value} to a Set"))?
     } else {
         BTreeSet::from([value.to_owned()])
     };
     Ok(json!({"key": key, "operator": "In", "values": values}))
+}
+
+/// The zones of a label value: `a__b` is `a` and `b`. `None` where one has no name.
+fn zones(value: &str) -> Option<BTreeSet<String>> {
+    let zones = value.split(ZONE_DELIMITER).map(str::trim);
+    zones.map(|zone| (!zone.is_empty()).then(|| zone.to_owned())).collect()
 }
 
 /// The affinity with the requirements in every term; `None` if one of their keys is there already.

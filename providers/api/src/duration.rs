@@ -116,16 +116,6 @@ pub fn format(duration: Duration) -> String {
     text
 }
 
-/// A duration that displays as [`format()`] prints it, for log fields and messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Display(pub Duration);
-
-impl std::fmt::Display for Display {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(&format(self.0))
-    }
-}
-
 fn push_decimal(text: &mut String, whole: u64, fraction: u64, digits: usize, unit: &str) {
     // Writing to a String can't fail.
     let _ = write!(text, "{whole}");
@@ -210,101 +200,9 @@ fn quote(text: &str) -> Cow<'static, str> {
     Cow::Owned(quoted)
 }
 
-/// For `#[serde(with = "ccm_provider::duration::go")]`: a duration field written as in Go (`metav1.Duration`).
-pub mod go {
-    use std::{fmt, time::Duration};
-
-    use serde::{Deserializer, Serializer, de};
-
-    /// Writes the text of [`format`](super::format).
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
-    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&super::format(*duration))
-    }
-
-    /// Reads a text with [`parse`](super::parse).
-    ///
-    /// # Errors
-    ///
-    /// Those of the deserializer and [`ParseError`](super::ParseError). A bare number is an error that says which unit it
-    /// lacks; `0` is accepted.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        deserializer.deserialize_any(Text)
-    }
-
-    struct Text;
-
-    impl Text {
-        fn number<E: de::Error>(number: impl fmt::Display) -> Result<Duration, E> {
-            let text = number.to_string();
-            super::parse(&text)
-                .map_err(|error| E::custom(format_args!("{error}: write it with a unit, as \"{text}s\"")))
-        }
-    }
-
-    impl de::Visitor<'_> for Text {
-        type Value = Duration;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a duration such as \"30s\" or \"1h30m\"")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
-            super::parse(text).map_err(E::custom)
-        }
-
-        fn visit_u64<E: de::Error>(self, number: u64) -> Result<Duration, E> {
-            Self::number(number)
-        }
-
-        fn visit_i64<E: de::Error>(self, number: i64) -> Result<Duration, E> {
-            Self::number(number)
-        }
-
-        fn visit_f64<E: de::Error>(self, number: f64) -> Result<Duration, E> {
-            Self::number(number)
-        }
-    }
-
-    /// For `#[serde(default, with = "ccm_provider::duration::go::option")]`: none is `null` or absent.
-    pub mod option {
-        use std::time::Duration;
-
-        use serde::{Deserialize, Deserializer, Serializer};
-
-        /// Writes the text or null. Combine with `skip_serializing_if = "Option::is_none"` to leave the field out.
-        ///
-        /// # Errors
-        ///
-        /// Those of the serializer.
-        pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-            match duration {
-                Some(duration) => super::serialize(duration, serializer),
-                None => serializer.serialize_none(),
-            }
-        }
-
-        /// Reads a text or null.
-        ///
-        /// # Errors
-        ///
-        /// As [`go::deserialize`](super::deserialize).
-        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-            #[derive(Deserialize)]
-            struct Field(#[serde(with = "super")] Duration);
-
-            Ok(Option::<Field>::deserialize(deserializer)?.map(|field| field.0))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde::{Deserialize, Serialize};
 
     use super::*;
 
@@ -406,37 +304,6 @@ mod tests {
         ] {
             assert_eq!(format(Duration::from_nanos(nanoseconds)), text);
         }
-        assert_eq!(format!("{:>6}", Display(Duration::from_secs(2))), "    2s");
-    }
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Settings {
-        #[serde(with = "go")]
-        period: Duration,
-        #[serde(default, with = "go::option", skip_serializing_if = "Option::is_none")]
-        limit: Option<Duration>,
-    }
-
-    #[test]
-    fn fields_are_written_as_go_text() {
-        let settings = Settings { period: Duration::from_secs(300), limit: None };
-        assert_eq!(serde_json::to_string(&settings).unwrap(), r#"{"period":"5m0s"}"#);
-        assert_eq!(serde_json::from_str::<Settings>(r#"{"period":"5m"}"#).unwrap(), settings);
-        assert_eq!(serde_json::from_str::<Settings>(r#"{"period":"5m","limit":null}"#).unwrap(), settings);
-        let settings = Settings { period: Duration::ZERO, limit: Some(Duration::from_millis(1500)) };
-        assert_eq!(serde_json::to_string(&settings).unwrap(), r#"{"period":"0s","limit":"1.5s"}"#);
-        assert_eq!(serde_json::from_str::<Settings>(r#"{"period":0,"limit":"1.5s"}"#).unwrap(), settings);
-    }
-
-    #[test]
-    fn a_bare_number_in_a_file_names_the_value_and_the_way_out() {
-        let message = |text| serde_json::from_str::<Settings>(text).unwrap_err().to_string();
-        let number = message(r#"{"period":5}"#);
-        assert!(number.starts_with(r#"time: missing unit in duration "5": write it with a unit, as "5s""#), "{number}");
-        let text = message(r#"{"period":"5"}"#);
-        assert!(text.starts_with(r#"time: missing unit in duration "5""#), "{text}");
-        let wrong = message(r#"{"period":true}"#);
-        assert!(wrong.contains("expected a duration such as"), "{wrong}");
     }
 
     proptest! {

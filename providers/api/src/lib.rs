@@ -34,7 +34,6 @@ pub mod one_by_one;
 pub mod patch;
 pub mod plan;
 pub mod planned;
-pub mod quantity;
 pub mod registry;
 pub mod route;
 pub mod service;
@@ -42,7 +41,6 @@ pub mod source_ranges;
 pub mod taint;
 pub mod volume;
 pub mod well_known;
-pub mod zone;
 
 pub use address::{AddressType, NodeAddress};
 pub use cloud::{

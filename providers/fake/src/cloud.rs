@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use ccm_kit::{Change, Watched};
 use ccm_provider::{CloudConfig, ErrorClass, Node, ProviderError};
 use serde_json::{Value as Json, json};
 
@@ -14,6 +13,7 @@ use crate::call_log::{CallLog, CallName, ErrorFields, OpenCall, Outcome};
 use crate::config::{Config, StartConfig};
 use crate::faults::{self, Counters, Rule, Subject};
 use crate::method::Method;
+use crate::reload::{Change, Watched};
 use crate::state::{Balancer, Tables};
 
 /// The cloud behind all interfaces.

@@ -312,7 +312,7 @@ impl LoadBalancers {
         read.ports = f.flag("ports").unwrap_or(false);
         read.statuses = each(&f.list("statuses"), |mut s| {
             Some(StatusRule {
-                service: s.text("service").map(Glob::new),
+                service: s.text("service").map(|text| Glob::new(&text)),
                 ingress: each(&s.list("ingress"), read_ingress),
                 missing: s.flag("missing").unwrap_or(false),
             })

@@ -78,7 +78,7 @@ impl Rule {
         let mut content = value.json().clone();
         content.sort_all_objects();
         let mut f = value.fields()?;
-        let pattern = |f: &mut Fields<'_>, key| f.text(key).map(Glob::new);
+        let pattern = |f: &mut Fields<'_>, key| f.text(key).map(|text| Glob::new(&text));
         let rule = Self {
             content: content.to_string(),
             id: f.text("id").unwrap_or_default(),
@@ -181,11 +181,11 @@ impl Rule {
         let unknown = self.calls.iter().filter(|call| !Method::ALL.iter().any(|method| call.matches(method.name())));
         doubts.extend(unknown.map(|call| {
             let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-            let hint = document::did_you_mean(call.as_str(), &known).unwrap_or_default();
-            ("call", Some(call.as_str().to_owned()), format!("no call has such a name{hint}"))
+            let hint = document::did_you_mean(&call.pattern(), &known).unwrap_or_default();
+            ("call", Some(call.pattern()), format!("no call has such a name{hint}"))
         }));
         if let Some(service) = self.service.as_ref().filter(|pattern| names_no_service(pattern)) {
-            doubts.push(("service", Some(service.as_str().to_owned()), NO_SERVICE.to_owned()));
+            doubts.push(("service", Some(service.pattern()), NO_SERVICE.to_owned()));
         }
         if self.times == Some(0) {
             doubts.push(("times", Some("0".to_owned()), "the rule never applies".to_owned()));
@@ -254,7 +254,7 @@ pub(crate) const NO_SERVICE: &str = "no Service is named like this; write namesp
 
 /// Whether a pattern of Services can match none.
 pub(crate) fn names_no_service(pattern: &Glob) -> bool {
-    !pattern.as_str().contains(['/', '*', '?'])
+    !pattern.pattern().contains(['/', '*', '?'])
 }
 
 fn read_calls(f: &mut Fields<'_>) -> Vec<Glob> {
@@ -269,7 +269,7 @@ fn read_calls(f: &mut Fields<'_>) -> Vec<Glob> {
     if values.is_empty() {
         value.problem("needed: a method name, or a list of them");
     }
-    values.iter().filter_map(Value::text).map(Glob::new).collect()
+    values.iter().filter_map(Value::text).map(|text| Glob::new(&text)).collect()
 }
 
 /// Reads a value that stands alone.

@@ -33,6 +33,7 @@ mod legacy;
 mod lint;
 mod load_balancer;
 mod method;
+mod reload;
 mod routes;
 mod state;
 mod volumes;

@@ -333,27 +333,8 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let close = |candidate: &&str| {
         let limit = (candidate.chars().count() / 2).clamp(1, 3);
-        distance(&lower, &candidate.to_lowercase()) <= limit
+        strsim::levenshtein(&lower, &candidate.to_lowercase()) <= limit
     };
     let known = known.iter().copied();
-    known.filter(close).min_by_key(|candidate| distance(&lower, &candidate.to_lowercase()))
-}
-
-/// Edits (insert, delete, replace) between two texts; a swap of neighbours is two.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (to, above) in b.iter().zip(row.iter().skip(1)) {
-            let cost = (diagonal + usize::from(from != *to)).min(above + 1).min(left + 1);
-            diagonal = *above;
-            left = cost;
-            next.push(cost);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
+    known.filter(close).min_by_key(|candidate| strsim::levenshtein(&lower, &candidate.to_lowercase()))
 }

@@ -2,7 +2,6 @@
 //!
 //! * [`document`]: YAML or JSON settings, read so that every mistake is reported with the path of its key.
 //! * [`gcfg`]: the INI dialect of Go programs, read by tables of keys.
-//! * [`reload`]: a file that is read again whenever it changes, where the last good content stays in force.
 //! * [`batch`]: many questions joined into one call; [`snapshot`]: one read that many share.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
 //!
@@ -13,11 +12,9 @@ pub mod batch;
 pub mod document;
 pub mod gcfg;
 pub mod glob;
-pub mod reload;
 pub mod snapshot;
 
 pub use batch::{Batcher, Blame, Bulk, Interrupted, Limits};
 pub use document::{Fields, Problems, Value};
 pub use glob::Glob;
-pub use reload::{Change, Stamp, Watched};
 pub use snapshot::{Cached, Misses, Stamped};

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use ccm_provider::address::{filter_by_node_ips, parse_cidr, parse_ip, parse_provided_node_ips, same_addresses};
-use ccm_provider::quantity::{Quantity, Unit};
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{AddressType, InstanceMetadata, Lookup, Node, NodeAddress, Service, Snapshot, duration, zone};
+use ccm_provider::{AddressType, InstanceMetadata, Lookup, Node, NodeAddress, Service, Snapshot, duration};
 
 pub(crate) fn duration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -15,11 +14,6 @@ pub(crate) fn duration(data: &[u8]) {
         assert!(parsed <= duration::MAX);
         let printed = duration::format(parsed);
         assert_eq!(duration::parse(&printed), Ok(parsed), "{text:?} prints as {printed}");
-    }
-    if let Ok(quantity) = Quantity::parse(text) {
-        for unit in [Unit::GiB, Unit::MB] {
-            drop(quantity.round_up(unit));
-        }
     }
 }
 
@@ -40,12 +34,6 @@ pub(crate) fn ranges(data: &[u8]) {
     if let Some(range) = parse_cidr(text) {
         assert_eq!(parse_cidr(&range.to_string()), Some(range));
     }
-    // The delimiter is two underscores: a zone that begins or ends with one can't be told from it. No cloud has such.
-    let plain = |zone: &String| !zone.starts_with('_') && !zone.ends_with('_');
-    if let Some(zones) = zone::parse_label(text).ok().filter(|zones| zones.iter().all(plain)) {
-        assert_eq!(zone::parse_label(&zone::to_label(&zones)), Ok(zones));
-    }
-    drop(zone::parse_commas(text));
 }
 
 /// The annotation with the addresses of a node, against addresses of the cloud: `provided|cloud cloud …`.

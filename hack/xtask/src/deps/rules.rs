@@ -66,7 +66,6 @@ pub(crate) const RULES: &[Rule] = &[
             "futures",
             "ipnet",
             "jiff",
-            "k8s-openapi",
             "serde",
             "serde_json",
             "thiserror",

@@ -79,13 +79,13 @@ fn of_statuses(statuses: &[StatusRule], doubts: &mut Doubts) {
             let message = format!("never used: loadBalancers.statuses[{first}] matches every Service; put it last");
             doubts.add(&key, None, message);
         }
-        let matches_all = rule.service.as_ref().is_none_or(|pattern| pattern.as_str() == "*");
+        let matches_all = rule.service.as_ref().is_none_or(|pattern| pattern.pattern() == "*");
         all = all.or(matches_all.then_some(index));
         if rule.missing && !rule.ingress.is_empty() {
             doubts.add(format!("{key}.ingress"), None, "no effect beside missing: true");
         }
         if let Some(pattern) = rule.service.as_ref().filter(|pattern: &&Glob| names_no_service(pattern)) {
-            doubts.add(format!("{key}.service"), Some(pattern.as_str().to_owned()), NO_SERVICE);
+            doubts.add(format!("{key}.service"), Some(pattern.pattern()), NO_SERVICE);
         }
     }
 }

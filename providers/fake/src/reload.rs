@@ -9,23 +9,18 @@ use std::time::SystemTime;
 /// What tells two states of a file apart without reading it: modification time, size and inode of what the path leads to,
 /// through symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stamp {
+enum Stamp {
     /// There is a file.
-    File {
-        /// Time of the last modification.
-        modified: Option<SystemTime>,
-        /// Size in bytes.
-        size: u64,
-        /// Inode and device; 0 where the system has none.
-        inode: (u64, u64),
-    },
+    ///
+    /// The last number is inode and device; 0 where the system has none.
+    File { modified: Option<SystemTime>, size: u64, inode: (u64, u64) },
     /// There is none, or it cannot be looked at.
     Unreadable(std::io::ErrorKind),
 }
 
 impl Stamp {
     /// The state of the file now.
-    pub fn of(path: &Path) -> Self {
+    fn of(path: &Path) -> Self {
         std::fs::metadata(path).map_or_else(|error| Self::Unreadable(error.kind()), |data| Self::from_metadata(&data))
     }
 
@@ -47,7 +42,7 @@ fn inode(_: &Metadata) -> (u64, u64) {
 
 /// A file and the value made of its last good content.
 #[derive(Debug)]
-pub struct Watched<T> {
+pub(crate) struct Watched<T> {
     path: PathBuf,
     seen: Option<Stamp>,
     current: Arc<T>,
@@ -55,7 +50,7 @@ pub struct Watched<T> {
 
 /// What a look at a [`Watched`] file found.
 #[derive(Debug)]
-pub enum Change<T> {
+pub(crate) enum Change<T> {
     /// Nothing new.
     None,
     /// New content; it is in force.
@@ -72,7 +67,7 @@ pub enum Change<T> {
 impl<T> Watched<T> {
     /// A file whose content `text` was already read and made into `value`. If the file holds something else by now, the
     /// first [`Watched::poll`] reads it again.
-    pub fn new(path: impl Into<PathBuf>, text: &str, value: T) -> Self {
+    pub(crate) fn new(path: impl Into<PathBuf>, text: &str, value: T) -> Self {
         let path = path.into();
         let seen = match read(&path) {
             (stamp, Ok(now)) if now == text => Some(stamp),
@@ -83,17 +78,17 @@ impl<T> Watched<T> {
     }
 
     /// The file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The value made of the last good content.
-    pub fn current(&self) -> &Arc<T> {
+    pub(crate) fn current(&self) -> &Arc<T> {
         &self.current
     }
 
     /// Looks at the file, and reads it again with `parse` if its stamp is another one than at the last look.
-    pub fn poll<E: std::fmt::Display>(&mut self, parse: impl FnOnce(&str) -> Result<T, E>) -> Change<T> {
+    pub(crate) fn poll<E: std::fmt::Display>(&mut self, parse: impl FnOnce(&str) -> Result<T, E>) -> Change<T> {
         if self.seen.as_ref() == Some(&Stamp::of(&self.path)) {
             return Change::None;
         }
