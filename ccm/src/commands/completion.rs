@@ -1,4 +1,8 @@
 //! `completion bash|zsh|fish|powershell`: a script that completes the program's flags and commands in a shell.
+//!
+//! clap makes the scripts, and that is all it does here. A command takes the flags of the program beside its own, in the syntax
+//! and with the error texts of pflag, which clap does not have. It could only parse what the other parser has sorted out, from
+//! a second table.
 
 use std::ffi::OsString;
 
@@ -47,7 +51,9 @@ fn command(program: &Program) -> Command {
 /// The flags in the shape in which the generator wants them; they are parsed elsewhere.
 fn with_flags(program: &Program) -> Command {
     let shown = program.flags.iter().filter(|flag| !flag.hidden);
-    let commands = super::COMMANDS.iter().map(|command| Command::new(command.name).about(command.about));
+    let own = |command: &super::Command| command.flags.iter().chain([&super::OUTPUT]).map(arg).collect::<Vec<_>>();
+    let commands =
+        super::COMMANDS.iter().map(|command| Command::new(command.name).about(command.about).args(own(command)));
     command(program).disable_help_flag(true).subcommands(commands).args(shown.map(arg))
 }
 
@@ -81,6 +87,9 @@ mod tests {
             assert!(!script.contains("node-sync-period"), "{shell}");
             for command in super::super::COMMANDS {
                 assert!(script.contains(command.name), "{shell}: {}", command.name);
+                for flag in command.flags {
+                    assert!(script.contains(flag.name), "{shell}: {} --{}", command.name, flag.name);
+                }
             }
         }
     }
