@@ -186,6 +186,7 @@ async fn an_attempt_of_a_deletion_reads_once() {
         }
         let balancers = balancers(&cloud);
         see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+        cloud.calls();
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
         let first = cloud.calls();
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
