@@ -210,8 +210,8 @@ fn what_a_run_would_refuse_comes_first_and_once() {
         ],
         &json!({}),
         &[
-            "error ~extra-security-groups \"sg-1\": not possible on a network load balancer; remove it, or name all groups \
-             in ~security-groups",
+            "error ~extra-security-groups \"sg-1\": BYO extra security group annotation \"~extra-security-groups\" is not \
+             supported by NLB; remove it, or name all groups in ~security-groups",
             "error ~cross-zone-load-balancing-enabled \"yes\": not a boolean; write \"true\" or \"false\"",
             "warning ~idle \"x\": unknown key, no effect",
         ],
@@ -302,7 +302,7 @@ fn the_kind_of_a_standing_balancer_is_kept() {
     service.status.load_balancer =
         serde_json::from_value(json!({"ingress": [{"hostname": "a1-2.us-west-2.elb.amazonaws.com"}]})).unwrap();
     let findings = told(&Checks.service(&service));
-    assert!(findings[0].starts_with("error ~type \"nlb\": cannot update the load balancer type"), "{findings:?}");
+    assert!(findings[0].starts_with("error ~type \"nlb\": cannot update Load Balancer Type annotation"), "{findings:?}");
     assert_eq!(findings.len(), 1);
 }
 

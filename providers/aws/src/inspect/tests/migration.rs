@@ -239,7 +239,7 @@ async fn marks_networks_and_groups_of_instances_are_told_per_node() {
             "warning [node ip-10-0-0-1",
             "security group sg-a gets the rules of load balancers, and lacks the tag",
             "error [node ip-10-0-0-2",
-            "has several security groups (sg-a, sg-b) and none with the cluster's tag",
+            "ensure the k8s security group is tagged: of sg-a, sg-b tag the one that lets balancers in",
         ],
     );
     // An instance that is named by its ID, with a node that is named by its address.

@@ -55,7 +55,7 @@ pub(crate) fn plan(
             }
         }
         None if classic.common.must_exist => {
-            let message = format!("load balancer {} not found", wish.name);
+            let message = format!("Load balancer not found: {}", wish.name);
             Err(ProviderError::new(ErrorClass::NotFound, message))
         }
         None => create(&context, subnets()?),

@@ -126,13 +126,13 @@ fn check_owner(context: &Context<'_>, existing: &observe::Network) -> Result<(),
 }
 
 fn missing(wish: &Wish) -> ProviderError {
-    ProviderError::new(ErrorClass::NotFound, format!("load balancer {} not found", wish.name))
+    ProviderError::new(ErrorClass::NotFound, format!("Load balancer not found: {}", wish.name))
 }
 
 fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -> Result<Step, ProviderError> {
     let Network { common, allocations, private_ipv4, .. } = context.network;
-    check_count(&EIP_ALLOCATIONS, allocations, subnets)?;
-    check_count(&PRIVATE_IPV4, private_ipv4, subnets)?;
+    check_count(&EIP_ALLOCATIONS, "EIP AllocationIDs", allocations, subnets)?;
+    check_count(&PRIVATE_IPV4, "Private IPv4Addresses", private_ipv4, subnets)?;
     let mapping = |(index, subnet): (usize, &String)| SubnetMapping {
         subnet: subnet.clone(),
         allocation: allocations.get(index).cloned(),
@@ -166,7 +166,7 @@ pub(super) fn scheme(internal: bool) -> &'static str {
     if internal { "internal" } else { "internet-facing" }
 }
 
-fn check_count<T>(key: &Key<T>, given: &[String], subnets: &[String]) -> Result<(), ProviderError> {
+fn check_count<T>(key: &Key<T>, what: &str, given: &[String], subnets: &[String]) -> Result<(), ProviderError> {
     if given.is_empty() || given.len() == subnets.len() {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn check_count<T>(key: &Key<T>, given: &[String], subnets: &[String]) -> Result<
         key: key.row.key.to_owned(),
         value: Some(given.join(",")),
         message: format!(
-            "{} given for {} subnets ({}); write one per subnet, in the order of the subnets",
+            "Must have same number of {what} ({}) and SubnetIDs ({}): write one for each of {}, in this order",
             given.len(),
             subnets.len(),
             subnets.join(" ")

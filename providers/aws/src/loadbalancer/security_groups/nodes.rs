@@ -78,13 +78,14 @@ fn group_of<'a>(
         (_, [], 0) => Ok(None),
         (_, [], 1) => Ok(all.clone().next()),
         (_, [], _) => Err(ProviderError::unknown(format!(
-            "instance {} has several security groups ({}) and none with the cluster's tag; tag the one that shall let \
-             balancers in with {key}=owned",
+            "Multiple untagged security groups found for instance {}; ensure the k8s security group is tagged: of {} tag the \
+             one that lets balancers in with {key}=owned",
             instance.id,
             instance.security_groups.join(", ")
         ))),
         _ => Err(ProviderError::unknown(format!(
-            "instance {} has several security groups with the cluster's tag ({}); leave {key}=owned on only one of them",
+            "Multiple tagged security groups found for instance {}; ensure only the k8s security group is tagged; the tagged \
+             groups were {}: leave {key}=owned on only one of them",
             instance.id,
             members.join(", ")
         ))),

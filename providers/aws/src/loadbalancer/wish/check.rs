@@ -28,7 +28,10 @@ pub(super) fn before_ports(service: &Service, annotations: Annotations<'_>, kind
 fn no_extra_groups(annotations: Annotations<'_>, kind: Kind) -> Result<(), ProviderError> {
     if kind == Kind::Network && annotations.has(&EXTRA_SECURITY_GROUPS) {
         let instead = SECURITY_GROUPS.row.key;
-        let problem = format!("not possible on a network load balancer; remove it, or name all groups in {instead}");
+        let key = EXTRA_SECURITY_GROUPS.row.key;
+        let problem = format!(
+            "BYO extra security group annotation {key:?} is not supported by NLB; remove it, or name all groups in {instead}"
+        );
         return Err(annotations.refuse(EXTRA_SECURITY_GROUPS.row, problem));
     }
     Ok(())
@@ -76,11 +79,15 @@ fn kind_is_kept(service: &Service, annotations: Annotations<'_>, kind: Kind) -> 
     let Some(hostname) = hostname::of(service) else { return Ok(()) };
     match hostname::kind(hostname) {
         Some(found) if found != kind => {
+            let wanted = match kind {
+                Kind::Classic => "Classic Load Balancer",
+                Kind::Network => "NLB",
+            };
             let problem = format!(
-                "cannot update the load balancer type after creation: the Service has a {} ({hostname}) and asks for a \
-                 {}; set the annotation back, or delete the Service and create it again",
+                "cannot update Load Balancer Type annotation {:?} after creation for {wanted}: the Service has a {} \
+                 ({hostname}); set the annotation back, or delete the Service and create it again",
+                TYPE.row.key,
                 found.as_str(),
-                kind.as_str(),
             );
             Err(annotations.refuse(TYPE.row, problem))
         }

@@ -85,15 +85,15 @@ fn checks_come_in_the_order_of_upstream() {
 
     assert_eq!(
         refusal(service.clone()),
-        "~type \"nlb\": cannot update the load balancer type after creation: the Service has a classic load balancer \
-         (a1.us-east-1.elb.amazonaws.com) and asks for a network load balancer; set the annotation back, or delete the \
-         Service and create it again"
+        "~type \"nlb\": cannot update Load Balancer Type annotation \"~type\" after creation for NLB: the Service has a \
+         classic load balancer (a1.us-east-1.elb.amazonaws.com); set the annotation back, or delete the Service and create \
+         it again"
     );
     service.status.load_balancer.ingress.clear();
     assert_eq!(
         refusal(service.clone()),
-        "~extra-security-groups \"\": not possible on a network load balancer; remove it, or name all groups in \
-         ~security-groups"
+        "~extra-security-groups \"\": BYO extra security group annotation \"~extra-security-groups\" is not supported by \
+         NLB; remove it, or name all groups in ~security-groups"
     );
     service.metadata.annotations.remove(EXTRA_SECURITY_GROUPS.row.key);
     assert_eq!(
@@ -143,7 +143,7 @@ fn pitfall_17_hostnames_of_china_are_of_classic_balancers() {
 #[test]
 fn pitfall_18_a_classic_balancer_does_not_become_a_network_one() {
     let text = refusal(shown(service(&[("type", "nlb")]), "x.us-east-1.elb.amazonaws.com"));
-    assert!(text.starts_with("~type \"nlb\": cannot update the load balancer type after creation"), "{text}");
+    assert!(text.starts_with("~type \"nlb\": cannot update Load Balancer Type annotation"), "{text}");
 }
 
 #[test]

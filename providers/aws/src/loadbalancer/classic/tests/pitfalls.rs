@@ -111,7 +111,7 @@ fn when_only_hosts_changed_a_balancer_must_be_there_and_only_hosts_change() {
     let error = classic::plan(&wish, wanted, &groups::world(), &groups::ground(), &subnets).unwrap_err();
     assert_eq!(
         (error.class(), error.to_string()),
-        (ErrorClass::NotFound, format!("load balancer {} not found", groups::BALANCER))
+        (ErrorClass::NotFound, format!("Load balancer not found: {}", groups::BALANCER))
     );
     assert_eq!(operations(&standing(&[]), &wish), ["DeregisterInstancesFromLoadBalancer"]);
 }

@@ -38,7 +38,7 @@ fn an_update_of_hosts_needs_a_balancer() {
     let mut update = one();
     update.must_exist = true;
     let error = refusal(&update, &Cloud::with_nodes(2));
-    assert_eq!(error, "load balancer a0f1e2d3caaaabbbbcccc0123456789a not found");
+    assert_eq!(error, "Load balancer not found: a0f1e2d3caaaabbbbcccc0123456789a");
     update.must_exist = false;
     let cloud = standing(&update);
     update.must_exist = true;
@@ -50,8 +50,8 @@ fn elastic_ips_must_pair_with_subnets() {
     let error = refusal(&one().with(&EIP_ALLOCATIONS, "eip-1"), &Cloud::with_nodes(2));
     assert_eq!(
         error,
-        "service.beta.kubernetes.io/aws-load-balancer-eip-allocations \"eip-1\": 1 given for 2 subnets (subnet-a \
-         subnet-b); write one per subnet, in the order of the subnets"
+        "service.beta.kubernetes.io/aws-load-balancer-eip-allocations \"eip-1\": Must have same number of EIP \
+         AllocationIDs (1) and SubnetIDs (2): write one for each of subnet-a subnet-b, in this order"
     );
 }
 

@@ -67,8 +67,8 @@ fn of_several_member_groups_the_owned_one_gets_the_rules() {
     let error = groups(&common(3, &[]), &world, &ground()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "instance i-1 has several security groups with the cluster's tag (sg-shared, sg-nodes); leave \
-         kubernetes.io/cluster/c1=owned on only one of them"
+        "Multiple tagged security groups found for instance i-1; ensure only the k8s security group is tagged; the tagged \
+         groups were sg-shared, sg-nodes: leave kubernetes.io/cluster/c1=owned on only one of them"
     );
 }
 
