@@ -258,11 +258,11 @@ impl Planned for Balancers {
         for (wish, seen) in wishes.iter().zip(observed) {
             let planned = self.plan_one(wish, &seen.observed)?;
             let look_again = seen.unsettled.map(|after| settling::look_again(wish, &seen.observed, after));
+            let goes = matches!(wish.goal, Goal::Gone);
             let purpose = match look_again {
-                Some(look_again) if planned.steps.is_empty() => return Err(look_again.into()),
-                look_again => {
-                    Purpose { balancer: wish.name.clone(), keeps: !matches!(wish.goal, Goal::Gone), look_again }
-                }
+                // What is hidden may hold up the deletion of what is shown.
+                Some(look_again) if goes || planned.steps.is_empty() => return Err(look_again.into()),
+                look_again => Purpose { balancer: wish.name.clone(), keeps: !goes, look_again },
             };
             steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
             findings.extend(wish.findings.iter().cloned());
