@@ -302,7 +302,10 @@ fn the_kind_of_a_standing_balancer_is_kept() {
     service.status.load_balancer =
         serde_json::from_value(json!({"ingress": [{"hostname": "a1-2.us-west-2.elb.amazonaws.com"}]})).unwrap();
     let findings = told(&Checks.service(&service));
-    assert!(findings[0].starts_with("error ~type \"nlb\": cannot update Load Balancer Type annotation"), "{findings:?}");
+    assert!(
+        findings[0].starts_with("error ~type \"nlb\": cannot update Load Balancer Type annotation"),
+        "{findings:?}"
+    );
     assert_eq!(findings.len(), 1);
 }
 
