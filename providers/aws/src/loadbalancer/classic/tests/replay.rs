@@ -62,6 +62,6 @@ proptest! {
         let plans = plans(&before, &after, standing, shared, odd);
         let [ensure, _, delete] = &plans[..] else { unreachable!() };
         prop_assert!(standing || !routed || lost || !ensure.as_ref().unwrap().is_empty());
-        prop_assert!(!standing || unmarked || !delete.as_ref().unwrap().is_empty());
+        prop_assert!(!standing || unsettled || unmarked || !delete.as_ref().unwrap().is_empty());
     }
 }
