@@ -148,7 +148,7 @@ async fn of_several_groups_exactly_one_must_carry_the_mark() {
         &explain(&bed, &node(1)).await,
         &[
             "BAD [security groups]",
-            "none with the cluster's tag",
+            "ensure the k8s security group is tagged",
             "tag exactly one of them kubernetes.io/cluster/c1 = owned",
         ],
     );
