@@ -34,6 +34,11 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
+    /// The write as it is sent, with the IDs of what earlier ones made.
+    pub(super) fn completed(&self, write: &Write) -> Write {
+        write.complete(&self.made).unwrap_or_else(|_| write.clone())
+    }
+
     /// What is to be told after the last write.
     ///
     /// # Errors

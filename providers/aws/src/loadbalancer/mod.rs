@@ -286,15 +286,16 @@ impl Planned for Balancers {
         let Purpose { balancer, keeps, look_again } = &step.purpose;
         outputs.look_again.clone_from(look_again);
         self.looked().remove(balancer);
+        let write = outputs.completed(&step.write);
         // Before it, too: the answer may never come.
         if *keeps {
-            self.settling.wrote(balancer, &step.write);
+            self.settling.wrote(balancer, &write);
         }
         let answer = apply::apply(step, outputs, &self.reads).await;
         match &answer {
-            Err(error) if is_refusal(error) => self.settling.refused(balancer, &step.write),
+            Err(error) if is_refusal(error) => self.settling.refused(balancer, &write),
             Err(_) if !keeps => {}
-            _ => self.settling.wrote(balancer, &step.write),
+            _ => self.settling.wrote(balancer, &write),
         }
         answer
     }

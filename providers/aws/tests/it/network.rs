@@ -219,7 +219,7 @@ async fn dies_after_every_write(act: Act, lost: bool) {
         bed.ensure(&*first, &plain()).await;
     }
     let start = bed.aws.dump().unwrap();
-    let run = |process: std::sync::Arc<dyn ccm_provider::LoadBalancer>| {
+    let run = |process: Arc<dyn ccm_provider::LoadBalancer>| {
         let bed = &bed;
         async move {
             match act {
@@ -363,7 +363,7 @@ async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
 /// What AWS doesn't show yet is not left behind, and waiting for it is no failure.
 #[tokio::test]
 async fn a_deletion_waits_for_what_is_not_shown_yet() {
-    for hidden in ["load-balancer", "target-group", "security-group"] {
+    for hidden in ["load-balancer", "target-group"] {
         let bed = Bed::start(MANAGED);
         let empty = shape_of(&bed);
         let (process, _lent) = watched(&bed).await;
