@@ -1,18 +1,24 @@
 //! What the clauses are written with.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    Clock, CloudProvider, EventSink, EventType, InstancesV2, LeaderToken, LegacyInstances, LoadBalancer, Node,
-    NodeReader, NodeRef, ObjectChange, OneByOne, ProviderContext, ProviderError, Routes, Service, ServiceKey,
-    ServicePort, ServiceReader, SharedInformers, Subject, Volumes,
+    Clock, CloudProvider, ErrorClass, EventSink, EventType, GroupKey, InstancesV2, LeaderToken, LegacyInstances,
+    LoadBalancer, LoadBalancerStatus, Node, NodeReader, NodeRef, ObjectChange, OneByOne, ProviderContext,
+    ProviderError, Routes, Service, ServiceKey, ServicePort, ServiceReader, ServiceWork, SharedInformers, Subject,
+    Volumes,
 };
+
+use futures::future::join_all;
 
 use crate::report::{Outcome, Result};
 use crate::{Harness, Trouble};
+
+/// How often a call is made that says each time when to look again.
+const ATTEMPTS: usize = 40;
 
 /// `--cluster-name` of all clauses.
 pub(crate) const CLUSTER: &str = "contract";
@@ -31,7 +37,11 @@ pub(crate) use holds;
 pub(crate) struct Bed {
     pub(crate) harness: Arc<dyn Harness>,
     pub(crate) provider: Arc<dyn CloudProvider>,
+    cluster: Arc<Cluster>,
 }
+
+/// The answer to one of several questions.
+pub(crate) type Answer<T> = std::result::Result<T, ProviderError>;
 
 /// What went wrong where everything works.
 pub(crate) fn failed(what: &str) -> impl FnOnce(ProviderError) -> Outcome {
@@ -41,17 +51,23 @@ pub(crate) fn failed(what: &str) -> impl FnOnce(ProviderError) -> Outcome {
 
 impl Bed {
     pub(crate) async fn new(harness: Arc<dyn Harness>) -> Result<Self> {
-        let provider = harness.provider().await.map_err(failed("making the provider"))?;
-        provider.initialize(context()).await;
-        if let Some(user) = provider.informer_user() {
-            user.set_informers(Arc::new(Quiet)).await;
-        }
-        Ok(Self { harness, provider })
+        Self::process(harness, Arc::default()).await
     }
 
-    /// A new process over the same cloud.
+    /// A new process over the same cloud and cluster.
     pub(crate) async fn restarted(&self) -> Result<Self> {
-        Self::new(Arc::clone(&self.harness)).await
+        Self::process(Arc::clone(&self.harness), Arc::clone(&self.cluster)).await
+    }
+
+    async fn process(harness: Arc<dyn Harness>, cluster: Arc<Cluster>) -> Result<Self> {
+        let provider = harness.provider().await.map_err(failed("making the provider"))?;
+        let lent = || Arc::clone(&cluster);
+        let context = ProviderContext::new(CLUSTER.into(), lent(), lent(), lent(), lent(), lent());
+        provider.initialize(context).await;
+        if let Some(user) = provider.informer_user() {
+            user.set_informers(lent()).await;
+        }
+        Ok(Self { harness, provider, cluster })
     }
 
     pub(crate) fn instances(&self) -> Result<Arc<dyn InstancesV2>> {
@@ -82,14 +98,23 @@ impl Bed {
         }
     }
 
-    /// A running instance and its node, which knows its provider ID.
+    /// A running instance and its node, which knows its provider ID and is in the cluster from now on.
     pub(crate) async fn node(&self, name: &str) -> NodeRef {
         let made = self.harness.add_instance(name).await;
-        Arc::new(Node {
+        let node = Arc::new(Node {
             addresses: made.addresses.into(),
             pod_cidrs: ["10.244.7.0/24".into()].into(),
             ..bare(name, &made.provider_id)
-        })
+        });
+        self.cluster.state().nodes.push(Arc::clone(&node));
+        node
+    }
+
+    /// A Service of type LoadBalancer with one port.
+    pub(crate) fn service(&self, name: &str) -> Service {
+        let mut service = service(name);
+        self.harness.dress(&mut service);
+        service
     }
 
     pub(crate) async fn nodes(&self, names: &[&str]) -> Vec<NodeRef> {
@@ -114,6 +139,95 @@ impl Bed {
         holds!(written == 0, "{what} wrote {written} time(s)");
         Ok(answer)
     }
+
+    /// Lets time pass without sleeping: for the provider by its two clocks, and in the cloud.
+    async fn pass(&self, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        self.cluster.state().passed += time;
+        {
+            let _paused = Paused::new();
+            tokio::time::advance(time).await;
+        }
+        self.harness.pass(time).await;
+    }
+
+    /// The answers to all questions, one each. As long as one says "not finished, look again after so long", that time
+    /// passes and it is asked again, as the core does.
+    pub(crate) async fn answers<Q: Clone, T>(
+        &self,
+        questions: &[Q],
+        ask: impl AsyncFn(&[Q]) -> Vec<Answer<T>>,
+    ) -> Result<Vec<Answer<T>>> {
+        let mut answers: Vec<Option<Answer<T>>> = questions.iter().map(|_| None).collect();
+        for _ in 0..ATTEMPTS {
+            let open = questions.iter().zip(&mut answers).filter(|(_, answer)| !answer.as_ref().is_some_and(is_final));
+            let (asked, places): (Vec<Q>, Vec<_>) = open.map(|(question, place)| (question.clone(), place)).unzip();
+            if asked.is_empty() {
+                break;
+            }
+            let given = ask(&asked).await;
+            holds!(given.len() == asked.len(), "{} answers to {} questions", given.len(), asked.len());
+            let wait = given.iter().filter_map(look_again).max().unwrap_or_default();
+            for (place, answer) in places.into_iter().zip(given) {
+                *place = Some(answer);
+            }
+            self.pass(wait).await;
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// The same for a call about one thing.
+    pub(crate) async fn finished<T>(&self, call: impl AsyncFn() -> Answer<T>) -> Answer<T> {
+        let answers = self.answers(&[()], async |_| vec![call().await]).await;
+        answers.ok().and_then(|mut answers| answers.pop()).unwrap_or_else(|| Err(ProviderError::bug("no answer")))
+    }
+
+    /// Does what is to be done as the core does it: one call for the Services of a group, and groups side by side.
+    pub(crate) async fn reconciled(&self, work: &[ServiceWork]) -> Result<Vec<Answer<Option<LoadBalancerStatus>>>> {
+        let balancer = self.balancer()?;
+        let reconcile = async |work: &[ServiceWork]| {
+            let mut groups: BTreeMap<GroupKey, (Vec<usize>, Vec<ServiceWork>)> = BTreeMap::new();
+            for (place, item) in work.iter().enumerate() {
+                let (places, items) = groups.entry(balancer.group(&item.service)).or_default();
+                places.push(place);
+                items.push(item.clone());
+            }
+            let given = join_all(groups.values().map(|(_, items)| balancer.reconcile(CLUSTER, items))).await;
+            let places = groups.values().map(|(places, _)| places);
+            let mut answers: Vec<_> = places.zip(given).flat_map(|(places, given)| places.iter().zip(given)).collect();
+            answers.sort_by_key(|(place, _)| **place);
+            answers.into_iter().map(|(_, answer)| answer).collect()
+        };
+        self.answers(work, reconcile).await
+    }
+}
+
+/// Tokio's clock stands still until this is dropped, be it in the middle of a call.
+struct Paused;
+
+impl Paused {
+    fn new() -> Self {
+        tokio::time::pause();
+        Self
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        tokio::time::resume();
+    }
+}
+
+/// How long until a call is worth repeating that has not failed and is not finished.
+fn look_again<T>(answer: &Answer<T>) -> Option<Duration> {
+    let error = answer.as_ref().err()?;
+    if error.class() == ErrorClass::Conflict { Some(Duration::ZERO) } else { error.retry_after() }
+}
+
+fn is_final<T>(answer: &Answer<T>) -> bool {
+    look_again(answer).is_none()
 }
 
 /// A node that the cloud may know nothing of; an empty provider ID is none.
@@ -122,8 +236,7 @@ pub(crate) fn bare(name: &str, provider_id: &str) -> Node {
     Node { name: name.into(), uid: format!("uid-of-{name}").into(), provider_id, ..Node::default() }
 }
 
-/// A Service of type LoadBalancer with one port.
-pub(crate) fn service(name: &str) -> Service {
+fn service(name: &str) -> Service {
     let mut service = Service::default();
     // Another name, another UID.
     let hash =
@@ -149,25 +262,33 @@ pub(crate) fn port(port: i32, node_port: i32) -> ServicePort {
     ServicePort { name: format!("p{port}"), protocol: "TCP".into(), port, node_port, ..ServicePort::default() }
 }
 
-fn context() -> ProviderContext {
-    let quiet = Arc::new(Quiet);
-    ProviderContext::new(CLUSTER.into(), quiet.clone(), quiet.clone(), quiet.clone(), quiet.clone(), quiet)
+/// The cluster of a clause: its nodes, a clock that moves as time passes, and a leader that leads until the clause ends.
+#[derive(Debug, Default)]
+struct Cluster(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    nodes: Vec<NodeRef>,
+    /// How far the clock is ahead of the machine's.
+    passed: Duration,
 }
 
-/// A cluster without objects, whose leader leads until the test ends.
-#[derive(Debug)]
-struct Quiet;
+impl Cluster {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
-impl NodeReader for Quiet {
-    fn get(&self, _: &str) -> Option<NodeRef> {
-        None
+impl NodeReader for Cluster {
+    fn get(&self, name: &str) -> Option<NodeRef> {
+        self.state().nodes.iter().find(|node| &*node.name == name).cloned()
     }
     fn list(&self) -> Vec<NodeRef> {
-        Vec::new()
+        self.state().nodes.clone()
     }
 }
 
-impl ServiceReader for Quiet {
+impl ServiceReader for Cluster {
     fn get(&self, _: &ServiceKey) -> Option<Arc<Service>> {
         None
     }
@@ -176,21 +297,21 @@ impl ServiceReader for Quiet {
     }
 }
 
-impl EventSink for Quiet {
+impl EventSink for Cluster {
     fn event(&self, _: &Subject, _: EventType, _: &str, _: &str) {}
 }
 
-impl Clock for Quiet {
+impl Clock for Cluster {
     fn now(&self) -> Instant {
-        Instant::now()
+        Instant::now() + self.state().passed
     }
     fn wall(&self) -> SystemTime {
-        SystemTime::now()
+        SystemTime::now() + self.state().passed
     }
 }
 
 #[async_trait]
-impl LeaderToken for Quiet {
+impl LeaderToken for Cluster {
     fn is_leading(&self) -> bool {
         true
     }
@@ -199,7 +320,7 @@ impl LeaderToken for Quiet {
     }
 }
 
-impl SharedInformers for Quiet {
+impl SharedInformers for Cluster {
     fn on_node(&self, _: Box<dyn Fn(ObjectChange<NodeRef>) + Send + Sync>) {}
     fn on_service(&self, _: Box<dyn Fn(ObjectChange<Arc<Service>>) + Send + Sync>) {}
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    CloudConfig, CloudProvider, FlagValues, NodeAddress, PersistentVolume, ProviderError, ProviderFactory,
+    CloudConfig, CloudProvider, FlagValues, NodeAddress, PersistentVolume, ProviderError, ProviderFactory, Service,
 };
 
 /// A provider and the cloud behind it. Each is used for one clause, and begins with a cloud that holds nothing of the
@@ -59,6 +60,24 @@ pub trait Harness: Send + Sync {
 
     /// Waits until the cloud has ended what an abandoned call began. For clouds behind a network.
     async fn settle(&self) {}
+
+    /// Lets time pass in a cloud that has a clock of its own. The suite does that when a call answers that it is not finished
+    /// and when to look again ([`ProviderError::retry_after`]); the provider's clock and tokio's are moved by then.
+    async fn pass(&self, time: Duration) {
+        let _ = time;
+    }
+
+    /// What every Service of the suite has besides, such as the annotation that chooses a kind of balancer.
+    fn dress(&self, service: &mut Service) {
+        let _ = service;
+    }
+
+    /// Changes a Service so that it shares a cloud object with all others that were changed so; false where Services share
+    /// nothing, or nothing that makes them one [`ccm_provider::LoadBalancer::group`].
+    fn share(&self, service: &mut Service) -> bool {
+        let _ = service;
+        false
+    }
 
     /// Adds objects like those that the provider makes, but of another owner, and returns true. The suite looks at
     /// [`Harness::contents`] before and after.

@@ -99,6 +99,15 @@ macro_rules! contract {
         balancers hostile_services_neither_panic_nor_leak
             "Annotations and ports come from users. Whatever was made for such a Service goes with it."
 
+        groups services_at_the_same_time_end_as_one_after_the_other
+            "The core works on many Services at once, each from reads of its own."
+        groups services_that_share_have_one_group
+            "The core never works on one group twice at once, and knows of no group but by its name."
+        groups a_group_changes_as_one
+            "The waiting Services of a group come in one call: some may leave while others change."
+        groups deleting_one_of_a_group_keeps_the_other
+            "What is shared goes with the last Service that needs it, whichever made it."
+
         recovery an_interrupted_ensure_is_finished_by_the_next
             "The process may die after any write."
         recovery an_interrupted_ensure_is_removed_whole

@@ -6,12 +6,14 @@ use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{LoadBalancer, LoadBalancerStatus, NodeRef, Service, ServiceAction, ServiceWork};
 
 use super::HOSTILE;
-use crate::bed::{Bed, CLUSTER, failed, holds, port, service};
+use crate::bed::{Bed, CLUSTER, failed, holds, port};
 use crate::{Harness, Outcome, Result, Trouble};
 
 /// An ensure that must succeed.
 pub(super) async fn ensured(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result<LoadBalancerStatus> {
-    let status = bed.balancer()?.ensure(CLUSTER, service, nodes).await.map_err(failed("ensure"))?;
+    let balancer = bed.balancer()?;
+    let answer = bed.finished(async || balancer.ensure(CLUSTER, service, nodes).await).await;
+    let status = answer.map_err(failed("ensure"))?;
     status.ok_or_else(|| Outcome::Broken("ensure succeeded without a status".into()))
 }
 
@@ -20,7 +22,13 @@ pub(super) async fn got(bed: &Bed, service: &Service) -> Result<Option<LoadBalan
 }
 
 pub(super) async fn deleted(bed: &Bed, service: &Service) -> Result {
-    bed.balancer()?.ensure_deleted(CLUSTER, service).await.map_err(failed("deletion"))
+    let balancer = bed.balancer()?;
+    bed.finished(async || balancer.ensure_deleted(CLUSTER, service).await).await.map_err(failed("deletion"))
+}
+
+async fn updated(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
+    let balancer = bed.balancer()?;
+    bed.finished(async || balancer.update(CLUSTER, service, nodes).await).await.map_err(failed("update"))
 }
 
 /// Get tells what ensure told, and another ensure writes nothing.
@@ -46,7 +54,7 @@ pub(super) async fn goes_whole(bed: &Bed, service: &Service, before: &std::colle
 pub(super) async fn nothing_is_there_for_a_new_service(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let told = bed.without_writing("get", got(&bed, &service("web"))).await??;
+    let told = bed.without_writing("get", got(&bed, &bed.service("web"))).await??;
     holds!(told.is_none(), "there is {told:?} for a Service that nobody ensured");
     Ok(())
 }
@@ -54,13 +62,13 @@ pub(super) async fn nothing_is_there_for_a_new_service(harness: Arc<dyn Harness>
 pub(super) async fn deleting_nothing_succeeds_and_writes_nothing(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    bed.without_writing("the deletion of nothing", deleted(&bed, &service("web"))).await?
+    bed.without_writing("the deletion of nothing", deleted(&bed, &bed.service("web"))).await?
 }
 
 pub(super) async fn ensure_makes_a_balancer_and_get_tells_the_same_status(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     let before = bed.contents().await;
     let status = ensured(&bed, &web, &nodes).await?;
     holds!(bed.contents().await != before, "ensure succeeded and the cloud holds nothing new; status {status:?}");
@@ -73,7 +81,7 @@ pub(super) async fn ensure_makes_a_balancer_and_get_tells_the_same_status(harnes
 pub(super) async fn a_second_ensure_writes_nothing(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     let first = ensured(&bed, &web, &nodes).await?;
     let second = bed.without_writing("the second ensure", ensured(&bed, &web, &nodes)).await??;
     holds!(first.same_as(&second), "the first told {first:?}, the second {second:?}");
@@ -83,7 +91,7 @@ pub(super) async fn a_second_ensure_writes_nothing(harness: Arc<dyn Harness>) ->
 pub(super) async fn an_ensure_after_a_restart_writes_nothing(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     let first = ensured(&bed, &web, &nodes).await?;
     let bed = bed.restarted().await?;
     let second = bed.without_writing("an ensure after a restart", ensured(&bed, &web, &nodes)).await??;
@@ -93,20 +101,19 @@ pub(super) async fn an_ensure_after_a_restart_writes_nothing(harness: Arc<dyn Ha
 
 pub(super) async fn the_order_of_nodes_makes_no_difference(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
-    let balancer = bed.balancer()?;
-    let (web, mut nodes) = (service("web"), bed.nodes(&["one", "two", "three"]).await);
+    bed.balancer()?;
+    let (web, mut nodes) = (bed.service("web"), bed.nodes(&["one", "two", "three"]).await);
     ensured(&bed, &web, &nodes).await?;
     nodes.rotate_left(1);
     bed.without_writing("an ensure with the nodes in another order", ensured(&bed, &web, &nodes)).await??;
     nodes.reverse();
-    let update = balancer.update(CLUSTER, &web, &nodes);
-    bed.without_writing("an update with the nodes in another order", update).await?.map_err(failed("update"))
+    bed.without_writing("an update with the nodes in another order", updated(&bed, &web, &nodes)).await?
 }
 
 pub(super) async fn changed_ports_are_applied_and_can_be_changed_back(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one"]).await);
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one"]).await);
     let empty = bed.contents().await;
     ensured(&bed, &web, &nodes).await?;
     let first = bed.contents().await;
@@ -125,19 +132,18 @@ pub(super) async fn changed_ports_are_applied_and_can_be_changed_back(harness: A
 
 pub(super) async fn changed_hosts_are_applied_and_ensure_agrees(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
-    let balancer = bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one", "two", "three"]).await);
+    bed.balancer()?;
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two", "three"]).await);
     let (some, others) = (nodes.get(..2).unwrap_or_default(), nodes.get(1..).unwrap_or_default());
     ensured(&bed, &web, some).await?;
     let first = bed.contents().await;
     let status = got(&bed, &web).await?;
-    balancer.update(CLUSTER, &web, others).await.map_err(failed("update"))?;
+    updated(&bed, &web, others).await?;
     holds!(bed.contents().await != first, "an update with other hosts changed nothing");
     holds!(got(&bed, &web).await? == status, "an update of hosts changed the status");
-    let again = balancer.update(CLUSTER, &web, others);
-    bed.without_writing("the same update again", again).await?.map_err(failed("update"))?;
+    bed.without_writing("the same update again", updated(&bed, &web, others)).await??;
     is_settled(&bed, &web, others).await?;
-    balancer.update(CLUSTER, &web, some).await.map_err(failed("update"))?;
+    updated(&bed, &web, some).await?;
     let back = bed.contents().await;
     holds!(back == first, "changed back, the cloud holds {back:?}, not {first:?}");
     Ok(())
@@ -145,13 +151,13 @@ pub(super) async fn changed_hosts_are_applied_and_ensure_agrees(harness: Arc<dyn
 
 pub(super) async fn no_hosts_are_no_error(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
-    let balancer = bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one"]).await);
+    bed.balancer()?;
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one"]).await);
     let empty = bed.contents().await;
     ensured(&bed, &web, &[]).await?;
     is_settled(&bed, &web, &[]).await?;
-    balancer.update(CLUSTER, &web, &nodes).await.map_err(failed("update"))?;
-    balancer.update(CLUSTER, &web, &[]).await.map_err(failed("update without hosts"))?;
+    updated(&bed, &web, &nodes).await?;
+    updated(&bed, &web, &[]).await?;
     is_settled(&bed, &web, &[]).await?;
     goes_whole(&bed, &web, &empty).await
 }
@@ -159,7 +165,7 @@ pub(super) async fn no_hosts_are_no_error(harness: Arc<dyn Harness>) -> Result {
 pub(super) async fn a_deletion_leaves_nothing(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     let before = bed.contents().await;
     ensured(&bed, &web, &nodes).await?;
     // What deletes may have another idea of the Service than what made it: its type and ports are gone.
@@ -172,7 +178,7 @@ pub(super) async fn a_deletion_leaves_nothing(harness: Arc<dyn Harness>) -> Resu
 pub(super) async fn services_do_not_touch_each_other(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let (one, two, nodes) = (service("service-1"), service("service-2"), bed.nodes(&["one"]).await);
+    let (one, two, nodes) = (bed.service("service-1"), bed.service("service-2"), bed.nodes(&["one"]).await);
     let empty = bed.contents().await;
     let status = ensured(&bed, &one, &nodes).await?;
     let with_one = bed.contents().await;
@@ -187,7 +193,7 @@ pub(super) async fn services_do_not_touch_each_other(harness: Arc<dyn Harness>) 
 pub(super) async fn objects_of_others_stay_untouched(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
-    let (web, nodes) = (service("web"), bed.nodes(&["one", "two"]).await);
+    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     if !bed.harness.add_objects_of_others().await {
         return Err(Outcome::NotApplicable("the harness has no objects of others"));
     }
@@ -207,13 +213,13 @@ pub(super) async fn objects_of_others_stay_untouched(harness: Arc<dyn Harness>) 
 pub(super) async fn a_recreated_service_gets_a_balancer_of_its_own(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let (old, nodes) = (service("web"), bed.nodes(&["one"]).await);
+    let (old, nodes) = (bed.service("web"), bed.nodes(&["one"]).await);
     let empty = bed.contents().await;
     ensured(&bed, &old, &nodes).await?;
     // The core deletes the old one first, and only then ensures the new one.
     deleted(&bed, &old).await?;
     let mut new = old.clone();
-    new.metadata.uid = service("another").metadata.uid;
+    new.metadata.uid = bed.service("another").metadata.uid;
     ensured(&bed, &new, &nodes).await?;
     is_settled(&bed, &new, &nodes).await?;
     goes_whole(&bed, &new, &empty).await
@@ -222,7 +228,7 @@ pub(super) async fn a_recreated_service_gets_a_balancer_of_its_own(harness: Arc<
 pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
-    let web = service("web");
+    let web = bed.service("web");
     let told = |balancer: &dyn LoadBalancer, s: &Service| (balancer.name(CLUSTER, s), balancer.group(s));
     let first = told(&*balancer, &web);
     holds!(!first.0.is_empty(), "the balancer of a Service has no name");
@@ -235,7 +241,7 @@ pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Resu
     bed.trouble(Trouble::None).await?;
     let third = told(&*bed.restarted().await?.balancer()?, &web);
     holds!(first == second && first == third, "name and group change: {first:?}, {second:?}, {third:?}");
-    let other = balancer.name(CLUSTER, &service("other"));
+    let other = balancer.name(CLUSTER, &bed.service("other"));
     holds!(other != first.0, "two Services have the name {other:?}");
     Ok(())
 }
@@ -243,7 +249,7 @@ pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Resu
 pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
-    let (web, new, nodes) = (service("web"), service("new"), bed.nodes(&["one"]).await);
+    let (web, new, nodes) = (bed.service("web"), bed.service("new"), bed.nodes(&["one"]).await);
     ensured(&bed, &web, &nodes).await?;
     let before = bed.contents().await;
     bed.trouble(Trouble::Down).await?;
@@ -274,16 +280,20 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
 
 pub(super) async fn many_items_are_answered_in_order(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
-    let balancer = bed.balancer()?;
+    bed.balancer()?;
     let nodes: Arc<[NodeRef]> = bed.nodes(&["one", "two"]).await.into();
-    let services: Vec<Arc<Service>> = (0..5).map(|n| Arc::new(service(&format!("service-{n}")))).collect();
+    let mut services: Vec<Service> = (0..5).map(|n| bed.service(&format!("service-{n}"))).collect();
+    // Where there are groups of several, one of them: the core hands that over in one call.
+    for service in &mut services {
+        bed.harness.share(service);
+    }
+    let services: Vec<Arc<Service>> = services.into_iter().map(Arc::new).collect();
     let empty = bed.contents().await;
     let work = |action: ServiceAction, nodes: &Arc<[NodeRef]>| -> Vec<ServiceWork> {
         let item = |service: &Arc<Service>| ServiceWork { service: service.clone(), nodes: nodes.clone(), action };
         services.iter().map(item).collect()
     };
-    let answers = balancer.reconcile(CLUSTER, &work(ServiceAction::Ensure, &nodes)).await;
-    holds!(answers.len() == services.len(), "{} answers for {} items", answers.len(), services.len());
+    let answers = bed.reconciled(&work(ServiceAction::Ensure, &nodes)).await?;
     for (service, answer) in services.iter().zip(answers) {
         let told = got(&bed, service).await?;
         let status = answer.map_err(failed("one of many"))?;
@@ -294,21 +304,13 @@ pub(super) async fn many_items_are_answered_in_order(harness: Arc<dyn Harness>) 
     for item in mixed.iter_mut().skip(1).step_by(2) {
         (item.action, item.nodes) = (ServiceAction::UpdateHosts, Arc::clone(&nodes));
     }
-    let answers = balancer.reconcile(CLUSTER, &mixed).await;
-    holds!(
-        answers.len() == mixed.len() && answers.iter().all(std::result::Result::is_ok),
-        "of deletions and updates: {answers:?}"
-    );
+    let answers = bed.reconciled(&mixed).await?;
+    holds!(answers.iter().all(std::result::Result::is_ok), "of deletions and updates: {answers:?}");
     for item in &mixed {
-        let there = got(&bed, &item.service).await?.is_some();
-        holds!(
-            there == (item.action != ServiceAction::Delete),
-            "{}: {:?}, there: {there}",
-            item.service.key(),
-            item.action
-        );
+        let (key, action, there) = (item.service.key(), item.action, got(&bed, &item.service).await?.is_some());
+        holds!(there == (action != ServiceAction::Delete), "{key}: {action:?}, there: {there}");
     }
-    balancer.reconcile(CLUSTER, &work(ServiceAction::Delete, &Arc::from([]))).await;
+    bed.reconciled(&work(ServiceAction::Delete, &Arc::from([]))).await?;
     let left = bed.contents().await;
     holds!(left == empty, "in the end the cloud holds {left:?}");
     Ok(())
@@ -318,7 +320,7 @@ pub(super) async fn planning_writes_nothing(harness: Arc<dyn Harness>) -> Result
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
     let nodes: Arc<[NodeRef]> = bed.nodes(&["one"]).await.into();
-    let (there, missing) = (Arc::new(service("there")), Arc::new(service("missing")));
+    let (there, missing) = (Arc::new(bed.service("there")), Arc::new(bed.service("missing")));
     ensured(&bed, &there, &nodes).await?;
     for service in [&there, &missing] {
         for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete] {
@@ -345,7 +347,7 @@ pub(super) async fn the_plan_is_empty_when_nothing_is_to_do(harness: Arc<dyn Har
         return Err(Outcome::NotApplicable("plans are not exact"));
     }
     let nodes: Arc<[NodeRef]> = bed.nodes(&["one", "two"]).await.into();
-    let web = Arc::new(service("web"));
+    let web = Arc::new(bed.service("web"));
     ensured(&bed, &web, &nodes).await?;
     for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
         let item = ServiceWork { service: Arc::clone(&web), nodes: Arc::clone(&nodes), action };
@@ -356,10 +358,10 @@ pub(super) async fn the_plan_is_empty_when_nothing_is_to_do(harness: Arc<dyn Har
 }
 
 /// Services that no user should write, and some did.
-fn hostile() -> Vec<Service> {
+fn hostile(bed: &Bed) -> Vec<Service> {
     let mut services = Vec::new();
     for (number, text) in HOSTILE.iter().enumerate() {
-        let named = |what: &str| service(&format!("{what}-{number}"));
+        let named = |what: &str| bed.service(&format!("{what}-{number}"));
         let mut annotated = named("annotation");
         annotated.metadata.annotations.insert(ANNOTATION_SOURCE_RANGES.into(), (*text).into());
         let mut ranges = named("ranges");
@@ -381,13 +383,13 @@ fn hostile() -> Vec<Service> {
             .into_iter()
             .enumerate()
     {
-        let mut odd = service(&format!("ports-{number}-odd"));
+        let mut odd = bed.service(&format!("ports-{number}-odd"));
         odd.spec.ports = ports;
         services.push(odd);
     }
-    let mut no_uid = service("no-uid");
+    let mut no_uid = bed.service("no-uid");
     no_uid.metadata.uid = "".into();
-    let mut long = service("long");
+    let mut long = bed.service("long");
     long.metadata.uid = "u-".repeat(10_000).into();
     services.extend([no_uid, long]);
     services
@@ -396,14 +398,14 @@ fn hostile() -> Vec<Service> {
 pub(super) async fn hostile_services_neither_panic_nor_leak(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
-    let (good, nodes) = (service("good"), bed.nodes(&["one"]).await);
+    let (good, nodes) = (bed.service("good"), bed.nodes(&["one"]).await);
     ensured(&bed, &good, &nodes).await?;
     let before = bed.contents().await;
-    for service in hostile() {
+    for service in hostile(&bed) {
         // Either answer will do.
         drop(balancer.ensure(CLUSTER, &service, &nodes).await);
         drop(balancer.update(CLUSTER, &service, &nodes).await);
-        let deleted = balancer.ensure_deleted(CLUSTER, &service).await;
+        let deleted = bed.finished(async || balancer.ensure_deleted(CLUSTER, &service).await).await;
         let (key, now) = (service.key(), bed.contents().await);
         holds!(now == before, "{key}: deleted ({deleted:?}), and the cloud holds {now:?} instead of {before:?}");
         holds!(deleted.is_ok(), "{key} can't be deleted, so its finalizer stays for ever: {deleted:?}");

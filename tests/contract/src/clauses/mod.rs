@@ -1,6 +1,7 @@
 //! The clauses, by area.
 
 mod balancers;
+mod groups;
 mod instances;
 mod recovery;
 mod routes;
@@ -9,7 +10,7 @@ mod volumes;
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 use crate::{Harness, Result};
 
@@ -19,7 +20,7 @@ pub struct Clause {
     pub name: &'static str,
     /// Why the core relies on it.
     pub text: &'static str,
-    pub(crate) check: fn(Arc<dyn Harness>) -> BoxFuture<'static, Result>,
+    pub(crate) check: fn(Arc<dyn Harness>) -> LocalBoxFuture<'static, Result>,
 }
 
 impl std::fmt::Debug for Clause {

@@ -9,7 +9,7 @@ use std::task::Poll;
 use ccm_provider::{LoadBalancer, NodeRef, Service};
 
 use super::balancers::{deleted, ensured, goes_whole, is_settled};
-use crate::bed::{Bed, CLUSTER, holds, service};
+use crate::bed::{Bed, CLUSTER, holds};
 use crate::{Harness, Outcome, Result, Trouble};
 
 /// More writes, or awaits, than one call has.
@@ -31,7 +31,7 @@ impl Case {
         bed.balancer()?;
         let nodes = bed.nodes(&["one", "two"]).await;
         let before = bed.contents().await;
-        let sample = service("sample");
+        let sample = bed.service("sample");
         ensured(&bed, &sample, &nodes).await?;
         let size = bed.contents().await.difference(&before).count();
         goes_whole(&bed, &sample, &before).await?;
@@ -40,9 +40,19 @@ impl Case {
 
     /// Another Service each time, and another process: nothing that a process remembers may help.
     async fn next(&mut self, number: u64) -> Result<Arc<dyn LoadBalancer>> {
-        self.service = service(&format!("service-{number}"));
+        self.service = self.bed.service(&format!("service-{number}"));
         self.bed = self.bed.restarted().await?;
         self.bed.balancer()
+    }
+
+    /// Whether an ensure succeeds, in trouble.
+    async fn ensures(&self, balancer: &dyn LoadBalancer) -> bool {
+        self.bed.finished(async || balancer.ensure(CLUSTER, &self.service, &self.nodes).await).await.is_ok()
+    }
+
+    /// The same of a deletion.
+    async fn deletes(&self, balancer: &dyn LoadBalancer) -> bool {
+        self.bed.finished(async || balancer.ensure_deleted(CLUSTER, &self.service).await).await.is_ok()
     }
 
     async fn calm(&mut self) -> Result {
@@ -86,7 +96,7 @@ pub(super) async fn an_interrupted_ensure_is_finished_by_the_next(harness: Arc<d
     for writes in 0..MOST {
         let balancer = case.next(writes).await?;
         case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
-        let done = balancer.ensure(CLUSTER, &case.service, &case.nodes).await.is_ok();
+        let done = case.ensures(&*balancer).await;
         holds!(!done || writes > 0, "every write is refused, and ensure succeeds");
         case.finishes(&format!("an ensure that was cut off after {writes} write(s)")).await?;
         if done {
@@ -101,7 +111,7 @@ pub(super) async fn an_interrupted_ensure_is_removed_whole(harness: Arc<dyn Harn
     for writes in 0..MOST {
         let balancer = case.next(writes).await?;
         case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
-        let done = balancer.ensure(CLUSTER, &case.service, &case.nodes).await.is_ok();
+        let done = case.ensures(&*balancer).await;
         case.vanishes(&format!("an ensure that was cut off after {writes} write(s)")).await?;
         if done {
             return Ok(());
@@ -116,7 +126,7 @@ pub(super) async fn an_interrupted_deletion_is_finished_by_the_next(harness: Arc
         let balancer = case.next(writes).await?;
         ensured(&case.bed, &case.service, &case.nodes).await?;
         case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
-        let done = balancer.ensure_deleted(CLUSTER, &case.service).await.is_ok();
+        let done = case.deletes(&*balancer).await;
         let left = case.bed.contents().await != case.before;
         holds!(!done || !left, "a deletion of which {writes} write(s) took effect succeeded and left something");
         case.calm().await?;
@@ -141,7 +151,7 @@ pub(super) async fn a_lost_answer_makes_no_second_object(harness: Arc<dyn Harnes
     for writes in 0..MOST {
         let balancer = case.next(writes).await?;
         case.bed.trouble(Trouble::AnswerLostAfter(writes)).await?;
-        let done = balancer.ensure(CLUSTER, &case.service, &case.nodes).await.is_ok();
+        let done = case.ensures(&*balancer).await;
         case.finishes(&format!("an ensure whose answer no. {} was lost", writes + 1)).await?;
         if done {
             return Ok(());
@@ -173,8 +183,7 @@ pub(super) async fn an_ensure_dropped_at_any_await_is_finished_by_the_next(harne
     for step in 0..2 * MOST {
         let (polls, answered) = (step / 2 + 1, step % 2 == 1);
         let balancer = case.next(step).await?;
-        let call = balancer.ensure(CLUSTER, &case.service, &case.nodes);
-        let ended = dropped_after(call, polls, answered).await.is_some();
+        let ended = dropped_after(case.ensures(&*balancer), polls, answered).await.is_some();
         case.finishes(&format!("an ensure that was dropped at await no. {polls}")).await?;
         if ended {
             return Ok(());
@@ -189,7 +198,7 @@ pub(super) async fn a_deletion_dropped_at_any_await_is_finished_by_the_next(harn
         let (polls, answered) = (step / 2 + 1, step % 2 == 1);
         let balancer = case.next(step).await?;
         ensured(&case.bed, &case.service, &case.nodes).await?;
-        let ended = dropped_after(balancer.ensure_deleted(CLUSTER, &case.service), polls, answered).await.is_some();
+        let ended = dropped_after(case.deletes(&*balancer), polls, answered).await.is_some();
         case.vanishes(&format!("a deletion that was dropped at await no. {polls}")).await?;
         // And the Service may come back instead.
         ensured(&case.bed, &case.service, &case.nodes).await?;

@@ -32,18 +32,16 @@ fn pairs(routes: &[Route]) -> BTreeSet<(String, String)> {
 }
 
 async fn created(bed: &Bed, routes: &[NewRoute]) -> Result {
-    let answers = bed.routes()?.create(CLUSTER, routes).await;
-    holds!(answers.len() == routes.len(), "{} answers for {} routes", answers.len(), routes.len());
-    for answer in answers {
+    let provider = bed.routes()?;
+    for answer in bed.answers(routes, async |routes| provider.create(CLUSTER, routes).await).await? {
         answer.map_err(failed("making a route"))?;
     }
     Ok(())
 }
 
 async fn removed(bed: &Bed, routes: &[Route]) -> Result {
-    let answers = bed.routes()?.delete(CLUSTER, routes).await;
-    holds!(answers.len() == routes.len(), "{} answers for {} routes", answers.len(), routes.len());
-    for answer in answers {
+    let provider = bed.routes()?;
+    for answer in bed.answers(routes, async |routes| provider.delete(CLUSTER, routes).await).await? {
         answer.map_err(failed("removing a route"))?;
     }
     Ok(())
@@ -85,8 +83,7 @@ pub(super) async fn answers_come_in_the_order_of_the_routes(harness: Arc<dyn Har
     // Bad ones among good ones.
     let cidrs = ["10.244.1.0/24", "", "10.244.2.0/24", "not a range", "10.244.3.0/24"];
     let wanted: Vec<NewRoute> = cidrs.iter().map(|cidr| route(&node, cidr)).collect();
-    let answers = routes.create(CLUSTER, &wanted).await;
-    holds!(answers.len() == wanted.len(), "{} answers for {} routes", answers.len(), wanted.len());
+    let answers = bed.answers(&wanted, async |wanted| routes.create(CLUSTER, wanted).await).await?;
     let there = pairs(&listed(&bed).await?);
     for (new, answer) in wanted.iter().zip(&answers) {
         let cidr = &new.route.destination_cidr;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use ccm_provider::{NodeAddress, ProviderError};
 use ccm_provider_contract::Trouble;
@@ -44,6 +45,11 @@ pub(crate) enum Defect {
     TakesAnyConfig,
     TellsSecret,
     PanicsWithoutConfig,
+    NeverFinishes,
+    ChoosesFromTheRead,
+    GroupsUnsaid,
+    GroupItemByItem,
+    SharedGoesWithTheFirst,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +63,8 @@ pub(crate) struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) owner: String,
+    /// Reserved, or released, only by then.
+    pub(crate) busy_until: Duration,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,6 +88,25 @@ pub(crate) struct Tables {
     pub(crate) addresses: BTreeMap<u32, Address>,
     pub(crate) balancers: BTreeMap<String, Balancer>,
     pub(crate) routes: BTreeMap<String, StoredRoute>,
+    pub(crate) now: Duration,
+    /// How long addresses take to come and go.
+    pub(crate) delay: Duration,
+}
+
+impl Tables {
+    /// Something was begun with these addresses.
+    pub(crate) fn keep_busy(&mut self, addresses: &[u32]) {
+        let until = self.now + self.delay;
+        addresses.iter().for_each(|number| self.addresses.get_mut(number).unwrap().busy_until = until);
+    }
+
+    pub(crate) fn busy_for(&self, address: u32) -> Duration {
+        self.addresses.get(&address).map_or(Duration::ZERO, |found| found.busy_until.saturating_sub(self.now))
+    }
+
+    pub(crate) fn free_address(&self) -> u32 {
+        (1..).find(|number| !self.addresses.contains_key(number)).unwrap()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +138,7 @@ impl Cloud {
         answer
     }
 
-    pub(crate) async fn write(&self, act: impl FnOnce(&mut Tables)) -> Result<(), ProviderError> {
+    pub(crate) async fn write<T>(&self, act: impl FnOnce(&mut Tables) -> T) -> Result<T, ProviderError> {
         tokio::task::yield_now().await;
         let answer = {
             let state = &mut *self.state();
@@ -125,11 +152,9 @@ impl Cloud {
                 Some(Trouble::AnswerLostAfter(left)) => (next(left), false),
                 Some(Trouble::None) | None => (true, false),
             };
-            if allowed {
-                act(&mut state.tables);
-                state.writes += 1;
-            }
-            if allowed && !lost { Ok(()) } else { Err(ProviderError::unknown("the cloud does not answer")) }
+            let done = allowed.then(|| act(&mut state.tables));
+            state.writes += u64::from(allowed);
+            done.filter(|_| !lost).ok_or_else(|| ProviderError::unknown("the cloud does not answer"))
         };
         tokio::task::yield_now().await;
         answer
@@ -150,7 +175,7 @@ impl Cloud {
 
     pub(crate) fn contents(&self) -> BTreeSet<String> {
         let tables = &self.state().tables;
-        let addresses = tables.addresses.iter().map(|(number, address)| format!("address {number} {address:?}"));
+        let addresses = tables.addresses.iter().map(|(number, address)| format!("address {number} {}", address.owner));
         let balancers = tables.balancers.iter().map(|(name, balancer)| format!("balancer {name} {balancer:?}"));
         let routes = tables.routes.iter().map(|(cidr, route)| format!("route {cidr} {route:?}"));
         addresses.chain(balancers).chain(routes).collect()

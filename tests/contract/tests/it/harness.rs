@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::flag::Kind;
 use ccm_provider::{
     AddressType, CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, NodeAddress, ProviderError, ProviderFactory,
+    Service,
 };
 use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Trouble};
 
 use crate::cloud::{Address, Balancer, Cloud, Defect, Machine, StoredRoute};
-use crate::provider::Memorial;
+use crate::provider::{Memorial, SHARED};
 
 /// See [`Cloud`].
 #[derive(Debug, Default)]
@@ -24,6 +26,12 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(defect: Option<Defect>) -> Self {
         Self { defect, ..Self::default() }
+    }
+
+    /// Addresses take a minute to come and to go, and the provider does not wait for them.
+    pub(crate) fn slow(self) -> Self {
+        self.cloud.change(|tables| tables.delay = Duration::from_secs(60));
+        self
     }
 
     /// Says that it breaks a clause on purpose.
@@ -116,9 +124,18 @@ impl Harness for Memory {
         true
     }
 
+    async fn pass(&self, time: Duration) {
+        self.cloud.change(|tables| tables.now += time);
+    }
+
+    fn share(&self, service: &mut Service) -> bool {
+        service.metadata.annotations.insert(SHARED.into(), "the-one".into());
+        true
+    }
+
     async fn add_objects_of_others(&self) -> bool {
         self.cloud.change(|tables| {
-            tables.addresses.insert(900, Address { owner: "somebody".into() });
+            tables.addresses.insert(900, Address { owner: "somebody".into(), busy_until: Duration::ZERO });
             // The name of the balancer that the suite is going to ask for.
             let name = crate::provider::balancer_name("contract", "web");
             let theirs = Balancer { owner: "somebody".into(), address: 900, ..Balancer::default() };

@@ -1,16 +1,17 @@
 //! The provider of the cloud in memory, sound or with one defect.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{
-    Aspects, CloudProvider, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, LoadBalancer,
-    LoadBalancerIngress, LoadBalancerStatus, Lookup, NewRoute, Node, NodeRef, Plan, ProviderError, Risk, Route, Routes,
-    Service, ServiceAction, ServiceWork, Snapshot, Step, Verb,
+    Aspects, CloudProvider, Evidence, EvidenceKind, GroupKey, Instance, InstanceMetadata, InstancesV2, LoadBalancer,
+    LoadBalancerIngress, LoadBalancerStatus, Lookup, NewRoute, Node, NodeRef, Plan, ProviderContext, ProviderError,
+    Risk, Route, Routes, Service, ServiceAction, ServiceWork, Snapshot, Step, Verb,
 };
+use futures::future::join_all;
 
 use crate::cloud::{Address, Balancer, Cloud, Defect, Machine, StoredRoute, Tables};
 
@@ -19,19 +20,29 @@ pub(crate) struct Memorial {
     cloud: Arc<Cloud>,
     defect: Option<Defect>,
     mine: Arc<Mutex<BTreeSet<String>>>,
+    context: Arc<OnceLock<ProviderContext>>,
 }
 
 pub(crate) fn balancer_name(cluster: &str, service: &str) -> String {
     format!("{cluster}-default-{service}")
 }
 
+/// Services with the same value have one address together.
+pub(crate) const SHARED: &str = "memory/shared-address";
+
 fn owner(cluster: &str, service: &Service) -> String {
     format!("{cluster}/{}", service.metadata.uid)
 }
 
+/// Of the address: the Service, or all that share it.
+fn address_owner(cluster: &str, service: &Service) -> String {
+    let shared = service.metadata.annotations.get(SHARED).map(|name| format!("{cluster}/shared/{name}"));
+    shared.unwrap_or_else(|| owner(cluster, service))
+}
+
 impl Memorial {
     pub(crate) fn new(cloud: Arc<Cloud>, defect: Option<Defect>) -> Self {
-        Self { cloud, defect, mine: Arc::default() }
+        Self { cloud, defect, mine: Arc::default(), context: Arc::default() }
     }
 
     fn is(&self, defect: Defect) -> bool {
@@ -39,9 +50,13 @@ impl Memorial {
     }
 }
 
+#[async_trait]
 impl CloudProvider for Memorial {
     fn name(&self) -> &str {
         "memory"
+    }
+    async fn initialize(&self, context: ProviderContext) {
+        drop(self.context.set(context));
     }
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
         Some(Arc::new(self.clone()))
@@ -134,6 +149,11 @@ impl InstancesV2 for Memorial {
     }
 }
 
+/// Not finished: the address takes so long.
+fn wait(busy: Duration) -> Result<(), ProviderError> {
+    if busy.is_zero() { Ok(()) } else { Err(ProviderError::retry("the address is not ready", busy)) }
+}
+
 /// What the cloud has for a Service.
 #[derive(Debug, Default, PartialEq)]
 struct Observed {
@@ -141,22 +161,26 @@ struct Observed {
     balancer: Option<Balancer>,
     /// Somebody else's balancer has our name.
     taken: bool,
-    free: u32,
+    /// Another balancer needs the address too.
+    shared: bool,
 }
 
 impl Memorial {
     async fn observe(&self, cluster: &str, service: &Service) -> Result<Observed, ProviderError> {
         let (name, owner) = (balancer_name(cluster, &service.metadata.name), owner(cluster, service));
+        let of_address = address_owner(cluster, service);
         self.cloud
             .read(|tables| {
                 let named = tables.balancers.get(&name);
                 let ours = |b: &&Balancer| b.owner == owner || self.is(Defect::AdoptsByName);
-                let mut of_us = tables.addresses.iter().filter(|(_, address)| address.owner == owner);
+                let of_us = tables.addresses.iter().filter(|(_, address)| address.owner == of_address);
+                let addresses: Vec<u32> = of_us.map(|(number, _)| *number).collect();
+                let needs = |b: &Balancer| b.owner != owner && addresses.contains(&b.address);
                 Observed {
-                    addresses: of_us.by_ref().map(|(number, _)| *number).collect(),
                     balancer: named.filter(ours).cloned(),
                     taken: named.filter(|b| !ours(b)).is_some(),
-                    free: (1..).find(|number| !tables.addresses.contains_key(number)).unwrap_or_default(),
+                    shared: tables.balancers.values().any(needs),
+                    addresses,
                 }
             })
             .await
@@ -179,6 +203,19 @@ impl Memorial {
         LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] }
     }
 
+    /// Takes a free address.
+    async fn reserve(&self, owner: String) -> Result<u32, ProviderError> {
+        let early = if self.is(Defect::MarksAtTheEnd) { String::new() } else { owner };
+        let seen = self.cloud.read(Tables::free_address).await?;
+        let act = |tables: &mut Tables| {
+            let number = if self.is(Defect::ChoosesFromTheRead) { seen } else { tables.free_address() };
+            tables.addresses.insert(number, Address { owner: early, busy_until: Duration::ZERO });
+            tables.keep_busy(&[number]);
+            number
+        };
+        self.cloud.write(act).await
+    }
+
     async fn put(&self, name: String, balancer: Balancer) -> Result<(), ProviderError> {
         self.cloud.write(|tables| drop(tables.balancers.insert(name, balancer))).await
     }
@@ -197,7 +234,7 @@ impl LoadBalancer for Memorial {
         };
         let address = match &seen.balancer {
             Some(balancer) => Some(balancer.address),
-            None if self.is(Defect::DeletesBalancerFirst) => None,
+            None if seen.shared || self.is(Defect::DeletesBalancerFirst) => None,
             None => seen.addresses.first().copied(),
         };
         let shift = u32::from(self.is(Defect::StatusDiffers));
@@ -218,7 +255,7 @@ impl LoadBalancer for Memorial {
         if seen.taken {
             return Err(ProviderError::unknown("a balancer of somebody else has that name"));
         }
-        let (name, ours) = (balancer_name(cluster, &service.metadata.name), owner(cluster, service));
+        let (name, ours) = (balancer_name(cluster, &service.metadata.name), address_owner(cluster, service));
         let known = seen.addresses.first().copied().filter(|_| {
             let remembered = !self.is(Defect::RemembersInMemory) || self.mine.lock().unwrap().contains(&ours);
             let finished = !self.is(Defect::AddressEachTime) || seen.balancer.is_some();
@@ -226,18 +263,15 @@ impl LoadBalancer for Memorial {
         });
         let address = match known {
             Some(address) => address,
-            None => {
-                let early = if self.is(Defect::MarksAtTheEnd) { String::new() } else { ours.clone() };
-                self.cloud.write(|t| drop(t.addresses.insert(seen.free, Address { owner: early }))).await?;
-                seen.free
-            }
+            None => self.reserve(ours.clone()).await?,
         };
+        wait(self.cloud.read(|tables| tables.busy_for(address)).await?)?;
         let wanted = self.desired(cluster, service, nodes, address);
         if seen.balancer.as_ref() != Some(&wanted) || self.is(Defect::WritesEachTime) {
             self.put(name, wanted).await?;
         }
         if self.is(Defect::MarksAtTheEnd) && known.is_none() {
-            self.cloud.write(|t| drop(t.addresses.insert(address, Address { owner: ours.clone() }))).await?;
+            self.cloud.write(|t| t.addresses.get_mut(&address).unwrap().owner = ours.clone()).await?;
         }
         self.mine.lock().unwrap().insert(ours);
         Ok((!self.is(Defect::NoStatus)).then(|| self.status(address)))
@@ -255,21 +289,49 @@ impl LoadBalancer for Memorial {
 
     async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError> {
         let seen = self.observe(cluster, service).await?;
-        if self.is(Defect::DeletingNothingFails) && seen == (Observed { free: seen.free, ..Observed::default() }) {
+        if self.is(Defect::DeletingNothingFails) && seen == Observed::default() {
             return Err(ProviderError::unknown("there is no balancer"));
         }
         if seen.balancer.is_some() {
             let name = balancer_name(cluster, &service.metadata.name);
-            self.cloud.write(|tables| drop(tables.balancers.remove(&name))).await?;
+            let act = |tables: &mut Tables| {
+                tables.balancers.remove(&name);
+                tables.keep_busy(&seen.addresses);
+            };
+            self.cloud.write(act).await?;
         } else if self.is(Defect::DeletesWholeOnly) {
             return Ok(());
         }
+        if self.is(Defect::LeavesAddress) || (seen.shared && !self.is(Defect::SharedGoesWithTheFirst)) {
+            return Ok(());
+        }
         for number in seen.addresses {
-            if !self.is(Defect::LeavesAddress) {
-                self.cloud.write(|tables| drop(tables.addresses.remove(&number))).await?;
-            }
+            let least = Duration::from_secs(u64::from(self.is(Defect::NeverFinishes)));
+            wait(self.cloud.read(|tables| tables.busy_for(number)).await?.max(least))?;
+            self.cloud.write(|tables| drop(tables.addresses.remove(&number))).await?;
         }
         Ok(())
+    }
+
+    fn group(&self, service: &Service) -> GroupKey {
+        let shared = service.metadata.annotations.get(SHARED).filter(|_| !self.is(Defect::GroupsUnsaid));
+        GroupKey(shared.map_or_else(|| service.key().to_string(), |name| format!("shared/{name}")))
+    }
+
+    /// One after the other: each sees what the one before it left.
+    async fn reconcile(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
+        if self.is(Defect::GroupItemByItem) {
+            return join_all(work.iter().map(|item| self.reconcile_one(cluster, item))).await;
+        }
+        let mut answers = Vec::new();
+        for item in work {
+            answers.push(self.reconcile_one(cluster, item).await);
+        }
+        answers
     }
 
     async fn plan(&self, cluster: &str, item: &ServiceWork) -> Result<Plan, ProviderError> {
@@ -347,6 +409,9 @@ impl Memorial {
             return Err(ProviderError::unknown(format!("{cidr:?} is no range")));
         }
         let node = route.target_node.as_ref().map(ToString::to_string).unwrap_or_default();
+        if self.context.get().is_none_or(|context| context.nodes.get(&node).is_none()) {
+            return Err(ProviderError::unknown(format!("there is no node {node:?}")));
+        }
         let wanted = StoredRoute { cluster: cluster.to_owned(), node, blackhole: false };
         let there: BTreeMap<String, StoredRoute> = self.cloud.read(|tables| tables.routes.clone()).await?;
         match there.get(cidr) {
