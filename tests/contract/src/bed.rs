@@ -12,6 +12,7 @@ use ccm_provider::{
     Volumes,
 };
 
+use futures::FutureExt as _;
 use futures::future::join_all;
 
 use crate::report::{Outcome, Result};
@@ -146,10 +147,7 @@ impl Bed {
             return;
         }
         self.cluster.state().passed += time;
-        {
-            let _paused = Paused::new();
-            tokio::time::advance(time).await;
-        }
+        skip(time);
         self.harness.pass(time).await;
     }
 
@@ -204,20 +202,12 @@ impl Bed {
     }
 }
 
-/// Tokio's clock stands still until this is dropped, be it in the middle of a call.
-struct Paused;
-
-impl Paused {
-    fn new() -> Self {
-        tokio::time::pause();
-        Self
-    }
-}
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        tokio::time::resume();
-    }
+/// Moves tokio's clock.
+pub(crate) fn skip(time: Duration) {
+    tokio::time::pause();
+    // The clock moves with the first poll; the second would only let others run.
+    let _ = tokio::time::advance(time).now_or_never();
+    tokio::time::resume();
 }
 
 /// How long until a call is worth repeating that has not failed and is not finished.
@@ -238,7 +228,7 @@ pub(crate) fn bare(name: &str, provider_id: &str) -> Node {
 
 fn service(name: &str) -> Service {
     let mut service = Service::default();
-    // Another name, another UID.
+    // Another name, another UID and node port.
     let hash =
         name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let meta = &mut service.metadata;
@@ -254,7 +244,7 @@ fn service(name: &str) -> Service {
     spec.ip_family_policy = Some("SingleStack".into());
     spec.session_affinity = "None".into();
     spec.external_traffic_policy = "Cluster".into();
-    spec.ports = vec![port(80, 30080)];
+    spec.ports = vec![port(80, 30_100 + i32::try_from(hash % 2_600).unwrap_or_default())];
     service
 }
 

@@ -67,6 +67,12 @@ pub trait Harness: Send + Sync {
         let _ = time;
     }
 
+    /// How many times as fast tokio's clock runs. More than once, about ten, for a provider that calls its cloud over a network
+    /// and paces its calls; it is also interrupted at fewer places, since each takes longer.
+    fn haste(&self) -> u32 {
+        1
+    }
+
     /// What every Service of the suite has besides, such as the annotation that chooses a kind of balancer.
     fn dress(&self, service: &mut Service) {
         let _ = service;

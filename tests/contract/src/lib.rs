@@ -43,7 +43,7 @@ pub async fn check<F: Future<Output = Arc<dyn Harness>>>(clause: &Clause, make: 
     let harness = make().await;
     let deviation = harness.deviations().iter().find(|deviation| deviation.clause == clause.name);
     let run = AssertUnwindSafe((clause.check)(Arc::clone(&harness))).catch_unwind();
-    let outcome = match limited(run).await {
+    let outcome = match limited(run, harness.haste()).await {
         Some(Ok(Ok(()))) => Outcome::Kept,
         Some(Ok(Err(outcome))) => outcome,
         Some(Err(panic)) => Outcome::Broken(format!("the provider panicked: {}", panic_text(&*panic))),
@@ -56,14 +56,16 @@ pub async fn check<F: Future<Output = Arc<dyn Harness>>>(clause: &Clause, make: 
     }
 }
 
-/// `None` when [`LIMIT`] has passed on the machine's clock: tokio's is moved by the clause.
-async fn limited<F: Future>(run: F) -> Option<F::Output> {
+/// `None` when [`LIMIT`] has passed on the machine's clock: tokio's is moved by the clause, and runs so many times as fast.
+async fn limited<F: Future>(run: F, haste: u32) -> Option<F::Output> {
+    const TICK: Duration = Duration::from_millis(5);
     let began = Instant::now();
     let mut run = pin!(run);
     while began.elapsed() < LIMIT {
-        if let Ok(end) = tokio::time::timeout(Duration::from_secs(1), &mut run).await {
+        if let Ok(end) = tokio::time::timeout(TICK, &mut run).await {
             return Some(end);
         }
+        bed::skip(TICK * haste.saturating_sub(1));
     }
     None
 }

@@ -55,8 +55,8 @@ impl Bed {
         bed
     }
 
-    /// Instances with a Node each.
-    pub(crate) fn add_nodes(&mut self, count: usize) {
+    /// Instances of the cluster: their IDs.
+    pub(crate) fn add_instances(&self, count: usize) -> Vec<String> {
         let instances = InstanceSeed {
             count,
             subnets: self.network.public.clone(),
@@ -64,7 +64,17 @@ impl Bed {
             tags: BTreeMap::from([("kubernetes.io/cluster/c1".to_owned(), "owned".to_owned())]),
             ..InstanceSeed::default()
         };
-        for id in self.aws.world(|world| seed::instances(world, &instances)).unwrap() {
+        self.aws.world(|world| seed::instances(world, &instances)).unwrap()
+    }
+
+    /// Section `[Global]` of the cloud config, and the sections with the addresses of the services.
+    pub(crate) fn config(&self) -> (&str, &str) {
+        self.config.split_at(self.config.find("[ServiceOverride").unwrap())
+    }
+
+    /// Instances with a Node each.
+    pub(crate) fn add_nodes(&mut self, count: usize) {
+        for id in self.add_instances(count) {
             let number = self.nodes.len();
             let node = Node {
                 name: format!("node-{number}").into(),

@@ -3,6 +3,7 @@
 
 mod bed;
 mod classic;
+mod contract;
 mod inspect;
 mod instances;
 mod lent;

@@ -160,6 +160,15 @@ pub(super) async fn a_lost_answer_makes_no_second_object(harness: Arc<dyn Harnes
     Err(endless("ensure"))
 }
 
+/// After which poll each attempt drops the call, and whether what it waits for arrives first: in memory after each of the
+/// first, and then, as from the beginning behind a network, where a call is polled hundreds of times, after fewer and fewer.
+fn drops(haste: u32) -> impl Iterator<Item = (u64, bool)> {
+    let dense = if haste > 1 { 2 } else { 12 };
+    let first = (1..=dense).flat_map(|polls| [(polls, false), (polls, true)]);
+    let later = std::iter::successors(Some((dense, false)), |(polls, answered)| Some((polls + polls / 2, !answered)));
+    first.chain(later.skip(1).take_while(|(polls, _)| *polls < MOST))
+}
+
 /// Polls a future so often and drops it; `answered` lets what it waits for arrive first. `None` when it was dropped.
 async fn dropped_after<F: Future>(future: F, polls: u64, answered: bool) -> Option<F::Output> {
     let mut future = pin!(future);
@@ -180,9 +189,8 @@ async fn dropped_after<F: Future>(future: F, polls: u64, answered: bool) -> Opti
 
 pub(super) async fn an_ensure_dropped_at_any_await_is_finished_by_the_next(harness: Arc<dyn Harness>) -> Result {
     let mut case = Case::new(harness).await?;
-    for step in 0..2 * MOST {
-        let (polls, answered) = (step / 2 + 1, step % 2 == 1);
-        let balancer = case.next(step).await?;
+    for (polls, answered) in drops(case.bed.harness.haste()) {
+        let balancer = case.next(2 * polls + u64::from(answered)).await?;
         let ended = dropped_after(case.ensures(&*balancer), polls, answered).await.is_some();
         case.finishes(&format!("an ensure that was dropped at await no. {polls}")).await?;
         if ended {
@@ -194,9 +202,8 @@ pub(super) async fn an_ensure_dropped_at_any_await_is_finished_by_the_next(harne
 
 pub(super) async fn a_deletion_dropped_at_any_await_is_finished_by_the_next(harness: Arc<dyn Harness>) -> Result {
     let mut case = Case::new(harness).await?;
-    for step in 0..2 * MOST {
-        let (polls, answered) = (step / 2 + 1, step % 2 == 1);
-        let balancer = case.next(step).await?;
+    for (polls, answered) in drops(case.bed.harness.haste()) {
+        let balancer = case.next(2 * polls + u64::from(answered)).await?;
         ensured(&case.bed, &case.service, &case.nodes).await?;
         let ended = dropped_after(case.deletes(&*balancer), polls, answered).await.is_some();
         case.vanishes(&format!("a deletion that was dropped at await no. {polls}")).await?;
