@@ -14,6 +14,7 @@ use futures::future::BoxFuture;
 use http::{HeaderValue, Response, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,16 +36,18 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    pub(super) fn new(options: Arc<Options>) -> Self {
-        Inside {
+    /// # Errors
+    /// Calls are to be checked, and the models are missing or can't be read (see [`Models::shared`]).
+    pub(super) fn new(options: Arc<Options>) -> io::Result<Self> {
+        Ok(Inside {
             faults: Faults::new(options.seed),
             ledger: Ledger::new(options.ledger_entries),
             throttle: Throttle::new(&options.throttle),
             past: VecDeque::new(),
             violations: Vec::new(),
-            models: options.validate.then(Models::if_present).flatten(),
+            models: if options.validate { Models::shared()? } else { None },
             world: World::new(options),
-        }
+        })
     }
 
     /// An empty account that behaves the same; faults, ledger and violations are forgotten.
@@ -67,7 +70,15 @@ impl Inside {
         if options.throttle != buckets {
             self.throttle = Throttle::new(&options.throttle);
         }
-        self.models = options.validate.then(Models::if_present).flatten();
+        self.models = if options.validate {
+            // What is not checked is told where tests look for what the check found.
+            Models::shared().unwrap_or_else(|error| {
+                self.violations.push(error.to_string());
+                None
+            })
+        } else {
+            None
+        };
         self.world.options = Arc::new(options);
     }
 

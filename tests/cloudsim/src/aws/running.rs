@@ -29,11 +29,11 @@ impl Aws {
     /// Starts it.
     ///
     /// # Errors
-    /// A port is taken, or no thread can be made.
+    /// A port is taken, no thread can be made, or calls are to be checked against models that can't be read.
     pub fn start(options: Options) -> io::Result<Self> {
         let runtime = Runtime::start("cloudsim-aws")?;
         let (port, admin_port) = (options.port, options.admin_port);
-        let inside = Inside::new(Arc::new(options));
+        let inside = Inside::new(Arc::new(options))?;
         let clock = inside.world.clock.clone();
         let endpoint = Arc::new(Endpoint { inside: Mutex::new(inside) });
         let spawner = runtime.spawner();

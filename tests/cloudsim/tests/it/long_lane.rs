@@ -1,6 +1,7 @@
-//! Runs all cases on moto: it must differ where the table says so and nowhere else.
+//! Runs all cases on moto: it may differ where the table says so and nowhere else.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
 use ccm_cloudsim::moto::Moto;
 
@@ -9,7 +10,7 @@ use crate::case::{Case, like};
 use crate::{cases, deviations, scene};
 
 #[test]
-fn moto_differs_exactly_as_the_table_says() {
+fn moto_differs_only_where_the_table_says_so() {
     // Two, because moto takes most of a second for a case, and works on one request at a time.
     let cases = cases::all();
     let halves = cases.chunks(cases.len().div_ceil(2));
@@ -20,7 +21,7 @@ fn moto_differs_exactly_as_the_table_says() {
     assert!(report.is_empty(), "\n{report}");
 }
 
-/// Runs cases against a moto of their own: a line for each difference that the table lacks, or has without need.
+/// Runs cases against a moto of their own: a line for each difference that the table lacks.
 fn differences(cases: &[Case]) -> String {
     let mut report = String::new();
     let Some(moto) = Moto::start().expect("moto") else { return report };
@@ -39,7 +40,10 @@ fn differences(cases: &[Case]) -> String {
             let _ = writeln!(report, "new difference, in {:?}:\n    {line:?},", case.name);
         }
         for pattern in listed.iter().filter(|pattern| !found.iter().any(|line| like(line, pattern))) {
-            let _ = writeln!(report, "listed difference that is no more, in {:?}:\n    {pattern:?},", case.name);
+            // Moto got better: no defect of ours. Past the test harness, which would keep it to itself.
+            let notice =
+                format!("\nNOTICE: moto no longer differs in {:?}; take it out of the table: {pattern:?}\n", case.name);
+            std::io::stderr().write_all(notice.as_bytes()).expect("stderr");
         }
     }
     report

@@ -30,7 +30,7 @@ fn case_names_are_unique_and_the_table_names_cases() {
 
 #[test]
 fn the_double_passes_every_case_and_follows_the_vendors_models() {
-    let checked = Models::if_present().is_some();
+    let checked = Models::shared().expect("models that can be read").is_some();
     let mut report = String::new();
     for case in cases::all() {
         let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).expect("a simulated AWS");
@@ -64,4 +64,24 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
         }
     }
     assert!(report.is_empty(), "\n{report}");
+}
+
+/// A simulation whose checks vanish would find nothing, and say nothing.
+#[test]
+fn without_models_that_can_be_read_nothing_starts() {
+    let empty = env!("CARGO_TARGET_TMPDIR");
+    for (variables, says) in [
+        (vec![("CCM_AWS_MODELS", empty)], "ec2.json"),
+        (vec![("XDG_CACHE_HOME", empty), ("CI", "true")], "no models of the AWS services"),
+    ] {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ccm-cloudsim"));
+        program
+            .args(["aws", "--until-eof"])
+            .stdin(std::process::Stdio::null())
+            .env_remove("CCM_AWS_MODELS")
+            .env_remove("CI");
+        let output = program.envs(variables).output().expect("a process");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(says), "{errors}");
+    }
 }

@@ -35,7 +35,7 @@ fn call(world: &mut World, action: &str, form: &str) -> Result<String, ApiError>
     let call = Call::direct(Service::Ec2, action, form)?;
     let xml = handle(world, &call)?;
     assert_eq!(call.params.unread(), Vec::<String>::new(), "{action} ignores parameters");
-    if let Some(models) = Models::if_present() {
+    if let Some(models) = Models::shared().unwrap() {
         let body = frame(Service::Ec2, action, "r-1", &xml);
         assert_eq!(models.check_response("ec2", action, 200, &body), Vec::<String>::new(), "{action}");
         let form = format!("Action={action}&Version=2016-11-15&{form}");

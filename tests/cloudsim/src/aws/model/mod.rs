@@ -146,12 +146,6 @@ impl Models {
             .map_err(io::Error::other)
     }
 
-    /// The models, if this machine has them and they can be read; without a word otherwise.
-    #[must_use]
-    pub fn if_present() -> Option<Arc<Self>> {
-        folder().and_then(|_| Self::shared().ok().flatten())
-    }
-
     /// Reads the four files of a folder.
     ///
     /// # Errors
