@@ -65,15 +65,12 @@ fn the_whole_tour_goes_as_told_and_leaves_nothing_behind() {
     assert!(!log.contains('\x1b'), "a log has no escape sequences");
     assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
     assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    assert_recommended_files_exist(&log);
 }
 
-#[test]
-fn what_the_summary_recommends_exists() {
+/// What the summary recommends to read.
+fn assert_recommended_files_exist(log: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let temp = tempfile::tempdir().unwrap();
-    let output = demo(temp.path(), &["--fast", "--nodes=3"]).output().unwrap();
-    let (log, errors) = text(&output);
-    assert!(output.status.success(), "{log}\n{errors}");
     let (_, next) = log.split_once("Read next").unwrap();
     // A line that begins further in goes on with the words about the file before.
     let files = next.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| !line.starts_with(' '));
