@@ -59,7 +59,8 @@ impl Settling {
         let (left, removed) = traces(write);
         let traces = written.entry(balancer.to_owned()).or_default();
         traces.retain(|trace, _| {
-            !removed.contains(trace) && !(matches!(trace, Trace::Attached(_)) && left.iter().any(is_attached))
+            let replaced = is_attached(trace) && left.iter().any(is_attached);
+            !replaced && !removed.contains(trace)
         });
         traces.extend(left.into_iter().map(|trace| (trace, now)));
     }

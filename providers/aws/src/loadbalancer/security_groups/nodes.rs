@@ -180,7 +180,7 @@ pub(crate) fn network(
         if is_wanted {
             rules.wanted.clone_from(&wanted);
         }
-        let change = rules.change(permissions::split(&group.ingress));
+        let change = rules.change(&permissions::split(&group.ingress));
         rules.closes = change.gives_up;
         if is_wanted || (ground.ownership.is_member(&group.tags) && change.takes_away()) {
             steps.extend(change.steps(&group.id).into_iter().map(|step| step.shared(&rules)));
@@ -203,7 +203,7 @@ pub(crate) fn gives_up_rules(wish: &Wish, observed: &Observed, ground: &Ground) 
         if groups.ids.contains(&group.id) {
             rules.wanted.clone_from(&wanted);
         }
-        rules.change(permissions::split(&group.ingress)).gives_up
+        rules.change(&permissions::split(&group.ingress)).gives_up
     })
 }
 
@@ -280,17 +280,17 @@ impl SharedRules {
     /// wrote a moment ago, which EC2 may not show yet.
     pub(crate) fn steps(&self, group: &SecurityGroup, opens: bool, recent: &Recent) -> Vec<Step> {
         let found = permissions::split(&group.ingress);
-        let mut change = if opens { Change::default() } else { self.change(recent.at_most(found.clone())) };
+        let mut change = if opens { Change::default() } else { self.change(&recent.at_most(found.clone())) };
         change.found = found.len();
         // A rule that is there already may be opened again, but a rule that just went must not be taken for there.
-        change.open = self.change(recent.at_least(found)).open;
+        change.open = self.change(&recent.at_least(found)).open;
         change.steps(&group.id)
     }
 
-    fn change(&self, found: Vec<Rule>) -> Change {
+    fn change(&self, found: &[Rule]) -> Change {
         let wanted = &self.wanted;
-        let mut open = permissions::missing(wanted, &found);
-        let mut close = permissions::surplus(&found, wanted);
+        let mut open = permissions::missing(wanted, found);
+        let mut close = permissions::surplus(found, wanted);
         close.retain(|rule| self.closes && is_for(rule, &self.balancer));
         let gives_up = !close.is_empty();
         let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
@@ -299,10 +299,10 @@ impl SharedRules {
         let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer).described(MTU)).collect();
         let relabelled: Vec<Rule> = close.iter().filter_map(|rule| self.relabelled(rule)).collect();
         close.retain(|rule| !relabelled.iter().any(|stays| stays.tuple() == rule.tuple()));
-        open.extend(permissions::missing(&mtu, &found));
+        open.extend(permissions::missing(&mtu, found));
         // Without any client they are left over from whoever was last.
         if gives_up || !wanted.is_empty() || mtu.is_empty() {
-            let stale = permissions::surplus(&found, &mtu).into_iter();
+            let stale = permissions::surplus(found, &mtu).into_iter();
             close.extend(stale.filter(|rule| rule.description == MTU));
         }
         Change { open, close, relabelled, gives_up, found: found.len() }
