@@ -65,7 +65,7 @@ pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answe
 /// is the last one of all.
 fn shared_age(wish: &Wish) -> Duration {
     match common(wish) {
-        None => Duration::from_secs(1),
+        None => Duration::ZERO,
         Some(common) if common.must_exist => SHORT,
         Some(_) => FRESH,
     }
