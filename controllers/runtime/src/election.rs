@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use ccm_provider::{Clock, EventSink, EventType, Subject, duration};
 use rand::rngs::StdRng;
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiError, Call, Client};
@@ -81,14 +81,7 @@ impl ElectionConfig {
 
 /// `<hostname>_<uuid>`: a restarted process is another candidate, also on the same host.
 pub fn identity(hostname: &str) -> String {
-    let mut bytes = [0_u8; 16];
-    StdRng::from_os_rng().fill_bytes(&mut bytes);
-    let random = u128::from_be_bytes(bytes);
-    // Version 4, variant 1, as RFC 9562 wants them.
-    let id = random & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
-    let hex = format!("{id:032x}");
-    let part = |from, to| hex.get(from..to).unwrap_or_default();
-    format!("{hostname}_{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+    format!("{hostname}_{}", uuid::Uuid::new_v4())
 }
 
 /// A Lease as whoever reads it sees it.

@@ -4,24 +4,20 @@
 //! that a peer is gone while a watch waits.
 
 use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
-use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service, ServiceExt as _};
+use rustls::pki_types::ServerName;
+use tower::ServiceExt as _;
 
 use super::config::Proxy;
-use super::dial::Dialer;
+use super::dial::{Dial, boxed, each_address, system};
 use super::error::{ConnectError, explain};
 
 /// How long a connection may take, TLS included.
@@ -41,72 +37,21 @@ const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 
 /// Sends requests over one pool of connections. Clones share the pool.
 pub(super) type Pool = legacy::Client<Dial, Body>;
-/// Makes connections, whatever they are made of: HTTP is compiled for one type only.
-pub(super) type Dial = BoxCloneSyncService<Uri, Io, BoxError>;
-
-trait Stream: Read + Write + Connection + Send + Unpin {}
-impl<T: Read + Write + Connection + Send + Unpin> Stream for T {}
-
-/// A connection of any kind.
-pub(super) struct Io {
-    stream: Box<dyn Stream>,
-    /// Ends with the connection.
-    _life: Option<Arc<()>>,
-}
-
-impl Io {
-    pub(super) fn with_life(self, life: Arc<()>) -> Self {
-        Self { _life: Some(life), ..self }
-    }
-}
-
-impl Read for Io {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl Write for Io {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-}
-
-impl Connection for Io {
-    fn connected(&self) -> Connected {
-        self.stream.connected()
-    }
-}
-
 /// A pool for the address, TLS and client certificate of a configuration. Makes no connection yet.
 pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool, ConnectError> {
+    let name = config.tls_server_name.as_deref();
+    if let Some(name) = name.filter(|name| ServerName::try_from(*name).is_err()) {
+        let text = format!("tls-server-name {name:?} is neither a DNS name nor an IP address");
+        return Err(ConnectError::Setup(text));
+    }
+    let name = name.or(config.cluster_url.host()).unwrap_or_default();
+    let secured = |dial| tls(config, name, dial, Versions::from_env());
     let dial = match proxy {
-        Some(proxy) => through(proxy, config)?,
-        None => boxed(tcp()),
+        Some(proxy) => secured(through(proxy, config)?)?,
+        None => each_address(secured(boxed(tcp()))?, system),
     };
-    let https = Dialer::new(boxed(tls(config, dial, Versions::from_env())?));
     let limited = tower::service_fn(move |target: Uri| {
-        let connecting = https.clone().connect(target);
+        let connecting = dial.clone().oneshot(target);
         async move {
             let late =
                 || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {}s", CONNECT.as_secs()));
@@ -193,16 +138,18 @@ fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
     let Proxy { address, authorization, user, .. } = proxy;
     Ok(match address.scheme_str() {
         Some("socks5" | "socks5h") => {
-            let socks = SocksV5::new(address.clone(), tcp());
+            let socks = SocksV5::new(address.clone(), each_address(boxed(tcp()), system));
             boxed(match user.clone() {
                 Some((name, password)) => socks.with_auth(name, password),
                 None => socks,
             })
         }
         scheme => {
-            let dial =
-                if scheme == Some("https") { boxed(tls(config, boxed(tcp()), Versions::Http1)?) } else { boxed(tcp()) };
-            let tunnel = Tunnel::new(address.clone(), dial);
+            let mut dial = boxed(tcp());
+            if scheme == Some("https") {
+                dial = tls(config, address.host().unwrap_or_default(), dial, Versions::Http1)?;
+            }
+            let tunnel = Tunnel::new(address.clone(), each_address(dial, system));
             boxed(match authorization.clone() {
                 Some(header) => tunnel.with_auth(header),
                 None => tunnel,
@@ -211,33 +158,18 @@ fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
     })
 }
 
-fn tls(config: &kube::Config, dial: Dial, versions: Versions) -> Result<HttpsConnector<Dial>, ConnectError> {
+/// TLS with the server of this name, over connections to its address.
+fn tls(config: &kube::Config, name: &str, dial: Dial, versions: Versions) -> Result<Dial, ConnectError> {
     let setup = |error: kube::Error| ConnectError::Setup(explain(&error));
-    let builder =
-        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config().map_err(setup)?).https_or_http();
-    let builder = match &config.tls_server_name {
-        None => builder,
-        Some(name) => {
-            let bad =
-                |_| ConnectError::Setup(format!("tls-server-name {name:?} is neither a DNS name nor an IP address"));
-            builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone().try_into().map_err(bad)?))
-        }
-    };
+    let name = name.trim_matches(['[', ']']).to_owned();
+    let builder = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config().map_err(setup)?)
+        .https_or_http()
+        .with_server_name_resolver(move |_: &Uri| ServerName::try_from(name.clone()));
     Ok(match versions {
-        Versions::All => builder.enable_all_versions().wrap_connector(dial),
-        Versions::Http1 => builder.enable_http1().wrap_connector(dial),
+        Versions::All => boxed(builder.enable_all_versions().wrap_connector(dial)),
+        Versions::Http1 => boxed(builder.enable_http1().wrap_connector(dial)),
     })
-}
-
-pub(super) fn boxed<C>(connector: C) -> Dial
-where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Connection + Send + Unpin + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send + 'static,
-{
-    let connector = connector.map_response(|stream| Io { stream: Box::new(stream), _life: None });
-    BoxCloneSyncService::new(connector.map_err(Into::into))
 }
 
 #[cfg(test)]

@@ -1,178 +1,202 @@
-//! One connection at a time: who asks while another is being made waits for that one, and shares it if it is HTTP/2.
-//!
-//! hyper-util's pool has every request that finds no connection make one of its own. Two that become ready at the same
-//! moment are both used, and with a watch on the second one it stays open for minutes.
+//! Connections to a host with several addresses: one that does not connect soon gets a rival, so a dead address costs
+//! [`HEAD_START`] and not the deadline of the request.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use http::Uri;
-use hyper_util::client::legacy::connect::Connection as _;
-use tower::{BoxError, ServiceExt};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceExt as _};
 
-use super::connection::{Dial, Io};
+use super::error::Unresolved;
 
-/// How long the pool may take to hand a new connection to all who wait for one. It takes no time at all.
-const HANDED_OVER: Duration = Duration::from_secs(1);
+/// How long the connection to one address may take, TLS included, before the next address is tried beside it: the time
+/// that Go leaves one address family (`net.Dialer.FallbackDelay`).
+const HEAD_START: Duration = Duration::from_millis(300);
 
-/// Makes the connections of one pool.
-#[derive(Clone)]
-pub(super) struct Dialer {
-    dial: Dial,
-    state: Arc<State>,
+/// Makes connections, whatever they are made of: HTTP is compiled for one type only.
+pub(super) type Dial = BoxCloneSyncService<Uri, Io, BoxError>;
+
+/// Finds the addresses of a host and port.
+pub(super) type Resolve = fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
+
+trait Stream: Read + Write + Connection + Send + Unpin {}
+impl<T: Read + Write + Connection + Send + Unpin> Stream for T {}
+
+/// A connection of any kind.
+pub(super) struct Io(Box<dyn Stream>);
+
+impl Read for Io {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
 }
 
-#[derive(Default)]
-struct State {
-    /// Held by whoever makes a connection.
-    turn: tokio::sync::Mutex<()>,
-    shared: Mutex<Shared>,
-}
-
-/// The connections that all requests can share.
-#[derive(Default)]
-struct Shared {
-    made: u64,
-    /// Lives as long as the newest of them.
-    newest: Weak<()>,
-}
-
-impl Dialer {
-    pub(super) fn new(dial: Dial) -> Self {
-        Self { dial, state: Arc::default() }
+impl Write for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
-    pub(super) async fn connect(self, target: Uri) -> Result<Io, BoxError> {
-        let mut known = self.made();
-        let _turn = loop {
-            let turn = self.state.turn.lock().await;
-            let made = self.made();
-            if made == known {
-                break turn;
-            }
-            // The pool has given it to whoever asked for this one.
-            drop(turn);
-            tokio::time::sleep(HANDED_OVER).await;
-            if self.newest_lives() {
-                return Err(io::Error::other("another connection is there by now").into());
-            }
-            known = made;
-        };
-        let io = self.dial.clone().oneshot(target).await?;
-        if !io.connected().is_negotiated_h2() {
-            return Ok(io);
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, slices)
+    }
+}
+
+impl Connection for Io {
+    fn connected(&self) -> Connected {
+        self.0.connected()
+    }
+}
+
+pub(super) fn boxed<C>(connector: C) -> Dial
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Connection + Send + Unpin + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send + 'static,
+{
+    BoxCloneSyncService::new(connector.map_response(|stream| Io(Box::new(stream))).map_err(Into::into))
+}
+
+/// The resolver of this machine.
+pub(super) fn system(host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+    Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
+}
+
+/// Dials each address of the target's host with `dial`, which gets targets with addresses for hosts.
+pub(super) fn each_address(dial: Dial, resolve: Resolve) -> Dial {
+    BoxCloneSyncService::new(tower::service_fn(move |target: Uri| {
+        let dial = dial.clone();
+        async move {
+            let port = target.port_u16().unwrap_or(if target.scheme_str() == Some("https") { 443 } else { 80 });
+            let host = target.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+            let addresses = resolve(host, port).await.map_err(Unresolved)?;
+            first_of(addresses.into_iter().map(|address| {
+                let (dial, target) = (dial.clone(), with_address(&target, address));
+                async move { dial.oneshot(target?).await }
+            }))
+            .await
         }
-        let life = Arc::new(());
-        let mut shared = self.state.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        *shared = Shared { made: shared.made + 1, newest: Arc::downgrade(&life) };
-        Ok(io.with_life(life))
-    }
+    }))
+}
 
-    fn made(&self) -> u64 {
-        self.state.shared.lock().unwrap_or_else(PoisonError::into_inner).made
-    }
+fn with_address(target: &Uri, address: SocketAddr) -> http::Result<Uri> {
+    let scheme = target.scheme_str().unwrap_or("http");
+    Uri::builder().scheme(scheme).authority(address.to_string()).path_and_query("/").build()
+}
 
-    fn newest_lives(&self) -> bool {
-        self.state.shared.lock().unwrap_or_else(PoisonError::into_inner).newest.strong_count() > 0
+/// The first success, or the first failure if there is none. The next attempt begins when one has failed, or has not ended
+/// within its head start.
+async fn first_of<T>(
+    mut attempts: impl Iterator<Item = impl Future<Output = Result<T, BoxError>>>,
+) -> Result<T, BoxError> {
+    let (mut running, mut failure) = (FuturesUnordered::new(), None);
+    loop {
+        let patience = match attempts.next() {
+            Some(attempt) => {
+                running.push(attempt);
+                HEAD_START
+            }
+            None => Duration::MAX,
+        };
+        match tokio::time::timeout(patience, running.next()).await {
+            Ok(Some(Ok(connected))) => return Ok(connected),
+            Ok(Some(Err(error))) => drop(failure.get_or_insert(error)),
+            Ok(None) => return Err(failure.unwrap_or_else(|| Unresolved(io::ErrorKind::NotFound.into()).into())),
+            Err(_) => {}
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Poll};
-
-    use hyper_util::client::legacy::connect::{Connected, Connection};
     use hyper_util::rt::TokioIo;
-    use tokio::task::JoinSet;
+    use tokio::net::TcpStream;
+    use tokio::time::Instant;
 
-    use super::super::connection::boxed;
     use super::*;
 
-    const TAKES: Duration = Duration::from_millis(100);
-
-    /// Nothing but what was agreed upon in TLS.
-    struct Agreed {
-        http2: bool,
-        io: TokioIo<tokio::io::DuplexStream>,
+    /// What one attempt comes to.
+    #[derive(Clone, Copy)]
+    enum Address {
+        /// It never answers.
+        Dead,
+        Refuses,
+        ConnectsAfter(u64),
     }
+    use Address::{ConnectsAfter, Dead, Refuses};
 
-    impl hyper::rt::Read for Agreed {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buffer: hyper::rt::ReadBufCursor<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.io).poll_read(cx, buffer)
-        }
-    }
-
-    impl hyper::rt::Write for Agreed {
-        fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.io).poll_write(cx, bytes)
-        }
-
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.io).poll_flush(cx)
-        }
-
-        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.io).poll_shutdown(cx)
-        }
-    }
-
-    impl Connection for Agreed {
-        fn connected(&self) -> Connected {
-            if self.http2 { Connected::new().negotiated_h2() } else { Connected::new() }
-        }
-    }
-
-    /// A dialer of connections that take a while, and how many it has begun.
-    fn dialer(http2: bool) -> (Dialer, Arc<AtomicUsize>) {
-        let begun = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&begun);
-        let dial = tower::service_fn(move |_: Uri| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            async move {
-                tokio::time::sleep(TAKES).await;
-                Ok::<_, io::Error>(Agreed { http2, io: TokioIo::new(tokio::io::duplex(1).0) })
+    /// Which of the addresses is connected to, or the failure, and after how many milliseconds.
+    async fn first(addresses: &[Address]) -> (Result<usize, String>, u128) {
+        let began = Instant::now();
+        let attempts = addresses.iter().enumerate().map(async |(number, address)| match address {
+            Dead => std::future::pending().await,
+            Refuses => Err(io::Error::other(format!("refused by {number}")).into()),
+            ConnectsAfter(time) => {
+                tokio::time::sleep(Duration::from_millis(*time)).await;
+                Ok(number)
             }
         });
-        (Dialer::new(boxed(dial)), begun)
-    }
-
-    /// What becomes of five requests at the same time, and how many connections were begun after which time.
-    async fn five(http2: bool, keep: bool) -> (usize, usize, Duration) {
-        let (dialer, begun) = dialer(http2);
-        let (start, mut all, mut kept) = (tokio::time::Instant::now(), JoinSet::new(), Vec::new());
-        for _ in 0..5 {
-            all.spawn(dialer.clone().connect(Uri::from_static("https://api")));
-        }
-        let mut connected = 0;
-        while let Some(one) = all.join_next().await {
-            if let Ok(io) = one.unwrap() {
-                connected += 1;
-                kept.extend(keep.then_some(io));
-            }
-        }
-        (connected, begun.load(Ordering::SeqCst), start.elapsed())
+        let connected = first_of(attempts).await.map_err(|error| error.to_string());
+        (connected, began.elapsed().as_millis())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_while_a_connection_is_made_makes_no_other_one() {
-        assert_eq!(five(true, true).await, (1, 1, TAKES + HANDED_OVER));
+    async fn a_dead_address_costs_its_head_start() {
+        assert_eq!(first(&[ConnectsAfter(200), Dead]).await, (Ok(0), 200));
+        assert_eq!(first(&[Dead, ConnectsAfter(10)]).await, (Ok(1), 310));
+        assert_eq!(first(&[Dead, Dead, Refuses, ConnectsAfter(10)]).await, (Ok(3), 610));
+        assert_eq!(first(&[ConnectsAfter(400), ConnectsAfter(200)]).await, (Ok(0), 400));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_ended_at_once_keeps_nobody_from_the_next_one() {
-        let (connected, begun, _) = five(true, false).await;
-        assert_eq!((connected, begun), (5, 5));
+    async fn an_address_that_refuses_costs_nothing_and_the_first_failure_is_reported() {
+        assert_eq!(first(&[Refuses, Refuses, ConnectsAfter(10)]).await, (Ok(2), 10));
+        assert_eq!(first(&[Refuses, Refuses]).await, (Err("refused by 0".to_owned()), 0));
+        assert_eq!(first(&[]).await.0.unwrap_err(), "dns error");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn connections_that_cannot_be_shared_are_made_for_each_who_asks() {
-        assert_eq!(five(false, true).await, (5, 5, TAKES * 5));
+    /// The target for each address, as an error that comes of dialing it.
+    async fn dialed(target: &'static str, resolve: Resolve) -> String {
+        let dial = tower::service_fn(|target: Uri| async move {
+            Err::<TokioIo<TcpStream>, _>(io::Error::other(target.to_string()))
+        });
+        each_address(boxed(dial), resolve).oneshot(Uri::from_static(target)).await.err().unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_host_is_replaced_by_its_address_and_a_port_follows_from_the_scheme() {
+        let resolve: Resolve = |host, port| {
+            assert_eq!(host, "api.example");
+            Box::pin(async move { Ok(vec![([192, 0, 2, 1], port).into()]) })
+        };
+        assert_eq!(dialed("https://api.example", resolve).await, "https://192.0.2.1:443/");
+        assert_eq!(dialed("http://api.example/", resolve).await, "http://192.0.2.1:80/");
+        assert_eq!(dialed("https://api.example:6443", resolve).await, "https://192.0.2.1:6443/");
+        assert_eq!(dialed("https://[2001:db8::1]:6443", system).await, "https://[2001:db8::1]:6443/");
     }
 }

@@ -1,10 +1,13 @@
 //! What can be wrong with a connection, a request and an answer, in words that name the way out.
 
+use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use ccm_provider::duration;
 use http::StatusCode;
 use kube::client::AuthError;
+use rustls::CertificateError;
 use serde::Deserialize;
 
 /// Why there is no client.
@@ -164,7 +167,7 @@ pub(crate) fn status_error(http: StatusCode, body: &[u8], retry_after: Option<Du
 }
 
 /// An error and all its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -217,13 +220,20 @@ pub(super) struct Peer {
     pub(super) proxy: Option<String>,
 }
 
+/// The name of a server has no address.
+#[derive(Debug, thiserror::Error)]
+#[error("dns error")]
+pub(super) struct Unresolved(#[source] pub(super) io::Error);
+
 /// What an error of the transport means here, and what to do about it.
-pub(super) fn transport(text: &str, peer: &Peer) -> ApiError {
+pub(super) fn transport(error: &kube::Error, peer: &Peer) -> ApiError {
+    let text = explain(error);
     let hint = match &peer.proxy {
+        // The types of these errors are private to hyper-util.
         Some(proxy) if text.contains("tunnel error") || text.contains("SOCKS error") => {
-            proxy_hint(text, proxy, &peer.host)
+            proxy_hint(&text, proxy, &peer.host)
         }
-        _ => direct_hint(text, peer),
+        _ => direct_hint(error, peer),
     };
     ApiError::Transport(format!("{hint}: {text}"))
 }
@@ -238,18 +248,42 @@ fn proxy_hint(text: &str, proxy: &str, host: &str) -> String {
     }
 }
 
-fn direct_hint(text: &str, Peer { host, trust, .. }: &Peer) -> String {
-    if text.contains("UnknownIssuer") || text.contains("unknown issuer") {
-        format!("the certificate of {host} is not signed by {trust}")
-    } else if text.contains("NotValidForName") || text.contains("not valid for name") {
-        format!("the certificate of {host} is made for other names: connect by one of them, or set tls-server-name")
-    } else if text.contains("certificate expired") {
-        format!("the certificate of {host} has expired, or the clock of this machine is wrong")
-    } else if text.contains("dns error") || text.contains("failed to lookup") {
-        format!("the name {host} cannot be resolved: check the address in --kubeconfig or --master, and the DNS")
-    } else if text.contains("Connection refused") {
-        format!("nobody listens at {host}: check the address in --kubeconfig or --master")
-    } else {
-        host.clone()
+fn direct_hint(error: &kube::Error, Peer { host, trust, .. }: &Peer) -> String {
+    use CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    let certificate = causes(error).find_map(|cause| match cause.downcast_ref()? {
+        rustls::Error::InvalidCertificate(wrong) => Some(wrong),
+        _ => None,
+    });
+    match certificate {
+        Some(UnknownIssuer) => format!("the certificate of {host} is not signed by {trust}"),
+        Some(NotValidForName | NotValidForNameContext { .. }) => {
+            format!("the certificate of {host} is made for other names: connect by one of them, or set tls-server-name")
+        }
+        Some(Expired | ExpiredContext { .. }) => {
+            format!("the certificate of {host} has expired, or the clock of this machine is wrong")
+        }
+        _ if causes(error).any(<dyn Error>::is::<Unresolved>) => {
+            format!("the name {host} cannot be resolved: check the address in --kubeconfig or --master, and the DNS")
+        }
+        _ if causes(error).any(is_refused) => {
+            format!("nobody listens at {host}: check the address in --kubeconfig or --master")
+        }
+        _ => host.clone(),
     }
+}
+
+fn is_refused(cause: &(dyn Error + 'static)) -> bool {
+    cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// An error and all that it wraps.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| {
+        let error: &'a (dyn Error + 'static) = *error;
+        // The source of an `io::Error` is that of the error in it.
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inside) => Some(inside),
+            None => error.source(),
+        }
+    })
 }

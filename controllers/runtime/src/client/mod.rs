@@ -272,7 +272,7 @@ impl Client {
         if repeated {
             self.metrics.rest_repeated(&code, call.verb(), &link.peer.host);
         }
-        let response = answer.map_err(|error| error::transport(&error::explain(&error), &link.peer))?;
+        let response = answer.map_err(|error| error::transport(&error, &link.peer))?;
         if response.status().is_success() {
             return Ok(response);
         }
