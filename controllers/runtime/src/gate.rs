@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -209,13 +211,18 @@ impl Gate {
         Ok(self.client.send(call).await?)
     }
 
-    /// Lets a write to the cloud through. Dropped at once when the lease is lost: another process may write by then.
+    /// Lets a write to the cloud through. It may consist of many steps, and the process may stand still between two of them,
+    /// so the lease is checked by the local clock each time that the write goes on; it is dropped where that has run out.
     pub async fn cloud<R>(&self, write: impl Future<Output = R>) -> Result<R, GateError> {
-        self.open("cloud")?;
+        let mut write = pin!(write);
+        let fenced = std::future::poll_fn(|cx| match self.open("cloud") {
+            Ok(()) => write.as_mut().poll(cx).map(Ok),
+            Err(refused) => Poll::Ready(Err(refused)),
+        });
         tokio::select! {
             biased;
             () = self.leadership.lost() => Err(GateError::NotLeading),
-            answer = write => Ok(answer),
+            answer = fenced => answer,
         }
     }
 
@@ -261,6 +268,7 @@ fn tell(plan: &Plan, entry: impl Fn(usize, usize, String)) {
 #[cfg(test)]
 mod tests {
     use ccm_provider::ErrorClass;
+    use tokio::sync::oneshot;
 
     use super::*;
     use crate::clock::SystemClock;
@@ -298,5 +306,31 @@ mod tests {
         let call = async { unreachable!("not polled") };
         let answer: Result<Vec<Result<(), _>>, _> = gate.cloud_each("Do", Duration::from_secs(5), 1, call).await;
         assert!(matches!(answer, Err(GateError::NotLeading)));
+    }
+
+    /// What becomes of a write of two steps when this much time passes between them and the election notices nothing of it.
+    async fn two_steps(frozen_for: Duration) -> (bool, Vec<u32>) {
+        let (gate, leadership) = gate();
+        leadership.lead(Some(Duration::from_secs(15)));
+        let (answer, answered) = oneshot::channel();
+        let done = Mutex::new(Vec::new());
+        let write = gate.cloud(async {
+            done.lock().unwrap().push(1);
+            answered.await.unwrap();
+            done.lock().unwrap().push(2);
+        });
+        let frozen = async {
+            tokio::time::advance(frozen_for).await;
+            answer.send(()).ok();
+        };
+        let (written, ()) = tokio::join!(write, frozen);
+        assert!(matches!(written, Ok(()) | Err(GateError::NotLeading)), "{written:?}");
+        (written.is_ok(), done.into_inner().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_whose_lease_ran_out_since_the_last_one_is_not_done() {
+        assert_eq!(two_steps(Duration::from_secs(14)).await, (true, vec![1, 2]));
+        assert_eq!(two_steps(Duration::from_secs(16)).await, (false, vec![1]));
     }
 }
