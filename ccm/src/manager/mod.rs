@@ -5,6 +5,8 @@ mod ports;
 mod signals;
 mod tell;
 
+use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +15,10 @@ use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, Node, One
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::election::{Election, ElectionConfig, Ended};
 use ccm_runtime::events::Recorder;
+use ccm_runtime::runner::panic_text;
 use ccm_runtime::store::{Keep, Kept, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -92,7 +96,7 @@ pub struct Manager {
     recorder: Recorder,
     health: Health,
     metrics: Metrics,
-    background: JoinSet<()>,
+    background: JoinSet<String>,
     rng: StdRng,
 }
 
@@ -130,9 +134,7 @@ impl Manager {
         let size = nodes.clone();
         let view = instances(&*provider)
             .map(|instances| InstanceView::new(instances, provider.name(), move || size.len(), metrics.clone()));
-        let mut background = JoinSet::new();
         let (recorder, delivery) = Recorder::new(gate.clone(), clock.clone(), metrics.clone(), rng.random());
-        background.spawn(delivery.run());
         let shared = Shared {
             gate,
             nodes,
@@ -143,7 +145,7 @@ impl Manager {
             metrics: metrics.clone(),
             cluster: options.cluster_name.as_str().into(),
         };
-        Self {
+        let mut manager = Self {
             options,
             provider,
             client,
@@ -154,9 +156,11 @@ impl Manager {
             recorder,
             health,
             metrics,
-            background,
+            background: JoinSet::new(),
             rng,
-        }
+        };
+        manager.keep_running("the delivery of events", delivery.run());
+        manager
     }
 
     /// The checks behind `/healthz`, `/livez` and `/readyz`.
@@ -178,7 +182,8 @@ impl Manager {
         self.watch(self.shared.services.clone());
         let release = CancellationToken::new();
         let mut elections = Elections::new(self.elect(release.clone()), release);
-        let outcome = self.lead_until(&stop, &mut elections).await;
+        let mut background = std::mem::take(&mut self.background);
+        let outcome = self.lead_beside(&mut background, &stop, &mut elections).await;
         // Drained, lost, or never led: no controller writes any more, and the lease may go to another process.
         self.leadership.drain();
         let late = match self.options.gates.release_lease_on_exit {
@@ -196,13 +201,46 @@ impl Manager {
         }
     }
 
+    /// Leads until a signal, the loss of a lease, or the end of a background task: a process that renews its lease and sees
+    /// no changes is worse than none.
+    async fn lead_beside(
+        &mut self,
+        background: &mut JoinSet<String>,
+        stop: &CancellationToken,
+        elections: &mut Elections,
+    ) -> Result<Option<&'static str>, Failure> {
+        let halt = stop.child_token();
+        let mut leading = std::pin::pin!(self.lead_until(&halt, elections));
+        tokio::select! {
+            biased;
+            outcome = &mut leading => outcome,
+            Some(ended) = background.join_next() => {
+                let why = ended.unwrap_or_else(|error| error.to_string());
+                tracing::error!("{why}: ending what is in flight");
+                halt.cancel();
+                leading.await.and(Err(Failure::error(why)))
+            }
+        }
+    }
+
+    /// Runs a task that the process cannot do without: its end, or its panic, ends the process.
+    fn keep_running(&mut self, what: impl Display + Send + 'static, task: impl Future<Output = ()> + Send + 'static) {
+        self.background.spawn(async move {
+            match AssertUnwindSafe(task).catch_unwind().await {
+                Ok(()) => format!("{what} ended"),
+                Err(panic) => format!("{what} panicked: {}", panic_text(&*panic)),
+            }
+        });
+    }
+
     fn watch<T: Kept>(&mut self, store: Arc<Store<T>>) {
         let client = self.clients.named("shared-informers");
-        self.background.spawn(Reflector::new(store.clone(), client, self.rng.random()).run());
+        let reflector = Reflector::new(store.clone(), client, self.rng.random());
+        self.keep_running(format!("the watch of {}", T::NAME), reflector.run());
         let period = self.options.min_resync;
         if !period.is_zero() {
             let mut rng = StdRng::seed_from_u64(self.rng.random());
-            self.background.spawn(async move {
+            self.keep_running(format!("the resync of {}", T::NAME), async move {
                 loop {
                     tokio::time::sleep(period.mul_f64(rng.random_range(1.0..2.0))).await;
                     store.resync();

@@ -39,10 +39,11 @@ impl Manager {
                 debug: self.state(),
                 profiling: self.options.profiling,
             };
-            self.background.spawn(listening.serve(state));
+            self.keep_running("the secure port", listening.serve(state));
         }
         if let Some(listening) = ports.webhooks {
-            self.background.spawn(listening.serve(&self.provider, self.options.dry_run));
+            let serve = listening.serve(&self.provider, self.options.dry_run);
+            self.keep_running("the port of the webhooks", serve);
         }
     }
 

@@ -94,6 +94,11 @@ impl Running {
         self.line.set_down(cut_off);
     }
 
+    /// Lets the task panic that watches nodes, at the next thing that it reads.
+    pub fn panic_in_watches(&self) {
+        self.line.panic_in_watches();
+    }
+
     /// Waits until it ends by itself.
     pub async fn ended(&mut self) -> Result<(), Failure> {
         (&mut self.task).await.expect("the manager panicked")

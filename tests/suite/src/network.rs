@@ -8,11 +8,13 @@ use std::task::{Context, Poll};
 
 use ccm_test_apiserver::{Body, Closed, Handler};
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 
 /// Whether the API server can be reached. A handle: clones act on the same network.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     down: Arc<AtomicBool>,
+    explosive: Arc<AtomicBool>,
 }
 
 impl Network {
@@ -20,6 +22,11 @@ impl Network {
     /// [`crate::Rig::set_api_gone`], which ends them too).
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// From now on, a task panics when it reads a watch of nodes.
+    pub fn panic_in_watches(&self) {
+        self.explosive.store(true, Ordering::SeqCst);
     }
 
     /// Whether it is broken.
@@ -46,13 +53,26 @@ impl tower::Service<Request<kube::client::Body>> for Transport {
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         let (handler, networks) = (self.handler.clone(), self.networks.clone());
+        let watches_nodes = request.uri().path() == "/api/v1/nodes";
         Box::pin(async move {
             if networks.iter().any(Network::is_down) {
                 return Err(Closed);
             }
             let answer = handler.call(request).await;
             // An answer that comes when the network is down does not arrive.
-            if networks.iter().any(Network::is_down) { Err(Closed) } else { answer }
+            if networks.iter().any(Network::is_down) {
+                return Err(Closed);
+            }
+            answer.map(|answer| {
+                answer.map(|body| {
+                    let explodes = move || networks.iter().any(|network| network.explosive.load(Ordering::SeqCst));
+                    body.map_frame(move |frame| {
+                        assert!(!watches_nodes || !explodes(), "the test wants this panic");
+                        frame
+                    })
+                    .boxed_unsync()
+                })
+            })
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm::Exit;
 use ccm_test_suite::{Rig, Running, node};
 use tokio::time::Instant;
 
@@ -195,4 +196,22 @@ async fn a_wall_clock_that_jumps_never_makes_two_leaders() {
         let gap = time_to_initialize(&rig, "a", MINUTE).await;
         assert!(gap < Duration::from_secs(20), "{who} by {seconds} s: {gap:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_watch_panics_gives_the_lease_back_and_ends_with_code_1() {
+    let rig = Rig::new("").await;
+    let mut first = leader(&rig).await;
+    let _second = rig.start(&[ELECT]).await;
+    first.panic_in_watches();
+    rig.create(node("a").uninitialized()).await;
+    let failure = tokio::time::timeout(MINUTE, first.ended()).await.expect("it leads on, blind").unwrap_err();
+    assert_eq!(
+        (failure.exit, &*failure.message),
+        (Exit::Error, "the watch of nodes panicked: the test wants this panic")
+    );
+    rig.until(Duration::from_secs(2), "the other one leads", async |rig| {
+        rig.node("a").await.filter(|node| !node.is_uninitialized()).map(|_| ())
+    })
+    .await;
 }
