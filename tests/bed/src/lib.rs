@@ -377,6 +377,57 @@ impl Bed {
         blocking(move || processes.signal_apiserver("CONT")).await
     }
 
+    /// Starts another API server on another port over the same etcd, and kills the one that was there once the new one is
+    /// ready. [`Bed::url`] and the kubeconfigs that exist keep the first address; requests of the bed go to
+    /// [`Bed::address`].
+    ///
+    /// # Errors
+    /// When it does not get ready.
+    pub async fn replace_apiserver(&self) -> anyhow::Result<()> {
+        let processes = Arc::clone(&self.processes);
+        blocking(move || processes.replace_apiserver()).await
+    }
+
+    /// `127.0.0.1:<port>` of the API server that runs now.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.processes.port())
+    }
+
+    /// Stops the API server and etcd, copies the data, and starts both again.
+    ///
+    /// # Errors
+    /// When one of the two was not running or does not come up, or the data can't be copied.
+    pub async fn back_up(&self) -> anyhow::Result<()> {
+        self.replace_data("etcd", "etcd.backup").await
+    }
+
+    /// The same with the data of the last [`Bed::back_up`], which goes back to an older revision.
+    ///
+    /// # Errors
+    /// As [`Bed::back_up`].
+    pub async fn restore(&self) -> anyhow::Result<()> {
+        self.replace_data("etcd.backup", "etcd").await
+    }
+
+    async fn replace_data(&self, from: &'static str, to: &'static str) -> anyhow::Result<()> {
+        let processes = Arc::clone(&self.processes);
+        let (from, to) = (self.folder().join(from), self.folder().join(to));
+        blocking(move || {
+            processes.stop_apiserver()?;
+            processes.stop_etcd()?;
+            if to.exists() {
+                std::fs::remove_dir_all(&to).with_context(|| format!("deleting {}", to.display()))?;
+            }
+            let copied =
+                std::process::Command::new("cp").arg("-a").args([&from, &to]).status().context("running cp")?;
+            anyhow::ensure!(copied.success(), "copying {} failed: {copied}", from.display());
+            processes.start_etcd()?;
+            processes.start_apiserver()
+        })
+        .await
+    }
+
     /// Stops everything now. The same as dropping the bed, without blocking a thread of the runtime.
     pub async fn stop(self) {
         // Only a panic in the drop could make this fail, and then the guardian takes over.

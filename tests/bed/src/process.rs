@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,12 +28,15 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 #[derive(Debug)]
 pub(crate) struct Processes {
-    port: u16,
+    /// Of the API server.
+    port: AtomicU16,
     pki: Pki,
     admin_token: String,
     tls: Arc<rustls::ClientConfig>,
     apiserver: PathBuf,
     apiserver_args: Vec<String>,
+    etcd: PathBuf,
+    etcd_args: Vec<String>,
     running: Mutex<Running>,
     // Last, so that the processes are gone when the folder is deleted.
     folder: TempDir,
@@ -40,7 +44,7 @@ pub(crate) struct Processes {
 
 #[derive(Debug)]
 struct Running {
-    etcd: Child,
+    etcd: Option<Child>,
     apiserver: Option<Child>,
     guardian: Guardian,
 }
@@ -75,15 +79,18 @@ impl Processes {
         let [etcd_port, peer_port, port] = free_ports()?;
 
         let mut guardian = Guardian::start(at)?;
-        let etcd = launch(&mut guardian, &binaries.etcd, &etcd_args(at, etcd_port, peer_port), &at.join("etcd.log"))?;
+        let etcd_args = etcd_args(at, etcd_port, peer_port);
+        let etcd = launch(&mut guardian, &binaries.etcd, &etcd_args, &at.join("etcd.log"))?;
         let processes = Self {
-            port,
+            port: AtomicU16::new(port),
             tls: http::tls(pki.pem(Authority::Client))?,
             pki,
             admin_token: admin_token.to_owned(),
             apiserver: binaries.apiserver.clone(),
-            apiserver_args: apiserver_args(at, etcd_port, port, options),
-            running: Mutex::new(Running { etcd, apiserver: None, guardian }),
+            apiserver_args: apiserver_args(at, etcd_port, options),
+            etcd: binaries.etcd.clone(),
+            etcd_args,
+            running: Mutex::new(Running { etcd: Some(etcd), apiserver: None, guardian }),
             folder,
         };
         processes.write_kubeconfig(&processes.folder().join("admin.kubeconfig"), admin_token)?;
@@ -91,8 +98,12 @@ impl Processes {
         Ok(processes)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        format!("https://127.0.0.1:{}", self.port())
     }
 
     pub(crate) fn pki(&self) -> &Pki {
@@ -104,7 +115,7 @@ impl Processes {
     }
 
     pub(crate) fn client(&self, token: &str) -> Client {
-        Client::new(self.port, token, Arc::clone(&self.tls))
+        Client::new(self.port(), token, Arc::clone(&self.tls))
     }
 
     /// For a server of the bed on another port.
@@ -158,11 +169,48 @@ impl Processes {
             if running.apiserver.is_some() {
                 bail!("the API server of the test bed is running already");
             }
-            let log = self.folder().join("kube-apiserver.log");
-            let child = launch(&mut running.guardian, &self.apiserver, &self.apiserver_args, &log)?;
+            let child = self.launch_apiserver(&mut running.guardian, self.port())?;
             running.apiserver = Some(child);
         }
         self.wait_ready()
+    }
+
+    fn launch_apiserver(&self, guardian: &mut Guardian, port: u16) -> anyhow::Result<Child> {
+        let args = [&self.apiserver_args[..], &[format!("--secure-port={port}")]].concat();
+        launch(guardian, &self.apiserver, &args, &self.folder().join("kube-apiserver.log"))
+    }
+
+    pub(crate) fn replace_apiserver(&self) -> anyhow::Result<()> {
+        let [port] = free_ports()?;
+        let before = {
+            let mut running = self.running();
+            let child = self.launch_apiserver(&mut running.guardian, port)?;
+            running.apiserver.replace(child)
+        };
+        let previous = self.port.swap(port, Ordering::SeqCst);
+        if let Err(error) = self.wait_ready() {
+            self.port.store(previous, Ordering::SeqCst);
+            return Err(error);
+        }
+        before.map_or(Ok(()), |child| {
+            self.end(child);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn stop_etcd(&self) -> anyhow::Result<()> {
+        let mut running = self.running();
+        let child = running.etcd.take().ok_or_else(|| anyhow!("the etcd of the test bed is not running"))?;
+        end(&mut running.guardian, child);
+        Ok(())
+    }
+
+    pub(crate) fn start_etcd(&self) -> anyhow::Result<()> {
+        let mut running = self.running();
+        anyhow::ensure!(running.etcd.is_none(), "the etcd of the test bed is running already");
+        let child = launch(&mut running.guardian, &self.etcd, &self.etcd_args, &self.folder().join("etcd.log"))?;
+        running.etcd = Some(child);
+        Ok(())
     }
 
     pub(crate) fn stop_apiserver(&self) -> anyhow::Result<()> {
@@ -213,7 +261,9 @@ impl Processes {
     fn still_running(&self) -> anyhow::Result<()> {
         let mut running = self.running();
         let mut ended: Vec<(&str, ExitStatus)> = Vec::new();
-        if let Some(status) = running.etcd.try_wait()? {
+        if let Some(child) = running.etcd.as_mut()
+            && let Some(status) = child.try_wait()?
+        {
             ended.push(("etcd", status));
         }
         if let Some(child) = running.apiserver.as_mut()
@@ -243,7 +293,7 @@ impl Processes {
 impl Drop for Running {
     fn drop(&mut self) {
         // Reaps the children too; what is gone already makes both calls fail, which is fine.
-        for child in self.apiserver.iter_mut().chain([&mut self.etcd]) {
+        for child in self.apiserver.iter_mut().chain(&mut self.etcd) {
             let _ = self.guardian.forget(child.id());
             let _ = child.kill();
             let _ = child.wait();
@@ -303,13 +353,12 @@ fn etcd_args(folder: &Path, client: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-fn apiserver_args(folder: &Path, etcd: u16, port: u16, options: &Options) -> Vec<String> {
+fn apiserver_args(folder: &Path, etcd: u16, options: &Options) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut args = vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),
         "--bind-address=127.0.0.1".into(),
         "--advertise-address=127.0.0.1".into(),
-        format!("--secure-port={port}"),
         format!("--cert-dir={}", file("certs")),
         format!("--tls-cert-file={}", file("server.pem")),
         format!("--tls-private-key-file={}", file("server.key")),
