@@ -15,7 +15,7 @@ use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, Node, One
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::election::{Election, ElectionConfig, Ended};
 use ccm_runtime::events::Recorder;
-use ccm_runtime::runner::panic_text;
+use ccm_runtime::panics::panic_text;
 use ccm_runtime::store::{Keep, Kept, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 use futures::FutureExt;

@@ -7,6 +7,7 @@ mod election;
 mod informers;
 mod ipam;
 mod lifecycle;
+mod long_lane;
 mod metrics;
 mod migration;
 mod nodes;

@@ -1,0 +1,3 @@
+//! What takes minutes.
+
+mod chaos;
