@@ -282,11 +282,7 @@ impl Harness for Cloud {
             clause: "objects_of_others_stay_untouched",
             why: "as upstream, get finds a classic balancer by its name alone; what is not ours is never written",
         };
-        const MTU: &str = "two network balancers that go at once leave the rule for \"fragmentation needed\" behind";
-        const MANY: Deviation = Deviation { clause: "many_items_are_answered_in_order", why: MTU };
-        const AT_ONCE: Deviation =
-            Deviation { clause: "services_at_the_same_time_end_as_one_after_the_other", why: MTU };
-        if self.kind == "nlb" { &[ROUTES, MANY, AT_ONCE] } else { &[ROUTES, BY_NAME] }
+        if self.kind == "nlb" { &[ROUTES] } else { &[ROUTES, BY_NAME] }
     }
 }
 
