@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ccm_provider::Clock;
 use futures::{Stream, StreamExt};
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
@@ -144,6 +144,11 @@ impl Client {
             let body = response.into_body().collect().await.map_err(|error| ApiError::Transport(chain(&error)))?;
             let body = body.to_bytes();
             self.metrics.rest_response_size(call.verb(), &self.link.peer.host, body.len());
+            // What is read gets decoded. Few look at the answer to a write, and one of a proxy must not pass for success.
+            if call.method != Method::GET && !body.trim_ascii_start().starts_with(b"{") {
+                let text = "the API server, or a proxy before it, answered a write with something that is no object";
+                return Err(ApiError::Decode(text.to_owned()).into());
+            }
             Ok(body)
         });
         answer.await.unwrap_or_else(|_| Err(ApiError::Deadline(call.deadline).into()))

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::call::{JSON, METADATA_ONLY};
@@ -95,6 +95,15 @@ async fn a_brief_write_asks_for_the_metadata_alone() {
     client.send(&call.brief()).await.unwrap();
     let accepted: Vec<String> = requests.lock().unwrap().iter().map(|seen| seen.accept.clone()).collect();
     assert_eq!(accepted, [JSON, METADATA_ONLY]);
+}
+
+#[tokio::test]
+async fn a_write_that_a_proxy_answers_with_a_page_has_failed() {
+    let (client, _) = server(|_, _| (200, None, json!("<html>Please log in</html>")));
+    let error = client.send(&Call::strategic("/x", &json!({}))).await.unwrap_err();
+    assert!(matches!(error, ApiError::Decode(_)) && !error.is_refused(), "{error}");
+    // Health is plain text.
+    client.send(&Call::get("/healthz")).await.unwrap();
 }
 
 #[tokio::test]
