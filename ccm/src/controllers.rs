@@ -32,7 +32,7 @@ pub struct Controller {
     pub on_by_default: bool,
     /// Flags of its own.
     pub flags: &'static [Flag],
-    /// Reads its settings. What is wrong with them ends the program, unless the controller is off and off by default.
+    /// Reads its settings. What is wrong with them ends the program, unless the controller is off and has flags of its own.
     pub parse: Arc<dyn Fn(&mut Check<'_>) -> Configured + Send + Sync>,
     /// Whether it has anything to do with this provider, asked before anything is made for it, such as a service account.
     pub applies: fn(&dyn CloudProvider) -> Result<(), NotStarted>,

@@ -250,7 +250,8 @@ fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<Chosen> {
     let choose = |(controller, on): (&Controller, bool)| {
         let found = check.errors.len();
         let configured = (controller.parse)(check);
-        if !on && !controller.on_by_default {
+        // Flags of the program are checked in any case; those of a controller that is off have no effect.
+        if !on && !controller.flags.is_empty() {
             check.errors.truncate(found);
         }
         Chosen { controller: controller.clone(), on, configured }

@@ -130,6 +130,11 @@ fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
         Write::ElbV2(ElbV2Write::CreateTargetGroup { name, .. }) => {
             (vec![Trace::TargetGroup(name.clone())], Vec::new())
         }
+        // arn:…:targetgroup/<name>/<ID>
+        Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }) => {
+            let name = target_group.split('/').nth(1).map(str::to_owned);
+            (Vec::new(), name.into_iter().map(Trace::TargetGroup).collect())
+        }
         _ => Default::default(),
     }
 }

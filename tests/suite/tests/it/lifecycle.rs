@@ -254,7 +254,9 @@ async fn refused_deletions_keep_no_other_node_from_its_turn() {
         rig.create(node(&format!("n{i}")).provider_id(&format!("fake://n{i}")).ready("Unknown")).await;
     }
     let webhook = |name: &str| Fault::status(403).on(Match::on("delete", "nodes").named(name));
-    (0..7).for_each(|i| drop(rig.faults().add(webhook(&format!("n{i}")))));
+    for i in 0..7 {
+        rig.faults().add(webhook(&format!("n{i}")));
+    }
     let _manager = rig.start(&[LIFECYCLE, "--node-deletion-budget=2", "--node-deletion-budget-percent=0"]).await;
     rig.until_gone("n7").await;
     rig.until_gone("n8").await;
