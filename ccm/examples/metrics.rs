@@ -11,8 +11,9 @@ This page is generated: `cargo xtask reference`.
 ";
 
 fn main() {
-    let mut defs = ccm_runtime::metrics::reference();
+    let mut defs = ccm_runtime::metrics_reference();
     defs.extend(ccm_controllers::metrics_reference());
+    defs.extend(ccm::metrics_reference());
     print!("{HEAD}{}", ccm_runtime::metrics::markdown(&defs).trim_end());
     println!();
 }

@@ -24,7 +24,14 @@ mod snapshot;
 pub mod version;
 pub mod webhook;
 
+use ccm_runtime::metrics::Def;
+
 pub use app::{App, install_tls};
 pub use controllers::Controller;
 pub use exit::{Exit, Failure};
 pub use program::Program;
+
+/// Every metric of the program beside those of the runtime and the controllers, for the reference page.
+pub fn metrics_reference() -> Vec<&'static Def> {
+    [serve::AccessMetrics::DEFS, webhook::WebhookMetrics::DEFS, manager::ProgramMetrics::DEFS].concat()
+}

@@ -26,8 +26,10 @@ use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
 
 /// Every metric of the controllers, for the reference page.
 pub fn metrics_reference() -> Vec<&'static Def> {
-    let all = [node::metrics::DEFS, service::metrics::DEFS, route::metrics::DEFS, lifecycle::metrics::DEFS];
-    all.into_iter().chain([ipam::metrics::DEFS, drift::DEFS]).flatten().copied().collect()
+    let all = [node::metrics::NodeMetrics::DEFS, service::metrics::ServiceMetrics::DEFS];
+    let more = [route::metrics::RouteMetrics::DEFS, lifecycle::metrics::LifecycleMetrics::DEFS];
+    let rest = [ipam::metrics::IpamMetrics::DEFS, drift::DriftMetrics::DEFS];
+    [all, more, rest].as_flattened().concat()
 }
 
 /// What all controllers share.

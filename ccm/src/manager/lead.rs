@@ -18,7 +18,7 @@ use rand::Rng;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Manager;
+use super::{Manager, tell};
 use crate::controllers::{Configured, Controller, Refused, Start};
 use crate::exit::Failure;
 use crate::options::Chosen;
@@ -253,10 +253,10 @@ impl Manager {
                 tracing::info!("Started {name:?}");
                 self.health.add_running(name);
                 let metrics = self.metrics.clone();
-                metrics.running(label, true);
+                tell::running(&metrics, label, true);
                 running.spawn(async move {
                     controller.await;
-                    metrics.running(label, false);
+                    tell::running(&metrics, label, false);
                     name
                 });
                 Ok(true)

@@ -32,6 +32,7 @@ use crate::options::Options;
 use crate::serve::{Health, Probe};
 use lead::Elections;
 pub(crate) use ports::Ports;
+pub(crate) use tell::ProgramMetrics;
 
 /// How long giving the lease back may take.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -123,7 +124,7 @@ impl Manager {
         let Surroundings { clock, seed } = surroundings;
         let mut rng = StdRng::seed_from_u64(seed);
         let leadership = Leadership::new(clock.clone());
-        metrics.leadership(leadership.clone());
+        leadership.export(&metrics);
         tell::tell(&metrics, &options);
         let clients = Clients::new(client, &options.clients, options.dry_run, clock.clone());
         let client = clients.general();

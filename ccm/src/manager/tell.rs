@@ -1,24 +1,46 @@
-//! What the metrics say of the program itself: its build and its feature gates.
+//! What the metrics say of the program itself: its build, its feature gates and its controllers.
 
-use ccm_runtime::Metrics;
-use ccm_runtime::metrics::BuildInfo;
+use ccm_runtime::metrics::{Def, IntGaugeVec};
+use ccm_runtime::{Metrics, metrics};
 
 use crate::options::Options;
+use crate::serve::AccessMetrics;
 use crate::version;
 
-pub(super) fn tell(metrics: &Metrics, options: &Options) {
-    let info = version::info(Some(&options.version));
-    metrics.build_info(&BuildInfo {
-        major: info.major,
-        minor: info.minor,
-        git_version: &info.git_version,
-        git_commit: info.git_commit,
-        git_tree_state: info.git_tree_state,
-        build_date: info.build_date,
-        compiler: info.compiler,
-        platform: &info.platform,
-    });
-    for (name, stage, enabled) in options.gates.iter() {
-        metrics.feature(name, &stage.to_string(), enabled);
+metrics! {
+    pub(crate) struct ProgramMetrics {
+        build: IntGaugeVec = Def::gauge(
+            "kubernetes_build_info",
+            &["major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"],
+            "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+        );
+        features: IntGaugeVec = Def::gauge(
+            "kubernetes_feature_enabled", &["name", "stage"],
+            "[BETA] This metric records the data about the stage and enablement of a k8s feature.",
+        );
+        running: IntGaugeVec = Def::gauge(
+            "running_managed_controllers", &["name", "manager"],
+            "[BETA] Indicates where instances of a controller are currently running",
+        );
     }
+}
+
+pub(super) fn tell(registry: &Metrics, options: &Options) {
+    let (metrics, info) = (registry.part::<ProgramMetrics>(), version::info(Some(&options.version)));
+    let version::Info { major, minor, git_version, git_commit, git_tree_state, build_date, compiler, platform, .. } =
+        &info;
+    // In the order of the labels; the version of Go is none.
+    let values = [major, minor, git_version.as_str(), git_commit, git_tree_state, build_date, "", compiler, platform];
+    metrics.build.with_label_values(&values).set(1);
+    for (name, stage, enabled) in options.gates.iter() {
+        metrics.features.with_label_values(&[name, &*stage.to_string()]).set(i64::from(enabled));
+    }
+    // Those without labels are there also while nobody asks.
+    AccessMetrics::of(registry);
+}
+
+/// 1 while a controller runs; `name` as in upstream's label.
+pub(super) fn running(registry: &Metrics, name: &str, running: bool) {
+    let gauge = &registry.part::<ProgramMetrics>().running;
+    gauge.with_label_values(&[name, "cloud-controller-manager"]).set(i64::from(running));
 }

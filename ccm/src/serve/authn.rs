@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::AccessMetrics;
 use super::cache::{Cache, Hasher};
 use super::config::HeaderNames;
 use super::identity;
@@ -54,7 +55,7 @@ impl Tokens {
                 "spec": {"token": token},
             });
             async move {
-                let access = reviewer.metrics().access().clone();
+                let access = AccessMetrics::of(reviewer.metrics());
                 let _fetching = access.token_fetching();
                 let owner = reviewer.ask(&question).await.and_then(reviewed);
                 access.token_fetched(owner.is_ok());
@@ -69,7 +70,7 @@ impl Tokens {
             ask()
         });
         let owner = owner.await;
-        self.reviewer.metrics().access().token_cache(hit, began.elapsed());
+        AccessMetrics::of(self.reviewer.metrics()).token_cache(hit, began.elapsed());
         owner
     }
 }
@@ -140,7 +141,7 @@ impl Authenticator {
 impl Authenticator {
     fn note_validity(&self, certificates: &[CertificateDer<'_>]) {
         if let Some(left) = certificates.first().and_then(identity::remaining) {
-            self.metrics.access().client_certificate(left);
+            AccessMetrics::of(&self.metrics).client_certificate(left);
         }
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_runtime::client::{ApiError, Call};
-use ccm_runtime::metrics::Access;
 use ccm_runtime::{Client, Metrics};
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+
+use super::AccessMetrics;
 
 /// How long all tries of one question may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -28,20 +29,20 @@ pub(super) struct Reviewer {
     client: Client,
     path: &'static str,
     slots: Arc<Semaphore>,
-    count: fn(&Access, &str, Duration),
+    count: fn(&AccessMetrics, &str, Duration),
     metrics: Metrics,
 }
 
 impl Reviewer {
     pub(super) fn tokens(client: Client, metrics: &Metrics) -> Self {
-        Self::new(client, "/apis/authentication.k8s.io/v1/tokenreviews", Access::token_review, metrics)
+        Self::new(client, "/apis/authentication.k8s.io/v1/tokenreviews", AccessMetrics::token_review, metrics)
     }
 
     pub(super) fn access(client: Client, metrics: &Metrics) -> Self {
-        Self::new(client, "/apis/authorization.k8s.io/v1/subjectaccessreviews", Access::access_review, metrics)
+        Self::new(client, "/apis/authorization.k8s.io/v1/subjectaccessreviews", AccessMetrics::access_review, metrics)
     }
 
-    fn new(client: Client, path: &'static str, count: fn(&Access, &str, Duration), metrics: &Metrics) -> Self {
+    fn new(client: Client, path: &'static str, count: fn(&AccessMetrics, &str, Duration), metrics: &Metrics) -> Self {
         Self { client, path, slots: Arc::new(Semaphore::new(AT_ONCE)), count, metrics: metrics.clone() }
     }
 
@@ -91,7 +92,7 @@ impl Reviewer {
             Err(ApiError::Status { code, .. }) => code.to_string(),
             Err(_) => "<error>".to_owned(),
         };
-        (self.count)(self.metrics.access(), &code, took);
+        (self.count)(&AccessMetrics::of(&self.metrics), &code, took);
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ccm_runtime::Metrics;
-use ccm_runtime::metrics::Attempt;
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
@@ -17,6 +16,7 @@ use super::authn::Authenticator;
 use super::authz::{Authorizer, Refusal};
 use super::health::{Health, Probe};
 use super::uri;
+use super::{AccessMetrics, Attempt};
 use crate::logging;
 
 /// Longest body that `/debug/flags/v` takes.
@@ -84,7 +84,7 @@ impl Routes {
         let Some(path) = uri::decode(request.uri().path()) else {
             return stranger(answer::error(StatusCode::BAD_REQUEST, "400 Bad Request"));
         };
-        let (access, began) = (self.state.metrics.access(), Instant::now());
+        let (access, began) = (AccessMetrics::of(&self.state.metrics), Instant::now());
         let user = match self.authenticator.authenticate(certificates, request.headers()).await {
             Ok(user) => {
                 access.authenticated(Attempt::Success, Some(&user.name), began.elapsed());

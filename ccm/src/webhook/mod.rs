@@ -15,7 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_provider::CloudProvider;
-use ccm_runtime::Metrics;
+use ccm_runtime::metrics::{Def, HistogramVec, IntCounterVec};
+use ccm_runtime::{Metrics, metrics};
 use futures::FutureExt as _;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -27,10 +28,24 @@ use tokio::time::Instant;
 use crate::exit::Failure;
 use crate::serve::answer::{self, Answer};
 use crate::serve::listener::Handler;
-use crate::serve::{Secured, WebhookServing};
+use crate::serve::{DELEGATED, Secured, WebhookServing};
 pub use review::{
     AdmissionRequest, AdmissionResponse, AdmissionStatus, GroupVersionKind, GroupVersionResource, UserInfo,
 };
+
+metrics! {
+    /// As `k8s.io/cloud-provider/app/webhook_metrics.go`.
+    pub(crate) struct WebhookMetrics {
+        requests: IntCounterVec = Def::counter(
+            "cloud_provider_webhook_request_total", &["code", "webhook"],
+            "[ALPHA] Number of HTTP requests partitioned by status code.",
+        );
+        time: HistogramVec = Def::histogram(
+            "cloud_provider_webhook_request_duration_seconds", &["code", "webhook"], DELEGATED,
+            "[ALPHA] Request latency in seconds. Broken down by status code.",
+        );
+    }
+}
 
 /// Longest AdmissionReview: the API server takes objects of 3 MiB, and a review may hold an old and a new one.
 const BODY: usize = 8 << 20;
@@ -161,7 +176,10 @@ impl Handler for Hooks {
                 answer::error(status, error)
             }
         };
-        self.metrics.webhook(answer.status().as_u16(), webhook.name, began.elapsed());
+        let (counts, code) = (self.metrics.part::<WebhookMetrics>(), answer.status());
+        let labels = [code.as_str(), webhook.name];
+        counts.requests.with_label_values(&labels).inc();
+        counts.time.with_label_values(&labels).observe(began.elapsed().as_secs_f64());
         // The API server shows no credentials, and keeps its connection for the next review.
         (answer::for_method(&method, answer), true)
     }

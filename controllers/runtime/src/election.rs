@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiError, Call, Client};
 use crate::leader::{Leadership, State};
-use crate::metrics::Metrics;
+use crate::metrics::{Def, IntCounterVec, IntGaugeVec, Metrics};
 use lease::{Lease, Leases};
 use standby::Watch;
 
@@ -467,5 +467,32 @@ impl Candidate {
         }
         tracing::error!(lease = self.leases.label(), "{text}");
         self.complaint = Some((text, now));
+    }
+}
+
+const NAME: &[&str] = &["name"];
+
+crate::metrics! {
+    pub(crate) struct ElectionMetrics {
+        leader: IntGaugeVec = Def::gauge(
+            "leader_election_master_status", NAME,
+            "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+        );
+        slow_path: IntCounterVec = Def::counter(
+            "leader_election_slowpath_total", NAME,
+            "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
+        );
+    }
+}
+
+impl Metrics {
+    /// 1 while this process holds the lease.
+    pub fn leader(&self, lease: &str, leading: bool) {
+        self.part::<ElectionMetrics>().leader.with_label_values(&[lease]).set(i64::from(leading));
+    }
+
+    /// A renewal from the last seen object failed and the lease was read again.
+    fn leader_slow_path(&self, lease: &str) {
+        self.part::<ElectionMetrics>().slow_path.with_label_values(&[lease]).inc();
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, watch};
 use crate::gate::Gate;
 use crate::metrics::Metrics;
 pub use deliver::Delivery;
+pub(crate) use deliver::EventMetrics;
 
 /// Events that wait; more are dropped.
 const QUEUE: usize = 1000;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::client::{ApiError, Call, Client};
 use crate::leader::Leadership;
-use crate::metrics::Metrics;
+use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
 use crate::priority::Priority;
 
@@ -262,6 +262,35 @@ fn tell(plan: &Plan, entry: impl Fn(usize, usize, String)) {
     let of = plan.steps.len() + plan.findings.len();
     for (at, what) in steps.chain(findings).enumerate() {
         entry(at + 1, of, what);
+    }
+}
+
+crate::metrics! {
+    pub(crate) struct GateMetrics {
+        steps: IntCounterVec = Def::counter(
+            "ccm_plan_steps_total", &["verb", "kind", "dry_run"],
+            "Steps planned, by verb, kind of object, and whether it was a dry run.",
+        );
+        refusals: IntCounterVec = Def::counter("ccm_guard_refusals_total", &["guard"], "Steps that a guard refused, by guard.");
+        refused: IntCounterVec = Def::counter(
+            "ccm_gate_refusals_total", &["target", "reason"], "Writes that the gate refused, by target and reason.",
+        );
+    }
+}
+
+impl Metrics {
+    fn plan_step(&self, verb: &str, kind: &str, dry_run: bool) {
+        let dry_run = if dry_run { "true" } else { "false" };
+        self.part::<GateMetrics>().steps.with_label_values(&[verb, kind, dry_run]).inc();
+    }
+
+    /// A guard refused a step.
+    pub fn guard_refused(&self, guard: &str) {
+        self.part::<GateMetrics>().refusals.with_label_values(&[guard]).inc();
+    }
+
+    fn gate_refused(&self, target: &str, reason: &str) {
+        self.part::<GateMetrics>().refused.with_label_values(&[target, reason]).inc();
     }
 }
 

@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use ccm_provider::{Clock, LeaderToken};
 use tokio::sync::watch;
 
+use crate::metrics::{Def, IntGaugeVec, Metrics};
+
 /// Where the process stands. It only ever moves down this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -189,6 +191,27 @@ impl LeaderToken for Leadership {
     }
 }
 
+crate::metrics! {
+    pub(crate) struct LeaseMetrics {
+        state: IntGaugeVec = Def::gauge(
+            "ccm_lease_state", &["state"], "1 for the state of this process: standby, leading, draining or lost; 0 for the others.",
+        );
+    }
+}
+
+impl Leadership {
+    /// Exports from now on where the process stands.
+    pub fn export(&self, registry: &Metrics) {
+        let (leadership, gauge) = (self.clone(), registry.part::<LeaseMetrics>());
+        registry.at_scrape(move || {
+            let now = leadership.state().word();
+            for state in ["standby", "leading", "draining", "lost"] {
+                gauge.state.with_label_values(&[state]).set(i64::from(state == now));
+            }
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,5 +272,18 @@ mod tests {
         leadership.ended().await;
         assert!(leadership.may_write());
         assert_eq!(leadership.left(), None);
+    }
+
+    #[test]
+    fn exactly_one_state_of_the_lease_is_in_force() {
+        let metrics = Metrics::new();
+        let leadership = Leadership::new(Arc::new(SystemClock));
+        leadership.export(&metrics);
+        let state = |name: &str| metrics.sample(&format!("ccm_lease_state{{state=\"{name}\"}}"));
+        assert_eq!(["standby", "leading", "draining", "lost"].map(state), [1.0, 0.0, 0.0, 0.0].map(Some));
+        leadership.lead(None);
+        assert_eq!(["standby", "leading", "draining", "lost"].map(state), [0.0, 1.0, 0.0, 0.0].map(Some));
+        leadership.lose();
+        assert_eq!(["standby", "leading", "draining", "lost"].map(state), [0.0, 0.0, 0.0, 1.0].map(Some));
     }
 }

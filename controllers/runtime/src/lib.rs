@@ -24,11 +24,14 @@ pub mod metrics;
 pub mod panics;
 pub mod permission;
 mod priority;
+mod provider_calls;
 pub mod queue;
 pub mod recent;
 pub mod runner;
 pub mod store;
 pub mod view;
+
+use metrics::Def;
 
 pub use client::{ApiError, Client};
 pub use clock::{SimulatedClock, SystemClock};
@@ -40,3 +43,18 @@ pub use queue::{Queue, RateLimit};
 pub use runner::{Outcome, SyncError};
 pub use store::{Kept, Store};
 pub use view::InstanceView;
+
+/// Every metric of the runtime, for the reference page.
+pub fn metrics_reference() -> Vec<&'static Def> {
+    let queues = [queue::Families::DEFS, client::ClientMetrics::DEFS, election::ElectionMetrics::DEFS];
+    let calls = [gate::GateMetrics::DEFS, provider_calls::ProviderMetrics::DEFS, leader::LeaseMetrics::DEFS];
+    let rest = [runner::RunnerMetrics::DEFS, events::EventMetrics::DEFS, panics::PanicMetrics::DEFS];
+    [queues, calls, rest]
+        .as_flattened()
+        .iter()
+        .chain(&[store::StoreMetrics::DEFS, metrics::PROCESS, metrics::SLIS])
+        .copied()
+        .flatten()
+        .copied()
+        .collect()
+}

@@ -1,7 +1,22 @@
 //! What a caught panic says.
 
+use crate::metrics::{Def, IntCounterVec, Metrics};
+
 /// The message of a caught panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+crate::metrics! {
+    pub(crate) struct PanicMetrics {
+        panics: IntCounterVec = Def::counter("ccm_panics_total", &["place"], "Panics that were caught, by place.");
+    }
+}
+
+impl Metrics {
+    /// A panic was caught.
+    pub fn panicked(&self, place: &str) {
+        self.part::<PanicMetrics>().panics.with_label_values(&[place]).inc();
+    }
 }

@@ -8,6 +8,8 @@
 //!
 //! Source: `kubernetes/client-go` `util/workqueue`.
 
+mod metrics;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -17,7 +19,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::metrics::{Metrics, QueueMetrics};
+use crate::metrics::Metrics;
+pub(crate) use metrics::Families;
+pub use metrics::QueueState;
+use metrics::{QueueMetrics, QueueTimes};
 
 /// What may be queued.
 pub trait Key: Clone + Eq + Hash + Ord + Debug + Send + Sync + 'static {}
@@ -84,16 +89,6 @@ impl Bucket {
     }
 }
 
-/// What the metrics ask at each scrape.
-pub(crate) trait QueueTimes: Send + Sync {
-    /// Sum of the running times of what is being worked on, and the longest of them.
-    fn running(&self) -> (Duration, Duration);
-    /// For how long the oldest of the ready keys has been ready.
-    fn oldest(&self) -> Duration;
-    /// Keys ready, in work, and waiting for a delay to pass.
-    fn sizes(&self) -> (usize, usize, usize);
-}
-
 impl<K: Key> QueueTimes for Queue<K> {
     fn running(&self) -> (Duration, Duration) {
         let now = Instant::now();
@@ -149,7 +144,7 @@ impl<K: Key> Queue<K> {
             }),
             changed: Notify::new(),
             limit,
-            metrics: metrics.queue(name, me.clone()),
+            metrics: QueueMetrics::new(metrics, name, me.clone()),
         })
     }
 
@@ -310,19 +305,6 @@ impl<K: Key> Queue<K> {
         self.changed.notify_waiters();
     }
 
-    /// Waits until nothing is being worked on.
-    pub async fn drained(&self) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self.lock().processing.is_empty() {
-                return;
-            }
-            changed.await;
-        }
-    }
-
     /// Keys ready, in work, and waiting for a delay to pass.
     pub fn sizes(&self) -> (usize, usize, usize) {
         let state = self.lock();
@@ -422,9 +404,9 @@ mod tests {
         assert_eq!(q.take_ready(1).await, Some(vec!["a"]));
         q.shut_down();
         assert_eq!(q.take_ready(1).await, None);
-        assert!(tokio::time::timeout(Duration::from_secs(1), q.drained()).await.is_err());
+        assert_eq!(q.sizes(), (0, 1, 0));
         q.done(&"a");
-        q.drained().await;
+        assert_eq!(q.sizes(), (0, 0, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,14 +1,14 @@
 //! What happened last: the plans and failures that `/debug/state` shows. Bounded, and without effect on anything.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_provider::ErrorClass;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::runner::SyncError;
+use crate::metrics::{Metrics, Part};
 
 /// Entries of one kind that are kept.
 const KEPT: usize = 100;
@@ -80,10 +80,15 @@ impl Recent {
     }
 
     /// Notes that a controller failed, and when it tries again.
-    pub fn failed(&self, controller: &'static str, subject: String, error: &SyncError, next: Option<Duration>) {
+    pub(crate) fn failed(
+        &self,
+        controller: &'static str,
+        subject: String,
+        (error, class): (&str, Option<ErrorClass>),
+        next: Option<Duration>,
+    ) {
         let next = next.map(|next| Instant::now() + next);
-        let failure = Failure { controller, class: error.class().cloned(), next, settled: false };
-        self.push(subject, &error.to_string(), Some(failure));
+        self.push(subject, error, Some(Failure { controller, class, next, settled: false }));
     }
 
     /// Notes that what failed has succeeded.
@@ -138,6 +143,31 @@ impl Recent {
     }
 }
 
+/// What a process keeps of both.
+#[derive(Default)]
+struct Last {
+    plans: Arc<Recent>,
+    failures: Arc<Recent>,
+}
+
+impl Part for Last {
+    fn new(_: &Metrics) -> Self {
+        Self::default()
+    }
+}
+
+impl Metrics {
+    /// The plans that were shown last.
+    pub fn plans(&self) -> Arc<Recent> {
+        self.part::<Last>().plans.clone()
+    }
+
+    /// The syncs that failed last.
+    pub fn failures(&self) -> Arc<Recent> {
+        self.part::<Last>().failures.clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -160,9 +190,10 @@ mod tests {
     async fn a_failure_tells_its_class_and_its_next_try_until_it_is_settled() {
         let recent = Recent::default();
         let denied = ccm_provider::ProviderError::new(ErrorClass::Denied { action: "ec2:Do".into() }, "no");
-        let (name, error) = ("some-controller", SyncError::provider("cannot do", &denied));
-        let fail = || recent.failed(name, "node a".into(), &error, Some(Duration::from_secs(30)));
-        recent.failed("other-controller", "node a".into(), &SyncError::Terminal("x".into()), None);
+        let name = "some-controller";
+        let error = || ("cannot do: no", Some(denied.class().clone()));
+        let fail = || recent.failed(name, "node a".into(), error(), Some(Duration::from_secs(30)));
+        recent.failed("other-controller", "node a".into(), ("x", None), None);
         fail();
         fail();
         tokio::time::advance(Duration::from_secs(10)).await;

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::gate::GateError;
 use crate::leader::Leadership;
-use crate::metrics::Metrics;
+use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
 use crate::queue::{Key, Queue};
 
@@ -341,7 +341,10 @@ impl<R: Reconciler> Batch<R> {
         match answer {
             Err(SyncError::Closed(_)) => {}
             Err(error) if error.is_in_progress() => {}
-            Err(error) => failures.failed(self.reconciler.name(), self.reconciler.subject(key), error, next),
+            Err(error) => {
+                let failed = (&*error.to_string(), error.class().cloned());
+                failures.failed(self.reconciler.name(), self.reconciler.subject(key), failed, next);
+            }
             Ok(_) if failures.is_empty() => {}
             Ok(_) => failures.settled(self.reconciler.name(), &self.reconciler.subject(key)),
         }
@@ -398,6 +401,18 @@ pub async fn periodically<F, Fut>(
             () = leadership.ended() => return,
             () = tokio::time::sleep(wait) => {}
         }
+    }
+}
+
+crate::metrics! {
+    pub(crate) struct RunnerMetrics {
+        errors: IntCounterVec = Def::counter("ccm_sync_errors_total", &["controller"], "Failed syncs, by controller.");
+    }
+}
+
+impl Metrics {
+    fn sync_error(&self, controller: &str) {
+        self.part::<RunnerMetrics>().errors.with_label_values(&[controller]).inc();
     }
 }
 

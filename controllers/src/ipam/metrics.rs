@@ -1,8 +1,7 @@
 //! Metrics of the ranges, named as upstream's (`pkg/controller/nodeipam/ipam/cidrset/metrics.go`).
 
-use ccm_runtime::Metrics;
-use ccm_runtime::metrics::Def;
-use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
+use ccm_runtime::metrics;
+use ccm_runtime::metrics::{Def, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::cidr_set::CidrSet;
 
@@ -10,55 +9,39 @@ use super::cidr_set::CidrSet;
 const BUCKETS: &[f64] = &[1.0, 5.0, 25.0, 125.0, 625.0];
 const LABELS: &[&str] = &["clusterCIDR"];
 
-const ALLOCATIONS: Def = Def::counter(
-    "node_ipam_controller_cidrset_cidrs_allocations_total",
-    LABELS,
-    "[ALPHA] Counter measuring total number of CIDR allocations.",
-);
-const RELEASES: Def = Def::counter(
-    "node_ipam_controller_cidrset_cidrs_releases_total",
-    LABELS,
-    "[ALPHA] Counter measuring total number of CIDR releases.",
-);
-/// The name has this slip upstream.
-const MAX: Def = Def::gauge(
-    "node_ipam_controller_cirdset_max_cidrs",
-    LABELS,
-    "[ALPHA] Maximum number of CIDRs that can be allocated.",
-);
-const USAGE: Def = Def::gauge(
-    "node_ipam_controller_cidrset_usage_cidrs",
-    LABELS,
-    "[ALPHA] Gauge measuring percentage of allocated CIDRs.",
-);
-const TRIES: Def = Def::histogram(
-    "node_ipam_controller_cidrset_allocation_tries_per_request",
-    LABELS,
-    BUCKETS,
-    "[ALPHA] Number of endpoints added on each Service sync",
-);
-pub(crate) const DEFS: &[&Def] = &[&ALLOCATIONS, &RELEASES, &MAX, &USAGE, &TRIES];
-
-#[derive(Clone)]
-pub(super) struct IpamMetrics {
-    allocations: IntCounterVec,
-    releases: IntCounterVec,
-    max: IntGaugeVec,
-    usage: GaugeVec,
-    tries: HistogramVec,
+metrics! {
+    pub(crate) struct IpamMetrics {
+        allocations: IntCounterVec = Def::counter(
+            "node_ipam_controller_cidrset_cidrs_allocations_total",
+            LABELS,
+            "[ALPHA] Counter measuring total number of CIDR allocations.",
+        );
+        releases: IntCounterVec = Def::counter(
+            "node_ipam_controller_cidrset_cidrs_releases_total",
+            LABELS,
+            "[ALPHA] Counter measuring total number of CIDR releases.",
+        );
+        /// The name has this slip upstream.
+        max: IntGaugeVec = Def::gauge(
+            "node_ipam_controller_cirdset_max_cidrs",
+            LABELS,
+            "[ALPHA] Maximum number of CIDRs that can be allocated.",
+        );
+        usage: GaugeVec = Def::gauge(
+            "node_ipam_controller_cidrset_usage_cidrs",
+            LABELS,
+            "[ALPHA] Gauge measuring percentage of allocated CIDRs.",
+        );
+        tries: HistogramVec = Def::histogram(
+            "node_ipam_controller_cidrset_allocation_tries_per_request",
+            LABELS,
+            BUCKETS,
+            "[ALPHA] Number of endpoints added on each Service sync",
+        );
+    }
 }
 
 impl IpamMetrics {
-    pub(super) fn new(registry: &Metrics) -> Self {
-        Self {
-            allocations: registry.counter(&ALLOCATIONS),
-            releases: registry.counter(&RELEASES),
-            max: registry.gauge(&MAX),
-            usage: registry.gauge(&USAGE),
-            tries: registry.histogram(&TRIES),
-        }
-    }
-
     /// Shows how the ranges stand.
     #[allow(clippy::cast_precision_loss)] // a share
     pub(super) fn update(&self, sets: &[CidrSet]) {

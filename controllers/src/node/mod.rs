@@ -206,7 +206,7 @@ impl NodeController {
     /// A controller that is driven by the caller.
     pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>) -> Self {
         let awaits = |node: &Node| node.has_taint(TAINT_UNINITIALIZED);
-        let metrics = NodeMetrics::new(&shared.metrics, &shared.nodes, awaits);
+        let metrics = NodeMetrics::of(&shared.metrics, &shared.nodes, awaits);
         Self { shared, view, events, metrics }
     }
 
@@ -289,7 +289,7 @@ impl NodeController {
         Ok(None)
     }
 
-    fn observe_age(&self, node: &Node, histogram: &prometheus::Histogram) {
+    fn observe_age(&self, node: &Node, histogram: &ccm_runtime::metrics::Histogram) {
         if let Some(created) = node.created {
             let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
             histogram.observe(now.duration_since(created).as_secs_f64().max(0.0));

@@ -67,7 +67,7 @@ pub struct RouteController {
     // The nodes for which the last reconcile left nothing to do.
     settled: Mutex<Option<Vec<NodeRef>>>,
     drift: Drift,
-    syncs: prometheus::IntCounter,
+    syncs: ccm_runtime::metrics::IntCounter,
 }
 
 impl std::fmt::Debug for RouteController {
@@ -137,7 +137,7 @@ impl RouteController {
         events: Arc<dyn EventSink>,
         cluster_cidrs: Vec<IpNet>,
     ) -> Self {
-        let syncs = metrics::syncs(&shared.metrics);
+        let syncs = metrics::RouteMetrics::new(&shared.metrics).syncs;
         let drift = Drift::new(&shared.metrics, NAME);
         let (scheme, departed, settled) = (provider.to_owned(), Mutex::default(), Mutex::default());
         Self { shared, routes, events, cluster_cidrs, scheme, departed, settled, drift, syncs }

@@ -13,6 +13,7 @@ mod dial;
 mod error;
 mod limit;
 mod link;
+mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,7 @@ pub use error::{ApiError, ConnectError, chain};
 use limit::Limiter;
 pub use limit::Rate;
 use link::{Link, Session};
+pub(crate) use metrics::{ClientMetrics, REQUEST};
 
 /// How often a request is repeated because the server asked for it (client-go: 10).
 const REPEATS: u32 = 10;

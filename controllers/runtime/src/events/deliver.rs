@@ -17,7 +17,7 @@ use super::Recorded;
 use super::correlate::{Correlator, Outgoing};
 use crate::client::{ApiError, Call};
 use crate::gate::{Gate, GateError};
-use crate::metrics::Metrics;
+use crate::metrics::{Def, IntCounterVec, Metrics};
 
 /// Requests at once: events must not compete with syncs.
 const IN_FLIGHT: usize = 4;
@@ -198,4 +198,16 @@ impl Sender {
 /// Whether the server will not take it later either.
 fn is_final(error: &ApiError) -> bool {
     matches!(error, ApiError::Status { code: 400..=428 | 430..=499, .. })
+}
+
+crate::metrics! {
+    pub(crate) struct EventMetrics {
+        events: IntCounterVec = Def::counter("ccm_events_total", &["outcome"], "Events by what became of them.");
+    }
+}
+
+impl Metrics {
+    pub(super) fn event(&self, outcome: &str) {
+        self.part::<EventMetrics>().events.with_label_values(&[outcome]).inc();
+    }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use prometheus::core::{Atomic, GenericGaugeVec};
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
-use super::Registrar;
+use super::Metrics;
 
 /// The kind of a metric, spelled as in `# TYPE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,34 +69,91 @@ impl Def {
     }
 }
 
-// The constructors below fail only on malformed constant names, which the test of the table would show. A metric without
-// labels is there from the start, as upstream's are.
+/// A metric that can be made of its definition. One without labels is there from the start, as upstream's are.
+pub trait Exported {
+    /// Makes and exports it; the same one for whoever asks again.
+    fn export(registry: &Metrics, def: &Def) -> Self;
+}
+
+// The constructors below fail only on malformed constant names, which the test of all definitions would show.
 #[allow(clippy::expect_used)]
-impl Registrar {
-    pub(super) fn counter(&self, def: &Def) -> IntCounterVec {
-        let made = super::register(&self.0, IntCounterVec::new(def.opts(), def.labels).expect("constant"));
-        if def.labels.is_empty() {
-            made.with_label_values::<&str>(&[]);
-        }
-        made
+impl Exported for IntCounterVec {
+    fn export(registry: &Metrics, def: &Def) -> Self {
+        registry.export(def, |def| Self::new(def.opts(), def.labels).expect("constant"))
     }
+}
 
-    pub(super) fn gauge<P: Atomic + 'static>(&self, def: &Def) -> GenericGaugeVec<P> {
-        let made = super::register(&self.0, GenericGaugeVec::new(def.opts(), def.labels).expect("constant"));
-        if def.labels.is_empty() {
-            made.with_label_values::<&str>(&[]);
-        }
-        made
+#[allow(clippy::expect_used)]
+impl<P: Atomic + 'static> Exported for GenericGaugeVec<P> {
+    fn export(registry: &Metrics, def: &Def) -> Self {
+        registry.export(def, |def| Self::new(def.opts(), def.labels).expect("constant"))
     }
+}
 
-    pub(super) fn histogram(&self, def: &Def) -> HistogramVec {
-        let opts = HistogramOpts::from(def.opts()).buckets(def.buckets.to_vec());
-        let made = super::register(&self.0, HistogramVec::new(opts, def.labels).expect("constant"));
-        if def.labels.is_empty() {
-            made.with_label_values::<&str>(&[]);
-        }
-        made
+#[allow(clippy::expect_used)]
+impl Exported for HistogramVec {
+    fn export(registry: &Metrics, def: &Def) -> Self {
+        let opts = |def: &Def| HistogramOpts::from(def.opts()).buckets(def.buckets.to_vec());
+        registry.export(def, |def| Self::new(opts(def), def.labels).expect("constant"))
     }
+}
+
+impl Exported for IntCounter {
+    fn export(registry: &Metrics, def: &Def) -> Self {
+        IntCounterVec::export(registry, def).with_label_values::<&str>(&[])
+    }
+}
+
+impl Exported for IntGauge {
+    fn export(registry: &Metrics, def: &Def) -> Self {
+        IntGaugeVec::export(registry, def).with_label_values::<&str>(&[])
+    }
+}
+
+impl Exported for Histogram {
+    fn export(registry: &Metrics, def: &Def) -> Self {
+        HistogramVec::export(registry, def).with_label_values::<&str>(&[])
+    }
+}
+
+/// Declares the metrics of a module: a struct with a field for each, `DEFS` for the reference page, and how they are exported,
+/// which makes it a [`Part`](crate::metrics::Part) of the registry.
+///
+/// ```
+/// use ccm_runtime::metrics::{Def, IntCounterVec};
+///
+/// ccm_runtime::metrics! {
+///     struct Doors {
+///         opened: IntCounterVec = Def::counter("ccm_doors_opened_total", &["door"], "Doors that were opened.");
+///     }
+/// }
+///
+/// let registry = ccm_runtime::Metrics::new();
+/// registry.part::<Doors>().opened.with_label_values(&["front"]).inc();
+/// assert_eq!(registry.sample("ccm_doors_opened_total{door=\"front\"}"), Some(1.0));
+/// ```
+#[macro_export]
+macro_rules! metrics {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $of:vis $field:ident: $kind:ty = $def:expr;)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        $vis struct $name { $($(#[$doc])* $of $field: $kind,)* }
+
+        impl $name {
+            /// For the reference page.
+            $vis const DEFS: &'static [&'static $crate::metrics::Def] = &[$(&$def),*];
+
+            $vis fn new(registry: &$crate::Metrics) -> Self {
+                Self { $($field: $crate::metrics::Exported::export(registry, &$def),)* }
+            }
+        }
+
+        impl $crate::metrics::Part for $name {
+            fn new(registry: &$crate::Metrics) -> Self {
+                Self::new(registry)
+            }
+        }
+    };
 }
 
 /// The reference page of these metrics: a table in Markdown, sorted by name, ours apart.

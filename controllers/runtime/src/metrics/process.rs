@@ -2,15 +2,32 @@
 
 use std::fs;
 
-use super::{table, text};
+use super::{Def, text};
 
 /// Ticks a second of the times in `/proc/self/stat`: fixed in Linux's interface to programs.
 const TICKS: f64 = 100.0;
 
+/// What the kernel knows of the process.
+pub(crate) const DEFS: &[&Def] = &[
+    &Def::counter("process_cpu_seconds_total", &[], "Total user and system CPU time spent in seconds."),
+    &Def::gauge("process_max_fds", &[], "Maximum number of open file descriptors."),
+    &Def::counter(
+        "process_network_receive_bytes_total",
+        &[],
+        "Number of bytes received by the process over the network.",
+    ),
+    &Def::counter("process_network_transmit_bytes_total", &[], "Number of bytes sent by the process over the network."),
+    &Def::gauge("process_open_fds", &[], "Number of open file descriptors."),
+    &Def::gauge("process_resident_memory_bytes", &[], "Resident memory size in bytes."),
+    &Def::gauge("process_start_time_seconds", &[], "Start time of the process since unix epoch in seconds."),
+    &Def::gauge("process_virtual_memory_bytes", &[], "Virtual memory size in bytes."),
+    &Def::gauge("process_virtual_memory_max_bytes", &[], "Maximum amount of virtual memory available in bytes."),
+];
+
 /// Appends what can be read now.
 pub(super) fn append(to: &mut String) {
     let values = Values::read();
-    for def in table::PROCESS {
+    for def in DEFS {
         let Some(value) = values.get(def.name) else { continue };
         text::head(to, def.name, def.kind, def.help);
         text::sample(to, def.name, "", &[], None, value);

@@ -1,39 +1,52 @@
 //! `/metrics/slis`: how the health checks went.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Registry};
+use super::{Def, IntCounterVec, IntGaugeVec, Metrics, text};
 
-use super::{Registrar, table, text};
+crate::metrics! {
+    struct Checks {
+        last: IntGaugeVec = Def::gauge(
+        "kubernetes_healthcheck",
+        &["name", "type"],
+        "[STABLE] This metric records the result of a single healthcheck.",
+    );
+        all: IntCounterVec = Def::counter(
+        "kubernetes_healthchecks_total",
+        &["name", "type", "status"],
+        "[STABLE] This metric records the results of all healthcheck.",
+    );
+    }
+}
+pub(crate) const DEFS: &[&Def] = Checks::DEFS;
 
 /// The health checks of a process, in a registry of their own.
 #[derive(Debug, Clone)]
 pub struct HealthMetrics {
-    registry: Registry,
-    last: IntGaugeVec,
-    all: IntCounterVec,
+    registry: Metrics,
+    checks: Checks,
 }
 
 impl Default for HealthMetrics {
     fn default() -> Self {
-        let to = Registrar(Registry::new());
-        Self { last: to.gauge(&table::HEALTHCHECK), all: to.counter(&table::HEALTHCHECKS), registry: to.0 }
+        let registry = Metrics::new();
+        Self { checks: Checks::new(&registry), registry }
     }
 }
 
 impl HealthMetrics {
     /// A check was made; `kind` is `healthz`, `livez` or `readyz`.
     pub fn checked(&self, name: &str, kind: &str, healthy: bool) {
-        self.last.with_label_values(&[name, kind]).set(i64::from(healthy));
-        self.all.with_label_values(&[name, kind, if healthy { "success" } else { "error" }]).inc();
+        self.checks.last.with_label_values(&[name, kind]).set(i64::from(healthy));
+        self.checks.all.with_label_values(&[name, kind, if healthy { "success" } else { "error" }]).inc();
     }
 
     /// Forgets all, as a DELETE asks for.
     pub fn reset(&self) {
-        self.last.reset();
-        self.all.reset();
+        self.checks.last.reset();
+        self.checks.all.reset();
     }
 
     /// The text format of Prometheus.
     pub fn text(&self) -> String {
-        text::encode(&self.registry.gather())
+        text::encode(&self.registry.0.registry.gather())
     }
 }

@@ -1,7 +1,4 @@
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-use ccm_provider::ProviderError;
 
 use super::text::number;
 use super::*;
@@ -9,7 +6,7 @@ use super::*;
 #[test]
 fn every_metric_of_the_table_is_well_formed_and_unique() {
     let mut names = BTreeSet::new();
-    for def in reference() {
+    for def in crate::metrics_reference() {
         assert!(names.insert(def.name), "{} is there twice", def.name);
         let word = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         assert!(word(def.name) && def.labels.iter().all(|label| word(label)), "{def:?}");
@@ -50,9 +47,11 @@ fn numbers_are_spelled_as_go_spells_them() {
 #[test]
 fn labels_and_help_are_escaped() {
     let metrics = Metrics::new();
-    metrics.feature("a\"b\\c\nd", "ALPHA", true);
+    const FEATURES: Def = Def::gauge("features", &["name", "stage"], "a\\b\nc");
+    IntGaugeVec::export(&metrics, &FEATURES).with_label_values(&["a\"b\\c\nd", "ALPHA"]).set(1);
     let text = metrics.text();
-    let line = "kubernetes_feature_enabled{name=\"a\\\"b\\\\c\\nd\",stage=\"ALPHA\"} 1";
+    assert!(text.contains("# HELP features a\\\\b\\nc\n"), "{text}");
+    let line = "features{name=\"a\\\"b\\\\c\\nd\",stage=\"ALPHA\"} 1";
     assert!(text.lines().any(|found| found == line), "{text}");
 }
 
@@ -72,73 +71,8 @@ fn what_others_count_is_asked_for_at_each_scrape() {
 fn samples_are_found_and_absent_ones_are_not() {
     let metrics = Metrics::new();
     metrics.leader("cloud-controller-manager", true);
-    metrics.running("cloud-node", true);
     assert_eq!(metrics.sample("leader_election_master_status{name=\"cloud-controller-manager\"}"), Some(1.0));
-    let line = "running_managed_controllers{manager=\"cloud-controller-manager\",name=\"cloud-node\"}";
-    assert_eq!(metrics.sample(line), Some(1.0));
     assert_eq!(metrics.sample("no_such"), None);
-}
-
-#[test]
-fn calls_are_counted_by_the_class_of_their_error() {
-    let metrics = Metrics::new();
-    let took = Duration::from_millis(10);
-    metrics.provider_call("List", None, took);
-    metrics.provider_call("List", Some(&ProviderError::bug("x")), took);
-    metrics.provider_call("List", Some(&ProviderError::new(ErrorClass::Throttled { after: None }, "slow down")), took);
-    for outcome in ["ok", "bug", "throttled"] {
-        assert_eq!(
-            metrics.sample(&format!("ccm_provider_calls_total{{call=\"List\",outcome=\"{outcome}\"}}")),
-            Some(1.0)
-        );
-    }
-    assert_eq!(metrics.sample("ccm_provider_throttled_total{call=\"List\"}"), Some(1.0));
-    assert_eq!(metrics.sample("ccm_provider_call_duration_seconds_count{call=\"List\"}"), Some(3.0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_age_of_an_observation_grows_until_the_next() {
-    let metrics = Metrics::new();
-    let age = "ccm_observation_age_seconds{of=\"routes\"}";
-    assert_eq!(metrics.sample(age), None, "never seen is no age");
-    metrics.observed("routes");
-    tokio::time::advance(Duration::from_secs(90)).await;
-    assert_eq!(metrics.sample(age), Some(90.0));
-    metrics.observed("routes");
-    assert_eq!(metrics.sample(age), Some(0.0));
-}
-
-#[test]
-fn exactly_one_state_of_the_lease_is_in_force() {
-    let metrics = Metrics::new();
-    let leadership = Leadership::new(Arc::new(crate::SystemClock));
-    metrics.leadership(leadership.clone());
-    let state = |name: &str| metrics.sample(&format!("ccm_lease_state{{state=\"{name}\"}}"));
-    assert_eq!(["standby", "leading", "draining", "lost"].map(state), [1.0, 0.0, 0.0, 0.0].map(Some));
-    leadership.lead(None);
-    assert_eq!(["standby", "leading", "draining", "lost"].map(state), [0.0, 1.0, 0.0, 0.0].map(Some));
-    leadership.lose();
-    assert_eq!(["standby", "leading", "draining", "lost"].map(state), [0.0, 0.0, 0.0, 1.0].map(Some));
-}
-
-#[test]
-fn no_metric_names_a_user() {
-    let metrics = Metrics::new();
-    let access = metrics.access();
-    for user in ["admin", "somebody@example.com", "system:serviceaccount:monitoring:prometheus"] {
-        access.authenticated(Attempt::Success, Some(user), Duration::ZERO);
-    }
-    access.authenticated(Attempt::Error, None, Duration::ZERO);
-    for (user, count) in [("admin", 1.0), ("email_id", 1.0), ("other", 1.0)] {
-        assert_eq!(metrics.sample(&format!("authenticated_user_requests{{username=\"{user}\"}}")), Some(count));
-    }
-    assert_eq!(metrics.sample("authentication_attempts{result=\"success\"}"), Some(3.0));
-    assert_eq!(metrics.sample("authentication_attempts{result=\"error\"}"), Some(1.0));
-    let in_flight = "authentication_token_cache_active_fetch_count{status=\"in_flight\"}";
-    let held = access.token_fetching();
-    assert_eq!(metrics.sample(in_flight), Some(1.0));
-    drop(held);
-    assert_eq!(metrics.sample(in_flight), Some(0.0));
 }
 
 #[test]
@@ -163,7 +97,7 @@ fn health_checks_are_counted_apart_and_forgotten_on_request() {
 fn the_process_shows_what_it_uses() {
     let metrics = Metrics::new();
     let value = |name: &str| metrics.sample(name).unwrap_or_else(|| panic!("{name} is missing"));
-    for def in table::PROCESS {
+    for def in PROCESS {
         assert!(value(def.name) >= 0.0);
     }
     let rss = value("process_resident_memory_bytes");
@@ -184,10 +118,9 @@ fn a_metric_that_is_asked_for_twice_is_one_and_both_who_asked_are_seen() {
     const TIMES: Def = Def::histogram("ccm_step_seconds", &["controller"], &[1.0], "Steps.");
     let metrics = Metrics::new();
     for (controller, steps) in [("a", 1), ("b", 2)] {
-        let gauge: IntGaugeVec = metrics.gauge(&STEPS);
-        gauge.with_label_values(&[controller]).set(steps);
-        metrics.counter(&TOTAL).with_label_values(&[controller]).inc_by(2);
-        metrics.histogram(&TIMES).with_label_values(&[controller]).observe(0.5);
+        IntGaugeVec::export(&metrics, &STEPS).with_label_values(&[controller]).set(steps);
+        IntCounterVec::export(&metrics, &TOTAL).with_label_values(&[controller]).inc_by(2);
+        HistogramVec::export(&metrics, &TIMES).with_label_values(&[controller]).observe(0.5);
     }
     for (line, value) in [
         ("ccm_steps{controller=\"a\"}", 1.0),

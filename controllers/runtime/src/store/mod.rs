@@ -17,7 +17,7 @@ use ccm_provider::{Node, NodeReader, NodeRef, ObjectChange, Service, ServiceKey,
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Def, GaugeVec, Metrics};
 use crate::panics::panic_text;
 
 pub use kept::{Keep, Kept};
@@ -49,6 +49,15 @@ pub struct Store<T: Kept> {
 impl<T: Kept> std::fmt::Debug for Store<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("kind", &T::NAME).field("objects", &self.len()).finish_non_exhaustive()
+    }
+}
+
+crate::metrics! {
+    pub(crate) struct StoreMetrics {
+        age: GaugeVec = Def::gauge(
+            "ccm_store_age_seconds", &["resource"],
+            "Time since the API server last sent anything for the store of a watched resource: a page, an event or a bookmark, which comes once a minute; absent until the first time.",
+        );
     }
 }
 
@@ -121,7 +130,11 @@ impl<T: Kept> Store<T> {
     fn export(self: &Arc<Self>, metrics: &Metrics) {
         if self.metrics.set(metrics.clone()).is_ok() {
             let store = Arc::downgrade(self);
-            metrics.store_age(T::NAME, move || store.upgrade()?.age());
+            let gauge = metrics.part::<StoreMetrics>();
+            metrics.at_scrape(move || match store.upgrade().and_then(|store| store.age()) {
+                Some(age) => gauge.age.with_label_values(&[T::NAME]).set(age.as_secs_f64()),
+                None => drop(gauge.age.remove_label_values(&[T::NAME])),
+            });
         }
     }
 

@@ -19,7 +19,7 @@ use crate::metadata::{Dependency, Metadata, Package};
 use rules::{Externals, RULES, Rule, Workspace};
 
 /// Crates whose modules are still in circles.
-const CIRCLES: [&str; 2] = ["ccm-provider-aws", "ccm-runtime"];
+const CIRCLES: [&str; 1] = ["ccm-provider-aws"];
 
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     crate::no_arguments(arguments)?;

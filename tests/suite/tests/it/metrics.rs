@@ -33,8 +33,9 @@ fn reference() -> BTreeMap<String, (bool, Shape)> {
 
 /// Every metric that the program can show.
 fn table() -> Vec<&'static Def> {
-    let mut table = ccm_runtime::metrics::reference();
+    let mut table = ccm_runtime::metrics_reference();
     table.extend(ccm_controllers::metrics_reference());
+    table.extend(ccm::metrics_reference());
     table
 }
 
