@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use ccm_provider::{Clock, Node, Service};
 use ccm_runtime::metrics::Def;
+use ccm_runtime::writer::{NodeWriter, ServiceWriter};
 use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
 
 /// Every metric of the controllers, for the reference page.
@@ -53,6 +54,16 @@ pub struct Shared {
     pub cluster: Arc<str>,
 }
 
+impl Shared {
+    fn node_writer(&self) -> NodeWriter<'_> {
+        NodeWriter::new(&self.gate, &self.nodes)
+    }
+
+    fn service_writer(&self) -> ServiceWriter<'_> {
+        ServiceWriter::new(&self.gate, &self.services)
+    }
+}
+
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("cluster", &self.cluster).finish_non_exhaustive()
@@ -63,13 +74,3 @@ impl std::fmt::Debug for Shared {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotStarted(pub String);
-
-/// Path of a node.
-fn node_path(name: &str) -> String {
-    format!("/api/v1/nodes/{name}")
-}
-
-/// Path of a node's status.
-fn node_status_path(name: &str) -> String {
-    format!("/api/v1/nodes/{name}/status")
-}

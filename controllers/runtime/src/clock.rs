@@ -18,6 +18,11 @@ impl Clock for SystemClock {
     }
 }
 
+/// A time as the Kubernetes API writes it: UTC, whole seconds.
+pub fn rfc3339(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// A clock whose wall time starts at a fixed moment and runs with tokio's (paused) time.
 #[derive(Debug)]
 pub struct SimulatedClock {

@@ -70,6 +70,11 @@ impl GateError {
         matches!(self.api(), Some(ApiError::Status { code: 422, message, .. }) if message.contains("metadata.uid"))
     }
 
+    /// The write did not get to the API server: this is a dry run, or another process leads.
+    pub fn is_closed(&self) -> bool {
+        self.api().is_none()
+    }
+
     /// The object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.api().is_some_and(ApiError::is_not_found)
@@ -180,18 +185,8 @@ impl Gate {
     /// Writes to the API server.
     pub async fn write(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.open("api")?;
-        let _turn = self.in_flight.urgent().await.ok_or(GateError::NotLeading)?;
-        self.send(call).await
-    }
-
-    /// Writes to the API server what can wait for [`Gate::write`], for a limited time.
-    pub async fn write_later(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
-        self.open("api")?;
-        let _turn = self.in_flight.patient().await.ok_or(GateError::NotLeading)?;
-        self.send(call).await
-    }
-
-    async fn send(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
+        let turn = if call.can_wait { self.in_flight.patient().await } else { self.in_flight.urgent().await };
+        let _turn = turn.ok_or(GateError::NotLeading)?;
         // The wait may have been long, and so may be that for a server that said "later": look again before each attempt.
         self.client.send_while(call, || self.open("api")).await
     }

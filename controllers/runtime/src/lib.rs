@@ -10,7 +10,7 @@
 //! * [`store`]: slim copies of Kubernetes objects, kept by a list and a watch.
 //! * [`queue`], [`runner`]: keys, back-off, batches, groups, panics, deadlines.
 //! * [`view`]: the only caller of the provider's instances.
-//! * [`gate`]: the only way to write.
+//! * [`gate`]: the only way to write; [`writer`]: how nodes and Services are written.
 //! * [`permission`]: what of the API server all this needs.
 //! * [`events`], [`election`], [`metrics`], [`clock`], [`client`], [`leader`], [`panics`].
 
@@ -30,6 +30,7 @@ pub mod recent;
 pub mod runner;
 pub mod store;
 pub mod view;
+pub mod writer;
 
 use metrics::Def;
 

@@ -32,18 +32,17 @@ use async_trait::async_trait;
 use ccm_provider::{
     Change, EventSink, EventType, Node, NodeName, NodeRef, ObjectChange, Plan, Risk, Step, Subject, Verb,
 };
-use ccm_runtime::client::Call;
 use ccm_runtime::permission::Permission;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{ApiError, GateError, Queue, RateLimit};
-use serde_json::{Value, json};
 
 pub use self::cidr_set::{Candidate, CidrSet, Totals};
 pub use self::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
 use self::metrics::IpamMetrics;
 pub use self::pool::{Finding, Full, Pool, Reserved, Seen};
 use crate::survey::{self, Scope, Survey};
-use crate::{NotStarted, Shared, node_path};
+use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "node-ipam-controller";
@@ -267,13 +266,18 @@ impl IpamController {
     /// Writes the blocks of a node.
     async fn assign(&self, node: &NodeRef, blocks: &[Box<str>]) -> Result<Outcome, SyncError> {
         self.shared.gate.show(&plan(node, blocks));
+        let pod_cidrs = blocks.iter().map(|block| block.to_string()).collect();
+        let patch = NodePatch { pod_cidrs, ..NodePatch::default() };
         let mut attempt = 1;
         let error = loop {
             // It may have waited for others, or been changed by them.
             if !self.shared.nodes.get(&node.name).is_some_and(|now| now.uid == node.uid && needs(&now)) {
                 return Ok(Outcome::Done);
             }
-            match self.write(node, blocks).await {
+            // The UID keeps the blocks from a new node under the name, and the API server changes no ranges that a node has: the
+            // write needs no version, and is in nobody's way.
+            let limit = within_lease(self.shared.leadership.left());
+            match self.shared.node_writer().write_once(node, &patch, limit).await {
                 Ok(version) => {
                     self.pool().written(node, &version);
                     tracing::info!(node = %node.name, podCIDRs = blocks.join(","), "Set node PodCIDR");
@@ -296,16 +300,6 @@ impl IpamController {
             self.failed(node, &error, blocks);
         }
         Err(SyncError::gate("failed to patch node CIDR", error))
-    }
-
-    /// The version that the node has after the write.
-    async fn write(&self, node: &Node, blocks: &[Box<str>]) -> Result<String, GateError> {
-        let limit = within_lease(self.shared.leadership.left());
-        let path = format!("{}?timeout={}ms", node_path(&node.name), limit.as_millis().max(1));
-        let call = Call::strategic(path, &patch(&node.uid, blocks)).brief().within(limit);
-        let answer = self.shared.gate.write(&call).await?;
-        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-        Ok(answer.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
     fn failed(&self, node: &Node, error: &GateError, blocks: &[Box<str>]) {
@@ -355,12 +349,6 @@ fn may_pass(error: &GateError) -> bool {
     let crossed = matches!(error.api(), Some(ApiError::Status { code: 409 | 422, .. }));
     let wait = error.api().is_some_and(|error| error.retry_after().is_some());
     !wait && (crossed || may_be_written(error))
-}
-
-/// For `nodes/<n>`: the blocks of a node. The UID keeps them from a new node under the same name, and the API server refuses
-/// to change the ranges of a node that has some. So the write needs no version, and is not in the way of others' writes.
-fn patch(uid: &str, blocks: &[Box<str>]) -> Value {
-    json!({"metadata": {"uid": uid}, "spec": {"podCIDR": blocks.first(), "podCIDRs": blocks}})
 }
 
 fn plan(node: &Node, blocks: &[Box<str>]) -> Plan {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::taint::shutdown_taint;
 use ccm_provider::{Evidence, EvidenceKind, Lookup, Node, NodeName, NodeRef, ProviderError};
+use ccm_runtime::writer::taint::shutdown_taint;
 
 use crate::evidence::too_young;
 

@@ -12,21 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use ccm_provider::taint::shutdown_taint;
 use ccm_provider::{
     Aspects, Change, EventSink, EventType, Evidence, Node, NodeName, NodeRef, Plan, Risk, Step, Subject, Taint, Verb,
-    patch, taint,
 };
-use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::{ApiError, GateError, InstanceView, Permission};
+use ccm_runtime::writer::NodePatch;
+use ccm_runtime::writer::taint::{self, shutdown_taint};
+use ccm_runtime::{ApiError, InstanceView, Permission};
 use futures::StreamExt;
-use http::Method;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
 use self::metrics::LifecycleMetrics;
 use crate::survey::Survey;
-use crate::{NotStarted, Shared, node_path};
+use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
@@ -41,9 +39,6 @@ pub const PERMISSIONS: &[Permission] = &[
 const IN_FLIGHT: usize = 32;
 /// Tries that one pass makes for each deletion that its budget allows: where all are refused, the rest waits its turn.
 const TRIES_PER_DELETION: usize = 2;
-/// Tries of a taint patch that meets conflicts, and the pause between them.
-const CONFLICT_TRIES: u32 = 5;
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Copy)]
@@ -243,15 +238,9 @@ impl LifecycleController {
         tracing::info!(node = %node.name, %evidence, "deleting node");
         let message = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
         self.events.event(&subject, EventType::Normal, "DeletingNode", &message);
-        let body = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}});
-        match self.shared.gate.write(&Call::json(Method::DELETE, node_path(&node.name), &body)).await {
-            Ok(_) | Err(GateError::DryRun | GateError::NotLeading) => true,
-            Err(error) if error.is_not_found() => false,
-            // Another node took the name since: it is not the one that is gone.
-            Err(error) if error.is_conflict() => {
-                tracing::info!(node = %node.name, "a new node has the name of the one that is gone: left as it is");
-                false
-            }
+        match self.shared.node_writer().delete(node).await {
+            Ok(deleted) => deleted,
+            Err(error) if error.is_closed() => true,
             Err(error) => {
                 tracing::error!(node = %node.name, %error, "unable to delete node");
                 let message = format!("Failed deleting node {}: {error}", node.name);
@@ -263,28 +252,16 @@ impl LifecycleController {
     }
 
     async fn set_shutdown_taint(&self, node: &NodeRef, add: bool) {
-        let mut node = node.clone();
-        for attempt in 1.. {
-            let Some(taints) = changed_taints(&node, add) else { return };
-            self.shared.gate.show(&taint_plan(&node, add));
-            let body = patch::node_taints(&node.resource_version, &taints);
-            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body).brief()).await {
-                Ok(answer) => {
-                    return self.shared.nodes.apply_patch_response(&node, &answer, |node| node.taints = taints.into());
-                }
-                Err(GateError::DryRun | GateError::NotLeading) => return,
-                Err(error) if error.is_not_found() => return,
-                Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => {}
-                Err(error) => {
-                    tracing::error!(node = %node.name, %error, add, "failed to change the shutdown taint");
-                    return;
-                }
+        let decide = |node: &NodeRef| {
+            let taints = Some(changed_taints(node, add)?);
+            self.shared.gate.show(&taint_plan(node, add));
+            Some(NodePatch { taints, ..NodePatch::default() })
+        };
+        match self.shared.node_writer().write(node, decide).await {
+            Err(error) if !error.is_closed() => {
+                tracing::error!(node = %node.name, %error, add, "failed to change the shutdown taint");
             }
-            tokio::time::sleep(CONFLICT_PAUSE).await;
-            match self.shared.nodes.get(&node.name) {
-                Some(current) if current.uid == node.uid => node = current,
-                _ => return,
-            }
+            _ => {}
         }
     }
 }

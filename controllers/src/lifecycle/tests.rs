@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::taint::shutdown_taint;
 use ccm_provider::{Evidence, EvidenceKind, Instance, Lookup, Node, NodeRef, ProviderError, Taint};
+use ccm_runtime::writer::taint::shutdown_taint;
 use proptest::prelude::*;
 
 use super::decide::{Budget, Unconfirmed, Verdict, judge, needs_answer, recovered};

@@ -7,7 +7,9 @@ use ccm_provider::well_known::{
     ANNOTATION_PROVIDED_NODE_IP, LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA,
     LABEL_ZONE, LABEL_ZONE_BETA, TAINT_UNINITIALIZED,
 };
-use ccm_provider::{Change, InstanceMetadata, Node, NodeAddress, Plan, Risk, Step, Taint, Verb, address, taint};
+use ccm_provider::{Change, InstanceMetadata, Node, NodeAddress, Plan, Risk, Step, Verb, address};
+use ccm_runtime::writer::NodePatch;
+use ccm_runtime::writer::taint;
 use regex::Regex;
 
 /// Beta and stable spelling of the labels that the core keeps equal.
@@ -20,12 +22,8 @@ static RESERVED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(^|\.)(
 /// The changes of an initialization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initialization {
-    /// To be set; `None` when the node has one or the cloud tells none.
-    pub provider_id: Option<String>,
-    /// Labels that differ from the node's.
-    pub labels: BTreeMap<String, String>,
-    /// The taints that remain.
-    pub taints: Vec<Taint>,
+    /// The write: provider ID where the node has none, labels that differ from the node's, and the taints that remain.
+    pub patch: NodePatch,
     /// Additional labels that were left out, in words.
     pub left_out: Vec<String>,
 }
@@ -64,7 +62,8 @@ pub fn initialize(node: &Node, metadata: &InstanceMetadata, needs_provider_id: b
     }
     labels.retain(|key, value| node.labels.get(key) != Some(value));
     let provider_id = Some(metadata.provider_id.clone()).filter(|id| !id.is_empty() && node.provider_id.is_none());
-    Ok(Initialization { provider_id, labels, taints: taint::without_key(&node.taints, TAINT_UNINITIALIZED), left_out })
+    let taints = Some(taint::without_key(&node.taints, TAINT_UNINITIALIZED));
+    Ok(Initialization { patch: NodePatch { provider_id, labels, taints, ..NodePatch::default() }, left_out })
 }
 
 fn check_provided_ip(node: &Node, cloud: &[NodeAddress]) -> Result<(), String> {
@@ -100,25 +99,14 @@ pub fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
 }
 
 impl Initialization {
-    /// The node as it is once these changes are written.
-    pub fn apply_to(&self, node: &mut Node) {
-        let present = node.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let added = self.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
-        node.labels = present.chain(added).collect();
-        node.taints = self.taints.clone().into();
-        if let Some(id) = &self.provider_id {
-            node.provider_id = Some(id.as_str().into());
-        }
-    }
-
     /// The writes in words.
     pub fn plan(&self, node: &Node, addresses: Option<&[NodeAddress]>) -> Plan {
-        let labels = self.labels.iter().map(|(key, value)| Change {
+        let labels = self.patch.labels.iter().map(|(key, value)| Change {
             field: format!("label {key}").into(),
             before: node.labels.get(key).map(str::to_owned),
             after: Some(value.clone()),
         });
-        let id = self.provider_id.iter().map(|id| Change {
+        let id = self.patch.provider_id.iter().map(|id| Change {
             field: "spec.providerID".into(),
             before: None,
             after: Some(id.clone()),

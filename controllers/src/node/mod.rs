@@ -15,17 +15,17 @@ use async_trait::async_trait;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
     Aspects, EventSink, EventType, InstanceMetadata, Lookup, Node, NodeName, NodeRef, ObjectChange, Plan,
-    ProviderError, Risk, Step, Subject, Verb, patch,
+    ProviderError, Risk, Step, Subject, Verb,
 };
-use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
-use ccm_runtime::{GateError, InstanceView, Permission, Queue, RateLimit};
+use ccm_runtime::writer::NodePatch;
+use ccm_runtime::{InstanceView, Permission, Queue, RateLimit};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use self::metrics::NodeMetrics;
 use crate::survey::{self, Scope, Survey, Unplanned};
-use crate::{NotStarted, Shared, node_path, node_status_path};
+use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-controller";
@@ -39,9 +39,6 @@ pub const PERMISSIONS: &[Permission] = &[
 const ADDRESSES_FAILED: &str = "failed to update node addresses";
 /// Nodes whose addresses are compared at once in a survey.
 const SURVEYED_AT_ONCE: usize = 100;
-/// Tries of a write that meets a conflict, and the pause between them.
-const CONFLICT_TRIES: u32 = 20;
-const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Copy)]
@@ -258,35 +255,24 @@ impl NodeController {
 
     /// Writes everything but the addresses; `None` when there is nothing left to do or nothing may be written.
     async fn remove_taint(&self, node: &NodeRef, metadata: &InstanceMetadata) -> Result<Option<NodeRef>, SyncError> {
-        let mut node = node.clone();
-        for attempt in 1.. {
-            let init = decide::initialize(&node, metadata, self.view.provider_id_required())
-                .map_err(|error| self.failed(&node, SyncError::Retry(error)))?;
+        let mut refused = None;
+        let decide = |node: &NodeRef| {
+            if !node.has_taint(TAINT_UNINITIALIZED) {
+                return None;
+            }
+            let init = decide::initialize(node, metadata, self.view.provider_id_required())
+                .map_err(|error| refused = Some(self.failed(node, SyncError::Retry(error))))
+                .ok()?;
             for text in &init.left_out {
                 tracing::warn!(node = %node.name, "{text}");
             }
-            let addresses = decide::addresses(&node, &metadata.node_addresses).ok().flatten();
-            self.shared.gate.show(&init.plan(&node, addresses.as_deref()));
-            let labels = init.labels.clone();
-            let id = init.provider_id.as_deref();
-            let body = patch::node_initialization(&node.resource_version, id, labels, &init.taints);
-            match self.shared.gate.write(&Call::strategic(node_path(&node.name), &body).brief()).await {
-                Ok(answer) => {
-                    self.shared.nodes.apply_patch_response(&node, &answer, |node| init.apply_to(node));
-                    return Ok(self.shared.nodes.get(&node.name).or(Some(node)));
-                }
-                Err(error) if error.is_not_found() => return Ok(None),
-                Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => {}
-                Err(error) => return Err(SyncError::gate("failed to initialize node", error)),
-            }
-            tokio::time::sleep(CONFLICT_PAUSE).await;
-            match self.shared.nodes.get(&node.name) {
-                // Another node under the name is initialized with what the cloud says of it.
-                Some(current) if current.uid == node.uid && current.has_taint(TAINT_UNINITIALIZED) => node = current,
-                _ => return Ok(None),
-            }
-        }
-        Ok(None)
+            let addresses = decide::addresses(node, &metadata.node_addresses).ok().flatten();
+            self.shared.gate.show(&init.plan(node, addresses.as_deref()));
+            Some(init.patch)
+        };
+        let written = self.shared.node_writer().write(node, decide).await;
+        refused.map_or(Ok(()), Err)?;
+        written.map_err(|error| SyncError::gate("failed to initialize node", error))
     }
 
     fn observe_age(&self, node: &Node, histogram: &ccm_runtime::metrics::Histogram) {
@@ -296,17 +282,14 @@ impl NodeController {
         }
     }
 
-    async fn update_addresses(&self, node: &Node, metadata: &InstanceMetadata) -> Result<(), String> {
+    async fn update_addresses(&self, node: &NodeRef, metadata: &InstanceMetadata) -> Result<(), String> {
         let Some(wanted) = decide::addresses(node, &metadata.node_addresses)? else { return Ok(()) };
         let plan = Plan::new(format!("node {} addresses", node.name)).with(decide::address_step(node, &wanted));
         self.shared.gate.show(&plan);
-        let call = patch::node_addresses(&node.uid, &wanted);
-        match self.shared.gate.write_later(&Call::strategic(node_status_path(&node.name), &call).brief()).await {
-            Ok(_) => Ok(()),
-            Err(GateError::DryRun | GateError::NotLeading) => Ok(()),
-            // The node is gone, or another one under its name: that is initialized by itself.
-            Err(error) if error.is_not_found() || error.is_other_object() => Ok(()),
-            Err(error) => Err(error.to_string()),
+        let patch = NodePatch { addresses: wanted, ..NodePatch::default() };
+        match self.shared.node_writer().write(node, |_| Some(patch.clone())).await {
+            Err(error) if !error.is_closed() => Err(error.to_string()),
+            _ => Ok(()),
         }
     }
 
@@ -351,7 +334,7 @@ impl NodeController {
         failed.filter_map(std::future::ready).collect().await
     }
 
-    async fn fix_labels(&self, node: &Node) -> Result<Outcome, SyncError> {
+    async fn fix_labels(&self, node: &NodeRef) -> Result<Outcome, SyncError> {
         let fixes = decide::label_fixes(node);
         if fixes.is_empty() || self.view.is_foreign(node.provider_id.as_deref()) {
             return Ok(Outcome::Done);
@@ -370,11 +353,9 @@ impl NodeController {
             risk: Risk::None,
         });
         self.shared.gate.show(&plan);
-        let call = patch::node_labels(fixes);
-        match self.shared.gate.write(&Call::strategic(node_path(&node.name), &call).brief()).await {
-            Ok(_) => Ok(Outcome::Done),
-            Err(error) if error.is_not_found() => Ok(Outcome::Done),
-            Err(error) => Err(SyncError::gate("failed to reconcile labels", error)),
-        }
+        let labels = fixes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let patch = NodePatch { labels, ..NodePatch::default() };
+        let written = self.shared.node_writer().write(node, |_| Some(patch.clone())).await;
+        written.map(|_| Outcome::Done).map_err(|error| SyncError::gate("failed to reconcile labels", error))
     }
 }

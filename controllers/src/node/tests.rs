@@ -47,7 +47,7 @@ fn additional(labels: &[(&str, &str)]) -> InstanceMetadata {
 }
 
 fn labels_of(init: &Initialization) -> Vec<String> {
-    init.labels.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    init.patch.labels.iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 #[test]
@@ -58,15 +58,15 @@ fn a_node_without_any_provider_id_stays_tainted_where_the_cloud_must_tell_one() 
         "cloud provider does not set node provider ID for node n"
     );
     // The older interface: initialized by name.
-    assert_eq!(initialize(&new_node(), &nothing, false).unwrap().provider_id, None);
+    assert_eq!(initialize(&new_node(), &nothing, false).unwrap().patch.provider_id, None);
 }
 
 #[test]
 fn a_provider_id_that_the_node_has_is_never_changed() {
     let node = Node { provider_id: Some("fake://own".into()), ..new_node() };
-    assert_eq!(initialize(&node, &InstanceMetadata::default(), true).unwrap().provider_id, None);
-    assert_eq!(initialize(&node, &metadata(), true).unwrap().provider_id, None);
-    assert_eq!(initialize(&new_node(), &metadata(), true).unwrap().provider_id.as_deref(), Some("fake://n"));
+    assert_eq!(initialize(&node, &InstanceMetadata::default(), true).unwrap().patch.provider_id, None);
+    assert_eq!(initialize(&node, &metadata(), true).unwrap().patch.provider_id, None);
+    assert_eq!(initialize(&new_node(), &metadata(), true).unwrap().patch.provider_id.as_deref(), Some("fake://n"));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_empty_zone_region_or_type_sets_no_label() {
 fn additional_labels_of_reserved_prefixes_are_discarded_and_others_set() {
     let check = |key: &str, is_set: bool| {
         let init = initialize(&new_node(), &additional(&[(key, "v")]), true).unwrap();
-        assert_eq!(init.labels.contains_key(key), is_set, "{key}");
+        assert_eq!(init.patch.labels.contains_key(key), is_set, "{key}");
         assert_eq!(init.left_out.len(), usize::from(!is_set), "{key}: {:?}", init.left_out);
     };
     for reserved in ["topology.kubernetes.io/x", "k8s.io/x", "a.k8s.io/x", "kubernetes.io/x", LABEL_ZONE] {
@@ -126,7 +126,10 @@ fn the_uninitialized_taint_goes_in_every_effect_and_the_others_stay_in_order() {
     ];
     let node = Node { taints: taints.into(), ..new_node() };
     let init = initialize(&node, &metadata(), true).unwrap();
-    assert_eq!(init.taints, [taint("z", "NoSchedule"), taint("a", "NoExecute"), taint("z", "NoExecute")]);
+    assert_eq!(
+        init.patch.taints.unwrap(),
+        [taint("z", "NoSchedule"), taint("a", "NoExecute"), taint("z", "NoExecute")]
+    );
 }
 
 #[test]
@@ -286,11 +289,11 @@ fn the_plan_of_a_dry_run_names_every_change() {
 fn apply(node: &Node, init: &Initialization) -> Node {
     let mut labels: BTreeMap<String, String> =
         node.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    labels.extend(init.labels.clone());
+    labels.extend(init.patch.labels.clone());
     Node {
         labels: labels.into_iter().collect(),
-        provider_id: init.provider_id.as_deref().map(Into::into).or_else(|| node.provider_id.clone()),
-        taints: init.taints.clone().into(),
+        provider_id: init.patch.provider_id.as_deref().map(Into::into).or_else(|| node.provider_id.clone()),
+        taints: init.patch.taints.clone().unwrap().into(),
         ..node.clone()
     }
 }
@@ -398,7 +401,7 @@ proptest! {
             prop_assert!(done.labels.contains_key(key));
             prop_assert!(fixed.contains(key) || done.labels.get(key) == Some(value), "{key} was overwritten");
         }
-        for key in init.labels.keys() {
+        for key in init.patch.labels.keys() {
             prop_assert!(key != "a.k8s.io/x", "a reserved label was set");
         }
         if node.provider_id.is_some() {

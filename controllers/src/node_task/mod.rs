@@ -15,14 +15,13 @@ use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
     Node, NodeChanges, NodeName, NodeRef, NodeTask, NodeTaskSpec, NodeWork, ObjectChange, ProviderError,
 };
-use ccm_runtime::client::Call;
 use ccm_runtime::permission::Permission;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{Queue, RateLimit};
-use serde_json::{Value, json};
 
 use crate::survey::{self, Scope, Survey};
-use crate::{NotStarted, Shared, node_path};
+use crate::{NotStarted, Shared};
 
 /// What it asks of the API server.
 pub const PERMISSIONS: &[Permission] = &[Permission::new(
@@ -201,13 +200,15 @@ impl NodeTaskController {
 
     async fn write(&self, work: &NodeWork, changes: &NodeChanges) -> Result<Outcome, SyncError> {
         let Some(node) = work.node.as_ref().filter(|_| !changes.is_empty()) else { return Ok(Outcome::Done) };
-        match self.shared.gate.write(&Call::strategic(node_path(&node.name), &patch(node, changes)).brief()).await {
-            Ok(_) => {
+        let NodeChanges { labels, pod_cidrs } = changes.clone();
+        let patch = NodePatch { labels, pod_cidrs, ..NodePatch::default() };
+        match self.shared.node_writer().write(node, |_| Some(patch.clone())).await {
+            Ok(Some(_)) => {
                 self.task.written(node);
                 Ok(Outcome::Done)
             }
             // Another node of that name, or none.
-            Err(error) if error.is_not_found() || error.is_other_object() => Ok(Outcome::Done),
+            Ok(None) => Ok(Outcome::Done),
             Err(error) => Err(SyncError::gate("failed to patch the node", error)),
         }
     }
@@ -225,18 +226,4 @@ impl NodeTaskController {
         // Tried again when the node changes.
         SyncError::Terminal(error.to_string())
     }
-}
-
-/// For `nodes/<n>`; the UID keeps it from a new node of the same name.
-fn patch(node: &Node, changes: &NodeChanges) -> Value {
-    let mut patch = json!({"metadata": {"uid": node.uid}});
-    if let Some(patch) = patch.as_object_mut() {
-        if !changes.labels.is_empty() {
-            patch.insert("metadata".into(), json!({"uid": node.uid, "labels": changes.labels}));
-        }
-        if let Some(first) = changes.pod_cidrs.first() {
-            patch.insert("spec".into(), json!({"podCIDR": first, "podCIDRs": changes.pod_cidrs}));
-        }
-    }
-    patch
 }

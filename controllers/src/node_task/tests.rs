@@ -1,4 +1,4 @@
-//! What is written to a node, as text; and what becomes of a task that does not end.
+//! What becomes of a task that does not end, and which node a key stands for.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ccm_runtime::runner::{Outcome, Reconciler, SyncError};
 use ccm_runtime::{Gate, Queue, RateLimit};
 use tokio::time::Instant;
 
-use super::{Key, NodeTaskController, patch};
+use super::{Key, NodeTaskController};
 use crate::{Shared, test_shared};
 
 struct Hanging;
@@ -67,20 +67,6 @@ async fn a_process_that_does_not_lead_runs_no_task() {
     let shared = test_shared::shared();
     shared.leadership.lose();
     assert!(matches!(run(shared).await, Err(SyncError::Closed(_))));
-}
-
-#[test]
-fn the_patch_names_the_incarnation_and_only_what_changes() {
-    let node = Node { name: "a".into(), uid: "u-1".into(), ..Node::default() };
-    let labels = [("example.com/done".to_owned(), "1".to_owned())];
-    let changes = NodeChanges { labels: labels.into(), pod_cidrs: Vec::new() };
-    assert_eq!(patch(&node, &changes).to_string(), r#"{"metadata":{"labels":{"example.com/done":"1"},"uid":"u-1"}}"#);
-    let changes =
-        NodeChanges { pod_cidrs: vec!["fd00::/80".to_owned(), "10.0.0.0/24".to_owned()], ..NodeChanges::default() };
-    assert_eq!(
-        patch(&node, &changes).to_string(),
-        r#"{"metadata":{"uid":"u-1"},"spec":{"podCIDR":"fd00::/80","podCIDRs":["fd00::/80","10.0.0.0/24"]}}"#
-    );
 }
 
 #[test]

@@ -15,11 +15,11 @@ use std::time::Duration;
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
     ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Subject,
-    duration, patch,
+    duration,
 };
-use ccm_runtime::client::Call;
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Pace};
+use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{GateError, Permission, Queue, RateLimit, SyncError};
 use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
@@ -27,14 +27,14 @@ use ipnet::IpNet;
 use self::decide::Changes;
 use crate::drift::Drift;
 use crate::survey::{Survey, Unplanned};
-use crate::{NotStarted, Shared, node_status_path};
+use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "node-route-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
 pub const PERMISSIONS: &[Permission] =
     &[Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable")];
-/// Tries of a creation or a condition patch that meets a conflict, and the pause before the first repetition.
+/// Tries of a creation that meets a conflict, and the pause before the first repetition.
 const CONFLICT_TRIES: u32 = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// Conditions written at once.
@@ -354,28 +354,20 @@ impl RouteController {
         for (name, wanted) in &changes.nodes {
             let available = *wanted > 0 && !lacking.contains_key(name);
             let node = self.shared.nodes.get(name);
-            if node.is_some_and(|node| decide::condition(&node, available).is_some()) {
-                due.push(self.write_condition(name.clone(), available));
+            if let Some(node) = node.filter(|node| decide::condition(node, available).is_some()) {
+                due.push(self.write_condition(node, available));
             }
         }
         futures::stream::iter(due).buffer_unordered(IN_FLIGHT).filter(|good| std::future::ready(!good)).count().await
     }
 
-    async fn write_condition(&self, name: NodeName, available: bool) -> bool {
+    async fn write_condition(&self, node: NodeRef, available: bool) -> bool {
         let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
-        let body = patch::network_condition(available, now);
-        for attempt in 1.. {
-            match self.shared.gate.write(&Call::strategic(node_status_path(&name), &body).brief()).await {
-                Ok(_) => return true,
-                Err(error) if error.is_not_found() => return true,
-                Err(error) if error.is_conflict() && attempt < CONFLICT_TRIES => {}
-                Err(error) => {
-                    tracing::error!(node = %name, %error, "could not write the condition NetworkUnavailable");
-                    return false;
-                }
-            }
-            tokio::time::sleep(CONFLICT_PAUSE * attempt).await;
+        let patch = NodePatch { network: Some((available, now)), ..NodePatch::default() };
+        let written = self.shared.node_writer().write(&node, |_| Some(patch.clone())).await;
+        if let Err(error) = &written {
+            tracing::error!(node = %node.name, %error, "could not write the condition NetworkUnavailable");
         }
-        false
+        written.is_ok()
     }
 }

@@ -6,8 +6,9 @@
 
 use std::net::IpAddr;
 
-use ccm_provider::{Condition, ErrorClass, LoadBalancerStatus, Service, patch};
-use serde_json::Value;
+use ccm_provider::{Condition, ErrorClass, LoadBalancerStatus, Service};
+use ccm_runtime::clock::rfc3339;
+use ccm_runtime::writer::ConditionChanges;
 
 #[cfg(test)]
 mod tests;
@@ -61,14 +62,14 @@ pub enum Progress<'a> {
     Gone,
 }
 
-/// The conditions that change with this progress, as a patch of the Service's status; `None` when none does. `present` are the
+/// The conditions that change with this progress, `None` when none does. `present` are the
 /// conditions as last seen, which may be newer than `service`.
 pub fn changes(
     service: &Service,
     present: &[Condition],
     progress: Progress<'_>,
     now: jiff::Timestamp,
-) -> Option<Value> {
+) -> Option<ConditionChanges> {
     let find = |kind: &str| present.iter().find(|condition| condition.kind == kind);
     let (wanted, unwanted) = wanted(service, present, progress);
     let set: Vec<Condition> = wanted
@@ -79,15 +80,15 @@ pub fn changes(
                 kind: kind.to_owned(),
                 status: status.to_owned(),
                 observed_generation: service.metadata.generation,
-                last_transition_time: since.map_or_else(|| patch::rfc3339(now), |old| old.last_transition_time.clone()),
+                last_transition_time: since.map_or_else(|| rfc3339(now), |old| old.last_transition_time.clone()),
                 reason: reason.to_owned(),
                 message: cut(message),
             }
         })
         .filter(|new| find(&new.kind) != Some(new))
         .collect();
-    let gone: Vec<&str> = unwanted.into_iter().filter(|kind| find(kind).is_some()).collect();
-    (!set.is_empty() || !gone.is_empty()).then(|| patch::service_conditions(&set, &gone))
+    let gone: Vec<_> = unwanted.into_iter().filter(|kind| find(kind).is_some()).collect();
+    (!set.is_empty() || !gone.is_empty()).then(|| ConditionChanges { set, gone })
 }
 
 /// Type, status, reason, message.

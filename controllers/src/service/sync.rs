@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
     Change, ErrorClass, EventType, GroupKey, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service,
-    ServiceAction, ServiceKey, ServiceWork, Step, Subject, Verb, patch, well_known,
+    ServiceAction, ServiceKey, ServiceWork, Step, Subject, Verb, well_known,
 };
 use ccm_runtime::GateError;
 use ccm_runtime::client::Call;
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::runner::{Outcome, SyncError};
+use ccm_runtime::writer::service::path;
+use ccm_runtime::writer::{ConditionChanges, Finalizer, ServicePatch};
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -439,7 +441,7 @@ impl ServiceController {
 
     /// The conditions to be written with the next patch of the status; `None` when they are not asked for, or are as they
     /// should be.
-    fn conditions(&self, service: &Service, progress: Progress<'_>) -> Option<Value> {
+    fn conditions(&self, service: &Service, progress: Progress<'_>) -> Option<ConditionChanges> {
         if !self.config.conditions {
             return None;
         }
@@ -450,7 +452,7 @@ impl ServiceController {
     }
 
     /// Says in the conditions that the provider failed, or is not finished. Where that fails too, the event has said it.
-    async fn note_failure(&self, service: &Service, error: &SyncError) {
+    async fn note_failure(&self, service: &Arc<Service>, error: &SyncError) {
         let Some(class) = error.class() else { return };
         let message = match error.is_in_progress() {
             true => format!("{}: {error}", conditions::ENSURING),
@@ -463,64 +465,40 @@ impl ServiceController {
         }
     }
 
-    async fn add_finalizer(&self, service: &Service) -> Result<(), SyncError> {
-        let mut body = patch::add_finalizer(&service.metadata.finalizers);
-        if let Some(conditions) = self.conditions(service, Progress::Begun) {
-            body = patch::both(body, conditions);
-        }
-        match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
-            Ok(answer) => {
-                self.shared.services.written(&answer);
-                Ok(())
-            }
-            Err(error) => Err(SyncError::gate("failed to add load balancer cleanup finalizer", error)),
+    async fn add_finalizer(&self, service: &Arc<Service>) -> Result<(), SyncError> {
+        let conditions = self.conditions(service, Progress::Begun);
+        let patch = ServicePatch { finalizer: Some(Finalizer::Add), conditions, ..ServicePatch::default() };
+        let context = "failed to add load balancer cleanup finalizer";
+        match self.shared.service_writer().write(service, &patch).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SyncError::Retry(format!("{context}: the Service does not exist any more"))),
+            Err(error) => Err(SyncError::gate(context, error)),
         }
     }
 
-    async fn remove_finalizer(&self, service: &Service, conditions: Option<Value>) -> Result<(), SyncError> {
-        let mut body = patch::remove_finalizer(&service.metadata.finalizers);
-        if let Some(conditions) = conditions {
-            body = patch::both(body, conditions);
-        }
-        match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
-            Ok(_) => Ok(()),
-            // The object went with its last finalizer, or somebody else took it away.
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(SyncError::gate("failed to remove load balancer cleanup finalizer", error)),
-        }
+    /// The object may go with its last finalizer, or somebody else took it away.
+    async fn remove_finalizer(
+        &self,
+        service: &Arc<Service>,
+        conditions: Option<ConditionChanges>,
+    ) -> Result<(), SyncError> {
+        let patch = ServicePatch { finalizer: Some(Finalizer::Remove), conditions, ..ServicePatch::default() };
+        let written = self.shared.service_writer().write(service, &patch).await.map(drop);
+        written.map_err(|error| SyncError::gate("failed to remove load balancer cleanup finalizer", error))
     }
 
     /// One write for both, none where neither changes.
     async fn patch_status(
         &self,
-        service: &Service,
+        service: &Arc<Service>,
         status: &LoadBalancerStatus,
-        conditions: Option<Value>,
+        conditions: Option<ConditionChanges>,
     ) -> Result<(), SyncError> {
-        let changed = !service.status.load_balancer.same_as(status);
-        let body = match (changed.then(|| patch::load_balancer_status(status)), conditions) {
-            (None, None) => return Ok(()),
-            (Some(status), Some(conditions)) => patch::both(status, conditions),
-            (Some(one), None) | (None, Some(one)) => one,
-        };
-        match self.shared.gate.write(&Call::strategic(status_path(service), &body)).await {
-            Ok(answer) => {
-                self.shared.services.written(&answer);
-                Ok(())
-            }
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(SyncError::gate("failed to update load balancer status", error)),
-        }
+        let status = (!service.status.load_balancer.same_as(status)).then(|| status.clone());
+        let patch = ServicePatch { finalizer: None, status, conditions };
+        let written = self.shared.service_writer().write(service, &patch).await.map(drop);
+        written.map_err(|error| SyncError::gate("failed to update load balancer status", error))
     }
-}
-
-fn path(service: &Service) -> String {
-    let key = service.key();
-    format!("/api/v1/namespaces/{}/services/{}", key.namespace, key.name)
-}
-
-fn status_path(service: &Service) -> String {
-    format!("{}/status", path(service))
 }
 
 /// The write of the finalizer before an ensure in words, where it is due.

@@ -31,14 +31,12 @@ pub mod load_balancer;
 pub mod node;
 pub mod node_task;
 pub mod one_by_one;
-pub mod patch;
 pub mod plan;
 pub mod planned;
 pub mod registry;
 pub mod route;
 pub mod service;
 pub mod source_ranges;
-pub mod taint;
 pub mod volume;
 pub mod well_known;
 

@@ -26,6 +26,8 @@ pub struct Call<'a> {
     pub body: Option<Bytes>,
     /// How long the answer may take.
     pub deadline: Duration,
+    /// Whether other writes pass it, for a limited time.
+    pub can_wait: bool,
 }
 
 impl<'a> Call<'a> {
@@ -38,6 +40,7 @@ impl<'a> Call<'a> {
             accept: JSON,
             body: None,
             deadline: REQUEST_DEADLINE,
+            can_wait: false,
         }
     }
 

@@ -288,7 +288,7 @@ impl<T: Kept> Store<T> {
 }
 
 /// `metadata.resourceVersion` of an answer.
-fn version_of(answer: &[u8]) -> Option<String> {
+pub(crate) fn version_of(answer: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Answer {
         metadata: Metadata,

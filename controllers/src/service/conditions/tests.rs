@@ -29,17 +29,12 @@ impl Life {
     /// Writes what changes, a minute later. Whether anything was written.
     fn step(&mut self, progress: Progress<'_>) -> bool {
         self.now += Duration::from_secs(60);
+        let present = self.service.status.conditions.clone();
+        let Some(changes) = changes(&self.service, &present, progress, self.now) else { return false };
         let conditions = &mut self.service.status.conditions;
-        let present = conditions.clone();
-        let Some(patch) = changes(&self.service, &present, progress, self.now) else { return false };
-        for entry in patch["status"]["conditions"].as_array().unwrap() {
-            let kind = entry["type"].as_str().unwrap();
-            let conditions = &mut self.service.status.conditions;
-            conditions.retain(|condition| condition.kind != kind);
-            if entry["$patch"] != "delete" {
-                conditions.push(serde_json::from_value(entry.clone()).unwrap());
-            }
-        }
+        conditions
+            .retain(|old| !changes.gone.contains(&&*old.kind) && !changes.set.iter().any(|new| new.kind == old.kind));
+        conditions.extend(changes.set);
         true
     }
 

@@ -261,7 +261,7 @@ async fn the_stable_label_follows_the_beta_label_with_an_exact_patch() {
     rig.pass(MINUTE).await;
     let writes = rig.writes();
     assert_eq!(writes.len(), 1, "{writes:?}");
-    let body = format!(r#"{{"metadata":{{"labels":{{"{LABEL_ZONE}":"a"}}}}}}"#);
+    let body = format!(r#"{{"metadata":{{"labels":{{"{LABEL_ZONE}":"a"}},"uid":"{}"}}}}"#, done.uid());
     assert_eq!(sent(&writes[0]), ("", STRATEGIC, body));
     // Whoever changes the stable label loses, also later.
     rig.patch_node("a", json!({"metadata": {"labels": {(LABEL_ZONE): "c"}}})).await;

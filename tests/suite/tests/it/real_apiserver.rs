@@ -7,6 +7,8 @@ mod dry_run;
 use std::path::Path;
 use std::time::Duration;
 
+use ccm_runtime::client::{Call, ConnectOptions};
+use ccm_runtime::{Client, GateError};
 use ccm_test_suite::{Object, Process, Rig, deadline, node, service};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -264,4 +266,23 @@ async fn routes_are_made_and_the_condition_is_taken_over_beside_the_others() {
     rig.delete("nodes", "", name).await;
     rig.until(LONG, "its route is deleted", async |_| (of_ours("DeleteRoute") > 0).then_some(())).await;
     manager.stop().await.unwrap();
+}
+
+/// What writers rely on to tell another object of the same name from a conflict.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patch_for_another_uid_is_refused_in_words_that_say_so() {
+    let Some(rig) = Rig::real("suite-uid", "").await else { return };
+    rig.create(node("real-uid")).await;
+    rig.create(service("real-uid").with(|s| s["spec"]["type"] = "ClusterIP".into())).await;
+    let kubeconfig = rig.bed().kubeconfig().display().to_string();
+    let options = ConnectOptions { kubeconfig, ..ConnectOptions::default() };
+    let client = Client::connect(&options, ccm_runtime::Metrics::new()).await.unwrap();
+    let patch = json!({"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}, "status": {"conditions": [
+        {"type": "Test", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    for path in ["nodes/real-uid", "nodes/real-uid/status", "namespaces/default/services/real-uid/status"] {
+        let refused = client.send(&Call::strategic(format!("/api/v1/{path}"), &patch)).await.unwrap_err();
+        assert!(GateError::Api(refused.clone()).is_other_object(), "{path}: {refused}");
+    }
+    rig.delete("nodes", "", "real-uid").await;
+    rig.delete("services", "default", "real-uid").await;
 }

@@ -63,7 +63,8 @@ async fn each_pod_range_gets_a_route_and_the_node_is_told() {
     assert_eq!(condition["message"], "RouteController created a route");
     let (now, write) = (condition["lastTransitionTime"].as_str().unwrap(), &rig.writes_of("nodes", "a")[0]);
     let body = format!(
-        r#"{{"status":{{"conditions":[{{"lastHeartbeatTime":"{now}","lastTransitionTime":"{now}","message":"RouteController created a route","reason":"RouteCreated","status":"False","type":"NetworkUnavailable"}}]}}}}"#
+        r#"{{"metadata":{{"uid":"{}"}},"status":{{"conditions":[{{"lastHeartbeatTime":"{now}","lastTransitionTime":"{now}","message":"RouteController created a route","reason":"RouteCreated","status":"False","type":"NetworkUnavailable"}}]}}}}"#,
+        done.uid()
     );
     assert_eq!((&*write.subresource, &*write.content_type, write.body.to_string()), ("status", STRATEGIC, body));
 

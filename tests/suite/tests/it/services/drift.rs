@@ -76,17 +76,18 @@ async fn hosts_that_change_during_an_ensure_are_no_drift() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_update_after_a_failed_ensure_hides_nothing_and_is_no_drift() {
-    let (rig, manager) = {
-        let rig = Rig::new("").await;
-        add_node(&rig, "n").await;
-        rig.create(service("s")).await;
-        let manager = rig.start(&[SERVICES, "--drift-check-period=1s"]).await;
-        (rig, manager)
-    };
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let manager = rig.start(&[SERVICES, "--drift-check-period=1s"]).await;
     rig.until_service("s", "has an address", has_address).await;
     rig.cloud.write("faults: [{call: EnsureLoadBalancer, error: broken}]");
     rig.patch_service("s", json!({"spec": {"externalTrafficPolicy": "Local"}})).await;
     rig.until_event("s", "SyncLoadBalancerFailed").await;
+    // What that ensure was to change.
+    rig.cloud.write(
+        "loadBalancers: {statuses: [{ingress: [{ip: 203.0.113.77}]}]}\nfaults: [{call: EnsureLoadBalancer, error: broken}]",
+    );
     add_node(&rig, "m").await;
     rig.until_event("s", "UpdatedLoadBalancer").await;
     rig.pass(MINUTE / 4).await;

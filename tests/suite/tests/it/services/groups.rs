@@ -144,10 +144,9 @@ async fn a_service_that_changes_its_group_is_synced_under_both() {
     rig.create(service("third").annotation("group", "b")).await;
     rig.until_service("third", "has an address", has_address).await;
     rig.faults().freeze_watches(Some("services"));
-    for name in ["stays", "third"] {
-        rig.patch_service(name, json!({"metadata": {"annotations": {"x": "1"}}})).await;
+    for (name, annotation) in [("stays", "x"), ("moves", "group"), ("third", "x")] {
+        rig.patch_service(name, json!({"metadata": {"annotations": {(annotation): "b"}}})).await;
     }
-    rig.patch_service("moves", json!({"metadata": {"annotations": {"group": "b"}}})).await;
     rig.faults().thaw_watches(Some("services"));
     rig.pass(MINUTE).await;
     assert_eq!(cloud.0.lock().unwrap().overlaps, [""; 0]);

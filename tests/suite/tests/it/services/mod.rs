@@ -38,10 +38,18 @@ async fn balanced(cloud: &str) -> (Rig, Running) {
     (rig, manager)
 }
 
-/// Bodies of the writes to a Service, with the subresource.
+/// Bodies of the writes to a Service, with the subresource, and without the UID that each of them names.
 fn bodies(rig: &Rig, name: &str) -> Vec<(String, String)> {
     let writes = rig.writes_of("services", name);
-    writes.into_iter().map(|write| (write.subresource, write.body.to_string())).collect()
+    let body = |mut write: WriteEntry| {
+        let metadata = write.body["metadata"].as_object_mut().unwrap();
+        assert!(metadata.remove("uid").is_some(), "{}", write.body);
+        if write.body["metadata"] == json!({}) {
+            write.body.as_object_mut().unwrap().remove("metadata");
+        }
+        (write.subresource, write.body.to_string())
+    };
+    writes.into_iter().map(body).collect()
 }
 
 /// The hosts of each call, in order.

@@ -1,8 +1,8 @@
 //! Changes to the taint list of a node. Each gives the whole new list, because the API merges taints only as a whole.
 //!
 //! Behaviour of `kubernetes/cloud-provider` `node/helpers/taints.go`.
-use crate::node::Taint;
-use crate::well_known::TAINT_SHUTDOWN;
+use ccm_provider::Taint;
+use ccm_provider::well_known::TAINT_SHUTDOWN;
 
 /// The taint of a node whose instance is stopped: effect `NoSchedule`, no value.
 #[must_use]
@@ -45,7 +45,7 @@ pub fn remove(taints: &[Taint], taint: &Taint) -> Option<Vec<Taint>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::well_known::TAINT_UNINITIALIZED;
+    use ccm_provider::well_known::TAINT_UNINITIALIZED;
 
     fn taint(key: &str, value: &str, effect: &str) -> Taint {
         Taint { key: key.into(), value: value.into(), effect: effect.into(), time_added: None }

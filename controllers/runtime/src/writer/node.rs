@@ -1,0 +1,249 @@
+//! Writes of nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_provider::well_known::{REASON_NO_ROUTE, REASON_ROUTE_CREATED};
+use ccm_provider::{Node, NodeAddress, NodeRef, Taint};
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::body;
+use crate::client::Call;
+use crate::clock::rfc3339;
+use crate::gate::{Gate, GateError};
+use crate::store::{Store, version_of};
+
+/// What is to be changed of a node. Addresses and the condition are in its status, and are written by themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodePatch {
+    /// `spec.providerID`
+    pub provider_id: Option<String>,
+    /// Labels to be set; others stay.
+    pub labels: BTreeMap<String, String>,
+    /// The whole list of taints. The API server refuses the patch if the node changed since it was read.
+    pub taints: Option<Vec<Taint>>,
+    /// `spec.podCIDRs`, which the API server lets nobody change once they are there.
+    pub pod_cidrs: Vec<String>,
+    /// The addresses, in place of the present ones.
+    pub addresses: Vec<NodeAddress>,
+    /// The condition `NetworkUnavailable`: whether all routes of the node are there, and the time.
+    pub network: Option<(bool, jiff::Timestamp)>,
+}
+
+/// The one way to write nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeWriter<'a> {
+    gate: &'a Gate,
+    nodes: &'a Store<Node>,
+}
+
+impl<'a> NodeWriter<'a> {
+    /// A writer for nodes of this store.
+    pub fn new(gate: &'a Gate, nodes: &'a Store<Node>) -> Self {
+        Self { gate, nodes }
+    }
+
+    /// Writes what `decide` answers for the node, and after a conflict for the node as it is then. The node after that; `None`
+    /// when nothing was to be written, or the node is gone or another one has its name.
+    pub async fn write(
+        &self,
+        node: &NodeRef,
+        mut decide: impl FnMut(&NodeRef) -> Option<NodePatch> + Send,
+    ) -> Result<Option<NodeRef>, GateError> {
+        let mut patch = NodePatch::default();
+        let call = |node: &NodeRef| {
+            patch = decide(node)?;
+            Some(patch.call(node))
+        };
+        let written = super::write(self.gate, self.nodes, node.clone(), |node| &node.uid, call).await?;
+        let Some((base, answer)) = written else { return Ok(None) };
+        if patch.taints.is_some() {
+            // The version of the base was the latest: the node is the base with these changes.
+            self.nodes.apply_patch_response(&base, &answer, |node| patch.apply_to(node));
+        }
+        Ok(self.nodes.get(&base.name).or(Some(base)))
+    }
+
+    /// One try that ends after `limit`, at the API server too. The version that the node has after it.
+    pub async fn write_once(&self, node: &Node, patch: &NodePatch, limit: Duration) -> Result<String, GateError> {
+        let mut call = patch.call(node).within(limit);
+        call.path = format!("{}?timeout={}ms", call.path, limit.as_millis().max(1)).into();
+        let answer = self.gate.write(&call).await?;
+        Ok(version_of(&answer).unwrap_or_default())
+    }
+
+    /// Deletes this node, and no other one that has its name. Whether it was there.
+    pub async fn delete(&self, node: &Node) -> Result<bool, GateError> {
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}});
+        match self.gate.write(&Call::json(Method::DELETE, path(node), &body)).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) if error.is_conflict() => {
+                tracing::info!(node = %node.name, "a new node has the name of the one that is gone: left as it is");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn path(node: &Node) -> String {
+    format!("/api/v1/nodes/{}", node.name)
+}
+
+impl NodePatch {
+    fn call(&self, node: &Node) -> Call<'static> {
+        let subresource = if self.addresses.is_empty() && self.network.is_none() { "" } else { "/status" };
+        // Pods wait for the taint of a new node to go, and nobody for its addresses.
+        let can_wait = !self.addresses.is_empty();
+        let call = Call::strategic(format!("{}{subresource}", path(node)), &self.body(node));
+        // A node is some 20 KB, and a writer knows what it wrote.
+        Call { can_wait, ..call.brief() }
+    }
+
+    fn body(&self, node: &Node) -> Value {
+        let (mut metadata, mut spec, mut status) = (Map::new(), Map::new(), Map::new());
+        let set = |part: &mut Map<String, Value>, key: &str, value: Value| drop(part.insert(key.to_owned(), value));
+        match &self.taints {
+            Some(taints) => {
+                set(&mut metadata, "resourceVersion", json!(node.resource_version));
+                set(&mut spec, "taints", if taints.is_empty() { Value::Null } else { json!(taints) });
+            }
+            None => set(&mut metadata, "uid", json!(node.uid)),
+        }
+        if !self.labels.is_empty() {
+            set(&mut metadata, "labels", json!(self.labels));
+        }
+        if let Some(id) = &self.provider_id {
+            set(&mut spec, "providerID", json!(id));
+        }
+        if let Some(first) = self.pod_cidrs.first() {
+            set(&mut spec, "podCIDR", json!(first));
+            set(&mut spec, "podCIDRs", json!(self.pod_cidrs));
+        }
+        if !self.addresses.is_empty() {
+            // The directive keeps the API server from merging them by type into the present ones.
+            let list = self.addresses.iter().map(|a| json!({"type": a.kind.as_str(), "address": &*a.address}));
+            set(&mut status, "addresses", list.chain([json!({"$patch": "replace"})]).collect());
+        }
+        if let Some((available, now)) = self.network {
+            set(&mut status, "conditions", json!([network_condition(available, now)]));
+        }
+        body(metadata, spec, status)
+    }
+
+    /// The node as it is once this is written.
+    fn apply_to(&self, node: &mut Node) {
+        let present = node.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        node.labels = present.chain(self.labels.clone()).collect();
+        if let Some(taints) = &self.taints {
+            node.taints = taints.clone().into();
+        }
+        if let Some(id) = &self.provider_id {
+            node.provider_id = Some(id.as_str().into());
+        }
+    }
+}
+
+fn network_condition(available: bool, now: jiff::Timestamp) -> Value {
+    let (status, reason, message) = match available {
+        true => ("False", REASON_ROUTE_CREATED, "RouteController created a route"),
+        false => ("True", REASON_NO_ROUTE, "RouteController failed to create a route"),
+    };
+    let now = rfc3339(now);
+    json!({
+        "type": "NetworkUnavailable",
+        "status": status,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::AddressType;
+
+    use super::super::taint::shutdown_taint;
+    use super::*;
+
+    fn body_of(patch: &NodePatch) -> Value {
+        patch.body(&Node { name: "n".into(), uid: "u".into(), resource_version: "7".into(), ..Node::default() })
+    }
+
+    fn labels(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+        labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn addresses_replace_the_present_ones() {
+        let addresses = vec![NodeAddress::new(AddressType::InternalIp, "10.0.0.1")];
+        let list = json!([{"type": "InternalIP", "address": "10.0.0.1"}, {"$patch": "replace"}]);
+        let patch = NodePatch { addresses, ..NodePatch::default() };
+        assert_eq!(body_of(&patch), json!({"metadata": {"uid": "u"}, "status": {"addresses": list}}));
+        assert_eq!(patch.call(&Node { name: "n".into(), ..Node::default() }).path, "/api/v1/nodes/n/status");
+    }
+
+    #[test]
+    fn labels_are_set_one_by_one_on_this_node() {
+        let patch = NodePatch { labels: labels(&[("topology.kubernetes.io/zone", "a")]), ..NodePatch::default() };
+        let wanted = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "a"}, "uid": "u"}});
+        assert_eq!(body_of(&patch), wanted);
+    }
+
+    #[test]
+    fn pod_ranges_are_written_in_both_fields() {
+        let patch = NodePatch { pod_cidrs: vec!["fd00::/80".into(), "10.0.0.0/24".into()], ..NodePatch::default() };
+        let spec = json!({"podCIDR": "fd00::/80", "podCIDRs": ["fd00::/80", "10.0.0.0/24"]});
+        assert_eq!(body_of(&patch), json!({"metadata": {"uid": "u"}, "spec": spec}));
+    }
+
+    #[test]
+    fn taints_are_written_whole_under_the_resource_version() {
+        let timed = Taint {
+            key: "k".into(),
+            value: "v".into(),
+            effect: "NoExecute".into(),
+            time_added: Some("2026-01-01T00:00:00Z".into()),
+        };
+        let patch = NodePatch { taints: Some(vec![shutdown_taint(), timed]), ..NodePatch::default() };
+        let wanted = json!({"metadata": {"resourceVersion": "7"}, "spec": {"taints": [
+            {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"},
+            {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"},
+        ]}});
+        assert_eq!(body_of(&patch), wanted);
+        let last = NodePatch { taints: Some(Vec::new()), ..NodePatch::default() };
+        assert_eq!(body_of(&last).to_string(), r#"{"metadata":{"resourceVersion":"7"},"spec":{"taints":null}}"#);
+    }
+
+    #[test]
+    fn initialization_is_one_write() {
+        let patch = NodePatch {
+            provider_id: Some("fake://1".into()),
+            labels: labels(&[("b", "2"), ("a", "1")]),
+            taints: Some(vec![shutdown_taint()]),
+            ..NodePatch::default()
+        };
+        let taints = json!([{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]);
+        let wanted = json!({
+            "metadata": {"resourceVersion": "7", "labels": {"a": "1", "b": "2"}},
+            "spec": {"providerID": "fake://1", "taints": taints},
+        });
+        assert_eq!(body_of(&patch), wanted);
+    }
+
+    #[test]
+    fn the_network_condition_has_whole_seconds() {
+        let now = "2026-02-03T04:05:06.789Z".parse().unwrap();
+        let written = |available| body_of(&NodePatch { network: Some((available, now)), ..NodePatch::default() });
+        let wanted = json!({"type": "NetworkUnavailable", "status": "False", "lastHeartbeatTime": "2026-02-03T04:05:06Z",
+            "lastTransitionTime": "2026-02-03T04:05:06Z", "reason": "RouteCreated",
+            "message": "RouteController created a route"});
+        assert_eq!(written(true)["status"], json!({"conditions": [wanted]}));
+        let missing = &written(false)["status"]["conditions"][0];
+        assert_eq!((&missing["status"], &missing["reason"]), (&json!("True"), &json!("NoRouteCreated")));
+        assert_eq!(missing["message"], "RouteController failed to create a route");
+    }
+}
