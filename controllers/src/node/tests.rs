@@ -375,9 +375,9 @@ proptest! {
         let Ok(init) = initialize(&node, &cloud, needed) else { return Ok(()) };
         let done = apply(&node, &init);
         let again = initialize(&done, &cloud, needed).unwrap();
-        prop_assert_eq!(&again.labels, &BTreeMap::new());
-        prop_assert_eq!(&again.provider_id, &None);
-        prop_assert_eq!(&*again.taints, &*done.taints);
+        prop_assert_eq!(&again.patch.labels, &BTreeMap::new());
+        prop_assert_eq!(&again.patch.provider_id, &None);
+        prop_assert_eq!(again.patch.taints.as_deref(), Some(&*done.taints));
         prop_assert!(!done.has_taint(TAINT_UNINITIALIZED));
     }
 

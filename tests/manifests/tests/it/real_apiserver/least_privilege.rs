@@ -149,6 +149,7 @@ impl Scene {
         self.silent_node("gone").await;
         self.service("web").await;
         self.service("failing").await;
+        self.service("torn").await;
         let node = |name: &str| format!("/api/v1/nodes/{name}");
         let conditions = |node: &Value| node["status"]["conditions"].as_array().cloned().unwrap_or_default();
         self.until(process, "initialized", &node("new"), |node| {
@@ -163,13 +164,25 @@ impl Scene {
         .await;
         let gone = async || self.get(&node("gone")).await.is_none();
         deadline(LONG, || format!("the node is still there\n{}", process.output()), gone).await;
-        for name in ["web", "failing"] {
+        for name in ["web", "failing", "torn"] {
             let path = format!("/api/v1/namespaces/default/services/{name}");
             self.until(process, "served", &path, |service| service["status"]["loadBalancer"]["ingress"].is_array())
                 .await;
         }
         self.until(process, "labelled", "/api/v1/persistentvolumes/data", |volume| {
             volume["metadata"]["labels"]["topology.kubernetes.io/zone"] == "here-a"
+        })
+        .await;
+        // By hand: without its finalizer it goes at once, and its balancer after it.
+        let torn = "/api/v1/namespaces/default/services/torn";
+        let bare = json!({"metadata": {"finalizers": null}});
+        for (method, body) in [("PATCH", Some(&bare)), ("DELETE", None)] {
+            let (status, answer) = self.bed.request(method, torn, &self.bed.token, body).await.unwrap();
+            assert_eq!(status, 200, "{answer}");
+        }
+        let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dtorn";
+        self.until(process, "without its balancer", events, |events| {
+            events["items"].as_array().into_iter().flatten().any(|event| event["reason"] == "DeletedLoadBalancer")
         })
         .await;
         let told = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dfailing";
