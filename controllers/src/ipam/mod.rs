@@ -266,7 +266,7 @@ impl IpamController {
     /// Writes the blocks of a node.
     async fn assign(&self, node: &NodeRef, blocks: &[Box<str>]) -> Result<Outcome, SyncError> {
         self.shared.gate.show(&plan(node, blocks));
-        let pod_cidrs = blocks.iter().map(|block| block.to_string()).collect();
+        let pod_cidrs = blocks.iter().map(ToString::to_string).collect();
         let patch = NodePatch { pod_cidrs, ..NodePatch::default() };
         let mut attempt = 1;
         let error = loop {

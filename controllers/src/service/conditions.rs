@@ -88,7 +88,7 @@ pub fn changes(
         .filter(|new| find(&new.kind) != Some(new))
         .collect();
     let gone: Vec<_> = unwanted.into_iter().filter(|kind| find(kind).is_some()).collect();
-    (!set.is_empty() || !gone.is_empty()).then(|| ConditionChanges { set, gone })
+    (!set.is_empty() || !gone.is_empty()).then_some(ConditionChanges { set, gone })
 }
 
 /// Type, status, reason, message.
