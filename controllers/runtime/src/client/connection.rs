@@ -17,7 +17,7 @@ use rustls::pki_types::ServerName;
 use tower::ServiceExt as _;
 
 use super::config::Proxy;
-use super::dial::{Dial, boxed, each_address, system};
+use super::dial::{Dial, boxed, each_address, one_for_all, system};
 use super::error::{ConnectError, explain};
 
 /// How long a connection may take, TLS included.
@@ -46,10 +46,10 @@ pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool,
     }
     let name = name.or(config.cluster_url.host()).unwrap_or_default();
     let secured = |dial| tls(config, name, dial, Versions::from_env());
-    let dial = match proxy {
+    let dial = one_for_all(match proxy {
         Some(proxy) => secured(through(proxy, config)?)?,
         None => each_address(secured(boxed(tcp()))?, system),
-    };
+    });
     let limited = tower::service_fn(move |target: Uri| {
         let connecting = dial.clone().oneshot(target);
         async move {

@@ -1,9 +1,12 @@
-//! Connections to a host with several addresses: one that does not connect soon gets a rival, so a dead address costs
-//! [`HEAD_START`] and not the deadline of the request.
+//! How connections are made: to a host with several addresses, and of HTTP/2 one for all requests.
+//!
+//! An address that does not connect soon gets a rival, so a dead one costs [`HEAD_START`] and not the deadline of the request.
+//! Each request that finds no connection dials for itself, so none waits for the dial of another one that hangs.
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,6 +24,8 @@ use super::error::Unresolved;
 /// How long the connection to one address may take, TLS included, before the next address is tried beside it: the time
 /// that Go leaves one address family (`net.Dialer.FallbackDelay`).
 const HEAD_START: Duration = Duration::from_millis(300);
+/// How long the pool may take to hand a new connection to all who wait for one. It takes no time at all.
+const HANDED_OVER: Duration = Duration::from_secs(1);
 
 /// Makes connections, whatever they are made of: HTTP is compiled for one type only.
 pub(super) type Dial = BoxCloneSyncService<Uri, Io, BoxError>;
@@ -32,29 +37,33 @@ trait Stream: Read + Write + Connection + Send + Unpin {}
 impl<T: Read + Write + Connection + Send + Unpin> Stream for T {}
 
 /// A connection of any kind.
-pub(super) struct Io(Box<dyn Stream>);
+pub(super) struct Io {
+    stream: Box<dyn Stream>,
+    /// Ends with the connection.
+    _life: Option<Arc<()>>,
+}
 
 impl Read for Io {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl Write for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -62,13 +71,13 @@ impl Write for Io {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, slices)
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 }
 
 impl Connection for Io {
     fn connected(&self) -> Connected {
-        self.0.connected()
+        self.stream.connected()
     }
 }
 
@@ -79,7 +88,8 @@ where
     C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {
-    BoxCloneSyncService::new(connector.map_response(|stream| Io(Box::new(stream))).map_err(Into::into))
+    let connector = connector.map_response(|stream| Io { stream: Box::new(stream), _life: None });
+    BoxCloneSyncService::new(connector.map_err(Into::into))
 }
 
 /// The resolver of this machine.
@@ -107,6 +117,34 @@ pub(super) fn each_address(dial: Dial, resolve: Resolve) -> Dial {
 fn with_address(target: &Uri, address: SocketAddr) -> http::Result<Uri> {
     let scheme = target.scheme_str().unwrap_or("http");
     Uri::builder().scheme(scheme).authority(address.to_string()).path_and_query("/").build()
+}
+
+/// Drops a connection of HTTP/2 where another one was made meanwhile: the pool hands that one to all who wait. By itself,
+/// hyper-util uses both of two that become ready at the same moment, and with a watch on each they stay open.
+pub(super) fn one_for_all(dial: Dial) -> Dial {
+    // How many were made, and the life of the newest.
+    let shared = Arc::new(Mutex::new((0_u64, Weak::<()>::new())));
+    BoxCloneSyncService::new(tower::service_fn(move |target: Uri| {
+        let (dial, shared) = (dial.clone(), Arc::clone(&shared));
+        async move {
+            let began = shared.lock().unwrap_or_else(PoisonError::into_inner).0;
+            let io = dial.oneshot(target).await?;
+            if !io.connected().is_negotiated_h2() {
+                return Ok(io);
+            }
+            {
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                if shared.0 == began || shared.1.strong_count() == 0 {
+                    let life = Arc::new(());
+                    *shared = (shared.0 + 1, Arc::downgrade(&life));
+                    return Ok(Io { _life: Some(life), ..io });
+                }
+            }
+            drop(io);
+            tokio::time::sleep(HANDED_OVER).await;
+            Err(io::Error::other("another connection is there by now").into())
+        }
+    }))
 }
 
 /// The first success, or the first failure if there is none. The next attempt begins when one has failed, or has not ended
