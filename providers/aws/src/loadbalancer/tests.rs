@@ -180,9 +180,9 @@ async fn an_attempt_of_a_deletion_reads_once() {
         let cloud = Arc::new(Cloud::new());
         let service = service(1, kind);
         if kind == "nlb" {
-            cloud.network_of(&service)
+            cloud.network_of(&service);
         } else {
-            cloud.classic_of(&service)
+            cloud.classic_of(&service);
         }
         let balancers = balancers(&cloud);
         see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
@@ -290,9 +290,9 @@ async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
         let cloud = Arc::new(Cloud::new());
         let service = service(1, kind);
         if kind == "nlb" {
-            cloud.network_of(&service)
+            cloud.network_of(&service);
         } else {
-            cloud.classic_of(&service)
+            cloud.classic_of(&service);
         }
         let balancers = balancers(&cloud);
         see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
@@ -315,9 +315,9 @@ async fn a_mark_that_comes_or_goes_counts() {
         let cloud = Arc::new(Cloud::new());
         let service = service(1, kind);
         if kind == "nlb" {
-            cloud.network_of(&service)
+            cloud.network_of(&service);
         } else {
-            cloud.classic_of(&service)
+            cloud.classic_of(&service);
         }
         let balancers = balancers(&cloud);
         let is_ours = async |action| {
