@@ -317,7 +317,7 @@ mod real_apiserver {
             "  pods: cannot be listed, so that flags of what runs now are not checked: pods is forbidden",
             "--verb=list --resource=pods",
             "the rights were checked for whoever runs this command, not for the account of the program",
-            "whoever runs this command may not watch services: ",
+            "whoever runs this command may not get, watch services: ",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
