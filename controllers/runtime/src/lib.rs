@@ -12,7 +12,7 @@
 //! * [`view`]: the only caller of the provider's instances.
 //! * [`gate`]: the only way to write; [`writer`]: how nodes and Services are written.
 //! * [`permission`]: what of the API server all this needs.
-//! * [`events`], [`election`], [`metrics`], [`clock`], [`client`], [`leader`], [`panics`].
+//! * [`events`], [`election`], [`mod@metrics`], [`clock`], [`client`], [`leader`], [`panics`].
 
 pub mod client;
 pub mod clock;
