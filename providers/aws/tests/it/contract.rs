@@ -214,10 +214,8 @@ impl Harness for Cloud {
             }
             service.spec.ports[0].node_port = 31999;
             service.spec.load_balancer_source_ranges = Some(vec!["172.16.0.0/12".to_owned()]);
-            let subnets = (
-                "service.beta.kubernetes.io/aws-load-balancer-subnets".into(),
-                self.bed.network.public.join(","),
-            );
+            let subnets =
+                ("service.beta.kubernetes.io/aws-load-balancer-subnets".into(), self.bed.network.public.join(","));
             service.metadata.annotations.extend([subnets]);
             self.bed.ensure(&*self.bed.process_of("c2").await, &service).await;
         }
