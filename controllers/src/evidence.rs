@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use ccm_provider::{Evidence, Node};
 
-/// Clouds show new instances late: absence tells nothing about a node that was young when the read began.
+/// Clouds show new instances late: absence is no evidence about a node that was young when the read began.
 pub(crate) fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String> {
     if evidence.grace.is_zero() {
         return None;
@@ -14,7 +14,7 @@ pub(crate) fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Op
     if age.is_some_and(|age| age >= evidence.grace) {
         return None;
     }
-    // No age in the text: it is told on the node once per text, and a pass every few seconds would tell each age.
+    // No age in the text: the event is emitted once per text, and a pass every few seconds would emit one per age.
     let grace = ccm_provider::duration::format(evidence.grace);
     Some(format!("{evidence}; but the node was younger than {grace} then, and clouds show new instances late"))
 }

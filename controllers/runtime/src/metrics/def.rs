@@ -71,7 +71,7 @@ impl Def {
 
 /// A metric that can be made of its definition. One without labels is there from the start, as upstream's are.
 pub trait Exported {
-    /// Makes and exports it; the same one for whoever asks again.
+    /// Makes and exports it; each caller gets the same one.
     fn export(registry: &Metrics, def: &Def) -> Self;
 }
 

@@ -71,7 +71,7 @@ impl Metrics {
         }))
     }
 
-    /// The part of this type; the same one for whoever asks again.
+    /// The part of this type; each caller gets the same one.
     pub fn part<T: Part>(&self) -> Arc<T> {
         let there = lock(&self.0.parts).get(&TypeId::of::<T>()).cloned();
         if let Some(part) = there.and_then(|part| part.downcast().ok()) {
