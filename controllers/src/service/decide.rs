@@ -1,6 +1,7 @@
 //! What a Service needs, and which nodes stand behind its balancer. Pure.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ccm_provider::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
 use ccm_provider::{Node, NodeRef, Service};
@@ -78,10 +79,19 @@ pub fn node_matters(old: &Node, new: &Node) -> bool {
 
 /// Whether two lists name the same hosts.
 pub fn same_hosts(old: &[NodeRef], new: &[NodeRef]) -> bool {
-    let set = |nodes: &[NodeRef]| -> BTreeSet<(String, String)> {
-        nodes.iter().map(|n| (n.name.to_string(), n.provider_id_or_empty().to_owned())).collect()
-    };
+    let set = |nodes| -> BTreeSet<_> { <[NodeRef]>::iter(nodes).map(identity).collect() };
     old.len() == new.len() && set(old) == set(new)
+}
+
+/// The hosts of both lists.
+pub fn union(old: &Arc<[NodeRef]>, new: &Arc<[NodeRef]>) -> Arc<[NodeRef]> {
+    let known: BTreeSet<_> = new.iter().map(identity).collect();
+    let only_old: Vec<_> = old.iter().filter(|host| !known.contains(&identity(host))).cloned().collect();
+    if only_old.is_empty() { new.clone() } else { new.iter().cloned().chain(only_old).collect() }
+}
+
+fn identity(host: &NodeRef) -> (&str, &str) {
+    (host.name.as_str(), host.provider_id_or_empty())
 }
 
 /// Why a host that served before is no candidate any more.

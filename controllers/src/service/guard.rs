@@ -2,26 +2,40 @@
 //!
 //! That the API server shows no node says nothing about the instances: a restored backup, a mistaken `kubectl delete nodes`
 //! or a broken registration looks the same. So the last host leaves only when its instance is positively gone, or somebody
-//! said on the Node that it shall leave.
+//! said on the Node that it should leave.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{Aspects, EventType, EvidenceKind, Lookup, NodeRef, Service, Subject};
 
-use super::ServiceController;
 use super::decide::{Left, why_left};
+use super::{Known, ServiceController};
 use crate::evidence::too_young;
 
 /// What an asked instance may be remembered for.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
+/// Why a balancer keeps its hosts.
+pub(super) struct Kept {
+    pub(super) reason: String,
+    /// The hosts to ensure meanwhile: those that nobody took out on purpose. `None` where they are not known.
+    pub(super) hosts: Option<Arc<[NodeRef]>>,
+}
+
 impl ServiceController {
-    /// Whether a balancer with these hosts may be left without any. If not, says why.
-    pub(super) async fn may_empty(&self, old: &[NodeRef]) -> Result<(), String> {
+    /// Whether the balancer of a Service may be left without any host.
+    pub(super) async fn may_empty(&self, known: &Known) -> Result<(), Kept> {
         if self.config.allow_emptying {
             return Ok(());
         }
-        let missing: Vec<NodeRef> = old
+        // Nodes that are there were taken out on purpose; those of another cloud say nothing.
+        if !known.all_present && self.shows_no_node() {
+            let reason = "the cluster shows no node at all, and which hosts it has now is not known".to_owned();
+            return Err(Kept { reason, hosts: None });
+        }
+        let missing: Arc<[NodeRef]> = known
+            .present
             .iter()
             .filter(|host| why_left(self.shared.nodes.get(&host.name).as_deref()) == Left::NodeMissing)
             .cloned()
@@ -29,13 +43,24 @@ impl ServiceController {
         if missing.is_empty() {
             return Ok(());
         }
+        self.are_gone(&missing).await.map_err(|reason| Kept { reason, hosts: Some(missing) })
+    }
+
+    /// Whether the cluster has no node of this cloud.
+    fn shows_no_node(&self) -> bool {
+        let foreign = |id: Option<&str>| self.shared.view.as_ref().is_some_and(|view| view.is_foreign(id));
+        self.shared.nodes.list().iter().all(|node| foreign(node.provider_id.as_deref()))
+    }
+
+    /// Whether the instances of all these hosts are gone. The error names one that may not be.
+    async fn are_gone(&self, missing: &[NodeRef]) -> Result<(), String> {
         let Some(view) = &self.shared.view else {
             return Err(format!(
                 "its {} nodes are missing from the cluster and the cloud cannot be asked about them",
                 missing.len()
             ));
         };
-        let answers = view.get(&missing, Aspects::LIFECYCLE, MAX_AGE).await;
+        let answers = view.get(missing, Aspects::LIFECYCLE, MAX_AGE).await;
         let now = self.shared.clock.wall();
         // Absence says nothing about a machine that the cloud may not show yet.
         let young = |host: &NodeRef, answer: &Lookup| match answer {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::{
-    EventType, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAction, ServiceKey, ServiceWork, Subject,
+    EventType, LoadBalancerStatus, NodeRef, ProviderError, ServiceAction, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{Outcome, SyncError};
 use futures::FutureExt;
 
-use super::{ServiceController, Work, decide};
+use super::{Known, ServiceController, Work, decide};
 
 /// When a balancer whose hosts were kept against the node list is looked at again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
@@ -41,23 +41,23 @@ impl ServiceController {
     pub(super) async fn node_pass(&self) {
         let hosts: Arc<[NodeRef]> = decide::candidates(self.shared.nodes.list()).into();
         let pass = self.metrics.pass();
-        let services: Vec<(ServiceKey, Arc<Service>, Arc<[NodeRef]>)> = self
+        let differs = |known: &Known| known.hosts.as_ref().is_some_and(|old| !decide::same_hosts(old, &hosts));
+        let services: Vec<(ServiceKey, Known)> = self
             .lock()
             .iter()
-            .filter(|(_, known)| decide::wants(&known.service))
-            .filter_map(|(key, known)| Some((key.clone(), known.service.clone(), known.hosts.clone()?)))
-            .filter(|(_, _, old)| !decide::same_hosts(old, &hosts))
+            .filter(|(_, known)| decide::wants(&known.service) && differs(known))
+            .map(|(key, known)| (key.clone(), known.clone()))
             .collect();
-        for (key, service, old) in services {
+        for (key, known) in services {
             if hosts.is_empty() {
-                let allowed = self.may_empty(&old).await;
+                let allowed = self.may_empty(&known).await;
                 if !decide::candidates(self.shared.nodes.list()).is_empty() {
                     // A node came while the cloud was asked: what was found is out of date.
                     self.node_queue.add(());
                     return;
                 }
-                if let Err(reason) = allowed {
-                    self.refuse_emptying(&service, &reason);
+                if let Err(kept) = allowed {
+                    self.refuse_emptying(&known.service, &kept.reason);
                     self.node_queue.add_after((), CHECK_AGAIN);
                     continue;
                 }
@@ -81,7 +81,16 @@ impl ServiceController {
             return None;
         }
         self.metrics.syncs.inc();
-        Some(ServiceWork { service: known.service, nodes: known.hosts?, action: ServiceAction::UpdateHosts })
+        let nodes = known.hosts?;
+        self.attempt(key, &nodes);
+        Some(ServiceWork { service: known.service, nodes, action: ServiceAction::UpdateHosts })
+    }
+
+    /// A call with these hosts begins.
+    pub(super) fn attempt(&self, key: &ServiceKey, hosts: &Arc<[NodeRef]>) {
+        if let Some(known) = self.lock().get_mut(key) {
+            known.attempt(hosts);
+        }
     }
 
     /// Ends one host update.
@@ -129,8 +138,11 @@ impl ServiceController {
 
     /// The balancer has the hosts of this update.
     fn updated(&self, work: &ServiceWork) {
-        if let Some((_, hosts)) = self.lock().get_mut(&work.service.key()).and_then(|known| known.converged.as_mut()) {
-            *hosts = work.nodes.clone();
+        if let Some(known) = self.lock().get_mut(&work.service.key()) {
+            known.reach(&work.nodes);
+            if let Some((_, hosts)) = &mut known.converged {
+                *hosts = work.nodes.clone();
+            }
         }
     }
 

@@ -80,8 +80,13 @@ impl Work {
 struct Known {
     /// As last synced.
     service: Arc<Service>,
-    /// The hosts last given to the provider; `None` before the first time.
+    /// The hosts that it should have, as of the last sync or pass over the nodes; `None` before the first time.
     hosts: Option<Arc<[NodeRef]>>,
+    /// All hosts that its balancer may have: those of the last successful call and of each later one, as a failed call may
+    /// have done its work or a part of it. What the guard judges.
+    present: Arc<[NodeRef]>,
+    /// Whether `present` names them all. Not after a restart, until a call succeeds: an earlier process gave the hosts.
+    all_present: bool,
     /// The pass that found other hosts and waits for their update.
     pass: Option<Arc<Pass>>,
     /// What the balancer was last brought to; `None` while it is being changed, or failed to.
@@ -91,6 +96,17 @@ struct Known {
 }
 
 impl Known {
+    /// A call with these hosts begins.
+    fn attempt(&mut self, hosts: &Arc<[NodeRef]>) {
+        self.present = decide::union(&self.present, hosts);
+    }
+
+    /// The call succeeded: the balancer has these hosts and no others.
+    fn reach(&mut self, hosts: &Arc<[NodeRef]>) {
+        self.present = hosts.clone();
+        self.all_present = true;
+    }
+
     /// Whether the balancer is what the Service and the hosts ask for now.
     fn is_converged(&self) -> bool {
         let same = |(service, hosts): &(Arc<Service>, Arc<[NodeRef]>)| {

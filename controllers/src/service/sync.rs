@@ -145,6 +145,8 @@ impl ServiceController {
         let known = all.entry(key.clone()).or_insert_with(|| Known {
             service: service.clone(),
             hosts: None,
+            present: Arc::default(),
+            all_present: !service.has_finalizer() && service.status.load_balancer.ingress.is_empty(),
             pass: None,
             converged: None,
             groups: BTreeSet::new(),
@@ -230,6 +232,7 @@ impl ServiceController {
         }
         if let Some(known) = self.lock().get_mut(&key) {
             known.hosts = Some(hosts.clone());
+            known.attempt(&hosts);
         }
         let work = ServiceWork { service, nodes: hosts, action: ServiceAction::Ensure };
         self.planned(work, Purpose::Ensure).await
@@ -244,39 +247,20 @@ impl ServiceController {
                 return Ok(seen);
             }
             let mut hosts = seen;
-            match self.known(&service.key()).and_then(|known| known.hosts) {
-                Some(old) if !old.is_empty() => {
-                    if let Err(reason) = self.may_empty(&old).await {
-                        self.refuse_emptying(service, &reason);
-                        hosts = old;
-                    }
+            if let Some(known) = self.known(&service.key())
+                && let Err(kept) = self.may_empty(&known).await
+            {
+                self.refuse_emptying(service, &kept.reason);
+                match kept.hosts {
+                    Some(present) => hosts = present,
+                    None => return Err(Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN)))),
                 }
-                Some(_) => {}
-                // After a restart nobody knows the hosts, but a balancer with an address most likely has some. Nodes that
-                // are there were taken out on purpose; those of another cloud say nothing.
-                None if !service.status.load_balancer.ingress.is_empty()
-                    && self.shows_no_node()
-                    && !self.config.allow_emptying =>
-                {
-                    self.refuse_emptying(
-                        service,
-                        "the cluster shows no node at all, and which hosts it has now is not known",
-                    );
-                    return Err(Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN))));
-                }
-                None => {}
             }
             // The guard may have asked the cloud, and a node may have come meanwhile.
             if decide::candidates(self.shared.nodes.list()).is_empty() {
                 return Ok(hosts);
             }
         }
-    }
-
-    /// Whether the cluster has no node of this cloud.
-    fn shows_no_node(&self) -> bool {
-        let foreign = |id: Option<&str>| self.shared.view.as_ref().is_some_and(|view| view.is_foreign(id));
-        self.shared.nodes.list().iter().all(|node| foreign(node.provider_id.as_deref()))
     }
 
     async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
@@ -399,6 +383,7 @@ impl ServiceController {
         self.patch_status(service, &status, conditions).await?;
         let group = self.balancer.group(service);
         if let Some(known) = self.lock().get_mut(&service.key()) {
+            known.reach(&work.nodes);
             known.converged = Some((service.clone(), work.nodes.clone()));
             known.groups = [group].into();
         }

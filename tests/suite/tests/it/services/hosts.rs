@@ -191,6 +191,29 @@ async fn a_balancer_is_not_emptied_because_the_node_objects_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_balancer_keeps_the_hosts_that_failed_updates_were_to_take_away() {
+    let instances = "unlisted: missing\ninstances: [{name: n}, {name: m}]";
+    let broken = "faults: [{call: UpdateLoadBalancer, error: broken}, {call: EnsureLoadBalancer, error: broken}]";
+    let (rig, _manager) = balanced(instances).await;
+    add_node(&rig, "m").await;
+    rig.until_event("s", "UpdatedLoadBalancer").await;
+    rig.cloud.write(&format!("{instances}\n{broken}"));
+    rig.delete("nodes", "", "n").await;
+    rig.until_event("s", "SyncLoadBalancerFailed").await;
+    // The instance of m goes. That of n, which the balancer still has, does not.
+    rig.cloud.write(&format!("unlisted: missing\ninstances: [{{name: n}}]\n{broken}"));
+    rig.delete("nodes", "", "m").await;
+    rig.until_event("s", "LoadBalancerHostsKept").await;
+    rig.pass(10 * MINUTE).await;
+    rig.cloud.write("unlisted: missing\ninstances: [{name: n}]");
+    rig.pass(10 * MINUTE).await;
+    assert!(!hosts(&rig, "UpdateLoadBalancer", "s").contains(&String::new()));
+    let ensured = hosts(&rig, "EnsureLoadBalancer", "s");
+    assert!(!ensured.contains(&String::new()), "{ensured:?}");
+    assert!(ensured.last().unwrap().split(' ').any(|host| host == "n"), "{ensured:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_balancer_is_emptied_where_the_nodes_say_so_or_the_flag_does() {
     let (rig, _manager) = balanced("").await;
     rig.patch_node("n", json!({"metadata": {"labels": {(EXCLUDE): ""}}})).await;
@@ -221,6 +244,23 @@ async fn a_restart_over_a_cluster_without_nodes_does_not_empty_its_balancers() {
         (hosts(rig, "EnsureLoadBalancer", "s") == ["n", "m"]).then_some(())
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_before_the_address_was_written_does_not_empty_the_balancer() {
+    let rig = Rig::new("stateFile: state.json").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s").finalizer(FINALIZER)).await;
+    rig.faults().add(Fault::new(Effect::LoseRequest).on(Match::on("patch", "services")));
+    let manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    manager.stop().await.unwrap();
+    assert!(!has_address(&rig.service("s").await.unwrap()));
+    rig.delete("nodes", "", "n").await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_event("s", "LoadBalancerHostsKept").await;
+    rig.pass(10 * MINUTE).await;
+    assert!(!hosts(&rig, "EnsureLoadBalancer", "s").contains(&String::new()));
 }
 
 #[tokio::test(start_paused = true)]
