@@ -22,8 +22,9 @@ impl Simulation {
             Luck::Crashes => self.crash(),
             Luck::Watches => self.break_watches(resource),
             Luck::StaleReads => {
-                self.say(format_args!("reads of {resource} show the past"));
-                self.world.faults.stale_reads(resource);
+                // Reads without a version show the truth on every API server.
+                self.say(format_args!("the watch cache of {resource} shows the past"));
+                self.world.faults.lag_cache(resource);
                 if self.rng.random_bool(0.5) {
                     self.world.store.compact(resource).unwrap();
                 }

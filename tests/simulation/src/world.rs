@@ -350,7 +350,7 @@ impl World {
             if cloud.instances.get(&owner).is_some_and(|instance| !instance.is_gone()) {
                 wrong.push(format!("its instance {owner} exists"));
             }
-            if cloud.told_gone.get(&(life.name.clone(), uid.to_owned())) != Some(&true) {
+            if !cloud.reported_gone.contains_key(&(life.name.clone(), uid.to_owned())) {
                 wrong.push("the last look-up did not say that it is gone".to_owned());
             }
         }

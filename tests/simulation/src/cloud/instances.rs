@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    AddressType, Aspects, ErrorClass, Evidence, EvidenceKind, Instance as Told, InstanceMetadata, InstancesV2, Lookup,
-    NodeAddress, NodeRef, ProviderError, Snapshot,
+    AddressType, Aspects, ErrorClass, Evidence, EvidenceKind, Instance as Reported, InstanceMetadata, InstancesV2,
+    Lookup, NodeAddress, NodeRef, ProviderError, Snapshot,
 };
 use rand::Rng;
 
 use super::{Cloud, Handle, SCHEME, State};
 use crate::life::epoch;
+use crate::world::MONITOR_PERIOD;
 
 /// Whether an instance runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +156,7 @@ impl Handle {
     }
 
     fn found(&self, id: &str, instance: &Instance) -> Lookup {
-        Lookup::Found(Arc::new(Told {
+        Lookup::Found(Arc::new(Reported {
             shutdown: Ok(instance.power == Power::Off),
             metadata: Ok(Some(instance.metadata(id))),
         }))
@@ -180,13 +181,19 @@ impl Handle {
         }
     }
 
-    /// Notes for the ledger what this process was told.
-    fn told(&self, nodes: &[NodeRef], answers: &[Lookup]) {
+    /// Notes for the ledger which nodes were reported as gone to this process. An error says nothing, so that what was
+    /// reported a moment ago to another controller of the process holds.
+    fn report(&self, nodes: &[NodeRef], answers: &[Lookup]) {
         let mut state = self.lock();
+        let now = self.cloud.trace.now();
         for (index, node) in nodes.iter().enumerate() {
-            let reliable = answers.len() == nodes.len();
-            let gone = reliable && matches!(answers.get(index), Some(Lookup::Gone(_)));
-            state.told_gone.insert((self.life.name.clone(), node.uid.to_string()), gone);
+            let key = (self.life.name.clone(), node.uid.to_string());
+            match answers.get(index).filter(|_| answers.len() == nodes.len()) {
+                Some(Lookup::Gone(_)) => drop(state.reported_gone.insert(key, now)),
+                Some(Lookup::Unknown(_))
+                    if state.reported_gone.get(&key).is_some_and(|at| now - *at < MONITOR_PERIOD) => {}
+                _ => drop(state.reported_gone.remove(&key)),
+            }
         }
     }
 }
@@ -227,7 +234,7 @@ impl InstancesV2 for Handle {
                 _ => answers.extend(answers.last().cloned()),
             }
         }
-        self.told(nodes, &answers);
+        self.report(nodes, &answers);
         // The answer is on its way for a while.
         self.pause().await;
         answers

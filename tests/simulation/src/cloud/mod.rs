@@ -107,8 +107,8 @@ pub struct State {
     pub calls: Vec<CallRecord>,
     /// Every change by a manager.
     pub writes: Vec<WriteRecord>,
-    /// Whether the last answer about a node to a process was "gone".
-    pub told_gone: BTreeMap<(String, String), bool>,
+    /// When a process was last informed that a node is gone, unless a later answer says otherwise.
+    pub reported_gone: BTreeMap<(String, String), Duration>,
     /// The hosts that a process last asked a balancer to have, whether that succeeded or not.
     asked_hosts: BTreeMap<(String, String), BTreeSet<String>>,
     next: u32,
