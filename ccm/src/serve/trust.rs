@@ -19,7 +19,7 @@ use super::identity::Authorities;
 /// The ConfigMap that every API server keeps for those who delegate to it.
 const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const WATCH: &str = "/api/v1/namespaces/kube-system/configmaps?watch=true&allowWatchBookmarks=true\
-    &fieldSelector=metadata.name%3Dextension-apiserver-authentication&timeoutSeconds=300&resourceVersion=";
+    &fieldSelector=metadata.name%3Dextension-apiserver-authentication&timeoutSeconds=300";
 /// Longest text of one event of the watch.
 const LONGEST: usize = 4 << 20;
 /// How long a watch may say nothing; it ends by itself after 300 s.
@@ -65,16 +65,8 @@ pub(super) struct Source {
 
 #[derive(Debug, Deserialize)]
 struct ConfigMap {
-    metadata: Meta,
     #[serde(default)]
     data: BTreeMap<String, String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Meta {
-    #[serde(default)]
-    resource_version: String,
 }
 
 #[derive(Deserialize)]
@@ -275,23 +267,11 @@ fn from_map(map: &ConfigMap) -> Result<Text, String> {
     })
 }
 
-/// Hands out the ConfigMap whenever it changes.
+/// Hands out the ConfigMap as it is, and whenever it changes.
 async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
     let mut wait = FIRST_WAIT;
-    loop {
-        let ended = match get(&client).await {
-            Ok(Some(map)) => {
-                wait = FIRST_WAIT;
-                let version = map.metadata.resource_version.clone();
-                if found.send(map).await.is_err() {
-                    return;
-                }
-                watch_from(&client, &version, &found).await
-            }
-            Ok(None) => Err("there is none".to_owned()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = ended {
+    while !found.is_closed() {
+        if let Err(error) = watch(&client, &found, &mut wait).await {
             tracing::warn!(error, "configmap kube-system/extension-apiserver-authentication cannot be followed");
             tokio::time::sleep(wait.mul_f64(1.0 + rand::random::<f64>())).await;
             wait = (wait * 2).min(LAST_WAIT);
@@ -299,15 +279,15 @@ async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
     }
 }
 
-/// Follows the changes since a version until the API server ends the watch.
-async fn watch_from(
+/// Follows the changes until the API server ends the watch. Without a version, a watch begins with what there is: the version
+/// of an object that seldom changes is soon too old to start from.
+async fn watch(
     client: &Client,
-    version: &str,
     found: &tokio::sync::mpsc::Sender<ConfigMap>,
+    wait: &mut Duration,
 ) -> Result<(), String> {
-    let call = Call::get(format!("{WATCH}{version}"));
     let text = |error: ApiError| error.to_string();
-    let mut frames = std::pin::pin!(client.stream(&call).await.map_err(text)?);
+    let mut frames = std::pin::pin!(client.stream(&Call::get(WATCH)).await.map_err(text)?);
     let mut rest: Vec<u8> = Vec::new();
     while let Ok(Some(frame)) = tokio::time::timeout(SILENCE, frames.next()).await {
         rest.extend_from_slice(&frame.map_err(text)?);
@@ -317,6 +297,7 @@ async fn watch_from(
             match event.kind.as_str() {
                 "ADDED" | "MODIFIED" => {
                     let map = serde_json::from_value(event.object).map_err(|error| error.to_string())?;
+                    *wait = FIRST_WAIT;
                     // The receiver lives as long as this task.
                     drop(found.send(map).await);
                 }
@@ -338,7 +319,7 @@ mod tests {
 
     fn map(pairs: &[(&str, &str)]) -> ConfigMap {
         let data = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        ConfigMap { metadata: Meta { resource_version: "1".into() }, data }
+        ConfigMap { data }
     }
 
     #[test]

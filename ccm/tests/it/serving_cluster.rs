@@ -51,6 +51,9 @@ mod real_apiserver {
         until(200, ask);
         let known = bed.client_certificate(Authority::Client, "ann", &["system:masters"]).unwrap();
         assert_eq!(served.ask("/metrics", Some(&known), "").0, 200);
+        // Also after a restart of the API server.
+        bed.stop_apiserver().await.unwrap();
+        bed.start_apiserver().await.unwrap();
         patch(&bed, "client-ca-file", &old).await;
         until(401, ask);
         assert_eq!(served.ask("/metrics", Some(&known), "").0, 200);
