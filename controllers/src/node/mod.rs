@@ -40,6 +40,9 @@ const ADDRESSES_FAILED: &str = "failed to update node addresses";
 /// Nodes whose addresses are compared at once in a survey.
 const SURVEYED_AT_ONCE: usize = 100;
 
+/// A node that takes no pods is looked at again once a minute: not after 1,000 s as upstream, since all that wait share a call.
+const LIMIT: RateLimit = RateLimit { max: Duration::from_secs(60), ..RateLimit::DEFAULT };
+
 /// Settings of the controller.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
@@ -94,7 +97,7 @@ pub fn start(
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));
     };
-    let queue = Queue::new("Nodes", RateLimit::DEFAULT, &shared.metrics);
+    let queue = Queue::new("Nodes", LIMIT, &shared.metrics);
     let controller = Arc::new(NodeController::new(shared.clone(), view, events));
     shared.nodes.on_change({
         let queue = queue.clone();
@@ -105,7 +108,8 @@ pub fn start(
                     queue.add(node.name.clone());
                 }
             }
-            ObjectChange::Deleted(_) => {}
+            // The next node of this name starts without failures.
+            ObjectChange::Deleted(node) => queue.forget(&node.name),
         }
     });
     // Without a flag the gate bounds the writes; the nodes that wait for their addresses must not hold up the taints of others.

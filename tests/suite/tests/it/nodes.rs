@@ -372,6 +372,31 @@ async fn metadata_that_the_cloud_calls_invalid_is_asked_for_again_soon() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_instance_that_shows_late_is_found_within_a_minute() {
+    let rig = Rig::new("unlisted: missing").await;
+    rig.create(node("a").uninitialized()).await;
+    let _manager = rig.start(&[NODES]).await;
+    rig.pass(30 * MINUTE).await;
+    rig.cloud.write("unlisted: missing\ninstances: [{name: a}]");
+    rig.until(MINUTE + Duration::from_secs(2), "initialized", async |rig| rig.node("a").await.filter(initialized))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_node_of_a_name_does_not_wait_for_the_failures_of_the_last() {
+    let rig = Rig::new("unlisted: missing").await;
+    rig.create(node("a").uninitialized()).await;
+    let _manager = rig.start(&[NODES]).await;
+    rig.pass(30 * MINUTE).await;
+    rig.delete("nodes", "", "a").await;
+    rig.pass(2 * MINUTE).await;
+    rig.create(node("a").uninitialized()).await;
+    rig.pass(Duration::from_secs(1)).await;
+    rig.cloud.write("unlisted: missing\ninstances: [{name: a}]");
+    rig.until(Duration::from_secs(3), "initialized", async |rig| rig.node("a").await.filter(initialized)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn initialization_keeps_annotations_images_and_unknown_fields() {
     let rig = Rig::new("").await;
     let annotations = json!({"example.com/big": "x".repeat(5000), "volumes.kubernetes.io/x": "true"});
