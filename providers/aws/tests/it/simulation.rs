@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule as GroupRule};
+use ccm_cloudsim::aws::ec2::{Ec2State, InstanceState};
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
@@ -367,8 +368,13 @@ impl Life {
         self.fail("no end after so many rounds");
     }
 
+    /// Without what is [`foreign`].
     fn shape(&self) -> Vec<String> {
-        self.bed.aws.world(|world| shape(world))
+        self.bed.aws.world(|world| {
+            let mut world = world.clone();
+            world.elb.balancers.values_mut().for_each(|one| one.instances.retain(|id| is_alive(&world.ec2, id)));
+            shape(&world).into_iter().filter(|line| !is_theirs(line)).collect()
+        })
     }
 
     async fn run(mut self) {
@@ -433,6 +439,11 @@ impl Life {
     }
 }
 
+/// Classic balancers show no instance that has ended, and no write takes it out.
+fn is_alive(ec2: &Ec2State, id: &str) -> bool {
+    ec2.instances.get(id).is_some_and(|instance| instance.state != InstanceState::Terminated)
+}
+
 /// A rule for "fragmentation needed" that the neighbours don't need.
 fn is_mtu(rule: &GroupRule) -> bool {
     let peer = format!("{:?}", rule.peer);
@@ -488,10 +499,7 @@ fn shape(world: &World) -> Vec<String> {
 
 /// What the cluster neither made nor may change.
 fn foreign(world: &World) -> Vec<String> {
-    let mut lines: Vec<String> = shape(world)
-        .into_iter()
-        .filter(|line| !line.starts_with("security group") && line.contains("cluster/c2"))
-        .collect();
+    let mut lines: Vec<String> = shape(world).into_iter().filter(|line| is_theirs(line)).collect();
     for (id, group) in &world.ec2.groups {
         let theirs = group.tags.contains_key("kubernetes.io/cluster/c2") || id == USER_GROUP;
         let others: Vec<String> = theirs_in(world);
@@ -509,12 +517,17 @@ fn foreign(world: &World) -> Vec<String> {
     lines
 }
 
+/// Whether a line is about a balancer of the other cluster, or a part of it.
+fn is_theirs(line: &str) -> bool {
+    !line.starts_with("security group") && line.contains("cluster/c2")
+}
+
 /// Names and groups of the other cluster's balancers, as they stand in rules.
 fn theirs_in(world: &World) -> Vec<String> {
-    let is_theirs = |tags: &BTreeMap<String, String>| tags.contains_key("kubernetes.io/cluster/c2");
+    let is_marked = |tags: &BTreeMap<String, String>| tags.contains_key("kubernetes.io/cluster/c2");
     let balancers =
-        world.elbv2.balancers.values().filter(|one| is_theirs(&one.tags)).map(|one| format!("={}", one.name));
-    let groups = world.ec2.groups.iter().filter(|(_, one)| is_theirs(&one.tags)).map(|(id, _)| id.clone());
+        world.elbv2.balancers.values().filter(|one| is_marked(&one.tags)).map(|one| format!("={}", one.name));
+    let groups = world.ec2.groups.iter().filter(|(_, one)| is_marked(&one.tags)).map(|(id, _)| id.clone());
     balancers.chain(groups).collect()
 }
 
