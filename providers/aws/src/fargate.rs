@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use crate::client::ec2::{self, NetworkInterface};
-use crate::client::{Answer, Api, Query};
-use crate::instances::describe::FILTER_VALUES;
+use crate::client::{Answer, Api, FILTER_VALUES, Query};
 
 /// The attached interfaces that have one of the addresses as their first private IPv4 address.
 pub(crate) async fn interfaces(

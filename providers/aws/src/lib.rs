@@ -1,7 +1,7 @@
 //! Amazon Web Services behind the provider contract: `--cloud-provider=aws`.
 //!
 //! [`Factory`] reads the cloud config and makes the provider. Everything that AWS is asked goes through the narrow trait in
-//! `client`, where writes are data; the types of the SDK stay in `client::sdk`. Above it, each module reads first, decides in
+//! `client`, where writes are data; the types of the SDK stay in `sdk`. Above it, each module reads first, decides in
 //! pure functions, and writes last: `instances`, `loadbalancer`, `routes`, `volumes`, `tagging`. The README of this crate is
 //! the reference of keys, flags and annotations; `quirks.md` says which oddities of the Go program were kept and why.
 //!
@@ -24,7 +24,6 @@ mod inspect;
 mod instances;
 mod lint;
 mod loadbalancer;
-mod metrics;
 mod ownership;
 mod permissions;
 mod prefix_ipam;
@@ -32,13 +31,15 @@ mod prefix_ipam;
 mod provider;
 mod replay;
 mod routes;
+#[cfg(feature = "sdk")]
+mod sdk;
 mod start;
 mod tagging;
 mod topology;
 mod volumes;
 mod zones;
 
-pub use metrics::metrics_reference;
+pub use client::metrics::metrics_reference;
 pub use permissions::iam_policies;
 #[cfg(feature = "sdk")]
 pub use provider::Factory;

@@ -10,8 +10,8 @@ use ccm_provider::{
 };
 use serde_json::Value;
 
+use crate::client::metrics::Metrics;
 use crate::client::pacing::Pacing;
-use crate::client::sdk::connect::Sdk;
 use crate::cluster::Cluster;
 use crate::config::NlbGroups;
 use crate::flags::{FARGATE_SHUTDOWN, FLAGS};
@@ -22,10 +22,10 @@ use crate::instances::{Ec2Instances, Settings};
 use crate::lint::Checks;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Ground;
-use crate::metrics::Metrics;
 use crate::prefix_ipam::{self, PrefixIpam};
 use crate::replay;
 use crate::routes::{self, VpcRoutes};
+use crate::sdk::connect::Sdk;
 use crate::start::{Start, start};
 use crate::tagging::{self, Tagging};
 use crate::volumes::EbsVolumes;

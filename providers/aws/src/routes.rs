@@ -17,11 +17,10 @@ use crate::client::ec2::RouteTable;
 use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::Ec2Write;
-use crate::client::{Answer, Api, ApiError, Query, Write};
+use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Write};
 use crate::cluster::Cluster;
 use crate::fleet::{Fleet, instance_of};
 use crate::identity::InstanceId;
-use crate::instances::describe::FILTER_VALUES;
 use crate::ownership::{LEGACY_KEY, Ownership};
 
 mod plan;

@@ -24,11 +24,11 @@ use tokio::time::Instant;
 
 pub(crate) use self::flags::{FLAGS, Settings};
 use crate::client::error::ErrorKind;
+use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
 use crate::client::{Answer, Api, ApiError, Id, Tags};
 use crate::cluster::Cluster;
 use crate::identity::{InstanceId, Machine, ProviderId};
-use crate::metrics::Metrics;
 
 /// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {

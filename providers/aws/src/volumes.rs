@@ -14,9 +14,8 @@ use ccm_provider::{ErrorClass, Finding, PersistentVolume, ProviderError, Severit
 use crate::client::ec2::Volume;
 use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
-use crate::client::{Answer, Api, ApiError, Query};
+use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query};
 use crate::config::region_of_zone;
-use crate::instances::describe::FILTER_VALUES;
 
 #[cfg(test)]
 mod tests;

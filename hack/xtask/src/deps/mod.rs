@@ -18,9 +18,6 @@ use anyhow::{Context as _, bail};
 use crate::metadata::{Dependency, Metadata, Package};
 use rules::{Externals, RULES, Rule, Workspace};
 
-/// Crates whose modules are still in circles.
-const CIRCLES: [&str; 1] = ["ccm-provider-aws"];
-
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     crate::no_arguments(arguments)?;
     let metadata = Metadata::read()?;
@@ -35,11 +32,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
         let rule = RULES.iter().find(|rule| rule.name == package.name);
         if let (Some(folder), true) = (package.manifest_path.parent(), rule.is_some_and(Rule::ships)) {
             let circles = circles::check(&folder.join("src"))?;
-            match (CIRCLES.contains(&&*package.name), circles.is_empty()) {
-                (true, true) => findings.push(format!("{}: free of circles, take it off the list", package.name)),
-                (true, false) => {}
-                (false, _) => findings.extend(circles.into_iter().map(|circle| format!("{}: {circle}", package.name))),
-            }
+            findings.extend(circles.into_iter().map(|circle| format!("{}: {circle}", package.name)));
         }
     }
     if !findings.is_empty() {

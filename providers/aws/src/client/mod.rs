@@ -3,17 +3,16 @@
 //! [`Api`] is the whole surface: one method per read, and [`Api::write`] for every write, which is data ([`Write`]) until it
 //! is sent. So a plan can be printed, compared and checked before anything happens, and the list of operations from which
 //! the IAM policies are generated ([`operation`]) cannot fall behind the code. The types are our own: those of the SDK stay
-//! in the module `sdk`, which the cargo feature of that name compiles in.
+//! in the module `crate::sdk`, which the cargo feature of that name compiles in.
 
 pub(crate) mod codes;
 pub(crate) mod ec2;
 pub(crate) mod elb;
 pub(crate) mod elbv2;
 pub(crate) mod error;
+pub(crate) mod metrics;
 pub(crate) mod operation;
 pub(crate) mod pacing;
-#[cfg(feature = "sdk")]
-pub(crate) mod sdk;
 pub(crate) mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,12 +92,15 @@ pub(crate) struct Query {
     pub(crate) filters: Vec<Filter>,
 }
 
+/// Values in one filter.
+pub(crate) const FILTER_VALUES: usize = 200;
+
 /// One filter: any of the values matches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Filter {
     /// As EC2 spells it: `vpc-id`, `tag-key`, `tag:Name`.
     pub(crate) name: String,
-    /// At most 200; the client splits a query that has more in its only long filter.
+    /// At most [`FILTER_VALUES`]; the client splits a query that has more in its only long filter.
     pub(crate) values: Vec<String>,
 }
 

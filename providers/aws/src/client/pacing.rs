@@ -21,7 +21,7 @@ use self::lane::{End, Lane};
 use super::error::ErrorKind;
 use super::operation::{Operation, Service};
 use super::{Answer, ApiError};
-use crate::metrics::Metrics;
+use crate::client::metrics::Metrics;
 
 pub(crate) use self::lane::Pace;
 

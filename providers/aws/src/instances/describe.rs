@@ -9,14 +9,12 @@ use ccm_kit::{Blame, Bulk, Interrupted};
 use crate::client::ec2::Instance;
 use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
-use crate::client::{Answer, Api, ApiError, Query};
+use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query};
 use crate::identity::InstanceId;
 use crate::ownership::{LEGACY_KEY, Ownership};
 
 /// IDs in one call. More than upstream's 500 would work, but nobody has tried.
 pub(crate) const IDS_AT_ONCE: usize = 500;
-/// Values in one filter.
-pub(crate) const FILTER_VALUES: usize = 200;
 /// Codes of a call that names an instance which EC2 does not know.
 const NOT_FOUND: &[&str] = &["InvalidInstanceID.NotFound"];
 /// All states but `terminated`: a name may be that of a former instance with the same address.

@@ -1,8 +1,9 @@
 //! All nodes in few calls: the list of the cluster's instances, completed by look-ups of the nodes that it lacks.
 
 use super::*;
+use crate::client::FILTER_VALUES;
 use ccm_kit::Stamped;
-use describe::{FILTER_VALUES, IDS_AT_ONCE, Seen};
+use describe::{IDS_AT_ONCE, Seen};
 
 /// Instances on a page.
 const PAGE: usize = 1000;

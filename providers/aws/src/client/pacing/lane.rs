@@ -12,7 +12,7 @@ use super::pressure::Pressure;
 use super::{Family, Priority};
 use crate::client::Answer;
 use crate::client::error::ErrorKind;
-use crate::metrics::Metrics;
+use crate::client::metrics::Metrics;
 
 /// The pause after the first throttled call; each failed probe doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! [`Api`](super::Api) over the SDK of AWS. Types of the SDK stay in here.
+//! [`Api`] over the SDK of AWS. Types of the SDK stay in here.
 
 pub(crate) mod connect;
 mod convert;
@@ -20,11 +20,11 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
-use super::error::ErrorKind;
-use super::operation::Operation;
-use super::pacing::Pacing;
-use super::{Answer, Api, ApiError, Id, Query, Tags, Write};
-use crate::metrics::Metrics;
+use crate::client::error::ErrorKind;
+use crate::client::metrics::Metrics;
+use crate::client::operation::Operation;
+use crate::client::pacing::Pacing;
+use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Id, Query, Tags, Write};
 
 /// Longer lists are taken for endless. A page has up to 1,000 entries with EC2, 400 with Elastic Load Balancing.
 const MAX_PAGES: usize = 1_000;
@@ -177,7 +177,7 @@ fn chunks<T>(list: &[T], size: usize) -> Vec<&[T]> {
 
 #[async_trait]
 impl Api for SdkApi {
-    async fn instances(&self, query: &Query) -> Answer<Vec<super::ec2::Instance>> {
+    async fn instances(&self, query: &Query) -> Answer<Vec<crate::client::ec2::Instance>> {
         ec2::instances(self, query).await
     }
 
@@ -185,39 +185,39 @@ impl Api for SdkApi {
         ec2::instance_topology(self, ids).await
     }
 
-    async fn network_interfaces(&self, query: &Query) -> Answer<Vec<super::ec2::NetworkInterface>> {
+    async fn network_interfaces(&self, query: &Query) -> Answer<Vec<crate::client::ec2::NetworkInterface>> {
         ec2::network_interfaces(self, query).await
     }
 
-    async fn availability_zones(&self) -> Answer<Vec<super::ec2::AvailabilityZone>> {
+    async fn availability_zones(&self) -> Answer<Vec<crate::client::ec2::AvailabilityZone>> {
         ec2::availability_zones(self).await
     }
 
-    async fn subnets(&self, query: &Query) -> Answer<Vec<super::ec2::Subnet>> {
+    async fn subnets(&self, query: &Query) -> Answer<Vec<crate::client::ec2::Subnet>> {
         ec2::subnets(self, query).await
     }
 
-    async fn route_tables(&self, query: &Query) -> Answer<Vec<super::ec2::RouteTable>> {
+    async fn route_tables(&self, query: &Query) -> Answer<Vec<crate::client::ec2::RouteTable>> {
         ec2::route_tables(self, query).await
     }
 
-    async fn security_groups(&self, query: &Query) -> Answer<Vec<super::ec2::SecurityGroup>> {
+    async fn security_groups(&self, query: &Query) -> Answer<Vec<crate::client::ec2::SecurityGroup>> {
         ec2::security_groups(self, query).await
     }
 
-    async fn volumes(&self, query: &Query) -> Answer<Vec<super::ec2::Volume>> {
+    async fn volumes(&self, query: &Query) -> Answer<Vec<crate::client::ec2::Volume>> {
         ec2::volumes(self, query).await
     }
 
-    async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<super::elb::LoadBalancer>> {
+    async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<crate::client::elb::LoadBalancer>> {
         elb::balancers(self, names).await
     }
 
-    async fn classic_attributes(&self, name: &str) -> Answer<super::elb::Attributes> {
+    async fn classic_attributes(&self, name: &str) -> Answer<crate::client::elb::Attributes> {
         elb::attributes(self, name).await
     }
 
-    async fn classic_policies(&self, name: &str) -> Answer<Vec<super::elb::Policy>> {
+    async fn classic_policies(&self, name: &str) -> Answer<Vec<crate::client::elb::Policy>> {
         elb::policies(self, name).await
     }
 
@@ -225,7 +225,7 @@ impl Api for SdkApi {
         elb::tags(self, names).await
     }
 
-    async fn balancers(&self, which: &super::elbv2::Which) -> Answer<Vec<super::elbv2::LoadBalancer>> {
+    async fn balancers(&self, which: &crate::client::elbv2::Which) -> Answer<Vec<crate::client::elbv2::LoadBalancer>> {
         elbv2::balancers(self, which).await
     }
 
@@ -233,11 +233,14 @@ impl Api for SdkApi {
         elbv2::balancer_attributes(self, arn).await
     }
 
-    async fn listeners(&self, balancer_arn: &str) -> Answer<Vec<super::elbv2::Listener>> {
+    async fn listeners(&self, balancer_arn: &str) -> Answer<Vec<crate::client::elbv2::Listener>> {
         elbv2::listeners(self, balancer_arn).await
     }
 
-    async fn target_groups(&self, which: &super::elbv2::Which) -> Answer<Vec<super::elbv2::TargetGroup>> {
+    async fn target_groups(
+        &self,
+        which: &crate::client::elbv2::Which,
+    ) -> Answer<Vec<crate::client::elbv2::TargetGroup>> {
         elbv2::target_groups(self, which).await
     }
 
@@ -245,7 +248,7 @@ impl Api for SdkApi {
         elbv2::target_group_attributes(self, arn).await
     }
 
-    async fn target_health(&self, target_group_arn: &str) -> Answer<Vec<super::elbv2::TargetHealth>> {
+    async fn target_health(&self, target_group_arn: &str) -> Answer<Vec<crate::client::elbv2::TargetHealth>> {
         elbv2::target_health(self, target_group_arn).await
     }
 
@@ -262,8 +265,8 @@ impl Api for SdkApi {
         }
     }
 
-    async fn dry_run(&self, write: &super::write::Ec2Write) -> Answer<()> {
-        let operation = Operation::new(super::operation::Service::Ec2, write.name());
+    async fn dry_run(&self, write: &crate::client::write::Ec2Write) -> Answer<()> {
+        let operation = Operation::new(crate::client::operation::Service::Ec2, write.name());
         match ec2::write(self, operation, write, Some(true)).await {
             Err(error) if error.is(&["DryRunOperation"]) => Ok(()),
             Err(error) => Err(error),
@@ -272,18 +275,18 @@ impl Api for SdkApi {
     }
 }
 
-/// What is asked for in one call: at most [`MAX_IDS`] IDs and [`MAX_VALUES`] values of filters.
+/// What is asked for in one call: at most [`MAX_IDS`] IDs and [`FILTER_VALUES`] values of filters.
 fn split(query: &Query) -> Vec<Query> {
-    let values = |filter: &super::Filter| filter.values.len();
+    let values = |filter: &crate::client::Filter| filter.values.len();
     let total: usize = query.filters.iter().map(values).sum();
-    if total > MAX_VALUES {
+    if total > FILTER_VALUES {
         let Some(at) = (0..query.filters.len()).max_by_key(|at| query.filters.get(*at).map(values)) else {
             return vec![query.clone()];
         };
         let Some(long) = query.filters.get(at) else { return vec![query.clone()] };
         let distinct: BTreeSet<&String> = long.values.iter().collect();
         let distinct: Vec<&String> = distinct.into_iter().collect();
-        let size = MAX_VALUES.saturating_sub(total - long.values.len()).max(1);
+        let size = FILTER_VALUES.saturating_sub(total - long.values.len()).max(1);
         let part = |values: &[&String]| {
             let mut part = query.clone();
             if let Some(filter) = part.filters.get_mut(at) {
@@ -301,8 +304,6 @@ fn split(query: &Query) -> Vec<Query> {
     chunks(&ids, MAX_IDS).into_iter().map(part).collect()
 }
 
-/// EC2 takes up to 200 values of filters in a call.
-const MAX_VALUES: usize = 200;
 /// EC2 takes up to 1,000 IDs in a call.
 const MAX_IDS: usize = 1_000;
 

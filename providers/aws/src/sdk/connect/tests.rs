@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use aws_credential_types::Credentials;
 
 use super::*;
-use crate::metrics::Metrics;
+use crate::client::metrics::Metrics;
 
 /// A server on 127.0.0.1 that answers every request alike and keeps what it was asked. Ends with the process.
 struct Stub {
@@ -207,7 +207,7 @@ async fn in_another_process() {
 /// Runs it with exactly these variables.
 fn run(variables: &[(&str, &str)]) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "client::sdk::connect::tests::in_another_process", "--ignored", "--nocapture"]);
+    child.args(["--exact", "sdk::connect::tests::in_another_process", "--ignored", "--nocapture"]);
     child.env_clear().env("HOME", "/nonexistent").envs(variables.iter().copied());
     let output = child.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -7,7 +7,7 @@ use aws_smithy_runtime_api::client::orchestrator::Metadata;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::config_bag::ConfigBag;
 
-use crate::metrics::Metrics;
+use crate::client::metrics::Metrics;
 
 /// Counts answers with an error status, and refuses documents that break off: the SDK reads those up to where they end,
 /// and a list would silently be too short.
