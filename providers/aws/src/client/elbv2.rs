@@ -116,5 +116,12 @@ pub(crate) struct TargetHealth {
     pub(crate) reason: String,
 }
 
+impl TargetHealth {
+    /// Whether it was deregistered, and gets no new connections.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.reason == "Target.DeregistrationInProgress"
+    }
+}
+
 /// Attributes by key: `load_balancing.cross_zone.enabled`.
 pub(crate) type Attributes = BTreeMap<String, String>;

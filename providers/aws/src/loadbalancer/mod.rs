@@ -71,8 +71,7 @@ const INSTANCE_LATE: Duration = Duration::from_secs(10);
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) observed: Observed,
-    /// When to look again, because AWS may not show yet what this process wrote for a balancer that is to go, or an instance
-    /// of a new node.
+    /// When to look again, because AWS may not show yet what this process wrote for the balancer, or an instance of a new node.
     unsettled: Option<Duration>,
 }
 
@@ -240,7 +239,7 @@ impl Planned for Balancers {
                     observed
                 }
             };
-            let unsettled = if goes { self.settling.left(&wish.name, &observed) } else { None };
+            let unsettled = self.settling.left(&wish.name, &observed, goes);
             let late = self.has_young(work, &observed.unseen).then_some(INSTANCE_LATE);
             all.push(Seen { observed, unsettled: unsettled.or(late) });
         }
@@ -257,7 +256,7 @@ impl Planned for Balancers {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
         for (wish, seen) in wishes.iter().zip(observed) {
             let planned = self.plan_one(wish, &seen.observed)?;
-            let look_again = seen.unsettled.map(|after| settling::look_again(wish, &seen.observed, after));
+            let look_again = seen.unsettled.map(|after| settling::look_again(&seen.observed, after));
             let goes = matches!(wish.goal, Goal::Gone);
             let purpose = match look_again {
                 // What is hidden may hold up the deletion of what is shown.

@@ -1,26 +1,27 @@
-//! Deletions right after other writes.
+//! Syncs right after other writes.
 //!
-//! AWS may answer a read from before a write that it has acknowledged. A plan made from such an answer is completed by the next
-//! one, except for a deletion, which has no next one: what it doesn't see is nobody's any more once the Service is gone. So a
-//! deletion ends only with a look that shows everything that this process made for the Service a moment ago, or that began so
-//! long after it that AWS must show it. (A new process has waited longer than that before it leads.)
+//! AWS may answer a read from before a write that it has acknowledged, and there may be no next sync for a long time. What a
+//! deletion doesn't see is nobody's any more once the Service is gone, and a node that came and went stays a target. So a
+//! deletion ends only with a look that shows everything that this process made for the Service a moment ago, and any other
+//! sync with one that shows the targets as they were written, or with one that began so long afterwards that AWS must show
+//! it. (A new process has waited longer than that before it leads.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::desired::{Goal, Wish};
 use super::observe::Observed;
 use super::plan::LookAgain;
 use super::security_groups::permissions::{self, Tuple};
 use super::wish::some;
+use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
 use crate::client::{Tags, Write};
 use crate::cluster::Cluster;
 
 /// After this long, reads show what was written.
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
-/// When a deletion looks again for what is not shown yet.
+/// When to look again for what is not shown yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// What was written for each balancer, by name, and when.
@@ -30,7 +31,8 @@ pub(crate) struct Settling {
     written: Mutex<BTreeMap<String, BTreeMap<Trace, Instant>>>,
 }
 
-/// What a write leaves that a deletion must see, to remove it or to know what else it must remove.
+/// What a write leaves that must be seen: by a deletion, to remove it or to know what else it must remove; the targets by any
+/// other sync.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Trace {
     Balancer,
@@ -40,6 +42,8 @@ enum Trace {
     SecurityGroup(String),
     Rule(String, Tuple),
     Tags(String, Tags),
+    /// Whether an instance gets traffic: from a target group, by ARN, or from the classic balancer, without ARN and port.
+    Target(String, Target, bool),
 }
 
 impl Settling {
@@ -73,11 +77,12 @@ impl Settling {
         }
     }
 
-    /// When to look again, where not all that was written for a balancer is shown.
-    pub(crate) fn left(&self, balancer: &str, observed: &Observed) -> Option<Duration> {
+    /// When to look again, where not all that was written for a balancer is shown. Its targets matter unless it goes.
+    pub(crate) fn left(&self, balancer: &str, observed: &Observed, goes: bool) -> Option<Duration> {
         let now = self.now()?;
         let written = self.written();
-        let unseen = written.get(balancer)?.iter().filter(|(trace, _)| !is_shown(trace, observed));
+        let written = written.get(balancer)?.iter().filter(|(trace, _)| matches!(trace, Trace::Target(..)) != goes);
+        let unseen = written.filter(|(trace, _)| !is_shown(trace, observed));
         let left = unseen.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
         Some(left.min(AGAIN)).filter(|left| !left.is_zero())
     }
@@ -135,8 +140,29 @@ fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
             let name = target_group.split('/').nth(1).map(str::to_owned);
             (Vec::new(), name.into_iter().map(Trace::TargetGroup).collect())
         }
+        Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { instances, .. }) => {
+            targets("", hosts(instances), true)
+        }
+        Write::Elb(ElbWrite::DeregisterInstancesFromLoadBalancer { instances, .. }) => {
+            targets("", hosts(instances), false)
+        }
+        Write::ElbV2(ElbV2Write::RegisterTargets { target_group, targets: some }) => {
+            targets(target_group.known().unwrap_or_default(), some.clone(), true)
+        }
+        Write::ElbV2(ElbV2Write::DeregisterTargets { target_group, targets: some }) => {
+            targets(target_group, some.clone(), false)
+        }
         _ => Default::default(),
     }
+}
+
+fn hosts(instances: &[String]) -> Vec<Target> {
+    instances.iter().map(|id| Target { id: id.clone(), port: 0 }).collect()
+}
+
+fn targets(of: &str, targets: Vec<Target>, come: bool) -> (Vec<Trace>, Vec<Trace>) {
+    let trace = |target: Target, come| Trace::Target(of.to_owned(), target, come);
+    targets.into_iter().map(|target| (trace(target.clone(), come), trace(target, !come))).unzip()
 }
 
 fn is_shown(trace: &Trace, observed: &Observed) -> bool {
@@ -161,17 +187,23 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
             .groups
             .get(group)
             .is_some_and(|group| tags.iter().all(|(key, value)| group.tags.get(key) == Some(value))),
+        Trace::Target(of, target, came) if of.is_empty() => {
+            classic.is_none_or(|classic| classic.balancer.instances.contains(&target.id) == *came)
+        }
+        Trace::Target(of, target, came) => {
+            let group = network.and_then(|network| network.target_groups.iter().find(|found| found.group.arn == *of));
+            let is_in = |health: &TargetHealth| health.target == *target && !health.is_leaving();
+            group.is_none_or(|found| found.targets.iter().any(is_in) == *came)
+        }
     }
 }
 
 /// What is answered when AWS does not show everything yet.
-pub(crate) fn look_again(wish: &Wish, observed: &Observed, after: Duration) -> LookAgain {
-    let reason = match &wish.goal {
-        Goal::Gone => "AWS does not show yet what was just written for the load balancer".to_owned(),
-        Goal::Classic(_) | Goal::Network(_) => {
-            let unseen: Vec<&str> = observed.unseen.iter().map(String::as_str).collect();
-            format!("EC2 does not show the instances {} of new nodes yet", some(&unseen))
-        }
+pub(crate) fn look_again(observed: &Observed, after: Duration) -> LookAgain {
+    let unseen: Vec<&str> = observed.unseen.iter().map(String::as_str).collect();
+    let reason = match unseen.is_empty() {
+        true => "AWS does not show yet what was just written for the load balancer".to_owned(),
+        false => format!("EC2 does not show the instances {} of new nodes yet", some(&unseen)),
     };
     LookAgain { after, reason }
 }

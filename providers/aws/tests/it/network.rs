@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
+use ccm_cloudsim::aws::elbv2::TargetGroup;
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
@@ -332,9 +333,40 @@ fn new_node(bed: &mut Bed, age: Duration) -> String {
 /// Targets of the one target group, or instances of the one classic balancer.
 fn targets(bed: &Bed) -> usize {
     bed.aws.world(|world| {
-        let network = world.elbv2.groups.values().map(|group| group.targets.len());
+        let stay = |group: &TargetGroup| group.targets.values().filter(|one| one.draining_until.is_none()).count();
+        let network = world.elbv2.groups.values().map(stay);
         network.chain(world.elb.balancers.values().map(|balancer| balancer.instances.len())).sum()
     })
+}
+
+/// What is read may be older than the last write. The last node list counts, also when no other follows.
+#[tokio::test]
+async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
+    for kind in ["nlb", "clb"] {
+        let mut bed = Bed::start("");
+        let (process, lent) = watched(&bed).await;
+        let wish = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        bed.ensure(&*process, &wish).await;
+        bed.add_nodes(1);
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.aws.change(|options| options.stale_reads = Duration::from_secs(3));
+        let mut nodes = bed.nodes.clone();
+        process.update(CLUSTER, &wish, &nodes).await.unwrap();
+        for count in [3, 4] {
+            nodes = bed.nodes[..count].to_vec();
+            let error = process.update(CLUSTER, &wish, &nodes).await.unwrap_err();
+            assert!(error.is_in_progress(), "{kind}: {error:?}");
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(2)), "{kind}");
+            for _ in 0..5 {
+                bed.aws.clock().step(Duration::from_secs(2));
+                if process.update(CLUSTER, &wish, &nodes).await.is_ok() {
+                    break;
+                }
+            }
+            assert_eq!(targets(&bed), count, "{kind}");
+        }
+        assert_eq!(lent.events(), Vec::<String>::new(), "{kind}");
+    }
 }
 
 /// Nothing is waited for that can be seen.

@@ -16,8 +16,6 @@ use crate::client::write::{ElbV2Write, Id, Object};
 const CHUNK: usize = 100;
 /// How many targets a step spells out.
 const SPELLED_OUT: usize = 8;
-/// AWS's mark of a target that is on its way out already.
-const LEAVING: &str = "Target.DeregistrationInProgress";
 
 /// The group that a port shall have.
 #[derive(Debug)]
@@ -246,7 +244,7 @@ fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<St
         .found
         .iter()
         .flat_map(|found| &found.targets)
-        .filter(|health| health.reason != LEAVING)
+        .filter(|health| !health.is_leaving())
         .map(|health| health.target.clone())
         .collect();
     let gone: Vec<Target> = found.difference(&wanted).cloned().collect();
