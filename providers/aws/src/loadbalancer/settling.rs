@@ -19,6 +19,9 @@ use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
 use crate::client::{Tags, Write};
 use crate::cluster::Cluster;
 
+#[cfg(test)]
+mod tests;
+
 /// After this long, reads show what was written.
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
 /// When to look again for what is not shown yet.

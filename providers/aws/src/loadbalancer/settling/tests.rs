@@ -1,0 +1,20 @@
+use super::*;
+use crate::client::elbv2::HealthCheck;
+
+#[test]
+fn a_deletion_takes_back_the_trace_of_the_creation() {
+    let create = Write::ElbV2(ElbV2Write::CreateTargetGroup {
+        name: "k8s-shop-web-1".to_owned(),
+        protocol: "TCP".to_owned(),
+        port: 31080,
+        vpc: "vpc-1".to_owned(),
+        health_check: HealthCheck::default(),
+        ip_address_type: None,
+        tags: Tags::new(),
+    });
+    let arn = "arn:aws:elasticloadbalancing:us-west-2:123456789012:targetgroup/k8s-shop-web-1/73e2d6bc24d8a067";
+    let delete = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: arn.to_owned() });
+    let ((left, _), (_, removed)) = (traces(&create), traces(&delete));
+    assert_eq!(left, [Trace::TargetGroup("k8s-shop-web-1".to_owned())]);
+    assert_eq!(removed, left);
+}
