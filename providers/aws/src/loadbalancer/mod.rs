@@ -158,10 +158,6 @@ impl Balancers {
     fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn is_leading(&self) -> bool {
-        self.cluster.context().is_none_or(|context| context.leader.is_leading())
-    }
 }
 
 /// Whether AWS certainly did nothing.
@@ -278,9 +274,6 @@ impl Planned for Balancers {
     }
 
     async fn apply(&self, step: &Step, outputs: &mut Outputs) -> Result<(), ProviderError> {
-        if !self.is_leading() {
-            return Err(ProviderError::unknown("this process leads no more: nothing is written"));
-        }
         tracing::info!(step = %step.told, "writing");
         let Purpose { balancer, keeps, look_again } = &step.purpose;
         outputs.look_again.clone_from(look_again);
