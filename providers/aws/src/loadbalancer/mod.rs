@@ -73,6 +73,9 @@ pub(crate) struct Seen {
     pub(crate) observed: Observed,
     /// When to look again, because AWS may not show yet what this process wrote for the balancer, or an instance of a new node.
     unsettled: Option<Duration>,
+    /// When to look again, because EC2 may not show the instance of a new node yet.
+    #[serde(default)]
+    late: Option<Duration>,
 }
 
 impl Balancers {
@@ -237,7 +240,7 @@ impl Planned for Balancers {
             };
             let unsettled = self.settling.left(&wish.name, &observed, goes);
             let late = self.has_young(work, &observed.unseen).then_some(INSTANCE_LATE);
-            all.push(Seen { observed, unsettled: unsettled.or(late) });
+            all.push(Seen { observed, unsettled, late });
         }
         Ok(all)
     }
@@ -252,12 +255,16 @@ impl Planned for Balancers {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
         for (wish, seen) in wishes.iter().zip(observed) {
             let planned = self.plan_one(wish, &seen.observed)?;
-            let look_again = seen.unsettled.map(|after| settling::look_again(&seen.observed, after));
-            let goes = matches!(wish.goal, Goal::Gone);
+            // What is hidden may hold up the deletion of what is shown, or be forgotten when something else changes.
+            if let Some(after) = seen.unsettled {
+                return Err(settling::look_again(after).into());
+            }
+            let look_again = seen.late.map(|after| settling::look_for_instances(&seen.observed, after));
             let purpose = match look_again {
-                // What is hidden may hold up the deletion of what is shown.
-                Some(look_again) if goes || planned.steps.is_empty() => return Err(look_again.into()),
-                look_again => Purpose { balancer: wish.name.clone(), keeps: !goes, look_again },
+                Some(look_again) if planned.steps.is_empty() => return Err(look_again.into()),
+                look_again => {
+                    Purpose { balancer: wish.name.clone(), keeps: !matches!(wish.goal, Goal::Gone), look_again }
+                }
             };
             steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
             findings.extend(wish.findings.iter().cloned());

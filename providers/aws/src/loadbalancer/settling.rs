@@ -1,10 +1,11 @@
 //! Syncs right after other writes.
 //!
 //! AWS may answer a read from before a write that it has acknowledged, and there may be no next sync for a long time. What a
-//! deletion doesn't see is nobody's any more once the Service is gone, and a node that came and went stays a target. So a
-//! deletion ends only with a look that shows everything that this process made for the Service a moment ago, and any other
-//! sync with one that shows the targets as they were written, or with one that began so long afterwards that AWS must show
-//! it. (A new process has waited longer than that before it leads.)
+//! deletion doesn't see is nobody's any more once the Service is gone; a node that came and went stays a target; and a rule for
+//! a security group that the balancer had for a moment stays open. So a deletion is planned only from a look that shows
+//! everything that this process made for the Service a moment ago, and any other change from one that shows its rules and
+//! targets, or from one that began so long afterwards that AWS must show it. (A new process has waited longer than that
+//! before it leads.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,8 +35,8 @@ pub(crate) struct Settling {
     written: Mutex<BTreeMap<String, BTreeMap<Trace, Instant>>>,
 }
 
-/// What a write leaves that must be seen: by a deletion, to remove it or to know what else it must remove; the targets by any
-/// other sync.
+/// What a write leaves that must be seen: by a deletion, to remove it or to know what else it must remove; rules and
+/// targets by any other change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Trace {
     Balancer,
@@ -80,12 +81,16 @@ impl Settling {
         }
     }
 
-    /// When to look again, where not all that was written for a balancer is shown. Its targets matter unless it goes.
+    /// When to look again, where not all that was written for a balancer, and matters, is shown.
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, goes: bool) -> Option<Duration> {
         let now = self.now()?;
         let written = self.written();
-        let written = written.get(balancer)?.iter().filter(|(trace, _)| matches!(trace, Trace::Target(..)) != goes);
-        let unseen = written.filter(|(trace, _)| !is_shown(trace, observed));
+        let matters = |trace: &Trace| match trace {
+            Trace::Target(..) => !goes,
+            Trace::Rule(..) => true,
+            _ => goes,
+        };
+        let unseen = written.get(balancer)?.iter().filter(|(trace, _)| matters(trace) && !is_shown(trace, observed));
         let left = unseen.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
         Some(left.min(AGAIN)).filter(|left| !left.is_zero())
     }
@@ -202,11 +207,12 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
 }
 
 /// What is answered when AWS does not show everything yet.
-pub(crate) fn look_again(observed: &Observed, after: Duration) -> LookAgain {
+pub(crate) fn look_again(after: Duration) -> LookAgain {
+    LookAgain { after, reason: "AWS does not show yet what was just written for the load balancer".to_owned() }
+}
+
+/// What is answered when EC2 does not show all instances yet.
+pub(crate) fn look_for_instances(observed: &Observed, after: Duration) -> LookAgain {
     let unseen: Vec<&str> = observed.unseen.iter().map(String::as_str).collect();
-    let reason = match unseen.is_empty() {
-        true => "AWS does not show yet what was just written for the load balancer".to_owned(),
-        false => format!("EC2 does not show the instances {} of new nodes yet", some(&unseen)),
-    };
-    LookAgain { after, reason }
+    LookAgain { after, reason: format!("EC2 does not show the instances {} of new nodes yet", some(&unseen)) }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::Peer;
@@ -326,6 +327,29 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     bed.ensure(&*process, &wish(&[], 80)).await;
     assert!(lent.events().iter().any(|event| event.contains("the balancer stays internal")));
     bed.check();
+}
+
+/// Nothing but the balancer that has the group tells that the rule is ours.
+#[tokio::test]
+async fn a_rule_for_a_group_of_the_user_goes_with_it_also_when_aws_shows_it_late() {
+    let bed = start();
+    let user = user_group(&bed);
+    let empty = shape_of(&bed);
+    let (process, _lent) = watched(&bed).await;
+    bed.ensure(&*process, &plain()).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.aws.change(|options| options.stale_reads = Duration::from_secs(3));
+    // The managed group is there still when the balancer gets it back.
+    let held = Fault::Code { status: 400, code: "DependencyViolation".to_owned(), message: String::new() };
+    bed.aws.fault(Rule { action: Some("DeleteSecurityGroup".to_owned()), ..Rule::every(held) });
+    process.ensure(CLUSTER, &named(&user), &bed.nodes).await.unwrap_err();
+    bed.aws.faults(Faults::clear);
+    let error = process.ensure(CLUSTER, &plain(), &bed.nodes).await.unwrap_err();
+    assert!(error.is_in_progress(), "{error:?}");
+    bed.ensure(&*process, &plain()).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.delete(&*process, &plain()).await;
+    assert_eq!(shape_of(&bed), empty);
 }
 
 #[tokio::test]

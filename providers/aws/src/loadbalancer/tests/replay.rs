@@ -41,7 +41,7 @@ impl Planned for World<'_> {
     async fn observe(&self, _: &str, _: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
         let seen = |wish: &Wish| {
             let unsettled = (self.odd.unsettled && matches!(wish.goal, Goal::Gone)).then_some(Duration::from_secs(7));
-            Seen { observed: written_on(odd(renamed(&(self.see)(wish)), self.odd)), unsettled }
+            Seen { observed: written_on(odd(renamed(&(self.see)(wish)), self.odd)), unsettled, late: None }
         };
         Ok(wishes.iter().map(seen).collect())
     }
