@@ -1,7 +1,7 @@
 //! The Kubernetes side, as far as the provider looks at it: what the core lends once it leads.
 
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use ccm_provider::{NodeReader, ProviderContext};
 
@@ -22,6 +22,11 @@ impl Cluster {
     /// The nodes as watched; `None` before the core has lent anything.
     pub(crate) fn nodes(&self) -> Option<&dyn NodeReader> {
         self.context().map(|context| &*context.nodes)
+    }
+
+    /// Monotonic time: the clock of the core, once it has lent one.
+    pub(crate) fn now(&self) -> Instant {
+        self.context().map_or_else(|| tokio::time::Instant::now().into_std(), |context| context.clock.now())
     }
 
     /// The wall clock.

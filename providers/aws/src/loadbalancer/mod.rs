@@ -71,7 +71,7 @@ const INSTANCE_LATE: Duration = Duration::from_secs(10);
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) observed: Observed,
-    /// When to look again, because AWS may not show yet what this process wrote for the balancer, or an instance of a new node.
+    /// When to look again, because AWS does not show yet what this process wrote for the balancer.
     unsettled: Option<Duration>,
     /// When to look again, because EC2 may not show the instance of a new node yet.
     #[serde(default)]
@@ -88,7 +88,7 @@ impl Balancers {
         ground: Ground,
         probe: HealthProbe,
     ) -> Self {
-        let reads = Reads::new(api, fleet, zones, &ground);
+        let reads = Reads::new(api, fleet, zones, cluster.clone(), &ground);
         let settling = Settling::new(cluster.clone());
         Self { ground, probe, reads, settling, looked: Mutex::default(), cluster }
     }

@@ -22,6 +22,7 @@ use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
+use crate::cluster::Cluster;
 use crate::fleet::Fleet;
 use crate::ownership::{LEGACY_KEY, Ownership};
 use crate::zones::Zones;
@@ -72,7 +73,7 @@ impl std::fmt::Debug for Reads {
 
 impl Reads {
     /// Nothing is read yet.
-    pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, ground: &Ground) -> Self {
+    pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, ground: &Ground) -> Self {
         // A short wait: a single Service should not notice it, and twenty at once are asked about without any.
         let limits = Limits {
             window_min: Duration::from_millis(10),
@@ -103,7 +104,7 @@ impl Reads {
             }),
             target_groups: cached(&api, |api| async move { api.target_groups(&elbv2::Which::All).await }.boxed()),
             balancers: cached(&api, |api| async move { api.balancers(&elbv2::Which::All).await }.boxed()),
-            at_nodes: at_nodes::AtNodes::default(),
+            at_nodes: at_nodes::AtNodes::new(cluster),
             ownership: ground.ownership.clone(),
             remembered: Mutex::default(),
             api,

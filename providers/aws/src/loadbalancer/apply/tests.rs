@@ -11,6 +11,7 @@ use crate::client::ec2::{
 use crate::client::elbv2::Target;
 use crate::client::write::{Id, Object};
 use crate::client::{Answer, Api, Tags, elb, elbv2};
+use crate::cluster::Cluster;
 use crate::fleet::Fleet;
 use crate::loadbalancer::plan::Ground;
 use crate::ownership::Ownership;
@@ -123,7 +124,7 @@ impl Bed {
         };
         let api: Arc<dyn Api> = script.clone();
         let zones = Arc::new(Zones::new(api.clone()));
-        let reads = Reads::new(api.clone(), Fleet::new(api), zones, &ground);
+        let reads = Reads::new(api.clone(), Fleet::new(api), zones, Cluster::default(), &ground);
         Self { script, reads, outputs: Outputs::default() }
     }
 

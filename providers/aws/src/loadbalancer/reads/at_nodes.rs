@@ -1,30 +1,31 @@
 //! Whose turn it is to change the rules of the nodes' groups, and what was written there a moment ago.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use ccm_provider::ProviderError;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
 
 use crate::client::write::Ec2Write;
+use crate::cluster::Cluster;
 use crate::loadbalancer::security_groups::nodes::Recent;
 use crate::loadbalancer::settling::SETTLED;
 
 /// Shared by all network balancers.
 #[derive(Debug)]
 pub(in crate::loadbalancer) struct AtNodes {
+    cluster: Cluster,
     turns: Semaphore,
     /// In order, with the group.
     written: Mutex<Vec<(Instant, String, Ec2Write)>>,
 }
 
-impl Default for AtNodes {
-    fn default() -> Self {
-        Self { turns: Semaphore::new(1), written: Mutex::default() }
-    }
-}
-
 impl AtNodes {
+    /// Nothing was written yet.
+    pub(super) fn new(cluster: Cluster) -> Self {
+        Self { cluster, turns: Semaphore::new(1), written: Mutex::default() }
+    }
+
     /// Waits for the others. The deadline of the write bounds it.
     pub(in crate::loadbalancer) async fn turn(&self) -> Result<SemaphorePermit<'_>, ProviderError> {
         self.turns.acquire().await.map_err(|closed| ProviderError::bug(closed.to_string()))
@@ -38,7 +39,7 @@ impl AtNodes {
         else {
             return;
         };
-        let now = Instant::now();
+        let now = self.cluster.now();
         let mut written = self.written();
         written.retain(|(at, ..)| now.saturating_duration_since(*at) < SETTLED);
         written.push((now, group.to_string(), write.clone()));
@@ -47,8 +48,9 @@ impl AtNodes {
     /// What was written to a group and may not be shown yet.
     pub(in crate::loadbalancer) fn recent(&self, group: &str) -> Recent {
         let mut recent = Recent::default();
-        let written = self.written();
-        let of_group = written.iter().filter(|(at, of, _)| of == group && at.elapsed() < SETTLED);
+        let (now, written) = (self.cluster.now(), self.written());
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < SETTLED;
+        let of_group = written.iter().filter(|(at, of, _)| of == group && is_recent(at));
         of_group.for_each(|(_, _, write)| recent.add(write));
         recent
     }
