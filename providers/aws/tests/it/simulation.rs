@@ -161,8 +161,8 @@ impl Life {
         let mut spec = Map::new();
         if may(0.3) {
             spec.insert("externalTrafficPolicy".to_owned(), json!("Local"));
-            let port = 32000 + i32::try_from(self.services.len()).unwrap();
-            spec.insert("healthCheckNodePort".to_owned(), json!(port));
+            // No two Services have the same.
+            spec.insert("healthCheckNodePort".to_owned(), json!(32000 + i32::from(name.as_bytes()[0])));
         }
         if may(0.5) {
             let range = ["10.0.0.0/8", "192.168.0.0/16", "0.0.0.0/0"][self.rng.random_range(0..3)];
