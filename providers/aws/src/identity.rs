@@ -103,6 +103,14 @@ impl ProviderId {
         };
         Ok(Self { machine })
     }
+
+    /// The EC2 instance that a provider ID names; none of a Fargate node, of another cloud, or of no ID at all.
+    pub(crate) fn instance(text: Option<&str>) -> Option<InstanceId> {
+        match Self::parse(text?).ok()?.machine {
+            Machine::Ec2(id) => Some(id),
+            Machine::Fargate(_) => None,
+        }
+    }
 }
 
 /// The address in `10.0.0.1` or `ip-10-0-0-1.us-west-2.compute.internal`.

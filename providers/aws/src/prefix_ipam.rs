@@ -14,7 +14,7 @@ use ccm_provider::{
 
 use crate::client::ec2::Instance;
 use crate::client::{Api, Query};
-use crate::identity::{InstanceId, Machine, ProviderId};
+use crate::identity::{InstanceId, ProviderId};
 
 /// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
@@ -35,10 +35,7 @@ pub(crate) struct PrefixIpam {
 }
 
 fn instance_of(work: &NodeWork) -> Option<InstanceId> {
-    match ProviderId::parse(work.provider_id.as_deref()?).ok()?.machine {
-        Machine::Ec2(instance) => Some(instance),
-        Machine::Fargate(_) => None,
-    }
+    ProviderId::instance(work.provider_id.as_deref())
 }
 
 /// The first prefix of the primary interface.
@@ -81,8 +78,8 @@ impl NodeTask for PrefixIpam {
     }
 
     fn is_due(&self, node: &Node) -> bool {
-        let id = node.provider_id.as_deref().and_then(|id| ProviderId::parse(id).ok());
-        node.pod_cidrs.is_empty() && !node.deleting && id.is_some_and(|id| matches!(id.machine, Machine::Ec2(_)))
+        let id = ProviderId::instance(node.provider_id.as_deref());
+        node.pod_cidrs.is_empty() && !node.deleting && id.is_some()
     }
 
     async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>> {

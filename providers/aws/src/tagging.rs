@@ -28,7 +28,7 @@ use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
 use crate::client::{Answer, Api, ApiError, Id, Tags};
 use crate::cluster::Cluster;
-use crate::identity::{InstanceId, Machine, ProviderId};
+use crate::identity::{InstanceId, ProviderId};
 
 /// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
@@ -181,20 +181,8 @@ fn names(text: &str, id: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == id)
 }
 
-/// The instance of a node; nodes of other clouds and Fargate nodes have none that could be tagged.
-fn instance_of_node(node: &Node) -> Option<InstanceId> {
-    instance_of_id(node.provider_id.as_deref()?)
-}
-
 fn instance_of(work: &NodeWork) -> Option<InstanceId> {
-    instance_of_id(work.provider_id.as_deref()?)
-}
-
-fn instance_of_id(provider_id: &str) -> Option<InstanceId> {
-    match ProviderId::parse(provider_id).ok()?.machine {
-        Machine::Ec2(instance) => Some(instance),
-        Machine::Fargate(_) => None,
-    }
+    ProviderId::instance(work.provider_id.as_deref())
 }
 
 #[async_trait]
@@ -205,7 +193,7 @@ impl NodeTask for Tagging {
     }
 
     fn is_due(&self, node: &Node) -> bool {
-        node.labels.get(LABEL) != Some(&*self.digest) && instance_of_node(node).is_some()
+        node.labels.get(LABEL) != Some(&*self.digest) && ProviderId::instance(node.provider_id.as_deref()).is_some()
     }
 
     fn minds_deletion(&self) -> bool {

@@ -30,8 +30,6 @@ pub(crate) struct LoadBalancer {
     pub(crate) vpc: String,
     pub(crate) zones: Vec<BalancerZone>,
     pub(crate) security_groups: Vec<String>,
-    /// `ipv4` or `dualstack`.
-    pub(crate) ip_address_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<Timestamp>,
 }

@@ -231,8 +231,6 @@ pub(crate) enum ElbV2Write {
         mappings: Vec<SubnetMapping>,
         security_groups: Vec<Id>,
         internal: bool,
-        /// `None` leaves AWS's default, `ipv4`.
-        ip_address_type: Option<String>,
         tags: Tags,
     },
     DeleteLoadBalancer {
@@ -264,8 +262,6 @@ pub(crate) enum ElbV2Write {
         port: i32,
         vpc: String,
         health_check: HealthCheck,
-        /// `None` leaves AWS's default, `ipv4`.
-        ip_address_type: Option<String>,
         tags: Tags,
     },
     /// Sends the whole health check; path and timeout only where they are given.

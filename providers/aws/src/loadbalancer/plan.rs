@@ -114,3 +114,18 @@ impl Step {
         self
     }
 }
+
+/// The scheme of a balancer as AWS calls it.
+pub(crate) fn scheme(internal: bool) -> &'static str {
+    if internal { "internal" } else { "internet-facing" }
+}
+
+/// The first few of the targets of a step, and how many more.
+pub(crate) fn spelled<T>(targets: &[T], text: impl Fn(&T) -> String) -> String {
+    const SPELLED_OUT: usize = 8;
+    let shown = targets.iter().take(SPELLED_OUT).map(text).collect::<Vec<_>>().join(" ");
+    match targets.len().saturating_sub(SPELLED_OUT) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -61,7 +61,6 @@ fn balancer(from: sdk::LoadBalancer) -> LoadBalancer {
         vpc: from.vpc_id.unwrap_or_default(),
         zones: from.availability_zones.unwrap_or_default().into_iter().map(zone).collect(),
         security_groups: from.security_groups.unwrap_or_default(),
-        ip_address_type: from.ip_address_type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
         created: from.created_time.and_then(time),
     }
 }
@@ -190,7 +189,7 @@ pub(super) async fn tags(api: &SdkApi, arns: &[String]) -> Answer<BTreeMap<Strin
 pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
     let elb = &api.clients.elbv2;
     match write {
-        ElbV2Write::CreateLoadBalancer { name, mappings, security_groups, internal, ip_address_type, tags } => {
+        ElbV2Write::CreateLoadBalancer { name, mappings, security_groups, internal, tags } => {
             use sdk::LoadBalancerSchemeEnum::{Internal, InternetFacing};
             let request = elb
                 .create_load_balancer()
@@ -199,7 +198,6 @@ pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbV2Write
                 .scheme(if *internal { Internal } else { InternetFacing })
                 .set_subnet_mappings(some(new_mappings(mappings)))
                 .set_security_groups(some(all_known(operation, security_groups)?))
-                .set_ip_address_type(ip_address_type.as_deref().map(Into::into))
                 .set_tags(some(new_tags(tags)));
             let answer = api.call(operation, || request.clone().send()).await?;
             return Ok(answer.load_balancers.unwrap_or_default().into_iter().find_map(|made| made.load_balancer_arn));
@@ -265,7 +263,7 @@ async fn write_listener(api: &SdkApi, operation: Operation, write: &ElbV2Write) 
 async fn write_target_group(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
     let elb = &api.clients.elbv2;
     match write {
-        ElbV2Write::CreateTargetGroup { name, protocol, port, vpc, health_check: check, ip_address_type, tags } => {
+        ElbV2Write::CreateTargetGroup { name, protocol, port, vpc, health_check: check, tags } => {
             let request = elb
                 .create_target_group()
                 .name(name)
@@ -280,7 +278,6 @@ async fn write_target_group(api: &SdkApi, operation: Operation, write: &ElbV2Wri
                 .set_health_check_timeout_seconds(check.timeout)
                 .healthy_threshold_count(check.healthy_threshold)
                 .unhealthy_threshold_count(check.unhealthy_threshold)
-                .set_ip_address_type(ip_address_type.as_deref().map(Into::into))
                 .set_tags(some(new_tags(tags)));
             let answer = api.call(operation, || request.clone().send()).await?;
             return Ok(answer.target_groups.unwrap_or_default().into_iter().find_map(|made| made.target_group_arn));

@@ -236,7 +236,6 @@ fn network(state: &mut State, write: &Write, of: &ElbV2Write) -> Answer<Option<S
                 vpc: "vpc-1".to_owned(),
                 zones: mappings.iter().map(|mapping| zone(mapping.subnet.clone())).collect(),
                 security_groups: security_groups.iter().map(known).collect(),
-                ip_address_type: "ipv4".to_owned(),
                 created: Some(MADE),
             };
             state.network.insert(arn.clone(), made);

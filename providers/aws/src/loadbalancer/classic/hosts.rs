@@ -8,10 +8,7 @@ use super::plan::Context;
 use super::step;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::plan::Step;
-
-/// How many instances a step spells out.
-const SPELLED_OUT: usize = 8;
+use crate::loadbalancer::plan::{Step, spelled};
 
 /// The wanted ones that exist.
 fn wanted<'a>(context: &'a Context<'_>) -> BTreeSet<&'a String> {
@@ -24,7 +21,7 @@ pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -
     let mut new = wanted(context);
     new.retain(|id| balancer.is_none_or(|balancer| !balancer.instances.contains(*id)));
     let instances: Vec<String> = new.into_iter().cloned().collect();
-    let told = Some(text(&instances)).filter(|_| !instances.is_empty())?;
+    let told = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::RegisterInstancesWithLoadBalancer { balancer: context.name(), instances };
     let step = step(Verb::Attach, "LoadBalancer", &context.wish.name, "these nodes get traffic", write);
     Some(step.change("instances", None, Some(told)))
@@ -34,17 +31,9 @@ pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -
 pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Option<Step> {
     let wanted = wanted(context);
     let instances: Vec<String> = balancer.instances.iter().filter(|id| !wanted.contains(id)).cloned().collect();
-    let told = Some(text(&instances)).filter(|_| !instances.is_empty())?;
+    let told = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: context.name(), instances };
     let reason = "these nodes get no traffic any more";
     let step = step(Verb::Detach, "LoadBalancer", &context.wish.name, reason, write);
     Some(step.change("instances", Some(told), None).risk(Risk::Brief))
-}
-
-fn text(instances: &[String]) -> String {
-    let shown = instances.iter().take(SPELLED_OUT).cloned().collect::<Vec<_>>().join(" ");
-    match instances.len().saturating_sub(SPELLED_OUT) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

@@ -9,7 +9,7 @@ use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::desired::{Classic, Wish};
 use crate::loadbalancer::observe::{self, Observed};
-use crate::loadbalancer::plan::{Ground, Planned, Step};
+use crate::loadbalancer::plan::{Ground, Planned, Step, scheme};
 use crate::loadbalancer::security_groups::nodes;
 
 /// What the parts of a plan are made from.
@@ -172,10 +172,6 @@ impl NodeRules {
         let nodes::ClassicRules { open, close } = nodes::classic(main, &wanted.ids, observed, ground);
         Ok(Self { open, close, findings: wanted.findings })
     }
-}
-
-fn scheme(internal: bool) -> &'static str {
-    if internal { "internal" } else { "internet-facing" }
 }
 
 /// Wishes that an existing balancer cannot be given, and what AWS tells that nobody understands.

@@ -7,15 +7,13 @@ use ccm_provider::{ProviderError, Risk, Verb};
 use super::super::desired::Port;
 use super::super::names;
 use super::super::observe::{Network, TargetGroup};
-use super::super::plan::Step;
+use super::super::plan::{Step, spelled};
 use super::plan::{Context, is_marked, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target};
 use crate::client::write::{ElbV2Write, Id, Object};
 
 /// AWS takes so many targets in one call.
 const CHUNK: usize = 100;
-/// How many targets a step spells out.
-const SPELLED_OUT: usize = 8;
 
 /// The group that a port shall have.
 #[derive(Debug)]
@@ -151,7 +149,6 @@ fn create(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Step {
         port: port.node_port,
         vpc: context.vpc().to_owned(),
         health_check: port.health_check.clone(),
-        ip_address_type: None,
         tags: context.tags.clone(),
     };
     step(Verb::Create, "TargetGroup", &chosen.name, reason, write)
@@ -249,29 +246,21 @@ fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<St
         .collect();
     let gone: Vec<Target> = found.difference(&wanted).cloned().collect();
     let new: Vec<Target> = wanted.difference(&found).cloned().collect();
+    let text = |target: &Target| format!("{}:{}", target.id, target.port);
     let mut steps = Vec::new();
     for chunk in gone.chunks(CHUNK) {
         let target_group = chosen.arn().unwrap_or_default().to_owned();
         let write = ElbV2Write::DeregisterTargets { target_group, targets: chunk.to_vec() };
         let told = step(Verb::Detach, "TargetGroup", &chosen.name, "these nodes get no traffic any more", write)
-            .change("targets", Some(targets_text(chunk)), None);
+            .change("targets", Some(spelled(chunk, text)), None);
         steps.push(told.risk(Risk::Brief));
     }
     for chunk in new.chunks(CHUNK) {
         let write = ElbV2Write::RegisterTargets { target_group: chosen.id(), targets: chunk.to_vec() };
         let told = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes get traffic", write);
-        steps.push(told.change("targets", None, Some(targets_text(chunk))));
+        steps.push(told.change("targets", None, Some(spelled(chunk, text))));
     }
     steps
-}
-
-fn targets_text(targets: &[Target]) -> String {
-    let spelled = targets.iter().take(SPELLED_OUT).map(|target| format!("{}:{}", target.id, target.port));
-    let mut text = spelled.collect::<Vec<_>>().join(" ");
-    if let Some(more) = targets.len().checked_sub(SPELLED_OUT).filter(|more| *more > 0) {
-        text.push_str(&format!(" and {more} more"));
-    }
-    text
 }
 
 /// Deletes a group that no listener leads to.

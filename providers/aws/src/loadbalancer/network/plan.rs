@@ -4,7 +4,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Risk, Severity, Verb};
 
 use super::super::desired::{Network, Wish};
 use super::super::observe::{self, Observed};
-use super::super::plan::{Ground, Planned, Step};
+use super::super::plan::{Ground, Planned, Step, scheme};
 use super::security::{self, Security};
 use super::{KIND, group, port, warn};
 use crate::annotations::{EIP_ALLOCATIONS, Key, PRIVATE_IPV4, invalid};
@@ -146,7 +146,6 @@ fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -
         mappings,
         security_groups,
         internal: common.internal,
-        ip_address_type: None,
         tags: context.tags.clone(),
     };
     let step =
@@ -159,11 +158,6 @@ fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -
 fn mapping_text(mapping: &SubnetMapping) -> String {
     let address = mapping.allocation.as_ref().or(mapping.private_ipv4.as_ref());
     address.map_or_else(|| mapping.subnet.clone(), |address| format!("{} ({address})", mapping.subnet))
-}
-
-/// As AWS calls it.
-pub(super) fn scheme(internal: bool) -> &'static str {
-    if internal { "internal" } else { "internet-facing" }
 }
 
 fn check_count<T>(key: &Key<T>, what: &str, given: &[String], subnets: &[String]) -> Result<(), ProviderError> {

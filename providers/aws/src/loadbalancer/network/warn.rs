@@ -6,7 +6,8 @@ use ccm_provider::{Finding, ProviderError, Severity};
 
 use super::super::desired::Subnets;
 use super::super::observe;
-use super::plan::{Context, scheme};
+use super::super::plan::scheme;
+use super::plan::Context;
 use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, SECURITY_GROUPS, SUBNETS};
 
 /// What to do about it, for all of them.

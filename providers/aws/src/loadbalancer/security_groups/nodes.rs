@@ -234,7 +234,7 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
     let mut clients = BTreeSet::new();
     let mut probed = BTreeSet::new();
     for port in &network.ports {
-        clients.extend(transport(&port.traffic_protocol).iter().map(|protocol| (*protocol, port.node_port)));
+        clients.insert((transport(&port.traffic_protocol), port.node_port));
         probed.insert(match &*port.health_check.port {
             TRAFFIC_PORT => port.node_port,
             number => number.parse().map_err(|_| ProviderError::bug(format!("{number:?} is no health-check port")))?,

@@ -85,21 +85,15 @@ pub(crate) fn network(
     let name = names::network_group(&wish.cluster_name, &wish.service, &wish.uid);
     let mut rules = Vec::new();
     for port in &network.ports {
-        for protocol in transport(&port.protocol) {
-            let ranges = network.common.source_ranges.iter();
-            rules.extend(ranges.map(|range| Rule::port(protocol, port.port, permissions::peer(range))));
-        }
+        let (protocol, ranges) = (transport(&port.protocol), network.common.source_ranges.iter());
+        rules.extend(ranges.map(|range| Rule::port(protocol, port.port, permissions::peer(range))));
     }
     managed(&name, names::NETWORK_GROUP_DESCRIPTION, &network.common, rules, observed, ground)
 }
 
-/// What EC2 calls the protocols of a listener or target group. (Upstream asks EC2 for `tls`, which it doesn't know.)
-pub(crate) fn transport(protocol: &str) -> &'static [&'static str] {
-    match protocol {
-        "UDP" => &["udp"],
-        "TCP_UDP" => &["tcp", "udp"],
-        _ => &["tcp"],
-    }
+/// What EC2 calls the protocol of a listener or target group. (Upstream asks EC2 for `tls`, which it doesn't know.)
+pub(crate) fn transport(protocol: &str) -> &'static str {
+    if protocol == "UDP" { "udp" } else { "tcp" }
 }
 
 fn named(ids: &[String]) -> Groups {

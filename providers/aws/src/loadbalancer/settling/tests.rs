@@ -9,7 +9,6 @@ fn a_deletion_takes_back_the_trace_of_the_creation() {
         port: 31080,
         vpc: "vpc-1".to_owned(),
         health_check: HealthCheck::default(),
-        ip_address_type: None,
         tags: Tags::new(),
     });
     let arn = "arn:aws:elasticloadbalancing:us-west-2:123456789012:targetgroup/k8s-shop-web-1/73e2d6bc24d8a067";

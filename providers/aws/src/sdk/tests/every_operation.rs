@@ -289,7 +289,6 @@ async fn network_balancer(bed: &Bed, group: &str) {
         mappings: vec![mapping(0), mapping(1)],
         security_groups: vec![group.into()],
         internal: false,
-        ip_address_type: Some("ipv4".to_owned()),
         tags: owned(),
     });
     let balancer = balancer.await.expect("an ARN");
@@ -308,7 +307,6 @@ async fn network_balancer(bed: &Bed, group: &str) {
         port: 31_080,
         vpc: bed.network.vpc.clone(),
         health_check: health_check.clone(),
-        ip_address_type: None,
         tags: owned(),
     });
     let target_group = target_group.await.expect("an ARN");

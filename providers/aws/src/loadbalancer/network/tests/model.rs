@@ -184,7 +184,6 @@ impl Cloud {
                     vpc: "vpc-1".to_owned(),
                     zones,
                     security_groups: known(&security_groups),
-                    ip_address_type: "ipv4".to_owned(),
                     created: None,
                 };
                 let attribute = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
