@@ -1,5 +1,6 @@
 //! A provider that keeps every answer of another one.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{
     Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
     NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderContext, ProviderError,
-    Route, Routes, Service, ServiceAction, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+    Route, Routes, Service, ServiceAction, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
 };
 use ccm_runtime::panics::panic_text;
 use futures::FutureExt as _;
@@ -392,20 +393,20 @@ impl LoadBalancer for RecordedBalancer {
         self.inner.name(cluster, service)
     }
 
-    fn group(&self, service: &Service) -> GroupKey {
-        self.inner.group(service)
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        self.inner.groups(service)
     }
 
-    async fn ensure(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        Err(refused())
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        self.inner.backend(service, node)
     }
 
-    async fn update(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<(), ProviderError> {
-        Err(refused())
+    fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
+        self.inner.finalizers(service)
     }
 
-    async fn ensure_deleted(&self, _: &str, _: &Service) -> Result<(), ProviderError> {
-        Err(refused())
+    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        work.iter().map(|_| Err(refused()).into()).collect()
     }
 
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {

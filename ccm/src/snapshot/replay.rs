@@ -1,5 +1,7 @@
 //! A provider that answers from a snapshot.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,7 +9,7 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     Aspects, CloudProvider, ErrorClass, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute,
     Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderError, Registry,
-    Route, Routes, Service, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+    Route, Routes, Service, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
 };
 use serde_json::Value;
 
@@ -152,23 +154,26 @@ impl LoadBalancer for ReplayedBalancer {
         }
     }
 
-    fn group(&self, service: &Service) -> GroupKey {
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         match &self.planner {
-            Ok(planner) => planner.group(service),
-            Err(_) => GroupKey(service.key().to_string()),
+            Ok(planner) => planner.groups(service),
+            Err(_) => [GroupKey(service.key().to_string())].into(),
         }
     }
 
-    async fn ensure(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        Err(refused())
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        match &self.planner {
+            Ok(planner) => planner.backend(service, node),
+            Err(_) => Some(node.provider_id_or_empty().into()),
+        }
     }
 
-    async fn update(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<(), ProviderError> {
-        Err(refused())
+    fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
+        self.planner.as_ref().map_or_else(|_| Vec::new(), |planner| planner.finalizers(service))
     }
 
-    async fn ensure_deleted(&self, _: &str, _: &Service) -> Result<(), ProviderError> {
-        Err(refused())
+    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        work.iter().map(|_| Err(refused()).into()).collect()
     }
 
     async fn observe(&self, _: &str, item: &ServiceWork) -> Result<Value, ProviderError> {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ccm_provider::{Plan, ProviderError};
+use ccm_provider::{Plan, ProviderError, ServiceAnswer};
 use futures::FutureExt;
 use tokio::time::Instant;
 
@@ -223,13 +223,13 @@ impl Gate {
 
     /// Lets a write to the cloud through that is about `count` things: one answer for each, whatever the provider does. A call
     /// that takes too long, panics or gives another number of answers has failed for all.
-    pub async fn cloud_each<R>(
+    pub async fn cloud_each<A: ItemAnswer>(
         &self,
         call: &str,
         limit: Duration,
         count: usize,
-        write: impl Future<Output = Vec<Result<R, ProviderError>>>,
-    ) -> Result<Vec<Result<R, ProviderError>>, GateError> {
+        write: impl Future<Output = Vec<A>>,
+    ) -> Result<Vec<A>, GateError> {
         let began = Instant::now();
         let write = tokio::time::timeout(limit, AssertUnwindSafe(write).catch_unwind());
         let failure = match self.cloud(write).await? {
@@ -243,10 +243,38 @@ impl Gate {
             }
             Err(_) => Err(ProviderError::deadline(call, limit)),
         };
-        let answers = failure.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect());
-        let errors = answers.iter().filter_map(|answer| answer.as_ref().err());
+        let answers = failure.unwrap_or_else(|error| (0..count).map(|_| A::failed(error.clone())).collect());
+        let errors = answers.iter().filter_map(A::error);
         self.metrics.provider_call(call, errors.min_by_key(|error| error.is_in_progress()), began.elapsed());
         Ok(answers)
+    }
+}
+
+/// What a provider answers for one of many things.
+pub trait ItemAnswer: Sized {
+    /// The call failed for all.
+    fn failed(error: ProviderError) -> Self;
+    /// Why it failed for this one.
+    fn error(&self) -> Option<&ProviderError>;
+}
+
+impl<R> ItemAnswer for Result<R, ProviderError> {
+    fn failed(error: ProviderError) -> Self {
+        Err(error)
+    }
+
+    fn error(&self) -> Option<&ProviderError> {
+        self.as_ref().err()
+    }
+}
+
+impl ItemAnswer for ServiceAnswer {
+    fn failed(error: ProviderError) -> Self {
+        Err(error).into()
+    }
+
+    fn error(&self) -> Option<&ProviderError> {
+        self.result.as_ref().err()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use ccm_provider::{Condition, ErrorClass, LoadBalancerStatus, Service};
+use ccm_provider::{Condition, ErrorClass, LoadBalancerStatus, Note, Service};
 use ccm_runtime::clock::rfc3339;
 use ccm_runtime::writer::ConditionChanges;
 
@@ -72,23 +72,35 @@ pub fn changes(
 ) -> Option<ConditionChanges> {
     let find = |kind: &str| present.iter().find(|condition| condition.kind == kind);
     let (wanted, unwanted) = wanted(service, present, progress);
-    let set: Vec<Condition> = wanted
-        .into_iter()
-        .map(|(kind, status, reason, message)| {
-            let since = find(kind).filter(|old| old.status == status && !old.last_transition_time.is_empty());
-            Condition {
-                kind: kind.to_owned(),
-                status: status.to_owned(),
-                observed_generation: service.metadata.generation,
-                last_transition_time: since.map_or_else(|| rfc3339(now), |old| old.last_transition_time.clone()),
-                reason: reason.to_owned(),
-                message: cut(message),
-            }
-        })
-        .filter(|new| find(&new.kind) != Some(new))
-        .collect();
+    let set = complete(service, present, wanted, now);
     let gone: Vec<_> = unwanted.into_iter().filter(|kind| find(kind).is_some()).collect();
     (!set.is_empty() || !gone.is_empty()).then_some(ConditionChanges { set, gone })
+}
+
+/// The provider's own conditions, as they should be written; empty where they are as they should be.
+pub fn noted(service: &Service, present: &[Condition], notes: &[Note], now: jiff::Timestamp) -> Vec<Condition> {
+    let wanted = notes.iter().map(|note| {
+        let status = if note.status { "True" } else { "False" };
+        (note.kind, status, note.reason, note.message.clone())
+    });
+    complete(service, present, wanted.collect(), now)
+}
+
+/// Those that differ from what is present, with the fields that the provider does not know.
+fn complete(service: &Service, present: &[Condition], wanted: Vec<Wanted>, now: jiff::Timestamp) -> Vec<Condition> {
+    let find = |kind: &str| present.iter().find(|condition| condition.kind == kind);
+    let complete = wanted.into_iter().map(|(kind, status, reason, message)| {
+        let since = find(kind).filter(|old| old.status == status && !old.last_transition_time.is_empty());
+        Condition {
+            kind: kind.to_owned(),
+            status: status.to_owned(),
+            observed_generation: service.metadata.generation,
+            last_transition_time: since.map_or_else(|| rfc3339(now), |old| old.last_transition_time.clone()),
+            reason: reason.to_owned(),
+            message: cut(message),
+        }
+    });
+    complete.filter(|new| find(&new.kind) != Some(new)).collect()
 }
 
 /// Type, status, reason, message.

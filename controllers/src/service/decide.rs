@@ -1,5 +1,6 @@
 //! What a Service needs, and which nodes stand behind its balancer. Pure.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -72,14 +73,20 @@ pub fn candidates(nodes: Vec<NodeRef>) -> Vec<NodeRef> {
     nodes.into_iter().filter(|node| is_candidate(node)).collect()
 }
 
-/// Whether a change of a node may change the hosts of balancers. (A new autoscaler taint alone does not.)
+/// Whether a change of a node may change the hosts of balancers, whatever the provider registers there. (A new autoscaler
+/// taint alone does not.)
 pub fn node_matters(old: &Node, new: &Node) -> bool {
     is_excluded(old) != is_excluded(new) || old.provider_id != new.provider_id
 }
 
-/// Whether two lists name the same hosts.
-pub fn same_hosts(old: &[NodeRef], new: &[NodeRef]) -> bool {
-    let set = |nodes| -> BTreeSet<_> { <[NodeRef]>::iter(nodes).map(identity).collect() };
+/// Whether two lists name the same hosts, with the same backends.
+pub fn same_hosts<'n>(
+    old: &'n [NodeRef],
+    new: &'n [NodeRef],
+    backend: impl Fn(&'n Node) -> Option<Cow<'n, str>>,
+) -> bool {
+    let set =
+        |nodes: &'n [NodeRef]| -> BTreeSet<_> { nodes.iter().map(|node| (identity(node), backend(node))).collect() };
     old.len() == new.len() && set(old) == set(new)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_provider::deadline::{self, READ_DEADLINE};
-use ccm_provider::{EventType, Plan, ServiceAction, ServiceKey, ServiceWork, Subject};
+use ccm_provider::{EventType, LoadBalancerExt as _, Plan, ServiceAction, ServiceKey, ServiceWork, Subject};
 use futures::StreamExt;
 
 use super::{Known, ServiceController};

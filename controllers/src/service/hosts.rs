@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::{
-    EventType, LoadBalancerStatus, NodeRef, ProviderError, ServiceAction, ServiceKey, ServiceWork, Subject,
+    EventType, LoadBalancerStatus, NodeRef, Notes, ProviderError, ServiceAction, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{Outcome, SyncError};
+use ccm_runtime::writer::ServicePatch;
 use futures::FutureExt;
 
 use super::{Known, ServiceController, Work, decide};
@@ -39,19 +40,20 @@ impl ServiceController {
 
     /// Finds the Services whose hosts changed and queues their update.
     pub(super) async fn node_pass(&self) {
-        let hosts: Arc<[NodeRef]> = decide::candidates(self.shared.nodes.list()).into();
+        let candidates: Arc<[NodeRef]> = decide::candidates(self.shared.nodes.list()).into();
         let pass = self.metrics.pass();
-        let differs = |known: &Known| known.hosts.as_ref().is_some_and(|old| !decide::same_hosts(old, &hosts));
-        let services: Vec<(ServiceKey, Known)> = self
-            .lock()
-            .iter()
-            .filter(|(_, known)| decide::wants(&known.service) && differs(known))
-            .map(|(key, known)| (key.clone(), known.clone()))
-            .collect();
-        for (key, known) in services {
+        let changed = |known: &Known| {
+            let service = &known.service;
+            let (old, hosts) = (known.hosts.as_ref()?, self.hosts_among(&candidates, service));
+            let same = decide::same_hosts(old, &hosts, |node| self.balancer.backend(service, node));
+            (decide::wants(service) && !same).then_some(hosts)
+        };
+        let services: Vec<(ServiceKey, Known, Arc<[NodeRef]>)> =
+            self.lock().iter().filter_map(|(key, known)| Some((key.clone(), known.clone(), changed(known)?))).collect();
+        for (key, known, hosts) in services {
             if hosts.is_empty() {
                 let allowed = self.may_empty(&known).await;
-                if !decide::candidates(self.shared.nodes.list()).is_empty() {
+                if !self.candidates(&known.service).is_empty() {
                     // A node came while the cloud was asked: what was found is out of date.
                     self.node_queue.add(());
                     return;
@@ -64,7 +66,7 @@ impl ServiceController {
             }
             if let Some(known) = self.lock().get_mut(&key) {
                 // Known before the call, so that a slow update never overwrites what a later ensure gave.
-                known.hosts = Some(hosts.clone());
+                known.hosts = Some(hosts);
                 known.pass = Some(pass.clone());
             }
             self.queue.add(Work::Hosts(key));
@@ -98,11 +100,13 @@ impl ServiceController {
         &self,
         work: &ServiceWork,
         answer: Result<Option<LoadBalancerStatus>, ProviderError>,
+        notes: &Notes,
         took: Duration,
     ) -> Result<Outcome, SyncError> {
         let key = work.service.key();
         self.metrics.update_latency.observe(took.as_secs_f64());
         self.end_pass(&key);
+        self.write(&work.service, ServicePatch::default(), notes).await?;
         let subject = Subject::service(&work.service);
         let error = match answer {
             Ok(_) if work.nodes.is_empty() => {

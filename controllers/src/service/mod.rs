@@ -14,13 +14,14 @@ pub(crate) mod metrics;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{EventSink, GroupKey, LoadBalancer, NodeRef, ObjectChange, Plan, Service, ServiceKey};
+use ccm_provider::{EventSink, GroupKey, LoadBalancer, Node, NodeRef, ObjectChange, Plan, Service, ServiceKey};
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::{Permission, Queue, RateLimit};
 
@@ -226,16 +227,36 @@ impl ServiceController {
                 me.queue.add(Work::Sync(key));
             }
         });
-        let queue = self.node_queue.clone();
+        let me = self.clone();
         self.shared.nodes.on_change(move |change| {
             let matters = match &change {
                 ObjectChange::Added(_) | ObjectChange::Deleted(_) => true,
-                ObjectChange::Updated(old, new) => decide::node_matters(old, new),
+                ObjectChange::Updated(old, new) => decide::node_matters(old, new) || me.is_another_backend(old, new),
             };
             if matters {
-                queue.add_after((), COLLECT_NODES);
+                me.node_queue.add_after((), COLLECT_NODES);
             }
         });
+    }
+
+    /// Whether a node changed in what matters behind a balancer.
+    fn is_another_backend(&self, old: &Node, new: &Node) -> bool {
+        let differs = |service: &Service| self.balancer.backend(service, old) != self.balancer.backend(service, new);
+        self.lock().values().any(|known| differs(&known.service))
+    }
+
+    /// The nodes that belong behind the balancer of a Service now.
+    fn candidates(&self, service: &Service) -> Arc<[NodeRef]> {
+        self.hosts_among(&decide::candidates(self.shared.nodes.list()).into(), service)
+    }
+
+    /// Those of them that belong behind the balancer of a Service: most often all candidates, then without a copy.
+    fn hosts_among(&self, candidates: &Arc<[NodeRef]>, service: &Service) -> Arc<[NodeRef]> {
+        let belongs = |node: &NodeRef| self.balancer.backend(service, node).is_some();
+        match candidates.iter().all(belongs) {
+            true => candidates.clone(),
+            false => candidates.iter().filter(|node| belongs(node)).cloned().collect(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Known>> {
@@ -265,7 +286,7 @@ impl Reconciler for ServiceController {
     fn groups(&self, work: &Work) -> BTreeSet<GroupKey> {
         let key = work.key();
         let mut groups = self.known(key).map(|known| known.groups).unwrap_or_default();
-        groups.extend(self.shared.services.get(key).map(|service| self.balancer.group(&service)));
+        groups.extend(self.shared.services.get(key).iter().flat_map(|service| self.balancer.groups(service)));
         if groups.is_empty() {
             groups.insert(GroupKey(key.to_string()));
         }

@@ -11,15 +11,14 @@ use std::time::{Duration, Instant};
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    Change, ErrorClass, EventType, GroupKey, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service,
-    ServiceAction, ServiceKey, ServiceWork, Step, Subject, Verb, well_known,
+    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Notes, Plan, ProviderError, Service,
+    ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::GateError;
 use ccm_runtime::client::Call;
-use ccm_runtime::clock::timestamp;
 use ccm_runtime::runner::{Outcome, SyncError};
+use ccm_runtime::writer::ServicePatch;
 use ccm_runtime::writer::service::path;
-use ccm_runtime::writer::{ConditionChanges, Finalizer, ServicePatch};
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -30,8 +29,6 @@ use super::{Known, ServiceController, Work, conditions, decide};
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 /// A provider that works on a whole group at once gets more time than one call for one Service.
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
-
-type Answer = Result<Option<LoadBalancerStatus>, ProviderError>;
 
 /// What is left to do for a key after its preparation.
 enum Prepared {
@@ -131,7 +128,7 @@ impl ServiceController {
                 Err(error) => Prepared::Ended(Err(error)),
             };
         };
-        if known.is_none() && decide::is_leaving(&service) && !service.has_finalizer() {
+        if known.is_none() && decide::is_leaving(&service) && self.finalizers(&service).present.is_empty() {
             // Cleaned up, by this process or another one; only finalizers of others keep the object.
             return Prepared::Ended(Ok(Outcome::Done));
         }
@@ -140,7 +137,7 @@ impl ServiceController {
     }
 
     fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
-        let group = self.balancer.group(service);
+        let groups = self.balancer.groups(service);
         let mut all = self.lock();
         let known = all.entry(key.clone()).or_insert_with(|| Known {
             service: service.clone(),
@@ -153,7 +150,7 @@ impl ServiceController {
         });
         known.service = service.clone();
         known.converged = None;
-        known.groups.insert(group);
+        known.groups.extend(groups);
     }
 
     /// Nothing if the object is gone for sure, or another one has its name. That a watch does not show it is no proof.
@@ -216,8 +213,8 @@ impl ServiceController {
             return self.planned(work, Purpose::Ensure).await;
         }
         self.events.event(&subject, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
-        if !service.has_finalizer() {
-            if let Err(error) = self.add_finalizer(&service).await {
+        if !self.finalizers(&service).missing.is_empty() {
+            if let Err(error) = self.add_finalizers(&service).await {
                 return Prepared::Ended(Err(self.failed(&subject, error)));
             }
             // That took time, and a pass over the hosts leaves out a Service whose hosts are not remembered yet: what
@@ -242,7 +239,7 @@ impl ServiceController {
     /// keeps. The error ends the sync.
     async fn hosts_of(&self, service: &Service) -> Result<Arc<[NodeRef]>, Prepared> {
         loop {
-            let seen: Arc<[_]> = decide::candidates(self.shared.nodes.list()).into();
+            let seen = self.candidates(service);
             if !seen.is_empty() {
                 return Ok(seen);
             }
@@ -257,7 +254,7 @@ impl ServiceController {
                 }
             }
             // The guard may have asked the cloud, and a node may have come meanwhile.
-            if decide::candidates(self.shared.nodes.list()).is_empty() {
+            if self.candidates(service).is_empty() {
                 return Ok(hosts);
             }
         }
@@ -291,7 +288,7 @@ impl ServiceController {
         let plan = self.balancer.plan(&self.shared.cluster, &work);
         match deadline::within("the plan", READ_DEADLINE, plan).await {
             Ok(mut plan) => {
-                plan.steps.splice(0..0, finalizer_step(&work));
+                plan.steps.splice(0..0, self.finalizer_steps(&work));
                 self.shared.gate.show(&plan);
                 Prepared::Ended(Ok(Outcome::Done))
             }
@@ -302,15 +299,12 @@ impl ServiceController {
         }
     }
 
-    /// One call for each group, one after the other; one answer per item, and how long all took.
-    async fn call_provider(&self, items: &[ServiceWork]) -> (Vec<Result<Answer, GateError>>, Duration) {
+    /// One call for all items that have a group in common, one after the other; one answer per item, and how long all took.
+    async fn call_provider(&self, items: &[ServiceWork]) -> (Vec<Result<ServiceAnswer, GateError>>, Duration) {
         let began = Instant::now();
-        let mut groups: BTreeMap<GroupKey, Vec<(usize, ServiceWork)>> = BTreeMap::new();
-        for (place, item) in items.iter().enumerate() {
-            groups.entry(self.balancer.group(&item.service)).or_default().push((place, item.clone()));
-        }
         let mut answers = BTreeMap::new();
-        for (places, items) in groups.into_values().map(|group| group.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()) {
+        for places in ccm_provider::batches(&*self.balancer, items) {
+            let items: Vec<ServiceWork> = places.iter().filter_map(|place| items.get(*place).cloned()).collect();
             let call = self.balancer.reconcile(&self.shared.cluster, &items);
             match self.shared.gate.cloud_each("ReconcileLoadBalancers", GROUP_DEADLINE, items.len(), call).await {
                 Ok(group) => answers.extend(places.into_iter().zip(group.into_iter().map(Ok))),
@@ -324,19 +318,20 @@ impl ServiceController {
         &self,
         work: &ServiceWork,
         purpose: Purpose,
-        answer: Answer,
+        answer: ServiceAnswer,
         took: Duration,
     ) -> Result<Outcome, SyncError> {
         let service = &work.service;
         let subject = Subject::service(service);
+        let ServiceAnswer { result: answer, notes } = answer;
         match purpose {
-            Purpose::Hosts => self.finish_hosts(work, answer, took).await,
+            Purpose::Hosts => self.finish_hosts(work, answer, &notes, took).await,
             Purpose::Ensure => {
-                let error = match self.finish_ensure(work, answer).await {
+                let error = match self.finish_ensure(work, answer, &notes).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(error) => self.failed(&subject, error),
                 };
-                self.note_failure(service, &error).await;
+                self.note_failure(service, &error, &notes).await;
                 Err(error)
             }
             Purpose::Cleanup => match answer {
@@ -361,7 +356,12 @@ impl ServiceController {
         }
     }
 
-    async fn finish_ensure(&self, work: &ServiceWork, answer: Answer) -> Result<Outcome, SyncError> {
+    async fn finish_ensure(
+        &self,
+        work: &ServiceWork,
+        answer: Result<Option<LoadBalancerStatus>, ProviderError>,
+        notes: &Notes,
+    ) -> Result<Outcome, SyncError> {
         let service = &work.service;
         let status = match answer {
             Ok(Some(status)) => status,
@@ -372,7 +372,8 @@ impl ServiceController {
             Err(error) if error.is_implemented_elsewhere() => {
                 tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
                 let conditions = self.conditions(service, Progress::Elsewhere);
-                self.patch_status(service, &service.status.load_balancer, conditions).await?;
+                let patch = ServicePatch { conditions, ..ServicePatch::default() };
+                self.write(service, patch, notes).await?;
                 return Ok(Outcome::Done);
             }
             Err(error) => return Err(SyncError::provider("failed to ensure load balancer", &error)),
@@ -380,12 +381,13 @@ impl ServiceController {
         let subject = Subject::service(service);
         self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         let conditions = self.conditions(service, Progress::Ensured(&status));
-        self.patch_status(service, &status, conditions).await?;
-        let group = self.balancer.group(service);
+        let remove_finalizers = self.finalizers(service).surplus;
+        let patch = ServicePatch { remove_finalizers, status: Some(status), conditions, ..ServicePatch::default() };
+        self.write(service, patch, notes).await?;
         if let Some(known) = self.lock().get_mut(&service.key()) {
             known.reach(&work.nodes);
             known.converged = Some((service.clone(), work.nodes.clone()));
-            known.groups = [group].into();
+            known.groups = self.balancer.groups(service);
         }
         Ok(Outcome::Done)
     }
@@ -393,22 +395,21 @@ impl ServiceController {
     async fn finish_cleanup(&self, service: &Arc<Service>) -> Result<Outcome, SyncError> {
         let subject = Subject::service(service);
         if self.shared.gate.is_dry_run() {
-            let plan = Plan {
-                steps: finalizer_removal(service).into_iter().collect(),
-                ..Plan::new(format!("service {}", service.key()))
-            };
+            let plan =
+                Plan { steps: self.finalizer_removals(service), ..Plan::new(format!("service {}", service.key())) };
             self.shared.gate.show(&plan);
             return Ok(Outcome::Done);
         }
         let mut conditions = self.conditions(service, Progress::Gone);
-        if service.has_finalizer() {
+        if !self.finalizers(service).present.is_empty() {
             // Where the object goes with its finalizer, no later write would find it.
-            if let Err(error) = self.remove_finalizer(service, conditions.take()).await {
+            if let Err(error) = self.remove_finalizers(service, conditions.take()).await {
                 return Err(self.failed(&subject, error));
             }
         }
         self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
-        if let Err(error) = self.patch_status(service, &LoadBalancerStatus::default(), conditions).await {
+        let patch = ServicePatch { status: Some(LoadBalancerStatus::default()), conditions, ..ServicePatch::default() };
+        if let Err(error) = self.write(service, patch, &Notes::default()).await {
             return Err(self.failed(&subject, error));
         }
         self.lock().remove(&service.key());
@@ -422,90 +423,5 @@ impl ServiceController {
             self.events.failure(subject, "SyncLoadBalancerFailed", &message, error.class());
         }
         error
-    }
-
-    /// The conditions to be written with the next patch of the status; `None` when they are not asked for, or are as they
-    /// should be.
-    fn conditions(&self, service: &Service, progress: Progress<'_>) -> Option<ConditionChanges> {
-        if !self.config.conditions {
-            return None;
-        }
-        // The finalizer may have been written since the Service was read, and conditions with it.
-        let now = self.shared.services.get(&service.key()).filter(|now| now.metadata.uid == service.metadata.uid);
-        let present = now.as_ref().map_or(&service.status.conditions, |now| &now.status.conditions);
-        conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
-    }
-
-    /// Says in the conditions that the provider failed, or is not finished. Where that fails too, the event has said it.
-    async fn note_failure(&self, service: &Arc<Service>, error: &SyncError) {
-        let Some(class) = error.class() else { return };
-        let message = match error.is_in_progress() {
-            true => format!("{}: {error}", conditions::ENSURING),
-            false => format!("{}{error}", conditions::FAILED),
-        };
-        let progress = Progress::Failed { class, message: &message };
-        let conditions = self.conditions(service, progress);
-        if let Err(error) = self.patch_status(service, &service.status.load_balancer, conditions).await {
-            tracing::debug!(service = %service.key(), %error, "the conditions could not be written");
-        }
-    }
-
-    async fn add_finalizer(&self, service: &Arc<Service>) -> Result<(), SyncError> {
-        let conditions = self.conditions(service, Progress::Begun);
-        let patch = ServicePatch { finalizer: Some(Finalizer::Add), conditions, ..ServicePatch::default() };
-        let context = "failed to add load balancer cleanup finalizer";
-        match self.shared.service_writer().write(service, &patch).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(SyncError::Retry(format!("{context}: the Service does not exist any more"))),
-            Err(error) => Err(SyncError::gate(context, error)),
-        }
-    }
-
-    /// The object may go with its last finalizer, or somebody else took it away.
-    async fn remove_finalizer(
-        &self,
-        service: &Arc<Service>,
-        conditions: Option<ConditionChanges>,
-    ) -> Result<(), SyncError> {
-        let patch = ServicePatch { finalizer: Some(Finalizer::Remove), conditions, ..ServicePatch::default() };
-        let written = self.shared.service_writer().write(service, &patch).await.map(drop);
-        written.map_err(|error| SyncError::gate("failed to remove load balancer cleanup finalizer", error))
-    }
-
-    /// One write for both, none where neither changes.
-    async fn patch_status(
-        &self,
-        service: &Arc<Service>,
-        status: &LoadBalancerStatus,
-        conditions: Option<ConditionChanges>,
-    ) -> Result<(), SyncError> {
-        let status = (!service.status.load_balancer.same_as(status)).then(|| status.clone());
-        let patch = ServicePatch { finalizer: None, status, conditions };
-        let written = self.shared.service_writer().write(service, &patch).await.map(drop);
-        written.map_err(|error| SyncError::gate("failed to update load balancer status", error))
-    }
-}
-
-/// The write of the finalizer before an ensure in words, where it is due.
-fn finalizer_step(work: &ServiceWork) -> Option<Step> {
-    let due = work.action == ServiceAction::Ensure && !work.service.has_finalizer();
-    due.then(|| step(&work.service, true, "the load balancer must go before the Service does"))
-}
-
-/// Its removal in words, where it is due.
-fn finalizer_removal(service: &Service) -> Option<Step> {
-    service.has_finalizer().then(|| step(service, false, "no load balancer is left"))
-}
-
-fn step(service: &Service, add: bool, reason: &str) -> Step {
-    let finalizer = Some(well_known::FINALIZER_LOAD_BALANCER.to_owned());
-    let (before, after) = if add { (None, finalizer) } else { (finalizer, None) };
-    Step {
-        verb: Verb::Update,
-        kind: "Service".into(),
-        id: service.key().to_string(),
-        changes: vec![Change { field: "finalizer".into(), before, after }],
-        reason: reason.to_owned(),
-        risk: Risk::None,
     }
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::decide::{
-    Left, candidates, host_names, is_candidate, is_excluded, needs_update, node_matters, same_hosts, wants, why_left,
+    Left, candidates, host_names, is_candidate, is_excluded, needs_update, node_matters, wants, why_left,
 };
 
 fn web() -> Value {
@@ -50,6 +50,11 @@ fn with(pointer: &str, value: Value) -> Service {
         object => object[field] = value,
     }
     read(service)
+}
+
+/// With provider IDs as backends, as by default.
+fn same_hosts(old: &[NodeRef], new: &[NodeRef]) -> bool {
+    super::decide::same_hosts(old, new, |node| Some(node.provider_id_or_empty().into()))
 }
 
 #[test]

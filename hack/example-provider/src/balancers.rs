@@ -1,11 +1,11 @@
-//! Load balancers: what a proxy in front of the rack forwards.
+//! Load balancers: what a proxy in front of the rack forwards. Observed, planned without I/O, then written.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ccm_provider::{
-    Change, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Plan, ProviderError, Risk, Service,
-    ServiceAction, ServiceWork, Step, Verb,
+    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Risk, Service, ServiceAction,
+    ServiceWork, Step, Steps, Verb,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::rack::Rack;
 
 /// `balancers/<name>.json`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Balancer {
+pub(crate) struct Balancer {
     /// Whose it is. A file without our mark is not ours, whatever its name.
     owner: String,
     address: String,
@@ -27,13 +27,26 @@ pub(crate) struct Balancers(pub(crate) Arc<Rack>);
 
 const KIND: &str = "balancers";
 
-fn owner(cluster: &str, service: &Service) -> String {
-    format!("{cluster}/{}", service.metadata.uid)
+/// What a Service asks for.
+pub(crate) struct Desired {
+    name: String,
+    owner: String,
+    action: ServiceAction,
+    ports: Vec<(i32, i32)>,
+    hosts: Vec<String>,
 }
 
-fn status(balancer: &Balancer) -> LoadBalancerStatus {
-    let ip = balancer.address.clone();
-    LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] }
+/// What the rack has: the file of each Service, and the addresses of all.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    balancers: BTreeMap<String, Balancer>,
+    taken: BTreeSet<String>,
+}
+
+/// One write.
+pub(crate) enum Write {
+    Put { name: String, before: Option<Balancer>, after: Balancer },
+    Remove { name: String },
 }
 
 /// Sorted, so that the order of the nodes makes no difference.
@@ -45,101 +58,121 @@ fn hosts(nodes: &[NodeRef]) -> Vec<String> {
     hosts
 }
 
+fn name(service: &Service) -> String {
+    service.default_load_balancer_name()
+}
+
 impl Balancers {
-    /// What is there for a Service; a file of the same name with another owner is an error.
-    fn observe(&self, cluster: &str, service: &Service) -> Result<(String, Option<Balancer>), ProviderError> {
-        let name = self.name(cluster, service);
-        let found = self.0.read::<Balancer>(KIND, &name)?.filter(|balancer| balancer.owner == owner(cluster, service));
-        Ok((name, found))
-    }
-
-    /// What should be there. Pure, but for the addresses that others have.
-    fn desired(
+    /// What should be there for one Service. An address that it takes is taken for those after it, too.
+    fn balancer(
         &self,
-        cluster: &str,
-        service: &Service,
-        nodes: &[NodeRef],
+        desired: &Desired,
         now: Option<&Balancer>,
-    ) -> Result<Balancer, ProviderError> {
-        let address = match now {
-            Some(balancer) => balancer.address.clone(),
-            None => self.free_address()?,
-        };
-        let ports = service.spec.ports.iter().map(|port| (port.port, port.node_port)).collect();
-        Ok(Balancer { owner: owner(cluster, service), address, ports, hosts: hosts(nodes) })
+        taken: &mut BTreeSet<String>,
+    ) -> Result<Option<Balancer>, ProviderError> {
+        if let Some(other) = now.filter(|now| now.owner != desired.owner) {
+            let text = format!("{KIND}/{}.json belongs to {}; remove or rename it", desired.name, other.owner);
+            return if desired.action == ServiceAction::Delete { Ok(None) } else { Err(ProviderError::unknown(text)) };
+        }
+        let (owner, hosts) = (desired.owner.clone(), desired.hosts.clone());
+        match (desired.action, now) {
+            (ServiceAction::Delete, _) => Ok(None),
+            (ServiceAction::UpdateHosts, None) => {
+                Err(ProviderError::unknown(format!("there is no {KIND}/{}.json", desired.name)))
+            }
+            (ServiceAction::UpdateHosts, Some(now)) => Ok(Some(Balancer { hosts, ..now.clone() })),
+            (ServiceAction::Ensure, now) => {
+                let address = now.map_or_else(|| self.free_address(taken), |now| Ok(now.address.clone()))?;
+                Ok(Some(Balancer { owner, address, ports: desired.ports.clone(), hosts }))
+            }
+        }
     }
 
-    fn free_address(&self) -> Result<String, ProviderError> {
-        let taken: Vec<String> =
-            self.0.list::<Balancer>(KIND)?.into_iter().map(|(_, balancer)| balancer.address).collect();
+    fn free_address(&self, taken: &mut BTreeSet<String>) -> Result<String, ProviderError> {
         let mut all = self.0.addresses.iter().map(ToString::to_string);
-        all.find(|address| !taken.contains(address)).ok_or_else(|| {
-            ProviderError::unknown(format!("all {} addresses of the configuration are taken; add some", taken.len()))
+        all.find(|address| taken.insert(address.clone())).ok_or_else(|| {
+            let taken = taken.len();
+            ProviderError::unknown(format!("all {taken} addresses of the configuration are taken; add some"))
         })
-    }
-
-    /// Writes only what differs.
-    fn put(&self, name: &str, now: Option<&Balancer>, wanted: &Balancer) -> Result<(), ProviderError> {
-        if now == Some(wanted) { Ok(()) } else { self.0.write(KIND, name, wanted) }
     }
 }
 
-#[async_trait]
-impl LoadBalancer for Balancers {
-    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        Ok(self.observe(cluster, service)?.1.as_ref().map(status))
+impl Planned for Balancers {
+    type Desired = Vec<Desired>;
+    type Observed = Observed;
+    type Step = Write;
+    type Outputs = ();
+
+    /// All take their addresses from one pool.
+    fn groups(&self, _: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey("addresses".into())].into()
     }
 
-    async fn ensure(
-        &self,
-        cluster: &str,
-        service: &Service,
-        nodes: &[NodeRef],
-    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        let _changing = self.0.changing();
-        let (name, now) = self.observe(cluster, service)?;
-        if now.is_none() && self.0.read::<Balancer>(KIND, &name)?.is_some() {
-            return Err(ProviderError::unknown(format!(
-                "{KIND}/{name}.json belongs to somebody else; remove or rename it"
-            )));
+    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Self::Desired, Vec<Result<(), ProviderError>>) {
+        let desired = work.iter().map(|item| Desired {
+            name: name(&item.service),
+            owner: format!("{cluster}/{}", item.service.metadata.uid),
+            action: item.action,
+            ports: item.service.spec.ports.iter().map(|port| (port.port, port.node_port)).collect(),
+            hosts: hosts(&item.nodes),
+        });
+        (desired.collect(), vec![Ok(()); work.len()])
+    }
+
+    async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Self::Desired) -> Result<Observed, ProviderError> {
+        let all = self.0.list::<Balancer>(KIND)?;
+        let taken = all.iter().map(|(_, balancer)| balancer.address.clone()).collect();
+        let asked = |name: &String| desired.iter().any(|one| one.name == *name);
+        Ok(Observed { balancers: all.into_iter().filter(|(name, _)| asked(name)).collect(), taken })
+    }
+
+    fn plan(&self, observed: &Observed, desired: &Self::Desired) -> Result<Steps<Write>, ProviderError> {
+        let (mut steps, mut failed, mut taken) = (Vec::new(), BTreeMap::new(), observed.taken.clone());
+        for (place, desired) in desired.iter().enumerate() {
+            let (name, before) = (desired.name.clone(), observed.balancers.get(&desired.name).cloned());
+            match self.balancer(desired, before.as_ref(), &mut taken) {
+                Err(error) => drop(failed.insert(place, error)),
+                Ok(after) if after == before => {}
+                Ok(Some(after)) => steps.push(Write::Put { name, before, after }),
+                Ok(None) if before.is_some_and(|before| before.owner == desired.owner) => {
+                    steps.push(Write::Remove { name });
+                }
+                Ok(None) => {}
+            }
         }
-        let wanted = self.desired(cluster, service, nodes, now.as_ref())?;
-        self.put(&name, now.as_ref(), &wanted)?;
-        Ok(Some(status(&wanted)))
+        Ok(Steps { steps, findings: Vec::new(), failed })
     }
 
-    async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError> {
-        let _changing = self.0.changing();
-        let (name, now) = self.observe(cluster, service)?;
-        let now = now.ok_or_else(|| ProviderError::unknown(format!("there is no {KIND}/{name}.json")))?;
-        self.put(&name, Some(&now), &Balancer { hosts: hosts(nodes), ..now.clone() })
+    /// Nothing foreign is planned in the first place.
+    fn guard(&self, _: &Observed, _: &Self::Desired, _: &[Write]) -> Result<(), ProviderError> {
+        Ok(())
     }
 
-    async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError> {
-        let _changing = self.0.changing();
-        let (name, now) = self.observe(cluster, service)?;
-        if now.is_some() { self.0.remove(KIND, &name) } else { Ok(()) }
+    async fn apply(&self, step: &Write, (): &()) -> Result<(), ProviderError> {
+        match step {
+            Write::Put { name, after, .. } => self.0.write(KIND, name, after),
+            Write::Remove { name } => self.0.remove(KIND, name),
+        }
     }
 
-    /// For `--dry-run`: the same observation and the same decision, without the write.
-    async fn plan(&self, cluster: &str, item: &ServiceWork) -> Result<Plan, ProviderError> {
-        let service = &item.service;
-        let (name, now) = self.observe(cluster, service)?;
-        let wanted = match item.action {
-            ServiceAction::Delete => None,
-            _ => Some(self.desired(cluster, service, &item.nodes, now.as_ref())?),
+    fn describe(&self, step: &Write) -> Step {
+        let text = |balancer: &Balancer| format!("{} {:?} {:?}", balancer.address, balancer.ports, balancer.hosts);
+        let (verb, id, before, after, risk) = match step {
+            Write::Put { name, before, after } => {
+                let verb = if before.is_some() { Verb::Update } else { Verb::Create };
+                (verb, name, before.as_ref().map(text), Some(text(after)), Risk::None)
+            }
+            Write::Remove { name } => (Verb::Delete, name, None, None, Risk::Disruptive),
         };
-        let plan = Plan::new(format!("service {}", service.key()));
-        let verb = match (&now, &wanted) {
-            _ if now == wanted => return Ok(plan),
-            (None, _) => Verb::Create,
-            (Some(_), Some(_)) => Verb::Update,
-            (Some(_), None) => Verb::Delete,
-        };
-        let text = |balancer: Option<&Balancer>| balancer.map(|b| format!("{} {:?} {:?}", b.address, b.ports, b.hosts));
-        let change = Change { field: "forwarding".into(), before: text(now.as_ref()), after: text(wanted.as_ref()) };
-        let risk = if verb == Verb::Delete { Risk::Disruptive } else { Risk::None };
+        let change = (before != after).then(|| Change { field: "forwarding".into(), before, after });
         let reason = "the Service says so".into();
-        Ok(plan.with(Step { verb, kind: "LoadBalancer".into(), id: name, changes: vec![change], reason, risk }))
+        Step { verb, kind: "LoadBalancer".into(), id: id.clone(), changes: change.into_iter().collect(), reason, risk }
+    }
+
+    fn status(&self, observed: &Observed, desired: &Self::Desired, service: &Service) -> Option<LoadBalancerStatus> {
+        let desired = desired.iter().find(|desired| desired.name == name(service))?;
+        let balancer = observed.balancers.get(&desired.name).filter(|balancer| balancer.owner == desired.owner)?;
+        let ip = balancer.address.clone();
+        Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] })
     }
 }

@@ -50,12 +50,15 @@ pub use flag::{Flag, FlagValues};
 pub use inspect::{Check, Claims, Fact, FactState, Inspect, Lint, Orphan};
 pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Snapshot};
 pub use legacy::{Instances, LegacyInstances, ZoneInfo, Zones, instance_provider_id};
-pub use load_balancer::{GroupKey, LoadBalancer, ServiceAction, ServiceWork};
+pub use load_balancer::{
+    GroupKey, LoadBalancer, LoadBalancerExt, Note, Notes, OneByOneBalancers, ServiceAction, ServiceAnswer, ServiceWork,
+    SingleLoadBalancer, batches, reconcile_one_by_one,
+};
 pub use node::{Node, NodeName, NodeRef, Taint};
 pub use node_task::{NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork};
 pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
 pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
-pub use planned::{Planned, PlannedLoadBalancer};
+pub use planned::{Planned, PlannedLoadBalancer, Steps};
 pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
 pub use service::{

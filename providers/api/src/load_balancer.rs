@@ -1,5 +1,7 @@
 //! Load balancers for Services (upstream: `LoadBalancer`).
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,111 +10,81 @@ use serde_json::Value;
 
 use crate::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use crate::error::ProviderError;
-use crate::node::NodeRef;
+use crate::node::{Node, NodeRef};
 use crate::plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 use crate::service::{LoadBalancerStatus, Service};
 
-/// Load balancers of the cloud. `cluster` is the value of `--cluster-name`; Services and nodes are read-only.
+/// Load balancers of the cloud, as the service controller sees them. `cluster` is the value of `--cluster-name`.
 ///
-/// The caller is the service controller. It never has two calls for one [`GroupKey`] under way.
+/// A provider that plans its writes implements [`crate::Planned`] and wraps it in [`crate::PlannedLoadBalancer`]. One whose
+/// Services share no cloud objects may implement [`SingleLoadBalancer`] and wrap it in [`OneByOneBalancers`].
+///
+/// The controller never has two calls of [`LoadBalancer::reconcile`] for one [`GroupKey`] under way.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
-    /// The status, as long as any part of a balancer made for this Service remains; `None` when nothing does. Not found
-    /// is never an error.
-    ///
-    /// Called before a deletion and after a failed host update. An error keeps the finalizer.
-    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
-
     /// The name of the balancer. Pure.
     fn name(&self, cluster: &str, service: &Service) -> String {
         let _ = cluster;
         service.default_load_balancer_name()
     }
 
-    /// Makes or changes the balancer so that it matches. `nodes` may be empty. `Ok(None)` breaks the contract and counts
-    /// as an error.
+    /// The cloud objects that this Service shares with others: Services with a group in common are handed over together or
+    /// worked on one after the other. Not empty. Pure; by default every Service is a group of its own.
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey(service.key().to_string())].into()
+    }
+
+    /// What of a node matters behind the balancer of this Service, as a text that is compared; `None` where the node does not
+    /// belong behind it. When a text changes, the hosts of the balancer are updated. Pure, and called often.
     ///
-    /// Called when a Service appears or changes, once per Service after each start, and after a failed host update.
-    /// [`ProviderError::ImplementedElsewhere`] is a success without status; a delay in the error is honoured exactly.
-    async fn ensure(
-        &self,
-        cluster: &str,
-        service: &Service,
-        nodes: &[NodeRef],
-    ) -> Result<Option<LoadBalancerStatus>, ProviderError>;
-
-    /// Changes only the hosts behind the balancer. `nodes` may be empty. Called when the set of nodes changes.
-    async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError>;
-
-    /// Removes the balancer and all its parts, also those of an interrupted creation; succeeds when nothing is there.
-    async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError>;
-
-    /// Services that share a cloud object have one group; the core hands the waiting Services of a group over together
-    /// and never works on a group twice at once. By default every Service is a group of its own.
-    fn group(&self, service: &Service) -> GroupKey {
-        GroupKey(service.key().to_string())
+    /// By default the provider ID. A cloud that registers addresses names the address; one whose Services select nodes by
+    /// label answers `None` for the others. Nodes that are excluded, deleted or about to be removed are never asked about.
+    fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        Some(node.provider_id_or_empty().into())
     }
 
-    /// Does the work of one group: one answer per item, in order. A provider whose Services share objects plans and
-    /// writes once here; the default goes through the methods above, item by item, each with its own deadline.
-    async fn reconcile(
-        &self,
-        cluster: &str,
-        work: &[ServiceWork],
-    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
-        join_all(work.iter().map(|item| self.reconcile_one(cluster, item))).await
+    /// The status, as long as any part of a balancer made for this Service remains; `None` when nothing does. Not found
+    /// is never an error.
+    ///
+    /// Called before a deletion and after a failed host update. An error keeps the finalizer.
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
+
+    /// Finalizers of the provider's own: each with whether the Service needs it now. Those that it needs are written before the
+    /// first call for it, the others go after a call that succeeded, and all of them after its deletion. Pure.
+    fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
+        Vec::new()
     }
 
-    /// One item of [`LoadBalancer::reconcile`].
-    async fn reconcile_one(
-        &self,
-        cluster: &str,
-        item: &ServiceWork,
-    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        let service = &item.service;
-        let (call, limit) = match item.action {
-            ServiceAction::Ensure => ("EnsureLoadBalancer", WRITE_DEADLINE),
-            ServiceAction::UpdateHosts => ("UpdateLoadBalancer", READ_DEADLINE),
-            ServiceAction::Delete => ("EnsureLoadBalancerDeleted", WRITE_DEADLINE),
-        };
-        let answer = async {
-            match item.action {
-                ServiceAction::Ensure => self.ensure(cluster, service, &item.nodes).await,
-                ServiceAction::UpdateHosts => self.update(cluster, service, &item.nodes).await.map(|()| None),
-                ServiceAction::Delete => self.ensure_deleted(cluster, service).await.map(|()| None),
-            }
-        };
-        deadline::within(call, limit, answer).await
-    }
-
-    /// What [`LoadBalancer::reconcile`] would do, without doing it: for `--dry-run` and `ccm plan`. Reads the cloud, writes
-    /// nothing. The same as [`LoadBalancer::observe`] followed by [`LoadBalancer::plan_observed`].
-    async fn plan(&self, cluster: &str, item: &ServiceWork) -> Result<Plan, ProviderError> {
-        let observed = self.observe(cluster, item).await?;
-        self.plan_observed(cluster, item, &observed)
-    }
+    /// Does the work of one group: one answer per item, in order. `Ok(None)` for an ensure breaks the contract and counts as
+    /// an error.
+    ///
+    /// Ensures come when a Service appears or changes, once per Service after each start, and after a failed host update; host
+    /// updates when the backends change; deletions when a Service goes, or wants no balancer any more. The nodes may be none.
+    /// [`ProviderError::ImplementedElsewhere`] is a success without status; a delay in an error is honoured exactly.
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer>;
 
     /// Everything that a plan for this item must know of the cloud, as a value that can be kept and planned from elsewhere
-    /// (`ccm snapshot`). Holds no secret. Reads the cloud, writes nothing. The default knows only whether a balancer exists.
+    /// (`ccm snapshot`). Holds no secret. Reads the cloud, writes nothing. By default only whether a balancer exists.
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
-        let status = self.get(cluster, &item.service).await?;
-        serde_json::to_value(status).map_err(|error| ProviderError::bug(format!("the status is no JSON: {error}")))
+        Ok(Value::Bool(self.get(cluster, &item.service).await?.is_some()))
     }
 
-    /// The plan from such a value. Pure: the same input gives the same plan, in any process.
+    /// What [`LoadBalancer::reconcile`] would do, from such a value. Pure: the same input gives the same plan, in any process.
     ///
     /// # Errors
     ///
     /// What the Service asks wrongly, and a value that [`LoadBalancer::observe`] cannot have given.
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
-        let exists = !observed.is_null();
         let mut plan = Plan::new(format!("service {}", item.service.key()));
-        let verb = match (item.action, exists) {
-            (ServiceAction::Delete, true) => Verb::Delete,
-            (ServiceAction::Delete, false) => return Ok(plan),
-            (_, false) => Verb::Create,
-            (_, true) => {
-                let text = "the provider cannot tell whether the load balancer is as the Service wants it; it would be ensured";
+        let verb = match (item.action, observed.as_bool()) {
+            (_, None) => {
+                return Err(ProviderError::unknown("what was observed is no answer to whether a balancer exists"));
+            }
+            (ServiceAction::Delete, Some(true)) => Verb::Delete,
+            (ServiceAction::Delete, Some(false)) => return Ok(plan),
+            (_, Some(false)) => Verb::Create,
+            (_, Some(true)) => {
+                let text = "the provider cannot compare the load balancer with the Service; it would be ensured";
                 plan.findings.push(Finding::new(Severity::Info, "load balancer", text));
                 return Ok(plan);
             }
@@ -137,6 +109,163 @@ pub trait LoadBalancer: Send + Sync {
     }
 }
 
+/// Shorter ways to call a [`LoadBalancer`], for one item.
+#[async_trait]
+pub trait LoadBalancerExt: LoadBalancer {
+    /// The plan for one item, for `--dry-run` and `ccm plan`. Reads the cloud, writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LoadBalancer::observe`] and [`LoadBalancer::plan_observed`].
+    async fn plan(&self, cluster: &str, item: &ServiceWork) -> Result<Plan, ProviderError> {
+        let observed = self.observe(cluster, item).await?;
+        self.plan_observed(cluster, item, &observed)
+    }
+
+    /// [`LoadBalancer::reconcile`] of one item.
+    async fn reconcile_one(
+        &self,
+        cluster: &str,
+        service: &Service,
+        nodes: &[NodeRef],
+        action: ServiceAction,
+    ) -> ServiceAnswer {
+        let answers = self.reconcile(cluster, &[ServiceWork::new(service, nodes, action)]).await;
+        answers.into_iter().next().unwrap_or_else(|| Err(ProviderError::bug("reconcile() gave no answer")).into())
+    }
+
+    /// [`ServiceAction::Ensure`] of one Service.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LoadBalancer::reconcile`].
+    async fn ensure(
+        &self,
+        cluster: &str,
+        service: &Service,
+        nodes: &[NodeRef],
+    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        self.reconcile_one(cluster, service, nodes, ServiceAction::Ensure).await.result
+    }
+
+    /// [`ServiceAction::UpdateHosts`] of one Service.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LoadBalancer::reconcile`].
+    async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError> {
+        self.reconcile_one(cluster, service, nodes, ServiceAction::UpdateHosts).await.result.map(drop)
+    }
+
+    /// [`ServiceAction::Delete`] of one Service.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LoadBalancer::reconcile`].
+    async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError> {
+        self.reconcile_one(cluster, service, &[], ServiceAction::Delete).await.result.map(drop)
+    }
+}
+
+impl<B: LoadBalancer + ?Sized> LoadBalancerExt for B {}
+
+/// Load balancers of a cloud whose Services share nothing, as upstream has them; [`OneByOneBalancers`] makes a
+/// [`LoadBalancer`] of it. Plans say no more than whether there is a balancer.
+#[async_trait]
+pub trait SingleLoadBalancer: Send + Sync {
+    /// [`LoadBalancer::name`]
+    fn name(&self, cluster: &str, service: &Service) -> String {
+        let _ = cluster;
+        service.default_load_balancer_name()
+    }
+
+    /// [`LoadBalancer::get`]
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
+
+    /// Makes or changes the balancer so that it matches. `nodes` may be empty. `Ok(None)` breaks the contract.
+    async fn ensure(
+        &self,
+        cluster: &str,
+        service: &Service,
+        nodes: &[NodeRef],
+    ) -> Result<Option<LoadBalancerStatus>, ProviderError>;
+
+    /// Changes only the hosts behind the balancer. `nodes` may be empty.
+    async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError>;
+
+    /// Removes the balancer and all its parts, also those of an interrupted creation; succeeds when nothing is there.
+    async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError>;
+}
+
+/// [`LoadBalancer::reconcile`] item by item, all at once, each with its own deadline.
+pub async fn reconcile_one_by_one<B: SingleLoadBalancer>(
+    balancers: &B,
+    cluster: &str,
+    work: &[ServiceWork],
+) -> Vec<ServiceAnswer> {
+    join_all(work.iter().map(|ServiceWork { service, nodes, action }| async move {
+        let result = match action {
+            ServiceAction::Ensure => {
+                let ensure = balancers.ensure(cluster, service, nodes);
+                deadline::within("EnsureLoadBalancer", WRITE_DEADLINE, ensure).await
+            }
+            ServiceAction::UpdateHosts => {
+                let update = balancers.update(cluster, service, nodes);
+                deadline::within("UpdateLoadBalancer", READ_DEADLINE, update).await.map(|()| None)
+            }
+            ServiceAction::Delete => {
+                let delete = balancers.ensure_deleted(cluster, service);
+                deadline::within("EnsureLoadBalancerDeleted", WRITE_DEADLINE, delete).await.map(|()| None)
+            }
+        };
+        result.into()
+    }))
+    .await
+}
+
+/// The adapter from [`SingleLoadBalancer`] to [`LoadBalancer`].
+#[derive(Debug)]
+pub struct OneByOneBalancers<B>(pub B);
+
+#[async_trait]
+impl<B: SingleLoadBalancer> LoadBalancer for OneByOneBalancers<B> {
+    fn name(&self, cluster: &str, service: &Service) -> String {
+        self.0.name(cluster, service)
+    }
+
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        self.0.get(cluster, service).await
+    }
+
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        reconcile_one_by_one(&self.0, cluster, work).await
+    }
+}
+
+/// The work as the controller hands it to [`LoadBalancer::reconcile`]: the places of all items that have a group in common,
+/// also by way of others.
+pub fn batches(balancers: &dyn LoadBalancer, work: &[ServiceWork]) -> Vec<Vec<usize>> {
+    let mut batches: Vec<(BTreeSet<GroupKey>, Vec<usize>)> = Vec::new();
+    for (place, item) in work.iter().enumerate() {
+        let own = balancers.groups(&item.service);
+        let joined = batches.extract_if(.., |(groups, _)| !groups.is_disjoint(&own));
+        let (mut groups, mut places) = joined.reduce(join).unwrap_or_default();
+        groups.extend(own);
+        places.push(place);
+        batches.push((groups, places));
+    }
+    batches.into_iter().map(|(_, places)| places).collect()
+}
+
+fn join(
+    (mut groups, mut places): (BTreeSet<GroupKey>, Vec<usize>),
+    (more_groups, more_places): (BTreeSet<GroupKey>, Vec<usize>),
+) -> (BTreeSet<GroupKey>, Vec<usize>) {
+    groups.extend(more_groups);
+    places.extend(more_places);
+    (groups, places)
+}
+
 /// Names a cloud object that one or more Services share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey(pub String);
@@ -146,19 +275,63 @@ pub struct GroupKey(pub String);
 pub struct ServiceWork {
     /// The Service as the controller saw it.
     pub service: Arc<Service>,
-    /// The nodes that shall get traffic; empty for deletions.
+    /// The nodes behind the balancer; empty for deletions.
     pub nodes: Arc<[NodeRef]>,
     /// What to do.
     pub action: ServiceAction,
 }
 
+impl ServiceWork {
+    /// An item of copies.
+    pub fn new(service: &Service, nodes: &[NodeRef], action: ServiceAction) -> Self {
+        Self { service: service.clone().into(), nodes: nodes.into(), action }
+    }
+}
+
+/// What became of one item.
+#[derive(Debug, Clone)]
+pub struct ServiceAnswer {
+    /// The status after an ensure, or the error. [`ProviderError::in_progress`]: nothing failed, look again later.
+    pub result: Result<Option<LoadBalancerStatus>, ProviderError>,
+    /// What the provider writes on the Service beside the status, whatever the result.
+    pub notes: Notes,
+}
+
+impl From<Result<Option<LoadBalancerStatus>, ProviderError>> for ServiceAnswer {
+    fn from(result: Result<Option<LoadBalancerStatus>, ProviderError>) -> Self {
+        Self { result, notes: Notes::default() }
+    }
+}
+
+/// What a provider writes on a Service beside its status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Annotations that the Service should have; `None` for those that it should not. Others stay.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// Conditions of the provider's own. Others stay.
+    pub conditions: Vec<Note>,
+}
+
+/// A condition without what the controller fills in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// `type`
+    pub kind: &'static str,
+    /// Whether it holds.
+    pub status: bool,
+    /// `reason`
+    pub reason: &'static str,
+    /// `message`
+    pub message: String,
+}
+
 /// What to do for a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceAction {
-    /// [`LoadBalancer::ensure`]
+    /// Make or change the balancer so that it matches.
     Ensure,
-    /// [`LoadBalancer::update`]
+    /// Change only the hosts behind the balancer.
     UpdateHosts,
-    /// [`LoadBalancer::ensure_deleted`]
+    /// Remove the balancer and all its parts, also those of an interrupted creation; nothing there is a success.
     Delete,
 }

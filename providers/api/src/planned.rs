@@ -1,36 +1,49 @@
 //! Load balancers that are planned before they are written.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::deadline::{READ_DEADLINE, WRITE_DEADLINE};
 use crate::error::{ErrorClass, ProviderError};
-use crate::load_balancer::{GroupKey, LoadBalancer, ServiceAction, ServiceWork};
-use crate::node::NodeRef;
+use crate::load_balancer::{GroupKey, LoadBalancer, Notes, ServiceAction, ServiceAnswer, ServiceWork};
+use crate::node::Node;
 use crate::plan::{Finding, Plan, Severity};
 use crate::service::{LoadBalancerStatus, Service};
 
 /// A provider that decides without I/O between one round of reads and one of writes. [`PlannedLoadBalancer`] makes a
 /// [`LoadBalancer`] of it, dry runs included.
 pub trait Planned: Send + Sync {
-    /// What the group shall look like, defaults filled in.
+    /// The desired state of the group, defaults filled in.
     type Desired: Send + Sync;
     /// All cloud objects of the group: those with our ownership marks and those they refer to. Complete, or an error. Kept in
-    /// snapshots, so it holds no secret, and nothing of the wish.
+    /// snapshots, so it holds no secret, and nothing of the desired state.
     type Observed: Serialize + DeserializeOwned + Send + Sync;
     /// One write, printable through [`Planned::describe`].
     type Step: Send + Sync;
     /// What the writes of one plan made, for those that follow: an ID that is only known after creation.
-    type Outputs: Default + Send;
+    type Outputs: Default + Send + Sync;
 
-    /// Services that share objects have one group.
-    fn group(&self, service: &Service) -> GroupKey {
-        GroupKey(service.key().to_string())
+    /// [`LoadBalancer::groups`]
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey(service.key().to_string())].into()
+    }
+
+    /// [`LoadBalancer::finalizers`]
+    fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
+        Vec::new()
+    }
+
+    /// [`LoadBalancer::backend`]
+    fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        Some(node.provider_id_or_empty().into())
     }
 
     /// What the Services of the group want; one answer per item for what a Service asks wrongly. Pure, and before any
@@ -49,13 +62,21 @@ pub trait Planned: Send + Sync {
     /// handed on, and tags and descriptions of users may hold anything. Pure; the plan must stay the same.
     fn strip(&self, _observed: &mut Self::Observed, _desired: &Self::Desired) {}
 
-    /// The writes from observed to desired, in an order of which any prefix is safe to die after. Pure; empty when
-    /// nothing differs. An error where the wish cannot be met in the cloud as it is; then nothing is written.
-    fn plan(
-        &self,
-        observed: &Self::Observed,
-        desired: &Self::Desired,
-    ) -> Result<(Vec<Self::Step>, Vec<Finding>), ProviderError>;
+    /// The writes from observed to desired. Pure; empty when nothing differs. An error where no item can be met in the cloud as
+    /// it is; then nothing is written.
+    fn plan(&self, observed: &Self::Observed, desired: &Self::Desired) -> Result<Steps<Self::Step>, ProviderError>;
+
+    /// The item of the work, by its place, that a step is for: where the step fails, only the later steps for this item are left
+    /// out. `None`: for all of them.
+    fn item(&self, _step: &Self::Step) -> Option<usize> {
+        None
+    }
+
+    /// Steps that follow each other and have the same stage do not depend on each other, and are done side by side. `None`:
+    /// alone.
+    fn stage(&self, _step: &Self::Step) -> Option<u32> {
+        None
+    }
 
     /// Refuses a plan that looks like a mistake: a foreign object touched, a backend set emptied. Pure.
     fn guard(
@@ -69,16 +90,16 @@ pub trait Planned: Send + Sync {
     fn apply(
         &self,
         step: &Self::Step,
-        outputs: &mut Self::Outputs,
+        outputs: &Self::Outputs,
     ) -> impl Future<Output = Result<(), ProviderError>> + Send;
 
     /// Called after the last write: what went wrong without keeping the writes after it from being done.
-    fn finish(&self, _outputs: Self::Outputs) -> Result<(), ProviderError> {
+    fn finish(&self, _outputs: &Self::Outputs) -> Result<(), ProviderError> {
         Ok(())
     }
 
-    /// Tells the user what [`Planned::plan`] found, on the objects themselves. Not called in dry runs, whose plans show it.
-    fn tell(&self, _work: &[ServiceWork], _findings: &[Finding]) {}
+    /// Emits events about what [`Planned::plan`] found. Not called in dry runs, whose plans show it.
+    fn report(&self, _work: &[ServiceWork], _findings: &[Finding]) {}
 
     /// The step in words.
     fn describe(&self, step: &Self::Step) -> crate::plan::Step;
@@ -91,6 +112,28 @@ pub trait Planned: Send + Sync {
         desired: &Self::Desired,
         service: &Service,
     ) -> Option<LoadBalancerStatus>;
+
+    /// What else belongs on a Service, from the last observation and what was made since. Asked also where a write failed.
+    fn notes(
+        &self,
+        _observed: &Self::Observed,
+        _outputs: &Self::Outputs,
+        _desired: &Self::Desired,
+        _service: &Service,
+    ) -> Notes {
+        Notes::default()
+    }
+}
+
+/// The writes of a plan.
+#[derive(Debug)]
+pub struct Steps<S> {
+    /// In an order of which any prefix is safe to die after.
+    pub steps: Vec<S>,
+    /// What the user should know.
+    pub findings: Vec<Finding>,
+    /// Items, by their place in the work, that cannot be met as the cloud is. No step may be for them.
+    pub failed: BTreeMap<usize, ProviderError>,
 }
 
 /// The adapter from [`Planned`] to [`LoadBalancer`].
@@ -101,43 +144,66 @@ pub trait Planned: Send + Sync {
 pub struct PlannedLoadBalancer<P>(pub P);
 
 impl<P: Planned> PlannedLoadBalancer<P> {
-    async fn run(
-        &self,
-        cluster: &str,
-        work: &[ServiceWork],
-    ) -> Result<Vec<Result<Option<LoadBalancerStatus>, ProviderError>>, ProviderError> {
+    async fn run(&self, cluster: &str, work: &[ServiceWork]) -> Result<Vec<ServiceAnswer>, ProviderError> {
         let (desired, mut verdicts) = self.0.desired(cluster, work);
         // One answer per item is owed, whatever desired() gave.
         verdicts.resize_with(work.len(), || Err(ProviderError::bug("desired() gave no verdict")));
         if verdicts.iter().all(Result::is_err) {
-            return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| None)).collect());
+            return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| None).into()).collect());
         }
         let observed = self.look(cluster, work, &desired).await?;
-        let (steps, findings) = self.0.plan(&observed, &desired)?;
-        self.0.tell(work, &findings);
+        let Steps { steps, findings, failed } = self.0.plan(&observed, &desired)?;
+        self.0.report(work, &findings);
         self.0.guard(&observed, &desired, &steps)?;
-        let mut outputs = P::Outputs::default();
-        for step in &steps {
-            self.apply(step, &mut outputs).await?;
+        for (place, error) in failed {
+            fail(&mut verdicts, Some(place), &error);
         }
-        self.0.finish(outputs)?;
+        let outputs = P::Outputs::default();
+        self.apply_all(&steps, &outputs, &mut verdicts).await;
+        if let Err(error) = self.0.finish(&outputs) {
+            fail(&mut verdicts, None, &error);
+        }
         // Read again only when something was written and somebody asks: addresses may have come with it.
-        let asked = work.iter().any(|item| item.action == ServiceAction::Ensure);
-        let after = if steps.is_empty() || !asked { observed } else { self.look(cluster, work, &desired).await? };
-        let answers = work.iter().zip(verdicts).map(|(item, verdict)| {
-            verdict.map(|()| match item.action {
-                ServiceAction::Delete | ServiceAction::UpdateHosts => None,
-                ServiceAction::Ensure => self.0.status(&after, &desired, &item.service),
-            })
-        });
-        let unseen = |item: &ServiceWork, answer: &Result<Option<LoadBalancerStatus>, ProviderError>| {
-            item.action == ServiceAction::Ensure && !steps.is_empty() && matches!(answer, Ok(None))
+        let ensured =
+            |item: &ServiceWork, verdict: &Result<(), _>| verdict.is_ok() && item.action == ServiceAction::Ensure;
+        let asked = !steps.is_empty() && work.iter().zip(&verdicts).any(|(item, verdict)| ensured(item, verdict));
+        let after = match if asked { self.look(cluster, work, &desired).await } else { Ok(observed) } {
+            Ok(after) => after,
+            Err(error) => {
+                fail(&mut verdicts, None, &error);
+                return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| None).into()).collect());
+            }
         };
-        let answers = work.iter().zip(answers).map(|(item, answer)| {
-            // The cloud answers reads from before the writes. Without another look nobody would learn the address.
-            if unseen(item, &answer) { Err(not_shown_yet()) } else { answer }
+        let answers = work.iter().zip(verdicts).map(|(item, verdict)| {
+            let result = verdict.and_then(|()| match item.action {
+                ServiceAction::Delete | ServiceAction::UpdateHosts => Ok(None),
+                ServiceAction::Ensure => match self.0.status(&after, &desired, &item.service) {
+                    // The cloud answers reads from before the writes. Without another look nobody would learn the address.
+                    None if !steps.is_empty() => Err(not_shown_yet()),
+                    status => Ok(status),
+                },
+            });
+            ServiceAnswer { result, notes: self.0.notes(&after, &outputs, &desired, &item.service) }
         });
         Ok(answers.collect())
+    }
+
+    /// Stage by stage, without those for items that failed already.
+    async fn apply_all(&self, steps: &[P::Step], outputs: &P::Outputs, verdicts: &mut [Result<(), ProviderError>]) {
+        let together = |a: &P::Step, b: &P::Step| self.0.stage(a).is_some() && self.0.stage(a) == self.0.stage(b);
+        for stage in steps.chunk_by(together) {
+            let due = |step: &&P::Step| match self.0.item(step) {
+                Some(place) => verdicts.get(place).is_some_and(Result::is_ok),
+                None => verdicts.iter().any(Result::is_ok),
+            };
+            let due: Vec<&P::Step> = stage.iter().filter(due).collect();
+            let results = join_all(due.iter().map(|step| self.apply(step, outputs))).await;
+            for (step, result) in due.into_iter().zip(results) {
+                if let Err(error) = result {
+                    fail(verdicts, self.0.item(step), &error);
+                }
+            }
+        }
     }
 
     async fn look(
@@ -151,7 +217,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
             .unwrap_or_else(|_| Err(ProviderError::deadline("observing the load balancer", READ_DEADLINE)))
     }
 
-    async fn apply(&self, step: &P::Step, outputs: &mut P::Outputs) -> Result<(), ProviderError> {
+    async fn apply(&self, step: &P::Step, outputs: &P::Outputs) -> Result<(), ProviderError> {
         tokio::time::timeout(WRITE_DEADLINE, self.0.apply(step, outputs)).await.unwrap_or_else(|_| {
             let step = self.0.describe(step);
             let call = format!("{} {} {}", step.verb.as_str(), step.kind, step.id);
@@ -159,9 +225,9 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         })
     }
 
-    /// What the Service wants; `None` where somebody else provides it: a real run counts that as done, so there is nothing to
+    /// The desired state; `None` where somebody else provides it: a real run counts that as done, so there is nothing to
     /// show, and nothing wrong.
-    fn wish(&self, cluster: &str, work: &[ServiceWork]) -> Result<Option<P::Desired>, ProviderError> {
+    fn desired_of(&self, cluster: &str, work: &[ServiceWork]) -> Result<Option<P::Desired>, ProviderError> {
         let (desired, verdicts) = self.0.desired(cluster, work);
         match verdicts.into_iter().collect::<Result<Vec<_>, _>>() {
             Err(error) if error.is_implemented_elsewhere() => Ok(None),
@@ -171,19 +237,24 @@ impl<P: Planned> PlannedLoadBalancer<P> {
 
     /// The plan in words, with the refusal that a real run would meet.
     fn planned(&self, work: &ServiceWork, observed: &P::Observed, desired: &P::Desired) -> Result<Plan, ProviderError> {
-        let (steps, findings) = self.0.plan(observed, desired)?;
-        let steps_told = steps.iter().map(|step| self.0.describe(step)).collect();
-        let mut plan = Plan { subject: subject(work), steps: steps_told, findings };
+        let Steps { steps, findings, failed } = self.0.plan(observed, desired)?;
+        failed.into_values().next().map_or(Ok(()), Err)?;
+        let described = steps.iter().map(|step| self.0.describe(step)).collect();
+        let mut plan = Plan { subject: subject(work), steps: described, findings };
         // A real run would stop here; so the dry one must not look as if it went through.
         if let Err(refusal) = self.0.guard(observed, desired, &steps) {
             plan.findings.push(Finding::new(Severity::Error, "guard", format!("the plan would be refused: {refusal}")));
         }
         Ok(plan)
     }
+}
 
-    async fn one(&self, cluster: &str, item: ServiceWork) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        let answers = self.run(cluster, std::slice::from_ref(&item)).await?;
-        answers.into_iter().next().unwrap_or_else(|| Err(ProviderError::bug("desired() gave no verdict")))
+/// One item fails, or all that have not yet.
+fn fail(verdicts: &mut [Result<(), ProviderError>], place: Option<usize>, error: &ProviderError) {
+    for (at, verdict) in verdicts.iter_mut().enumerate() {
+        if verdict.is_ok() && place.is_none_or(|place| place == at) {
+            *verdict = Err(error.clone());
+        }
     }
 }
 
@@ -194,15 +265,11 @@ fn not_shown_yet() -> ProviderError {
     ProviderError::retry("the load balancer was made, but the cloud does not show it yet; looked for again", NOT_SHOWN)
 }
 
-fn item(service: &Service, nodes: &[NodeRef], action: ServiceAction) -> ServiceWork {
-    ServiceWork { service: service.clone().into(), nodes: nodes.into(), action }
-}
-
 #[async_trait]
 impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         // Asked as for a deletion, which finds more than an ensure wants and minds no annotation.
-        let work = [item(service, &[], ServiceAction::Delete)];
+        let work = [ServiceWork::new(service, &[], ServiceAction::Delete)];
         let (desired, verdicts) = self.0.desired(cluster, &work);
         for verdict in verdicts {
             match verdict {
@@ -214,45 +281,25 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
         Ok(self.0.status(&observed, &desired, service))
     }
 
-    async fn ensure(
-        &self,
-        cluster: &str,
-        service: &Service,
-        nodes: &[NodeRef],
-    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        self.one(cluster, item(service, nodes, ServiceAction::Ensure)).await
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        self.0.backend(service, node)
     }
 
-    async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError> {
-        self.one(cluster, item(service, nodes, ServiceAction::UpdateHosts)).await.map(drop)
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        self.0.groups(service)
     }
 
-    async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError> {
-        self.one(cluster, item(service, &[], ServiceAction::Delete)).await.map(drop)
+    fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
+        self.0.finalizers(service)
     }
 
-    fn group(&self, service: &Service) -> GroupKey {
-        self.0.group(service)
-    }
-
-    async fn reconcile(
-        &self,
-        cluster: &str,
-        work: &[ServiceWork],
-    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
-        self.run(cluster, work).await.unwrap_or_else(|error| work.iter().map(|_| Err(error.clone())).collect())
-    }
-
-    async fn plan(&self, cluster: &str, work: &ServiceWork) -> Result<Plan, ProviderError> {
-        let one = std::slice::from_ref(work);
-        let Some(desired) = self.wish(cluster, one)? else { return Ok(Plan::new(subject(work))) };
-        let observed = self.look(cluster, one, &desired).await?;
-        self.planned(work, &observed, &desired)
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        self.run(cluster, work).await.unwrap_or_else(|error| work.iter().map(|_| Err(error.clone()).into()).collect())
     }
 
     async fn observe(&self, cluster: &str, work: &ServiceWork) -> Result<Value, ProviderError> {
         let one = std::slice::from_ref(work);
-        let Some(desired) = self.wish(cluster, one)? else { return Ok(Value::Null) };
+        let Some(desired) = self.desired_of(cluster, one)? else { return Ok(Value::Null) };
         let mut observed = self.look(cluster, one, &desired).await?;
         self.0.strip(&mut observed, &desired);
         serde_json::to_value(observed)
@@ -260,7 +307,7 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
     }
 
     fn plan_observed(&self, cluster: &str, work: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
-        let Some(desired) = self.wish(cluster, std::slice::from_ref(work))? else {
+        let Some(desired) = self.desired_of(cluster, std::slice::from_ref(work))? else {
             return Ok(Plan::new(subject(work)));
         };
         let observed = P::Observed::deserialize(observed).map_err(|error| {
@@ -277,7 +324,6 @@ fn subject(work: &ServiceWork) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -285,7 +331,8 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::node::Node;
+    use crate::load_balancer::LoadBalancerExt as _;
+    use crate::node::NodeRef;
     use crate::plan::{Risk, Verb};
     use crate::service::LoadBalancerIngress;
 
@@ -311,6 +358,10 @@ mod tests {
         writes_left: Mutex<Option<usize>>,
         hangs: bool,
         no_verdicts: bool,
+        /// Steps are for the item of their Service, by its place; listeners and hosts are independent of each other.
+        items: Vec<String>,
+        /// Steps that are being done now, and the most that there were.
+        at_once: Mutex<(usize, usize)>,
         /// Reads are answered from before all writes.
         lags: bool,
     }
@@ -339,8 +390,8 @@ mod tests {
         type Step = Write;
         type Outputs = ();
 
-        fn group(&self, service: &Service) -> GroupKey {
-            GroupKey(service.metadata.namespace.to_string())
+        fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+            [GroupKey(service.metadata.namespace.to_string())].into()
         }
 
         async fn observe(&self, _: &str, work: &[ServiceWork], _: &State) -> Result<State, ProviderError> {
@@ -379,7 +430,7 @@ mod tests {
             (desired, verdicts)
         }
 
-        fn plan(&self, observed: &State, desired: &State) -> Result<(Vec<Write>, Vec<Finding>), ProviderError> {
+        fn plan(&self, observed: &State, desired: &State) -> Result<Steps<Write>, ProviderError> {
             let mut steps = Vec::new();
             let nothing = Default::default();
             for (key, (ports, hosts)) in &desired.0 {
@@ -394,7 +445,7 @@ mod tests {
             }
             let unwanted = observed.0.keys().filter(|key| !desired.0.contains_key(*key));
             steps.extend(unwanted.map(|key| Write::Delete(key.clone())));
-            Ok((steps, Vec::new()))
+            Ok(Steps { steps, findings: Vec::new(), failed: BTreeMap::new() })
         }
 
         fn guard(&self, observed: &State, _: &State, steps: &[Write]) -> Result<(), ProviderError> {
@@ -407,12 +458,35 @@ mod tests {
             Ok(())
         }
 
-        async fn apply(&self, step: &Write, (): &mut ()) -> Result<(), ProviderError> {
+        fn item(&self, step: &Write) -> Option<usize> {
+            let (Write::Create(key) | Write::Listen(key, _) | Write::Unlisten(key, _) | Write::Attach(key, _)) = step
+            else {
+                return None;
+            };
+            self.items.iter().position(|item| item == key)
+        }
+
+        fn stage(&self, step: &Write) -> Option<u32> {
+            let dependent = matches!(step, Write::Create(_) | Write::Delete(_));
+            (!self.items.is_empty()).then_some(u32::from(!dependent))
+        }
+
+        async fn apply(&self, step: &Write, (): &()) -> Result<(), ProviderError> {
+            {
+                let (now, most) = &mut *self.at_once.lock().unwrap();
+                *now += 1;
+                *most = (*most).max(*now);
+            }
+            tokio::task::yield_now().await;
+            self.at_once.lock().unwrap().0 -= 1;
             self.say(&format!("{step:?}"));
             match &mut *self.writes_left.lock().unwrap() {
                 Some(0) => return Err(ProviderError::unknown("the cloud is down")),
                 Some(left) => *left -= 1,
                 None => {}
+            }
+            if matches!(step, Write::Listen(_, 6666)) {
+                return Err(ProviderError::unknown("the port is refused"));
             }
             if matches!(step, Write::Listen(_, 9999)) {
                 tokio::time::sleep(Duration::from_secs(100_000)).await;
@@ -506,7 +580,7 @@ mod tests {
     #[tokio::test]
     async fn a_plan_does_not_write() {
         let balancer = adapter();
-        let work = item(&service("web", &[80]), &nodes(&["a"]), ServiceAction::Ensure);
+        let work = ServiceWork::new(&service("web", &[80]), &nodes(&["a"]), ServiceAction::Ensure);
         let plan = balancer.plan("c", &work).await.unwrap();
         assert_eq!(
             plan.to_string(),
@@ -516,13 +590,13 @@ mod tests {
         );
         assert_eq!(balancer.0.calls(), ["observe"]);
         assert_eq!(balancer.0.state(), State::default());
-        balancer.reconcile("c", std::slice::from_ref(&work)).await.remove(0).unwrap();
+        balancer.reconcile("c", std::slice::from_ref(&work)).await.remove(0).result.unwrap();
         assert!(balancer.plan("c", &work).await.unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn a_plan_for_a_bad_service_is_its_error() {
-        let work = item(&service("web", &[0]), &[], ServiceAction::Ensure);
+        let work = ServiceWork::new(&service("web", &[0]), &[], ServiceAction::Ensure);
         assert_eq!(adapter().plan("c", &work).await.unwrap_err().to_string(), "port 0 cannot be served");
     }
 
@@ -535,7 +609,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_service_of_somebody_else_has_an_empty_plan_and_costs_no_call() {
-        let work = item(&service("web", &[7777]), &[], ServiceAction::Ensure);
+        let work = ServiceWork::new(&service("web", &[7777]), &[], ServiceAction::Ensure);
         let balancer = adapter();
         assert!(balancer.plan("c", &work).await.unwrap().is_empty());
         assert!(balancer.ensure("c", &work.service, &[]).await.unwrap_err().is_implemented_elsewhere());
@@ -552,7 +626,7 @@ mod tests {
         let error = balancer.update("c", &web, &[]).await.unwrap_err();
         assert_eq!(error.to_string(), "all hosts would be detached at once");
         assert_eq!((balancer.0.writes(), balancer.0.state()), (0, before));
-        let plan = balancer.plan("c", &item(&web, &[], ServiceAction::UpdateHosts)).await.unwrap();
+        let plan = balancer.plan("c", &ServiceWork::new(&web, &[], ServiceAction::UpdateHosts)).await.unwrap();
         assert_eq!(plan.steps.len(), 3);
         assert_eq!(plan.findings[0].severity, Severity::Error);
         assert_eq!(plan.findings[0].message, "the plan would be refused: all hosts would be detached at once");
@@ -581,38 +655,53 @@ mod tests {
         balancer.0.calls();
         let hosts = nodes(&["a"]);
         let work = [
-            item(&service("web", &[80]), &hosts, ServiceAction::Ensure),
-            item(&service("bad", &[0]), &hosts, ServiceAction::Ensure),
-            item(&service("old", &[1]), &[], ServiceAction::Delete),
-            item(&service("api", &[8443]), &hosts, ServiceAction::UpdateHosts),
+            ServiceWork::new(&service("web", &[80]), &hosts, ServiceAction::Ensure),
+            ServiceWork::new(&service("bad", &[0]), &hosts, ServiceAction::Ensure),
+            ServiceWork::new(&service("old", &[1]), &[], ServiceAction::Delete),
+            ServiceWork::new(&service("api", &[8443]), &hosts, ServiceAction::UpdateHosts),
         ];
         let mut answers = balancer.reconcile("c", &work).await.into_iter();
-        assert_eq!(hostname(answers.next().unwrap().unwrap()), "web-1.example");
-        assert_eq!(answers.next().unwrap().unwrap_err().to_string(), "port 0 cannot be served");
-        assert_eq!(answers.next().unwrap().unwrap(), None);
-        assert_eq!(answers.next().unwrap().unwrap(), None);
+        assert_eq!(hostname(answers.next().unwrap().result.unwrap()), "web-1.example");
+        assert_eq!(answers.next().unwrap().result.unwrap_err().to_string(), "port 0 cannot be served");
+        assert_eq!(answers.next().unwrap().result.unwrap(), None);
+        assert_eq!(answers.next().unwrap().result.unwrap(), None);
         assert_eq!(balancer.0.calls().iter().filter(|call| *call == "observe").count(), 2);
         let keys: Vec<_> = balancer.0.state().0.into_keys().collect();
         assert_eq!(keys, ["default/api", "default/other", "default/web"], "what is not in the work stays");
-        assert_eq!(LoadBalancer::group(&balancer, &service("web", &[])), GroupKey("default".into()));
+        assert_eq!(LoadBalancer::groups(&balancer, &service("web", &[])), [GroupKey("default".into())].into());
     }
 
     #[tokio::test]
     async fn every_item_gets_an_answer_even_from_a_broken_provider() {
         let balancer = PlannedLoadBalancer(Cloud { no_verdicts: true, ..Cloud::default() });
-        let work = ["a", "b"].map(|name| item(&service(name, &[80]), &[], ServiceAction::Ensure));
+        let work = ["a", "b"].map(|name| ServiceWork::new(&service(name, &[80]), &[], ServiceAction::Ensure));
         let answers = balancer.reconcile("c", &work).await;
         assert_eq!(answers.len(), 2);
-        assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().class() == ErrorClass::Bug));
+        assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap_err().class() == ErrorClass::Bug));
         assert_eq!(balancer.ensure_deleted("c", &work[0].service).await.unwrap_err().class(), ErrorClass::Bug);
+    }
+
+    #[tokio::test]
+    async fn a_step_that_is_for_one_item_fails_that_item_only() {
+        let items = ["default/a", "default/b"].map(str::to_owned).to_vec();
+        let balancer = PlannedLoadBalancer(Cloud { items, ..Cloud::default() });
+        let hosts = nodes(&["n"]);
+        let work = [("a", 6666), ("b", 80)]
+            .map(|(name, port)| ServiceWork::new(&service(name, &[port, 443]), &hosts, ServiceAction::Ensure));
+        let answers = balancer.reconcile("c", &work).await;
+        assert_eq!(answers[0].result.as_ref().unwrap_err().to_string(), "the port is refused");
+        assert_eq!(hostname(answers[1].result.clone().unwrap()), "b-2.example");
+        // Steps of one stage were done side by side: those of both items that do not depend on each other.
+        assert!(balancer.0.at_once.lock().unwrap().1 > 1);
+        assert_eq!(balancer.0.state().0["default/b"].0, BTreeSet::from([80, 443]));
     }
 
     #[tokio::test]
     async fn a_failed_write_is_the_answer_of_the_whole_group() {
         let balancer = PlannedLoadBalancer(Cloud { writes_left: Mutex::new(Some(1)), ..Cloud::default() });
-        let work = ["a", "b"].map(|name| item(&service(name, &[80]), &[], ServiceAction::Ensure));
+        let work = ["a", "b"].map(|name| ServiceWork::new(&service(name, &[80]), &[], ServiceAction::Ensure));
         let answers = balancer.reconcile("c", &work).await;
-        assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().to_string() == "the cloud is down"));
+        assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap_err().to_string() == "the cloud is down"));
         assert_eq!(answers.len(), 2);
     }
 
@@ -620,14 +709,14 @@ mod tests {
     async fn a_hanging_cloud_is_an_error_after_the_deadline() {
         let balancer = PlannedLoadBalancer(Cloud { hangs: true, ..Cloud::default() });
         let began = tokio::time::Instant::now();
-        let work = [item(&service("web", &[80]), &[], ServiceAction::Ensure)];
-        let error = balancer.reconcile("c", &work).await.remove(0).unwrap_err();
+        let work = [ServiceWork::new(&service("web", &[80]), &[], ServiceAction::Ensure)];
+        let error = balancer.reconcile("c", &work).await.remove(0).result.unwrap_err();
         assert_eq!(error.to_string(), "observing the load balancer did not answer within 2m0s");
         assert_eq!(began.elapsed(), READ_DEADLINE);
 
         let slow = adapter();
-        let work = [item(&service("web", &[9999]), &[], ServiceAction::Ensure)];
-        let error = slow.reconcile("c", &work).await.remove(0).unwrap_err();
+        let work = [ServiceWork::new(&service("web", &[9999]), &[], ServiceAction::Ensure)];
+        let error = slow.reconcile("c", &work).await.remove(0).result.unwrap_err();
         assert_eq!(error.to_string(), "create Listener default/web:9999 did not answer within 10m0s");
     }
 

@@ -37,7 +37,7 @@ pub trait ProviderFactory: Send + Sync {
     }
 
     /// The load balancers of a process that runs without this cloud: only [`LoadBalancer::plan_observed`],
-    /// [`LoadBalancer::name`] and [`LoadBalancer::group`] are called, none of which may do I/O. `facts` is what
+    /// [`LoadBalancer::name`] and [`LoadBalancer::groups`] are called, none of which may do I/O. `facts` is what
     /// [`CloudProvider::facts`] gave where the snapshot was taken. `None`: plans for Services cannot be replayed.
     ///
     /// # Errors

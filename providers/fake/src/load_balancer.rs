@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_provider::{
     LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Plan, PortStatus, ProviderError, Service,
-    ServiceWork,
+    ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl FakeLoadBalancer {
         nodes: Option<&[String]>,
         act: impl FnOnce(&Config, &mut Tables, &str) -> Result<T, ProviderError> + Send,
     ) -> Result<T, ProviderError> {
-        let (key, name) = (service.key().to_string(), self.name(cluster, service));
+        let (key, name) = (service.key().to_string(), SingleLoadBalancer::name(self, cluster, service));
         let about = About { cluster, key: &key, uid: &service.metadata.uid, name: &name };
         self.call_about(method, about, nodes, act).await
     }
@@ -75,7 +75,7 @@ impl FakeLoadBalancer {
 
     /// What a plan for the Service must know: one `GetLoadBalancer`.
     pub(crate) async fn look(&self, cluster: &str, service: &Service) -> Result<Observed, ProviderError> {
-        let (key, name) = (service.key().to_string(), self.name(cluster, service));
+        let (key, name) = (service.key().to_string(), SingleLoadBalancer::name(self, cluster, service));
         self.look_at(About { cluster, key: &key, uid: &service.metadata.uid, name: &name }).await
     }
 
@@ -114,7 +114,7 @@ fn names_of(nodes: &[NodeRef]) -> Vec<String> {
 }
 
 #[async_trait]
-impl LoadBalancer for FakeLoadBalancer {
+impl SingleLoadBalancer for FakeLoadBalancer {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         let act = |_: &Config, tables: &mut Tables, key: &str| Ok(Got(tables.balancers.get(key).map(status_of)));
         self.call(Method::GetLoadBalancer, cluster, service, None, act).await.map(|Got(status)| status)
@@ -130,7 +130,7 @@ impl LoadBalancer for FakeLoadBalancer {
         let act = |config: &Config, tables: &mut Tables, key: &str| {
             let ingress = decide(config, tables, key, service)?;
             let balancer = Balancer {
-                name: self.name(cluster, service),
+                name: SingleLoadBalancer::name(self, cluster, service),
                 ingress: ingress.clone().unwrap_or_default(),
                 nodes: names.clone(),
             };
@@ -153,8 +153,19 @@ impl LoadBalancer for FakeLoadBalancer {
     }
 
     async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError> {
-        let (key, name) = (service.key().to_string(), self.name(cluster, service));
+        let (key, name) = (service.key().to_string(), SingleLoadBalancer::name(self, cluster, service));
         self.remove(About { cluster, key: &key, uid: &service.metadata.uid, name: &name }).await
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for FakeLoadBalancer {
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        SingleLoadBalancer::get(self, cluster, service).await
+    }
+
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        reconcile_one_by_one(self, cluster, work).await
     }
 
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Json, ProviderError> {
@@ -162,7 +173,7 @@ impl LoadBalancer for FakeLoadBalancer {
     }
 
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Json) -> Result<Plan, ProviderError> {
-        plan(self.name(cluster, &item.service), item, &Observed::read(&item.service, observed)?)
+        plan(SingleLoadBalancer::name(self, cluster, &item.service), item, &Observed::read(&item.service, observed)?)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{
-    Aspects, CloudConfig, CloudProvider, FlagValues, LoadBalancer, Lookup, Node, NodeRef, ProviderError,
-    ProviderFactory, Service,
+    Aspects, CloudConfig, CloudProvider, FlagValues, LoadBalancer, LoadBalancerExt as _, Lookup, Node, NodeRef,
+    ProviderError, ProviderFactory, Service,
 };
 use serde_json::{Value as Json, json};
 

@@ -1,15 +1,14 @@
 //! What the clauses are written with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    Clock, CloudProvider, ErrorClass, EventSink, EventType, GroupKey, InstancesV2, LeaderToken, LegacyInstances,
-    LoadBalancer, LoadBalancerStatus, Node, NodeReader, NodeRef, ObjectChange, OneByOne, ProviderContext,
-    ProviderError, Routes, Service, ServiceKey, ServicePort, ServiceReader, ServiceWork, SharedInformers, Subject,
-    Volumes,
+    Clock, CloudProvider, ErrorClass, EventSink, EventType, InstancesV2, LeaderToken, LegacyInstances, LoadBalancer,
+    LoadBalancerStatus, Node, NodeReader, NodeRef, ObjectChange, OneByOne, ProviderContext, ProviderError, Routes,
+    Service, ServiceKey, ServicePort, ServiceReader, ServiceWork, SharedInformers, Subject, Volumes,
 };
 
 use futures::FutureExt as _;
@@ -186,17 +185,16 @@ impl Bed {
     pub(crate) async fn reconciled(&self, work: &[ServiceWork]) -> Result<Vec<Answer<Option<LoadBalancerStatus>>>> {
         let balancer = self.balancer()?;
         let reconcile = async |work: &[ServiceWork]| {
-            let mut groups: BTreeMap<GroupKey, (Vec<usize>, Vec<ServiceWork>)> = BTreeMap::new();
-            for (place, item) in work.iter().enumerate() {
-                let (places, items) = groups.entry(balancer.group(&item.service)).or_default();
-                places.push(place);
-                items.push(item.clone());
-            }
-            let given = join_all(groups.values().map(|(_, items)| balancer.reconcile(CLUSTER, items))).await;
-            let places = groups.values().map(|(places, _)| places);
-            let mut answers: Vec<_> = places.zip(given).flat_map(|(places, given)| places.iter().zip(given)).collect();
+            let batches = ccm_provider::batches(&*balancer, work);
+            let given = join_all(batches.iter().map(async |places| {
+                let items: Vec<ServiceWork> = places.iter().filter_map(|place| work.get(*place).cloned()).collect();
+                balancer.reconcile(CLUSTER, &items).await
+            }))
+            .await;
+            let mut answers: Vec<_> =
+                batches.iter().zip(given).flat_map(|(places, given)| places.iter().zip(given)).collect();
             answers.sort_by_key(|(place, _)| **place);
-            answers.into_iter().map(|(_, answer)| answer).collect()
+            answers.into_iter().map(|(_, answer)| answer.result).collect()
         };
         self.answers(work, reconcile).await
     }

@@ -79,7 +79,7 @@ pub trait Harness: Send + Sync {
     }
 
     /// Changes a Service so that it shares a cloud object with all others that were changed so; false where Services share
-    /// nothing, or nothing that makes them one [`ccm_provider::LoadBalancer::group`].
+    /// nothing, or nothing that makes them one of the [`ccm_provider::LoadBalancer::groups`].
     fn share(&self, service: &mut Service) -> bool {
         let _ = service;
         false

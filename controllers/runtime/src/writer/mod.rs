@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 pub use node::{NodePatch, NodeWriter};
 use serde_json::{Map, Value};
-pub use service::{ConditionChanges, Finalizer, ServicePatch, ServiceWriter};
+pub use service::{ConditionChanges, ServicePatch, ServiceWriter};
 
 use crate::client::Call;
 use crate::gate::{Gate, GateError};

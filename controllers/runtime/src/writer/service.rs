@@ -1,8 +1,8 @@
-//! Writes of Services: their finalizer and their status, in one patch of the status.
+//! Writes of Services: finalizers, annotations and status, in one patch of the status.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Condition, LoadBalancerStatus, Service};
 use serde_json::{Map, Value, json};
 
@@ -14,21 +14,17 @@ use crate::store::Store;
 /// What is to be changed of a Service.
 #[derive(Debug, Clone, Default)]
 pub struct ServicePatch {
-    /// Our finalizer.
-    pub finalizer: Option<Finalizer>,
+    /// Finalizers to add behind the existing ones. Those of others stay, also when they are not known here yet.
+    pub add_finalizers: Vec<&'static str>,
+    /// Finalizers to remove. Upstream sends `"finalizers":null` when its own is the only one it has seen, which wipes one that
+    /// was added meanwhile.
+    pub remove_finalizers: Vec<&'static str>,
+    /// Annotations to set; `None`: to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
     /// The status of the balancer; an empty one clears what is there.
     pub status: Option<LoadBalancerStatus>,
     /// Conditions.
     pub conditions: Option<ConditionChanges>,
-}
-
-/// What becomes of our finalizer. Those of others stay, also when they are not known here yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finalizer {
-    /// Behind the existing ones.
-    Add,
-    /// Upstream sends `"finalizers":null` when ours is the only one it has seen, which wipes one that was added meanwhile.
-    Remove,
 }
 
 /// Conditions that are set, and types that go. The API server merges by type, so that those of others stay.
@@ -63,7 +59,7 @@ impl<'a> ServiceWriter<'a> {
         let written = super::write(self.gate, self.services, service.clone(), |s| &s.metadata.uid, decide).await?;
         if let Some((_, answer)) = &written
             // The object may have gone with its finalizer.
-            && patch.finalizer != Some(Finalizer::Remove)
+            && patch.remove_finalizers.is_empty()
         {
             self.services.written(answer);
         }
@@ -79,24 +75,31 @@ pub fn path(service: &Service) -> String {
 
 impl ServicePatch {
     fn is_empty(&self) -> bool {
-        self.finalizer.is_none() && self.status.is_none() && self.conditions.is_none()
+        self.add_finalizers.is_empty()
+            && self.remove_finalizers.is_empty()
+            && self.annotations.is_empty()
+            && self.status.is_none()
+            && self.conditions.is_none()
     }
 
     fn body(&self, service: &Service) -> Value {
         let (mut metadata, mut status) = (Map::new(), Map::new());
         metadata.insert("uid".to_owned(), json!(service.metadata.uid));
-        if let Some(change) = self.finalizer {
-            let others = service.metadata.finalizers.iter().map(String::as_str);
-            let mut order: Vec<&str> = others.filter(|name| *name != FINALIZER_LOAD_BALANCER).collect();
-            let key = match change {
-                Finalizer::Add => "finalizers",
-                Finalizer::Remove => "$deleteFromPrimitiveList/finalizers",
-            };
-            metadata.insert(key.to_owned(), json!([FINALIZER_LOAD_BALANCER]));
-            if !order.is_empty() {
-                order.extend((change == Finalizer::Add).then_some(FINALIZER_LOAD_BALANCER));
-                metadata.insert("$setElementOrder/finalizers".to_owned(), json!(order));
-            }
+        let (add, remove) = (&self.add_finalizers, &self.remove_finalizers);
+        if !add.is_empty() {
+            metadata.insert("finalizers".to_owned(), json!(add));
+        }
+        if !remove.is_empty() {
+            metadata.insert("$deleteFromPrimitiveList/finalizers".to_owned(), json!(remove));
+        }
+        let present = service.metadata.finalizers.iter().map(String::as_str);
+        let mut order: Vec<&str> = present.filter(|name| !add.contains(name) && !remove.contains(name)).collect();
+        if !order.is_empty() && !(add.is_empty() && remove.is_empty()) {
+            order.extend(add);
+            metadata.insert("$setElementOrder/finalizers".to_owned(), json!(order));
+        }
+        if !self.annotations.is_empty() {
+            metadata.insert("annotations".to_owned(), json!(self.annotations));
         }
         if let Some(balancer) = &self.status {
             let ingress = if balancer.ingress.is_empty() { Value::Null } else { json!(balancer.ingress) };
@@ -113,6 +116,8 @@ impl ServicePatch {
 
 #[cfg(test)]
 mod tests {
+    use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
+
     use super::*;
 
     /// The body for a Service with these finalizers, without the UID that all have.
@@ -124,20 +129,24 @@ mod tests {
         body
     }
 
-    fn finalizer(change: Finalizer) -> ServicePatch {
-        ServicePatch { finalizer: Some(change), ..ServicePatch::default() }
+    fn adds() -> ServicePatch {
+        ServicePatch { add_finalizers: vec![FINALIZER_LOAD_BALANCER], ..ServicePatch::default() }
+    }
+
+    fn removes() -> ServicePatch {
+        ServicePatch { remove_finalizers: vec![FINALIZER_LOAD_BALANCER], ..ServicePatch::default() }
     }
 
     #[test]
     fn our_finalizer_is_added_behind_the_others() {
         assert_eq!(
-            body_of(&finalizer(Finalizer::Add), &["foo"]),
+            body_of(&adds(), &["foo"]),
             json!({"metadata": {
                 "$setElementOrder/finalizers": ["foo", "service.kubernetes.io/load-balancer-cleanup"],
                 "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}})
         );
         assert_eq!(
-            body_of(&finalizer(Finalizer::Add), &[]),
+            body_of(&adds(), &[]),
             json!({"metadata": {"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}})
         );
     }
@@ -145,15 +154,33 @@ mod tests {
     #[test]
     fn removing_our_finalizer_never_names_the_whole_list() {
         assert_eq!(
-            body_of(&finalizer(Finalizer::Remove), &["service.kubernetes.io/load-balancer-cleanup", "other"]),
+            body_of(&removes(), &["service.kubernetes.io/load-balancer-cleanup", "other"]),
             json!({"metadata": {
                 "$deleteFromPrimitiveList/finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
                 "$setElementOrder/finalizers": ["other"]}})
         );
         assert_eq!(
-            body_of(&finalizer(Finalizer::Remove), &["service.kubernetes.io/load-balancer-cleanup"]),
+            body_of(&removes(), &["service.kubernetes.io/load-balancer-cleanup"]),
             json!({"metadata": {
                 "$deleteFromPrimitiveList/finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}})
+        );
+    }
+
+    #[test]
+    fn finalizers_come_and_go_in_one_patch_beside_annotations() {
+        let patch = ServicePatch {
+            add_finalizers: vec!["new"],
+            remove_finalizers: vec!["old"],
+            annotations: [("set".to_owned(), Some("1".to_owned())), ("gone".to_owned(), None)].into(),
+            ..ServicePatch::default()
+        };
+        assert_eq!(
+            body_of(&patch, &["old", "other"]),
+            json!({"metadata": {
+                "finalizers": ["new"],
+                "$deleteFromPrimitiveList/finalizers": ["old"],
+                "$setElementOrder/finalizers": ["other", "new"],
+                "annotations": {"set": "1", "gone": null}}})
         );
     }
 
@@ -182,9 +209,9 @@ mod tests {
             message: "m".into(),
         };
         let patch = ServicePatch {
-            finalizer: Some(Finalizer::Add),
             status: Some(LoadBalancerStatus::default()),
             conditions: Some(ConditionChanges { set: vec![condition], gone: vec!["B"] }),
+            ..adds()
         };
         let written = json!({"type": "A", "status": "True", "observedGeneration": 3,
             "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "R", "message": "m"});

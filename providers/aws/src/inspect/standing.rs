@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{Finding, NodeRef, Planned as _, ProviderError, Service, ServiceAction, ServiceWork, Step};
+use ccm_provider::{Finding, NodeRef, Planned as _, ProviderError, Service, ServiceAction, ServiceWork, Step, Steps};
 
 use super::Inspector;
 use crate::loadbalancer::desired::{Common, Goal, Wish};
@@ -45,7 +45,7 @@ pub(super) async fn look(
     nodes: &[NodeRef],
     action: ServiceAction,
 ) -> Result<Option<Standing>, ProviderError> {
-    let work = [ServiceWork { service: service.clone().into(), nodes: nodes.into(), action }];
+    let work = [ServiceWork::new(service, nodes, action)];
     let (mut wishes, verdicts) = of.balancers().desired(cluster, &work);
     verdicts.into_iter().collect::<Result<Vec<()>, _>>()?;
     if wishes.is_empty() {
@@ -56,8 +56,11 @@ pub(super) async fn look(
         keep_registered(wish, &seen.observed);
     }
     let plan = of.balancers().plan(&seen, &wishes);
-    let plan =
-        plan.map(|(steps, findings)| (steps.iter().map(|step| of.balancers().describe(step)).collect(), findings));
+    let described = |steps: Steps<_>| {
+        let all = steps.steps.iter().map(|step| of.balancers().describe(step)).collect();
+        (all, steps.findings)
+    };
+    let plan = plan.map(described);
     let (wish, seen) = (wishes.into_iter().next(), seen.into_iter().next());
     Ok(wish.zip(seen).map(|(wish, seen)| Standing { wish, observed: seen.observed, plan }))
 }

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use ccm_provider::{
     ErrorClass, EventType, Finding, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError, Service, ServiceKey,
-    ServiceWork, Severity, Subject,
+    ServiceWork, Severity, Steps, Subject,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -159,8 +159,12 @@ impl Balancers {
     }
 
     fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.looked)
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether AWS certainly did nothing.
@@ -208,7 +212,7 @@ impl Planned for Balancers {
     type Desired = Vec<Wish>;
     type Observed = Vec<Seen>;
     type Step = Step;
-    type Outputs = Outputs;
+    type Outputs = Mutex<Outputs>;
 
     fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wish>, Vec<Result<(), ProviderError>>) {
         let mut wishes = Vec::new();
@@ -251,7 +255,7 @@ impl Planned for Balancers {
         }
     }
 
-    fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
+    fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<Steps<Step>, ProviderError> {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
         for (wish, seen) in wishes.iter().zip(observed) {
             let planned = self.plan_one(wish, &seen.observed)?;
@@ -272,7 +276,7 @@ impl Planned for Balancers {
             findings.extend(unseen(wish, &seen.observed));
             findings.extend(planned.findings);
         }
-        Ok((steps, findings))
+        Ok(Steps { steps, findings, failed: BTreeMap::new() })
     }
 
     fn guard(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>, steps: &[Step]) -> Result<(), ProviderError> {
@@ -280,7 +284,9 @@ impl Planned for Balancers {
         seen.try_for_each(|(wish, seen)| guard::guard(wish, &seen.observed, &self.ground, steps))
     }
 
-    async fn apply(&self, step: &Step, outputs: &mut Outputs) -> Result<(), ProviderError> {
+    async fn apply(&self, step: &Step, shared: &Mutex<Outputs>) -> Result<(), ProviderError> {
+        // One write at a time.
+        let mut outputs = std::mem::take(&mut *lock(shared));
         tracing::info!(step = %step.told, "writing");
         let Purpose { balancer, keeps, look_again } = &step.purpose;
         outputs.look_again.clone_from(look_again);
@@ -290,7 +296,8 @@ impl Planned for Balancers {
         if *keeps {
             self.settling.wrote(balancer, &write);
         }
-        let answer = apply::apply(step, outputs, &self.reads).await;
+        let answer = apply::apply(step, &mut outputs, &self.reads).await;
+        *lock(shared) = outputs;
         match &answer {
             Err(error) if is_refusal(error) => self.settling.refused(balancer, &write),
             Err(_) if !keeps => {}
@@ -299,11 +306,11 @@ impl Planned for Balancers {
         answer
     }
 
-    fn finish(&self, outputs: Outputs) -> Result<(), ProviderError> {
-        outputs.finish()
+    fn finish(&self, outputs: &Mutex<Outputs>) -> Result<(), ProviderError> {
+        std::mem::take(&mut *lock(outputs)).finish()
     }
 
-    fn tell(&self, work: &[ServiceWork], findings: &[Finding]) {
+    fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
         for item in work {
             for finding in findings {
                 self.warn(&item.service, finding);

@@ -1,4 +1,4 @@
-use ccm_provider::{LoadBalancer as _, ServiceAction, ServiceWork};
+use ccm_provider::{LoadBalancer as _, LoadBalancerExt as _, ServiceAction, ServiceWork};
 use serde_json::json;
 
 use super::*;

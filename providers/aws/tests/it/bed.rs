@@ -11,8 +11,8 @@ use ccm_cloudsim::aws::{Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
-    CloudConfig, CloudProvider, LoadBalancer, LoadBalancerStatus, Node, NodeRef, ProviderError, ProviderFactory,
-    Service,
+    CloudConfig, CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, Node, NodeRef, ProviderError,
+    ProviderFactory, Service,
 };
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::Peer;
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{LoadBalancer, Service};
+use ccm_provider::{LoadBalancer, LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, service};

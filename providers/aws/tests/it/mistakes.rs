@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_provider::{LoadBalancerIngress, Service};
+use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, service};

@@ -9,6 +9,7 @@ use ccm_cloudsim::aws::elbv2::TargetGroup;
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
+use ccm_provider::LoadBalancerExt as _;
 use ccm_provider::Service;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule, SecurityGroup};
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{self, Fault};
-use ccm_provider::{ErrorClass, Service};
+use ccm_provider::{ErrorClass, LoadBalancerExt as _, Service};
 use futures::future::join_all;
 use serde_json::json;
 

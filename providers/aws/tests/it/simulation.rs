@@ -16,7 +16,7 @@ use ccm_cloudsim::aws::ec2::{Ec2State, InstanceState};
 use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::{LoadBalancer, LoadBalancerStatus, ProviderError, Service};
+use ccm_provider::{LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, ProviderError, Service};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Map, Value, json};

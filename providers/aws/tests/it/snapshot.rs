@@ -1,7 +1,7 @@
 //! Snapshots: what is observed over HTTP is planned the same where there is no AWS.
 
 use ccm_provider::flag::FlagValues;
-use ccm_provider::{CloudProvider, ProviderFactory, Service, ServiceAction, ServiceWork};
+use ccm_provider::{CloudProvider, LoadBalancerExt as _, ProviderFactory, Service, ServiceAction, ServiceWork};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, service};

@@ -11,7 +11,8 @@ use ccm_cloudsim::aws::{Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
-    Claims, CloudConfig, CloudProvider, LoadBalancer, Node, NodeRef, ProviderFactory, Service, Severity,
+    Claims, CloudConfig, CloudProvider, LoadBalancer, LoadBalancerExt as _, Node, NodeRef, ProviderFactory, Service,
+    Severity,
 };
 use serde_json::Value;
 

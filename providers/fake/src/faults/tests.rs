@@ -1,6 +1,8 @@
+use ccm_provider::LoadBalancerExt as _;
+use serde_json::json;
+
 use super::*;
 use crate::tests::{Bed, balancers, ensure, service};
-use serde_json::json;
 
 /// How five ensures end.
 async fn five(text: &str) -> Vec<String> {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use ccm_provider::{CloudProvider, NewRoute, NodeRef, SingleRoutes as _};
+use ccm_provider::{CloudProvider, LoadBalancerExt as _, NewRoute, NodeRef, SingleRoutes as _};
 use serde_json::{Value as Json, json};
 
 use super::*;

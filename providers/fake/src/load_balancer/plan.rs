@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ccm_provider::{
-    Change, ErrorClass, Finding, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Plan, ProviderError,
-    Risk, Service, ServiceAction, ServiceWork, Severity, Step, Verb,
+    Change, ErrorClass, Finding, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Plan, ProviderError, Risk,
+    Service, ServiceAction, ServiceAnswer, ServiceWork, Severity, Step, Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -164,15 +164,11 @@ impl LoadBalancer for Replayed {
         Err(no_cloud())
     }
 
-    async fn ensure(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        Err(no_cloud())
+    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        work.iter().map(|_| Err(no_cloud()).into()).collect()
     }
 
-    async fn update(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<(), ProviderError> {
-        Err(no_cloud())
-    }
-
-    async fn ensure_deleted(&self, _: &str, _: &Service) -> Result<(), ProviderError> {
+    async fn observe(&self, _: &str, _: &ServiceWork) -> Result<Json, ProviderError> {
         Err(no_cloud())
     }
 

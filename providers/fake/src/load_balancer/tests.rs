@@ -1,4 +1,4 @@
-use ccm_provider::{FlagValues, ProviderFactory, ServiceAction};
+use ccm_provider::{FlagValues, LoadBalancerExt as _, ProviderFactory, ServiceAction};
 
 use super::*;
 use crate::tests::{Bed, balancers, ensure, node, service};

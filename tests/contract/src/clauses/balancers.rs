@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{LoadBalancer, LoadBalancerStatus, NodeRef, Service, ServiceAction, ServiceWork};
+use ccm_provider::{
+    LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Service, ServiceAction, ServiceWork,
+};
 
 use super::HOSTILE;
 use crate::bed::{Bed, CLUSTER, failed, holds, port};
@@ -229,7 +231,7 @@ pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Resu
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
     let web = bed.service("web");
-    let told = |balancer: &dyn LoadBalancer, s: &Service| (balancer.name(CLUSTER, s), balancer.group(s));
+    let told = |balancer: &dyn LoadBalancer, s: &Service| (balancer.name(CLUSTER, s), balancer.groups(s));
     let first = told(&*balancer, &web);
     holds!(!first.0.is_empty(), "the balancer of a Service has no name");
     let mut later = web.clone();

@@ -64,7 +64,7 @@ pub(super) async fn services_at_the_same_time_end_as_one_after_the_other(harness
 pub(super) async fn services_that_share_have_one_group(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     let (balancer, [one, two]) = (bed.balancer()?, sharing(&bed).await?);
-    let group = |balancer: &dyn LoadBalancer, service: &Service| balancer.group(service);
+    let group = |balancer: &dyn LoadBalancer, service: &Service| balancer.groups(service);
     let (first, second, other) =
         (group(&*balancer, &one), group(&*balancer, &two), group(&*balancer, &bed.service("alone")));
     holds!(first == second, "two Services that share have the groups {first:?} and {second:?}");

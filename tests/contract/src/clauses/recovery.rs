@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use ccm_provider::{LoadBalancer, NodeRef, Service};
+use ccm_provider::{LoadBalancer, LoadBalancerExt as _, NodeRef, Service};
 
 use super::balancers::{deleted, ensured, goes_whole, is_settled};
 use crate::bed::{Bed, CLUSTER, holds};

@@ -9,9 +9,10 @@ use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{
     Aspects, CloudProvider, Evidence, EvidenceKind, GroupKey, Instance, InstanceMetadata, InstancesV2, LoadBalancer,
     LoadBalancerIngress, LoadBalancerStatus, Lookup, NewRoute, Node, NodeRef, Plan, ProviderContext, ProviderError,
-    Risk, Route, Routes, Service, ServiceAction, ServiceWork, Snapshot, Step, Verb,
+    Risk, Route, Routes, Service, ServiceAction, ServiceAnswer, ServiceWork, SingleLoadBalancer, Snapshot, Step, Verb,
+    reconcile_one_by_one,
 };
-use futures::future::join_all;
+use serde_json::Value;
 
 use crate::cloud::{Address, Balancer, Cloud, Defect, Machine, StoredRoute, Tables};
 
@@ -222,7 +223,7 @@ impl Memorial {
 }
 
 #[async_trait]
-impl LoadBalancer for Memorial {
+impl SingleLoadBalancer for Memorial {
     fn name(&self, cluster: &str, service: &Service) -> String {
         balancer_name(cluster, &service.metadata.name)
     }
@@ -312,50 +313,65 @@ impl LoadBalancer for Memorial {
         }
         Ok(())
     }
+}
 
-    fn group(&self, service: &Service) -> GroupKey {
+#[async_trait]
+impl LoadBalancer for Memorial {
+    fn name(&self, cluster: &str, service: &Service) -> String {
+        balancer_name(cluster, &service.metadata.name)
+    }
+
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         let shared = service.metadata.annotations.get(SHARED).filter(|_| !self.is(Defect::GroupsUnsaid));
-        GroupKey(shared.map_or_else(|| service.key().to_string(), |name| format!("shared/{name}")))
+        [GroupKey(shared.map_or_else(|| service.key().to_string(), |name| format!("shared/{name}")))].into()
+    }
+
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        SingleLoadBalancer::get(self, cluster, service).await
     }
 
     /// One after the other: each sees what the one before it left.
-    async fn reconcile(
-        &self,
-        cluster: &str,
-        work: &[ServiceWork],
-    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
         if self.is(Defect::GroupItemByItem) {
-            return join_all(work.iter().map(|item| self.reconcile_one(cluster, item))).await;
+            return reconcile_one_by_one(self, cluster, work).await;
         }
         let mut answers = Vec::new();
         for item in work {
-            answers.push(self.reconcile_one(cluster, item).await);
+            answers.extend(reconcile_one_by_one(self, cluster, std::slice::from_ref(item)).await);
         }
         answers
     }
 
-    async fn plan(&self, cluster: &str, item: &ServiceWork) -> Result<Plan, ProviderError> {
+    /// What would be done, in a word; null for nothing.
+    async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
         let service = &item.service;
-        let seen = self.observe(cluster, service).await?;
+        let seen = Self::observe(self, cluster, service).await?;
         let address = seen.addresses.first().copied();
         let verb = match (item.action, &seen.balancer) {
             (ServiceAction::Delete, None) => None,
-            (ServiceAction::Delete, Some(_)) => Some(Verb::Delete),
-            (_, None) => Some(Verb::Create),
+            (ServiceAction::Delete, Some(_)) => Some("delete"),
+            (_, None) => Some("create"),
             (_, Some(old)) => {
                 let wanted = self.desired(cluster, service, &item.nodes, address.unwrap_or_default());
-                (wanted != *old || self.is(Defect::PlanNeverEmpty)).then_some(Verb::Update)
+                (wanted != *old || self.is(Defect::PlanNeverEmpty)).then_some("update")
             }
         };
         if self.is(Defect::PlanWrites) {
             self.cloud.write(|_| {}).await?;
         }
-        let mut plan = Plan::new(format!("service {}", service.key()));
-        if let Some(verb) = verb {
-            let (id, reason) = (balancer_name(cluster, &service.metadata.name), "the Service says so".into());
-            plan = plan.with(Step { verb, kind: "LoadBalancer".into(), id, changes: vec![], reason, risk: Risk::None });
-        }
-        Ok(plan)
+        Ok(verb.into())
+    }
+
+    fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
+        let plan = Plan::new(format!("service {}", item.service.key()));
+        let verb = match observed.as_str() {
+            None => return Ok(plan),
+            Some("create") => Verb::Create,
+            Some("update") => Verb::Update,
+            Some(_) => Verb::Delete,
+        };
+        let (id, reason) = (balancer_name(cluster, &item.service.metadata.name), "the Service says so".into());
+        Ok(plan.with(Step { verb, kind: "LoadBalancer".into(), id, changes: vec![], reason, risk: Risk::None }))
     }
 }
 

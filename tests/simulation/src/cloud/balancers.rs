@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceWork,
+    GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAnswer,
+    ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
-use futures::future::join_all;
 
 use super::{Handle, State, names};
 use crate::trace::Invariant;
@@ -109,7 +109,7 @@ impl Handle {
 }
 
 #[async_trait]
-impl LoadBalancer for Handle {
+impl SingleLoadBalancer for Handle {
     async fn get(&self, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         self.begin("get balancer", false).await?;
         Ok(self.lock().balancers.get(&self.balancer_name(service)).map(Balancer::status))
@@ -198,20 +198,24 @@ impl LoadBalancer for Handle {
         }
         Ok(())
     }
+}
 
-    fn group(&self, service: &Service) -> GroupKey {
-        match self.cloud.traits.shared {
-            true => GroupKey(format!("shared-{}", service.metadata.name.len() % 2)),
-            false => GroupKey(service.key().to_string()),
-        }
+#[async_trait]
+impl LoadBalancer for Handle {
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        let group = match self.cloud.traits.shared {
+            true => format!("shared-{}", service.metadata.name.len() % 2),
+            false => service.key().to_string(),
+        };
+        [GroupKey(group)].into()
     }
 
-    async fn reconcile(
-        &self,
-        cluster: &str,
-        work: &[ServiceWork],
-    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
-        let mut answers = join_all(work.iter().map(|item| self.reconcile_one(cluster, item))).await;
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        SingleLoadBalancer::get(self, cluster, service).await
+    }
+
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        let mut answers = reconcile_one_by_one(self, cluster, work).await;
         let mut state = self.lock();
         if state.mishaps.miscounts > 0 && work.len() > 1 {
             state.mishaps.miscounts -= 1;

@@ -1,5 +1,7 @@
 //! Removes one orphan, after another look. The writes are those of the controllers.
 
+use std::sync::Mutex;
+
 use ccm_provider::Planned as _;
 
 use super::found::{is_to_instance, key};
@@ -118,11 +120,11 @@ pub(super) async fn of_balancer(
 }
 
 async fn write_all(of: &Inspector, steps: Vec<plan::Step>) -> Result<(), ProviderError> {
-    let mut outputs = Outputs::default();
+    let outputs = Mutex::new(Outputs::default());
     for step in &steps {
-        of.balancers().apply(step, &mut outputs).await?;
+        of.balancers().apply(step, &outputs).await?;
     }
-    of.balancers().finish(outputs)
+    of.balancers().finish(&outputs)
 }
 
 async fn target_group(

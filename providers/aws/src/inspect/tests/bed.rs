@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_provider::{
-    Claims, Inspect as _, LoadBalancer as _, Node, NodeRef, Orphan, PlannedLoadBalancer, Service, ServicePort,
+    Claims, Inspect as _, LoadBalancerExt as _, Node, NodeRef, Orphan, PlannedLoadBalancer, Service, ServicePort,
 };
 
 use super::cloud::{Cloud, State};

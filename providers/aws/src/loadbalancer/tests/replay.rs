@@ -1,6 +1,6 @@
 //! What is observed here is planned the same elsewhere: over the model worlds of both kinds, with refusals and findings.
 
-use ccm_provider::{Plan, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, Plan, ServiceAction};
 
 use super::super::wish;
 use super::*;
@@ -32,7 +32,7 @@ impl Planned for World<'_> {
     type Desired = Vec<Wish>;
     type Observed = Vec<Seen>;
     type Step = Step;
-    type Outputs = Outputs;
+    type Outputs = Mutex<Outputs>;
 
     fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wish>, Vec<Result<(), ProviderError>>) {
         self.balancers.desired(cluster, work)
@@ -50,7 +50,7 @@ impl Planned for World<'_> {
         self.balancers.strip(observed, wishes);
     }
 
-    fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
+    fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<Steps<Step>, ProviderError> {
         self.balancers.plan(observed, wishes)
     }
 
@@ -58,7 +58,7 @@ impl Planned for World<'_> {
         self.balancers.guard(observed, wishes, steps)
     }
 
-    async fn apply(&self, step: &Step, _: &mut Outputs) -> Result<(), ProviderError> {
+    async fn apply(&self, step: &Step, _: &Mutex<Outputs>) -> Result<(), ProviderError> {
         unreachable!("{step:?}")
     }
 
@@ -216,7 +216,7 @@ fn same(here: &dyn LoadBalancer, ground: &Ground, probe: &HealthProbe, item: &Se
     };
     assert_eq!(text(&planned), text(&replayed), "{:?} from {kept}", item.action);
     assert_eq!(here.name("kubernetes", &item.service), there.name("kubernetes", &item.service));
-    assert_eq!(here.group(&item.service), there.group(&item.service));
+    assert_eq!(here.groups(&item.service), there.groups(&item.service));
     planned.map_err(|error| error.to_string())
 }
 

@@ -1,11 +1,12 @@
 //! Services that share cloud objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use ccm_provider::{
     CloudProvider, GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service,
+    ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
 
 use super::*;
@@ -65,7 +66,7 @@ impl CloudProvider for Shared {
 }
 
 #[async_trait]
-impl LoadBalancer for Shared {
+impl SingleLoadBalancer for Shared {
     async fn get(&self, _: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         let made = self.0.lock().unwrap().made.contains_key(&*service.metadata.uid);
         Ok(made.then(LoadBalancerStatus::default))
@@ -92,19 +93,23 @@ impl LoadBalancer for Shared {
         Ok(())
     }
 
-    fn group(&self, service: &Service) -> GroupKey {
-        GroupKey(group_of(service))
+    // One item after the other: the group is what is shared.
+}
+
+#[async_trait]
+impl LoadBalancer for Shared {
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey(group_of(service))].into()
     }
 
-    // One item after the other: the group is what is shared.
-    async fn reconcile(
-        &self,
-        cluster: &str,
-        work: &[ccm_provider::ServiceWork],
-    ) -> Vec<Result<Option<LoadBalancerStatus>, ProviderError>> {
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        SingleLoadBalancer::get(self, cluster, service).await
+    }
+
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
         let mut answers = Vec::new();
         for item in work {
-            answers.push(self.reconcile_one(cluster, item).await);
+            answers.extend(reconcile_one_by_one(self, cluster, std::slice::from_ref(item)).await);
         }
         answers
     }

@@ -6,6 +6,7 @@ mod drift;
 mod ensure;
 mod groups;
 mod hosts;
+mod notes;
 
 use std::time::Duration;
 

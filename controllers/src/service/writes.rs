@@ -1,0 +1,148 @@
+//! Writes on a Service: finalizers, conditions, status, and what the provider notes.
+
+use std::sync::Arc;
+
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
+use ccm_provider::{Change, Notes, Risk, Service, ServiceAction, ServiceWork, Step, Verb};
+use ccm_runtime::clock::timestamp;
+use ccm_runtime::runner::SyncError;
+use ccm_runtime::writer::{ConditionChanges, ServicePatch};
+
+use super::conditions::Progress;
+use super::{ServiceController, conditions};
+
+/// The finalizers of a Service that matter here: that of the controller, and those of the provider.
+#[derive(Debug, Default)]
+pub(super) struct Finalizers {
+    /// Needed, and not there.
+    pub(super) missing: Vec<&'static str>,
+    /// There.
+    pub(super) present: Vec<&'static str>,
+    /// There, and not needed any more.
+    pub(super) surplus: Vec<&'static str>,
+}
+
+impl ServiceController {
+    pub(super) fn finalizers(&self, service: &Service) -> Finalizers {
+        let mut all = Finalizers::default();
+        for (name, needed) in [(FINALIZER_LOAD_BALANCER, true)].into_iter().chain(self.balancer.finalizers(service)) {
+            match (service.metadata.finalizers.iter().any(|present| present == name), needed) {
+                (true, true) => all.present.push(name),
+                (true, false) => {
+                    all.present.push(name);
+                    all.surplus.push(name);
+                }
+                (false, true) => all.missing.push(name),
+                (false, false) => {}
+            }
+        }
+        all
+    }
+
+    /// The conditions to be written with the next patch of the status; `None` when they are not asked for, or are as they
+    /// should be.
+    pub(super) fn conditions(&self, service: &Service, progress: Progress<'_>) -> Option<ConditionChanges> {
+        if !self.config.conditions {
+            return None;
+        }
+        // The finalizer may have been written since the Service was read, and conditions with it.
+        let now = self.shared.services.get(&service.key()).filter(|now| now.metadata.uid == service.metadata.uid);
+        let present = now.as_ref().map_or(&service.status.conditions, |now| &now.status.conditions);
+        conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
+    }
+
+    /// Says in the conditions that the provider failed, or is not finished. Where that fails too, the event has said it.
+    pub(super) async fn note_failure(&self, service: &Arc<Service>, error: &SyncError, notes: &Notes) {
+        let Some(class) = error.class() else { return };
+        let message = match error.is_in_progress() {
+            true => format!("{}: {error}", conditions::ENSURING),
+            false => format!("{}{error}", conditions::FAILED),
+        };
+        let progress = Progress::Failed { class, message: &message };
+        let conditions = self.conditions(service, progress);
+        let patch = ServicePatch { conditions, ..ServicePatch::default() };
+        if let Err(error) = self.write(service, patch, notes).await {
+            tracing::debug!(service = %service.key(), %error, "the conditions could not be written");
+        }
+    }
+
+    pub(super) async fn add_finalizers(&self, service: &Arc<Service>) -> Result<(), SyncError> {
+        let conditions = self.conditions(service, Progress::Begun);
+        let add_finalizers = self.finalizers(service).missing;
+        let patch = ServicePatch { add_finalizers, conditions, ..ServicePatch::default() };
+        let context = "failed to add load balancer cleanup finalizer";
+        match self.shared.service_writer().write(service, &patch).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SyncError::Retry(format!("{context}: the Service does not exist any more"))),
+            Err(error) => Err(SyncError::gate(context, error)),
+        }
+    }
+
+    /// The object may go with its last finalizer, or somebody else took it away.
+    pub(super) async fn remove_finalizers(
+        &self,
+        service: &Arc<Service>,
+        conditions: Option<ConditionChanges>,
+    ) -> Result<(), SyncError> {
+        let remove_finalizers = self.finalizers(service).present;
+        let patch = ServicePatch { remove_finalizers, conditions, ..ServicePatch::default() };
+        let written = self.shared.service_writer().write(service, &patch).await.map(drop);
+        written.map_err(|error| SyncError::gate("failed to remove load balancer cleanup finalizer", error))
+    }
+
+    /// One write for all, none where nothing changes.
+    pub(super) async fn write(
+        &self,
+        service: &Arc<Service>,
+        mut patch: ServicePatch,
+        notes: &Notes,
+    ) -> Result<(), SyncError> {
+        patch.status = patch.status.filter(|status| !service.status.load_balancer.same_as(status));
+        if *notes != Notes::default() {
+            self.add_notes(&mut patch, service, notes);
+        }
+        let written = self.shared.service_writer().write(service, &patch).await.map(drop);
+        written.map_err(|error| SyncError::gate("failed to update load balancer status", error))
+    }
+
+    fn add_notes(&self, patch: &mut ServicePatch, service: &Arc<Service>, notes: &Notes) {
+        // Notes may have been written since the Service was read.
+        let now = self.shared.services.get(&service.key()).filter(|now| now.metadata.uid == service.metadata.uid);
+        let now = now.as_ref().unwrap_or(service);
+        let differs = |(key, value): &(&String, &Option<String>)| now.metadata.annotations.get(*key) != value.as_ref();
+        patch.annotations = notes.annotations.iter().filter(differs).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let at = timestamp(self.shared.clock.wall());
+        let set = conditions::noted(service, &now.status.conditions, &notes.conditions, at);
+        if !set.is_empty() {
+            patch.conditions.get_or_insert_default().set.extend(set);
+        }
+    }
+
+    /// The write of the finalizers before an ensure in words, where it is due.
+    pub(super) fn finalizer_steps(&self, work: &ServiceWork) -> Vec<Step> {
+        let missing = match work.action {
+            ServiceAction::Ensure => self.finalizers(&work.service).missing,
+            ServiceAction::UpdateHosts | ServiceAction::Delete => Vec::new(),
+        };
+        let step = |name| step(&work.service, None, Some(name), "the load balancer must go before the Service does");
+        missing.into_iter().map(step).collect()
+    }
+
+    /// Their removal in words.
+    pub(super) fn finalizer_removals(&self, service: &Service) -> Vec<Step> {
+        let step = |name| step(service, Some(name), None, "no load balancer is left");
+        self.finalizers(service).present.into_iter().map(step).collect()
+    }
+}
+
+fn step(service: &Service, before: Option<&str>, after: Option<&str>, reason: &str) -> Step {
+    let (before, after) = (before.map(str::to_owned), after.map(str::to_owned));
+    Step {
+        verb: Verb::Update,
+        kind: "Service".into(),
+        id: service.key().to_string(),
+        changes: vec![Change { field: "finalizer".into(), before, after }],
+        reason: reason.to_owned(),
+        risk: Risk::None,
+    }
+}

@@ -1,0 +1,160 @@
+//! What a provider says of a Service beside its status: the nodes that belong behind it, annotations, conditions, finalizers.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use ccm_provider::{
+    CloudProvider, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Service,
+    ServiceAction, ServiceAnswer, ServiceWork,
+};
+
+use ccm_test_suite::Make;
+
+use super::*;
+
+const OWN: &str = "cloud.example/internal";
+const OTHER: &str = "cloud.example/external";
+
+/// Registers addresses of the nodes with the label of the Service, and writes the ID of the balancer on the Service.
+#[derive(Clone, Default)]
+struct Registers(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// Hosts of each call, with the finalizers that the Service had then.
+    calls: Vec<(ServiceAction, Vec<String>, Vec<String>)>,
+    fails: bool,
+}
+
+impl Registers {
+    fn hosts(&self) -> Vec<String> {
+        self.0.lock().unwrap().calls.iter().map(|(_, hosts, _)| hosts.join(" ")).collect()
+    }
+}
+
+impl CloudProvider for Registers {
+    fn name(&self) -> &str {
+        "registers"
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for Registers {
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        let pool = service.metadata.annotations.get("pool");
+        let belongs = pool.is_none_or(|pool| node.labels.get("pool") == Some(pool));
+        belongs.then(|| node.addresses.first().map_or("", |address| &*address.address).into())
+    }
+
+    fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
+        let internal = service.metadata.annotations.contains_key("internal");
+        vec![(OWN, internal), (OTHER, !internal)]
+    }
+
+    async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        Ok(Some(LoadBalancerStatus::default()))
+    }
+
+    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        let mut state = self.0.lock().unwrap();
+        let mut answers = Vec::new();
+        for ServiceWork { service, nodes, action } in work {
+            let hosts = nodes.iter().map(|node| self.backend(service, node).unwrap().into_owned()).collect();
+            state.calls.push((*action, hosts, service.metadata.finalizers.clone()));
+            let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
+            let result = match (action, state.fails) {
+                (_, true) => Err(ProviderError::unknown("the quota is used up")),
+                (ServiceAction::Ensure, false) => Ok(Some(LoadBalancerStatus { ingress })),
+                _ => Ok(None),
+            };
+            let annotations = [("cloud.example/id".to_owned(), Some("lb-1".to_owned())), ("old".to_owned(), None)];
+            let note =
+                Note { kind: "PortsOpen", status: !state.fails, reason: "Quota", message: "one of one".to_owned() };
+            let notes = Notes { annotations: BTreeMap::from(annotations), conditions: vec![note] };
+            answers.push(ServiceAnswer { result, notes });
+        }
+        answers
+    }
+}
+
+async fn balanced_by(cloud: &Registers, service: Make) -> (Rig, Running) {
+    let rig = Rig::new("").await;
+    for (name, pool) in [("a", "one"), ("b", "two")] {
+        let address = format!("10.0.0.{}", name.as_bytes()[0]);
+        rig.create(
+            node(name).provider_id(&format!("registers://{name}")).label("pool", pool).address("InternalIP", &address),
+        )
+        .await;
+    }
+    rig.create(service).await;
+    let manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    (rig, manager)
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_nodes_that_belong_are_hosts_and_what_is_registered_of_them_counts() {
+    let cloud = Registers::default();
+    let (rig, _manager) = balanced_by(&cloud, service("s").annotation("pool", "one")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    // The annotations that the provider wrote ask for another sync.
+    rig.pass(MINUTE).await;
+    let before = cloud.hosts();
+    assert!(before.iter().all(|hosts| hosts == "10.0.0.97"), "{before:?}");
+    // Of a node that does not belong, nothing counts.
+    let address = |address: &str| json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+    rig.patch("nodes", "", "b", "status", address("10.0.1.98")).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.hosts(), before);
+    rig.patch_node("b", json!({"metadata": {"labels": {"pool": "one"}}})).await;
+    rig.pass(MINUTE).await;
+    let hosts = cloud.hosts();
+    assert_eq!(hosts.len(), before.len() + 1);
+    assert_eq!(hosts.last().unwrap(), "10.0.0.97 10.0.1.98");
+    // An address that changes is another backend.
+    rig.patch("nodes", "", "a", "status", address("10.0.1.97")).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.hosts().last().unwrap(), "10.0.1.97 10.0.1.98");
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_and_conditions_are_written_also_when_the_ensure_fails() {
+    let cloud = Registers::default();
+    cloud.0.lock().unwrap().fails = true;
+    let (rig, _manager) = balanced_by(&cloud, service("s").annotation("old", "1").annotation("kept", "1")).await;
+    let written =
+        rig.until_service("s", "has the ID", |s| s["metadata"]["annotations"]["cloud.example/id"] == "lb-1").await;
+    let annotations = &written["metadata"]["annotations"];
+    assert_eq!((&annotations["old"], &annotations["kept"]), (&Value::Null, &json!("1")));
+    assert_eq!(written.condition("PortsOpen").unwrap()["status"], "False");
+    cloud.0.lock().unwrap().fails = false;
+    let served = rig.until_service("s", "has an address", has_address).await;
+    assert_eq!(served.condition("PortsOpen").unwrap()["status"], "True");
+    // What is as it should be is not written again.
+    rig.store().log().clear();
+    rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.writes_of("services", "s").len(), 0, "{:?}", rig.writes_of("services", "s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last() {
+    let cloud = Registers::default();
+    let (rig, _manager) = balanced_by(&cloud, service("s").annotation("internal", "")).await;
+    let made = rig.until_service("s", "has an address", has_address).await;
+    assert_eq!(made.finalizers(), [FINALIZER, OWN]);
+    assert_eq!(cloud.0.lock().unwrap().calls.last().unwrap().0, ServiceAction::Ensure);
+    // Another kind of balancer has another one; the old one goes once that is there.
+    rig.patch_service("s", json!({"metadata": {"annotations": {"internal": null}}})).await;
+    let other = rig.until_service("s", "has the other", |s| s.finalizers() == [FINALIZER, OTHER]).await;
+    assert!(has_address(&other));
+    rig.delete("services", "default", "s").await;
+    rig.until(MINUTE, "it is gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
+    let (last, _, finalizers) = cloud.0.lock().unwrap().calls.last().unwrap().clone();
+    assert_eq!((last, finalizers), (ServiceAction::Delete, vec![FINALIZER.to_owned(), OTHER.to_owned()]));
+}
