@@ -5,7 +5,7 @@
 //! cargo xtask bench memory  [--nodes 100,1000,…]  RSS at rest and peak
 //! cargo xtask bench idle    [--nodes 5000] [--minutes 15]
 //! cargo xtask bench                               all three
-//! cargo xtask bench aws --ccm <program> [burst] [burst-by-name] [quiet] [partial] [throttle] [balancers]
+//! cargo xtask bench aws --ccm <program> [burst] [burst-by-name] [handover] [quiet] [partial] [throttle] [balancers]
 //!                       [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 that program, built with feature aws, on the simulated AWS
 //! ```

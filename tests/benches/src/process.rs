@@ -1,8 +1,8 @@
 //! The measured process, and what the kernel and its own metrics say of it.
 
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use http::Request;
@@ -35,7 +35,7 @@ impl Manager {
         let calls = folder.path().join("calls");
         std::fs::write(&calls, "")?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.env(ROLE, "1").arg("--cloud-provider=bench").args(extra);
+        command.env(ROLE, "1").args(["--cloud-provider=bench", "--leader-elect=false"]).args(extra);
         let log = folder.path().join("log");
         Self::launch(command, &calls.display().to_string(), kubeconfig, folder, &log).await
     }
@@ -52,7 +52,7 @@ impl Manager {
         std::fs::write(&config, cloud_config)?;
         let port = free_port()?;
         let mut child = command
-            .args(["--leader-elect=false", "--bind-address=127.0.0.1"])
+            .arg("--bind-address=127.0.0.1")
             .arg(format!("--cloud-config={}", config.display()))
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--secure-port={port}"))
@@ -124,6 +124,14 @@ impl Manager {
         let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
         // 100 ticks a second, as on every Linux that this runs on.
         Ok((ticks(11) + ticks(12)) / 100.0)
+    }
+
+    /// Sends SIGTERM; the time at which the process had ended, and how.
+    pub(crate) async fn terminate(mut self) -> anyhow::Result<(Instant, ExitStatus)> {
+        let signalled = Command::new("sh").args(["-c", r#"kill -s TERM "$0""#, &self.pid.to_string()]).status().await?;
+        anyhow::ensure!(signalled.success(), "cannot send SIGTERM: {signalled}");
+        let status = self.child.wait().await?;
+        Ok((Instant::now(), status))
     }
 
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {

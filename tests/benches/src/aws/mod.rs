@@ -5,6 +5,7 @@
 //! depend on the machine.
 
 mod balancers;
+mod handover;
 mod nodes;
 mod quiet;
 mod unrest;
@@ -27,7 +28,7 @@ use crate::cluster::{Cluster, NodeSpec};
 use crate::process::Manager;
 
 /// The runs, in their order.
-const RUNS: [&str; 7] = ["burst", "burst-by-name", "quiet", "partial", "throttle", "balancers", "all"];
+const RUNS: [&str; 8] = ["burst", "burst-by-name", "handover", "quiet", "partial", "throttle", "balancers", "all"];
 /// Cluster ID in the account.
 const CLUSTER: &str = "bench";
 
@@ -43,6 +44,9 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     }
     if wanted("burst-by-name") {
         nodes::burst(Scene::start(&program, &settings.out).await?, nodes, false).await.context("burst-by-name")?;
+    }
+    if wanted("handover") {
+        handover::run(Scene::start(&program, &settings.out).await?).await.context("handover")?;
     }
     if wanted("quiet") {
         quiet::run(Scene::start(&program, &settings.out).await?, nodes, settings.minutes).await.context("quiet")?;
@@ -154,9 +158,14 @@ impl Scene {
 
     /// A new process of the program, with nothing configured but where it is.
     async fn program(&self) -> anyhow::Result<Manager> {
+        self.replica("--leader-elect=false", &self.log).await
+    }
+
+    /// The same, one of several or alone.
+    async fn replica(&self, election: &str, log: &Path) -> anyhow::Result<Manager> {
         let mut command = Command::new(&self.program);
         command
-            .args(["--cloud-provider=aws", "--configure-cloud-routes=false"])
+            .args(["--cloud-provider=aws", "--configure-cloud-routes=false", election])
             .env("AWS_ACCESS_KEY_ID", "AKIABENCHBENCHBENCH0")
             .env("AWS_SECRET_ACCESS_KEY", "not-a-secret")
             .env("AWS_EC2_METADATA_DISABLED", "true")
@@ -166,7 +175,7 @@ impl Scene {
             "[Global]\nRegion = us-west-2\nVPC = {}\nSubnetID = {subnet}\nKubernetesClusterID = {CLUSTER}\n",
             self.network.vpc
         );
-        Manager::launch(command, &config, &self.cluster.bed.kubeconfig(), tempfile::tempdir()?, &self.log).await
+        Manager::launch(command, &config, &self.cluster.bed.kubeconfig(), tempfile::tempdir()?, log).await
     }
 
     /// Calls by `service:action` since a mark.
