@@ -9,7 +9,7 @@ use ccm_kit::{Blame, Bulk, Interrupted};
 use crate::client::ec2::Instance;
 use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
-use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query};
+use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Tags};
 use crate::identity::InstanceId;
 use crate::ownership::{LEGACY_KEY, Ownership};
 
@@ -67,10 +67,11 @@ impl Instances {
         Ok(members.map(Arc::new).collect())
     }
 
-    /// All instances with a mark of the cluster, 1,000 a page; all of the VPC where no mark is used.
+    /// All instances with a mark of the cluster, 1,000 a page; all of the VPC where no mark is used. Without their tags, which
+    /// nobody reads any more.
     pub(crate) async fn of_cluster(&self, ownership: &Ownership, vpc: &str) -> Answer<Vec<Arc<Instance>>> {
         let Some(key) = ownership.cluster_key() else {
-            return Ok(self.0.instances(&Query::by("vpc-id", [vpc])).await?.into_iter().map(Arc::new).collect());
+            return Ok(self.0.instances(&Query::by("vpc-id", [vpc])).await?.into_iter().map(untagged).collect());
         };
         let marked = Query::by("tag-key", [key]);
         let legacy = Query::by(&format!("tag:{LEGACY_KEY}"), [&ownership.cluster]);
@@ -78,9 +79,9 @@ impl Instances {
             if ownership.legacy { self.0.instances(&legacy).await } else { Ok(Vec::new()) }
         })
         .await?;
-        let by_id: BTreeMap<String, Instance> =
-            marked.into_iter().chain(legacy).map(|instance| (instance.id.clone(), instance)).collect();
-        Ok(by_id.into_values().map(Arc::new).collect())
+        let by_id: BTreeMap<String, Arc<Instance>> =
+            marked.into_iter().chain(legacy).map(|instance| (instance.id.clone(), untagged(instance))).collect();
+        Ok(by_id.into_values().collect())
     }
 }
 
@@ -129,6 +130,10 @@ impl Instances {
         let answers = futures::future::try_join_all(calls).await?;
         Ok(answers.into_iter().flatten().collect())
     }
+}
+
+fn untagged(instance: Instance) -> Arc<Instance> {
+    Arc::new(Instance { tags: Tags::default(), ..instance })
 }
 
 /// The error of a look-up that gave no answer.

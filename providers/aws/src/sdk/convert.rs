@@ -14,6 +14,14 @@ pub(super) fn filter(filter: &Filter) -> sdk::Filter {
     sdk::Filter::builder().name(&filter.name).set_values(Some(filter.values.clone())).build()
 }
 
+/// In a vector of its own: collected in place, some names would keep the allocation of the SDK's entries, which are large.
+fn each<A, B>(from: Option<Vec<A>>, convert: impl FnMut(A) -> Option<B>) -> Vec<B> {
+    let from = from.unwrap_or_default();
+    let mut all = Vec::with_capacity(from.len());
+    all.extend(from.into_iter().filter_map(convert));
+    all
+}
+
 pub(super) fn tags(tags: Option<Vec<sdk::Tag>>) -> Tags {
     let pair = |tag: sdk::Tag| Some((tag.key?, tag.value.unwrap_or_default()));
     tags.unwrap_or_default().into_iter().filter_map(pair).collect()
@@ -24,8 +32,6 @@ pub(super) fn tag_list(tags: &Tags) -> Vec<sdk::Tag> {
 }
 
 pub(super) fn instance(from: sdk::Instance) -> Instance {
-    let groups = from.security_groups.unwrap_or_default();
-    let interfaces = from.network_interfaces.unwrap_or_default();
     Instance {
         id: from.instance_id.unwrap_or_default(),
         state: from.state.and_then(|state| state.name).map(|name| name.as_str().to_owned()),
@@ -37,30 +43,28 @@ pub(super) fn instance(from: sdk::Instance) -> Instance {
         public_dns_name: from.public_dns_name.unwrap_or_default(),
         private_ip: present(from.private_ip_address),
         public_ip: present(from.public_ip_address),
-        interfaces: interfaces.into_iter().map(interface).collect(),
-        security_groups: groups.into_iter().filter_map(|group| group.group_id).collect(),
+        interfaces: each(from.network_interfaces, |from| Some(interface(from))),
+        security_groups: each(from.security_groups, |group| group.group_id),
         tags: tags(from.tags),
         source_dest_check: from.source_dest_check,
     }
 }
 
 fn interface(from: sdk::InstanceNetworkInterface) -> InstanceInterface {
-    let private = from.private_ip_addresses.unwrap_or_default();
-    let (primary, others): (Vec<_>, Vec<_>) = private.into_iter().partition(|address| address.primary == Some(true));
-    let mut private_ips: Vec<String> =
-        primary.into_iter().chain(others).filter_map(|address| address.private_ip_address).collect();
+    let mut private = from.private_ip_addresses.unwrap_or_default();
+    // Stable: the primary one first, the others in EC2's order.
+    private.sort_by_key(|address| address.primary != Some(true));
+    let mut private_ips = each(Some(private), |address| address.private_ip_address);
     if private_ips.is_empty() {
         private_ips.extend(present(from.private_ip_address));
     }
-    let ipv6 = from.ipv6_addresses.unwrap_or_default();
-    let prefixes = from.ipv6_prefixes.unwrap_or_default();
     InstanceInterface {
         id: from.network_interface_id.unwrap_or_default(),
         status: from.status.map(|status| status.as_str().to_owned()).unwrap_or_default(),
         device_index: from.attachment.and_then(|attachment| attachment.device_index),
         private_ips,
-        ipv6: ipv6.into_iter().filter_map(|address| address.ipv6_address).collect(),
-        ipv6_prefixes: prefixes.into_iter().filter_map(|prefix| prefix.ipv6_prefix).collect(),
+        ipv6: each(from.ipv6_addresses, |address| address.ipv6_address),
+        ipv6_prefixes: each(from.ipv6_prefixes, |prefix| prefix.ipv6_prefix),
         source_dest_check: from.source_dest_check,
     }
 }
