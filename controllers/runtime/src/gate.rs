@@ -12,7 +12,7 @@ use ccm_provider::{Plan, ProviderError, ServiceAnswer};
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use crate::client::{ApiError, Call, Client};
+use crate::client::{self, ApiError, Call, Client};
 use crate::leader::Leadership;
 use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
@@ -43,6 +43,9 @@ pub enum GateError {
     /// The lease is not ours (any more). Nothing was written.
     #[error("not written: this process does not lead")]
     NotLeading,
+    /// The process is shutting down and leaves the write to the next leader. Nothing was written.
+    #[error("not written: this process is shutting down, and the next leader writes it")]
+    Ending,
     /// `--dry-run`. Nothing was written.
     #[error("not written: --dry-run")]
     DryRun,
@@ -185,17 +188,28 @@ impl Gate {
     /// Writes to the API server.
     pub async fn write(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.open("api")?;
-        let turn = if call.can_wait { self.in_flight.patient().await } else { self.in_flight.urgent().await };
+        let turn = async { if call.can_wait { self.in_flight.patient().await } else { self.in_flight.urgent().await } };
+        let turn = if call.yields { self.until_ending(turn).await? } else { turn.await };
         let _turn = turn.ok_or(GateError::NotLeading)?;
         // The wait may have been long, and so may be that for a server that said "later": look again before each attempt.
-        self.client.send_while(call, || self.open("api")).await
+        let pause = |wait| match call.yields {
+            true => self.until_ending(tokio::time::sleep(wait)).boxed(),
+            false => client::sleep(wait),
+        };
+        // On the heap only while it is in flight: thousands of writes may wait for their turn.
+        Box::pin(self.client.send_while(call, || self.open("api"), &pause)).await
+    }
+
+    /// Waits, unless no new work may begin.
+    async fn until_ending<R>(&self, wait: impl Future<Output = R>) -> Result<R, GateError> {
+        self.leadership.until_ended(wait).await.ok_or(GateError::Ending)
     }
 
     /// Writes an event. It is not counted with the writes and lets them pass, for a limited time.
     pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.may()?;
         self.in_flight.none_urgent(Priority::patience()).await;
-        self.client.send_while(call, || self.may()).await
+        self.client.send_while(call, || self.may(), &client::sleep).await
     }
 
     /// Writes an event about the lease itself: that this process leads no more is told by a process that leads no more.

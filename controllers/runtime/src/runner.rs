@@ -256,7 +256,8 @@ impl<R: Reconciler> Batch<R> {
     }
 
     async fn run_groups(self: Arc<Self>, groups: BTreeSet<R::Group>, work: Vec<(R::Key, R::Observed)>) {
-        if let Ok(_slot) = self.slots.acquire().await
+        // What waits for a slot when no new work may begin is left to the next leader.
+        if let Some(Ok(_slot)) = self.leadership.until_ended(self.slots.acquire()).await
             && !work.is_empty()
         {
             let keys: Vec<R::Key> = work.iter().map(|(key, _)| key.clone()).collect();
@@ -600,6 +601,19 @@ mod tests {
         queue.shut_down();
         task.await.unwrap();
         assert_eq!(model.groups.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutting_down_begins_nothing_that_waits_for_a_slot() {
+        let (model, queue, leadership, task) = start(1);
+        for key in [1, 11, 21] {
+            queue.add(key);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        leadership.drain();
+        queue.shut_down();
+        task.await.unwrap();
+        assert_eq!(*model.groups.lock().unwrap(), [[1]]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,7 +19,7 @@ use ccm_provider::{
 };
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
-use ccm_runtime::{InstanceView, Permission, Queue, RateLimit};
+use ccm_runtime::{GateError, InstanceView, Permission, Queue, RateLimit};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
@@ -195,7 +195,10 @@ impl Reconciler for NodeController {
             let answer = match observed {
                 Observed::Missing => Ok(Outcome::Done),
                 Observed::Settled(node) => self.fix_labels(&node).await,
-                Observed::Waiting(node, answer) => self.initialize(&node, answer.await).await,
+                Observed::Waiting(node, answer) => match self.shared.leadership.until_ended(answer).await {
+                    Some(lookup) => self.initialize(&node, lookup).await,
+                    None => Err(SyncError::Closed(GateError::Ending)),
+                },
             };
             answers.push((key, answer));
         }

@@ -365,7 +365,9 @@ impl RouteController {
         let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
         let patch = NodePatch { network: Some((available, now)), ..NodePatch::default() };
         let written = self.shared.node_writer().write(&node, |_| Some(patch.clone())).await;
-        if let Err(error) = &written {
+        if let Err(error) = &written
+            && !error.is_closed()
+        {
             tracing::error!(node = %node.name, %error, "could not write the condition NetworkUnavailable");
         }
         written.is_ok()

@@ -28,6 +28,8 @@ pub struct Call<'a> {
     pub deadline: Duration,
     /// Whether other writes pass it, for a limited time.
     pub can_wait: bool,
+    /// Whether a shutdown leaves it to the next leader, which decides and writes the same: it is not begun any more then.
+    pub yields: bool,
 }
 
 impl<'a> Call<'a> {
@@ -41,6 +43,7 @@ impl<'a> Call<'a> {
             body: None,
             deadline: REQUEST_DEADLINE,
             can_wait: false,
+            yields: false,
         }
     }
 

@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_provider::Clock;
-use futures::{Stream, StreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt};
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -132,17 +133,19 @@ impl Client {
 
     /// Sends a request and reads the whole answer.
     pub async fn send(&self, call: &Call<'_>) -> Result<Bytes, ApiError> {
-        self.send_while(call, || Ok(())).await
+        self.send_while(call, || Ok(()), &sleep).await
     }
 
-    /// The same, as long as it may: asked before each attempt, since a wait for the server may lie between.
+    /// The same, as long as it may: asked before each attempt, since a pause may lie between. The caller makes the pauses,
+    /// and may end the call in one.
     pub(crate) async fn send_while<E: From<ApiError>>(
         &self,
         call: &Call<'_>,
         may: impl Fn() -> Result<(), E>,
+        pause: &Pause<'_, E>,
     ) -> Result<Bytes, E> {
         let answer = tokio::time::timeout(call.deadline, async {
-            let response = self.start(call, true, &may).await?;
+            let response = self.start(call, true, &may, pause).await?;
             let body = response.into_body().collect().await.map_err(|error| ApiError::Transport(chain(&error)))?;
             let body = body.to_bytes();
             self.metrics.rest_response_size(call.verb(), &self.link.peer.host, body.len());
@@ -168,7 +171,7 @@ impl Client {
         &self,
         call: &Call<'_>,
     ) -> Result<impl Stream<Item = Result<Bytes, ApiError>> + Send + use<>, ApiError> {
-        let started = tokio::time::timeout(call.deadline, self.start(call, false, &|| Ok(()))).await;
+        let started = tokio::time::timeout(call.deadline, self.start(call, false, &|| Ok(()), &sleep)).await;
         let response = started.unwrap_or(Err(ApiError::Deadline(call.deadline)))?;
         let frames = response.into_body().into_data_stream();
         Ok(frames.map(|frame| frame.map_err(|e| ApiError::Transport(chain(&e)))))
@@ -180,12 +183,13 @@ impl Client {
         call: &Call<'_>,
         paced: bool,
         may: &impl Fn() -> Result<(), E>,
+        pause: &Pause<'_, E>,
     ) -> Result<http::Response<Body>, E> {
         let deadline = Instant::now() + call.deadline;
         let (mut repeats, mut renewed) = (0, false);
         loop {
             if paced {
-                self.pace(call, deadline).await?;
+                self.pace(call, deadline, pause).await?;
             }
             may()?;
             let began = Instant::now();
@@ -206,12 +210,12 @@ impl Client {
             };
             repeats += 1;
             tracing::debug!(%error, ?wait, repeats, took = ?began.elapsed(), path = &*call.path, "Got a Retry-After response");
-            tokio::time::sleep(wait).await;
+            pause(wait).await?;
         }
     }
 
     /// Waits for the client's own rate, if it has one.
-    async fn pace(&self, call: &Call<'_>, deadline: Instant) -> Result<(), ApiError> {
+    async fn pace<E: From<ApiError>>(&self, call: &Call<'_>, deadline: Instant, pause: &Pause<'_, E>) -> Result<(), E> {
         let Some(limiter) = &self.limiter else {
             self.metrics.rest_rate_limited(call.verb(), &self.link.peer.host, Duration::ZERO);
             return Ok(());
@@ -220,7 +224,7 @@ impl Client {
         let wait = limiter.reserve(now.into_std(), deadline.saturating_duration_since(now));
         let wait = wait.ok_or(ApiError::Paced)?;
         if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+            pause(wait).await?;
         }
         if wait > LONG_WAIT {
             tracing::info!(?wait, path = &*call.path, "Waited before sending request: client-side throttling");
@@ -288,6 +292,14 @@ impl Client {
         let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         Err(status_error(status, &body, retry_after.map(Duration::from_secs)))
     }
+}
+
+/// Waits before an attempt, or says why there is none.
+pub(crate) type Pause<'a, E> = dyn Fn(Duration) -> BoxFuture<'a, Result<(), E>> + Sync + 'a;
+
+/// A pause that nothing ends.
+pub(crate) fn sleep<E: 'static>(wait: Duration) -> BoxFuture<'static, Result<(), E>> {
+    tokio::time::sleep(wait).map(Ok).boxed()
 }
 
 /// "Not now": 429 and 5xx, with a time. A version from the future comes with one, too, but after an etcd was restored it may

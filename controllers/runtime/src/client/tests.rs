@@ -165,6 +165,25 @@ async fn a_write_that_waits_for_the_server_is_not_sent_again_by_a_process_that_l
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_the_pause_of_a_write_that_yields_and_of_no_other() {
+    for (yields, sent) in [(true, vec![0]), (false, vec![0, 5])] {
+        let answer = |_: &Seen, number| if number == 0 { (429, Some(5), later()) } else { (200, None, json!({})) };
+        let (client, requests) = server(answer);
+        let leadership = Leadership::new(Arc::new(crate::SystemClock));
+        leadership.lead(None);
+        let gate = Gate::new(client, leadership.clone(), false, Metrics::new());
+        let call = Call { yields, ..Call::strategic("/x", &json!({})) };
+        let began = Instant::now();
+        let write = tokio::spawn(async move { gate.write(&call).await });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        leadership.drain();
+        let written = write.await.unwrap();
+        assert_eq!(matches!(written, Err(GateError::Ending)), yields, "{written:?}");
+        assert_eq!((times(&requests), began.elapsed().as_secs()), (sent, if yields { 2 } else { 5 }));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_client_has_a_rate_of_its_own_and_watches_have_none() {
     let (client, requests) = server(|_, _| (200, None, json!({})));
     let client = client.with_rate(Rate::new(1.0, 2));

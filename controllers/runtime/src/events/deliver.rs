@@ -126,7 +126,7 @@ impl Sender {
             let outcome = self.write(event).await;
             let error = match outcome {
                 Ok(()) => return self.metrics.event(if event.patch.is_some() { "counted" } else { "created" }),
-                Err(GateError::NotLeading) => return self.metrics.event("not-leading"),
+                Err(GateError::NotLeading | GateError::Ending) => return self.metrics.event("not-leading"),
                 Err(GateError::DryRun) => return self.only_told(event),
                 Err(GateError::Api(error)) if is_final(&error) => return self.rejected(event, &error),
                 Err(GateError::Api(error)) => error,

@@ -98,8 +98,8 @@ impl NodePatch {
         // Pods wait for the taint of a new node to go, and nobody for its addresses.
         let can_wait = !self.addresses.is_empty();
         let call = Call::strategic(format!("{}{subresource}", path(node)), &self.body(node));
-        // A node is some 20 KB, and a writer knows what it wrote.
-        Call { can_wait, ..call.brief() }
+        // A node is some 20 KB, and a writer knows what it wrote. Hundreds may wait for their turn in a burst.
+        Call { can_wait, yields: true, ..call.brief() }
     }
 
     fn body(&self, node: &Node) -> Value {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ccm::Exit;
-use ccm_test_suite::{Rig, Running, node};
+use ccm_test_apiserver::{Fault, Match};
+use ccm_test_suite::{Rig, Running, node, service};
 use tokio::time::Instant;
 
 const ELECT: &str = "--leader-elect=true";
@@ -108,28 +109,66 @@ async fn a_leader_without_others_survives_a_short_loss_of_the_api_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_lets_what_is_in_flight_end_before_the_lease_goes() {
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, delay: 5s}]").await;
+    let first = leader(&rig).await;
+    let _second = rig.start(&[ELECT]).await;
+    rig.create(service("slow")).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    first.ask_to_stop();
+    rig.pass(Duration::from_secs(3)).await;
+    assert_eq!(rig.cloud.calls("Initialize").len(), 1, "the first one still works");
+    first.stop().await.unwrap();
+    let ingress = &rig.service("slow").await.unwrap()["status"]["loadBalancer"]["ingress"];
+    assert!(ingress.is_array(), "the work in flight was done: {ingress}");
+    rig.until_calls("Initialize", 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_leaves_a_node_whose_instance_is_being_read_to_the_next_leader() {
     let rig = Rig::new("faults: [{call: InstanceMetadata, node: slow, delay: 5s}]").await;
     let first = leader(&rig).await;
     let _second = rig.start(&[ELECT]).await;
     rig.create(node("slow").uninitialized()).await;
     rig.until_calls("InstanceMetadata", 1).await;
-    first.ask_to_stop();
-    rig.pass(Duration::from_secs(3)).await;
-    assert_eq!(rig.cloud.calls("Initialize").len(), 1, "the first one still works");
+    let asked = Instant::now();
     first.stop().await.unwrap();
-    assert!(!rig.node("slow").await.unwrap().is_uninitialized(), "the work in flight was done");
-    rig.until_calls("Initialize", 2).await;
-    assert_eq!(rig.cloud.calls_for("InstanceMetadata", "slow"), 1);
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert_eq!(rig.writes_of("nodes", "slow").len(), 0);
+    rig.until_node("slow", "is initialized", |node| !node.is_uninitialized()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_amid_many_new_nodes_ends_the_writes_in_flight_and_begins_no_more_before_the_lease_goes() {
+    let rig = Rig::new("").await;
+    let first = leader(&rig).await;
+    rig.faults().add(Fault::latency(Duration::from_secs(2)).on(Match::on("patch", "nodes")));
+    for number in 0..200 {
+        rig.create(node(&format!("n{number}")).uninitialized()).await;
+    }
+    let requests = || rig.store().log().count_of("patch", "nodes");
+    rig.until(MINUTE, "writes of nodes", async |rig| (!rig.writes().is_empty()).then_some(())).await;
+    let (asked, written) = (Instant::now(), rig.writes().len());
+    first.stop().await.unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    let log = rig.store().log().remote_writes();
+    let after = log.split(|write| write.resource == "leases").next_back().unwrap();
+    assert!(after.iter().all(|write| write.resource == "events"), "written after the lease was given back: {after:?}");
+    // As many as may be in flight at once.
+    assert!(rig.writes().len() - written <= 32, "{written} before and {} after", rig.writes().len());
+    assert!(rig.writes().iter().all(|write| write.status == 200));
+    let ended = requests();
+    rig.pass(MINUTE).await;
+    assert_eq!((requests(), holder(&rig).await), (ended, String::new()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_never_ends_holds_up_a_shutdown_for_a_limited_time_only() {
-    let rig = Rig::new("faults: [{call: InstanceMetadata, node: stuck, hold: gate, times: 1}]").await;
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, hold: gate, times: 1}]").await;
     let _release = rig.cloud.hold("gate");
     let first = leader(&rig).await;
     let _second = rig.start(&[ELECT]).await;
-    rig.create(node("stuck").uninitialized()).await;
-    rig.until_calls("InstanceMetadata", 1).await;
+    rig.create(service("stuck")).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
     rig.lap();
     first.stop().await.unwrap();
     let took = rig.lap();
