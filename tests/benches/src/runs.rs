@@ -32,7 +32,7 @@ pub(crate) async fn startup(nodes: usize, out: &Path) -> anyhow::Result<()> {
         async move { cluster.make_nodes(0..nodes, true, BURST).await }
     });
     let mut curve = vec![(0.0, 0.0)];
-    let name = "node_controller_initial_node_sync_delay_seconds_count";
+    let name = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
     let last = loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let done = manager.metric(name, "").await?;
