@@ -120,6 +120,7 @@ impl<T: Kept> Reflector<T> {
     pub async fn run(mut self) {
         loop {
             self.store.alive();
+            let before = self.version.clone();
             let ended = match self.relist {
                 true => self.list_and_watch().await,
                 false => self.resume().await,
@@ -127,6 +128,10 @@ impl<T: Kept> Reflector<T> {
             match ended {
                 Ok(()) | Err(Ended::Normally) => {
                     self.hint_logged = false;
+                    // A busy API server cuts the watch of who lags behind: one that brought news goes on at once.
+                    if self.version != before {
+                        continue;
+                    }
                     // A cut alone is no reason to wait long.
                     let pause = self.backoff.min(Duration::from_secs(1)).mul_f64(self.rng.random_range(0.1..1.0));
                     tokio::time::sleep(pause).await;

@@ -288,6 +288,29 @@ async fn a_server_that_is_behind_for_a_while_takes_nothing_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_goes_on_at_once_if_it_brought_news_and_else_after_a_pause() {
+    let bench = Bench::new(Options::default(), 1);
+    bench.until_same(MINUTE).await;
+    let end = |after| Fault::new(Effect::EndWatch { after, abrupt: true }).on(Match::on("watch", "nodes"));
+    let fault = bench.faults.add(end(10));
+    for n in 100..200 {
+        bench.api.create("nodes", "", json!({"metadata": {"name": format!("n{n}")}})).unwrap();
+    }
+    bench.faults.drop_watches(None);
+    // One pause, for the first cut.
+    let took = bench.until_same(MINUTE).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+
+    bench.faults.remove(fault);
+    bench.faults.add(end(0));
+    bench.faults.drop_watches(None);
+    let before = bench.requests.lock().unwrap().len();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let asked = bench.requests.lock().unwrap().len() - before;
+    assert!((10..100).contains(&asked), "{asked} requests in 10 s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_followed_by_a_list() {
     let bench = Bench::new(Options::default(), 1);
     bench.until_same(MINUTE).await;
