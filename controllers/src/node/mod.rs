@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
-    Aspects, EventSink, EventType, InstanceMetadata, Lookup, Node, NodeName, NodeRef, ObjectChange, Plan,
+    Aspects, EventSink, EventType, InstanceMetadata, Lookup, Node, NodeAddress, NodeName, NodeRef, ObjectChange, Plan,
     ProviderError, Risk, Step, Subject, Verb,
 };
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
@@ -196,7 +196,7 @@ impl Reconciler for NodeController {
                 Observed::Missing => Ok(Outcome::Done),
                 Observed::Settled(node) => self.fix_labels(&node).await,
                 Observed::Waiting(node, answer) => match self.shared.leadership.until_ended(answer).await {
-                    Some(lookup) => self.initialize(&node, lookup).await,
+                    Some(lookup) => self.initialize(node, lookup).await,
                     None => Err(SyncError::Closed(GateError::Ending)),
                 },
             };
@@ -214,16 +214,16 @@ impl NodeController {
         Self { shared, view, events, metrics }
     }
 
-    async fn initialize(&self, node: &NodeRef, lookup: Lookup) -> Result<Outcome, SyncError> {
+    async fn initialize(&self, node: NodeRef, lookup: Lookup) -> Result<Outcome, SyncError> {
         let context = format!("failed to get instance metadata for node {}", node.name);
-        let metadata = match lookup {
+        let mut metadata = match lookup {
             Lookup::Found(instance) => match &instance.metadata {
                 Ok(Some(metadata)) => metadata.clone(),
                 Ok(None) => {
                     tracing::info!(node = %node.name, "the cloud has no metadata for the node yet: left as it is");
                     return Ok(Outcome::Done);
                 }
-                Err(error) => return Err(self.failed(node, SyncError::provider(&context, error))),
+                Err(error) => return Err(self.failed(&node, SyncError::provider(&context, error))),
             },
             Lookup::Foreign => {
                 tracing::debug!(node = %node.name, "the node belongs to another cloud: left as it is");
@@ -231,16 +231,19 @@ impl NodeController {
             }
             Lookup::Gone(evidence) => {
                 let text = format!("{context}: {} ({evidence})", ProviderError::InstanceNotFound);
-                return Err(self.failed(node, SyncError::Retry(text)));
+                return Err(self.failed(&node, SyncError::Retry(text)));
             }
-            Lookup::Unknown(error) => return Err(self.failed(node, SyncError::provider(&context, &error))),
+            Lookup::Unknown(error) => return Err(self.failed(&node, SyncError::provider(&context, &error))),
         };
         let subject = Subject::node(&node.name, &node.uid);
-        let Some(written) = self.remove_taint(node, &metadata).await? else { return Ok(Outcome::Done) };
+        let Some(written) = self.remove_taint(&node, &metadata).await? else { return Ok(Outcome::Done) };
+        // Thousands may wait for their turn to write their addresses: they keep no more than that.
+        let addresses = std::mem::take(&mut metadata.node_addresses);
+        drop((node, metadata, context));
         self.observe_age(&written, &self.metrics.taint_removal);
-        tracing::info!(node = %node.name, "Successfully initialized node with cloud provider");
-        if let Err(error) = self.update_addresses(&written, &metadata).await {
-            tracing::error!(node = %node.name, error, "Failed to update node addresses for node");
+        tracing::info!(node = %written.name, "Successfully initialized node with cloud provider");
+        if let Err(error) = self.update_addresses(&written, &addresses).await {
+            tracing::error!(node = %written.name, error, "Failed to update node addresses for node");
         }
         self.events.event(&subject, EventType::Normal, "Synced", "Node synced successfully");
         self.observe_age(&written, &self.metrics.initial_sync);
@@ -289,10 +292,10 @@ impl NodeController {
         }
     }
 
-    async fn update_addresses(&self, node: &NodeRef, metadata: &InstanceMetadata) -> Result<(), String> {
-        let Some(wanted) = decide::addresses(node, &metadata.node_addresses)? else { return Ok(()) };
-        let plan = Plan::new(format!("node {} addresses", node.name)).with(decide::address_step(node, &wanted));
-        self.shared.gate.show(&plan);
+    async fn update_addresses(&self, node: &NodeRef, seen: &[NodeAddress]) -> Result<(), String> {
+        let Some(wanted) = decide::addresses(node, seen)? else { return Ok(()) };
+        let step = decide::address_step(node, &wanted);
+        self.shared.gate.show(&Plan::new(format!("node {} addresses", node.name)).with(step));
         let patch = NodePatch { addresses: wanted, ..NodePatch::default() };
         match self.shared.node_writer().write(node, |_| Some(patch.clone())).await {
             Err(error) if !error.is_closed() => Err(error.to_string()),
@@ -321,7 +324,7 @@ impl NodeController {
                         // The cache again: the look-up may have taken long, and the node may be another one by now.
                         match self.shared.nodes.get(&node.name).filter(|current| current.uid == node.uid) {
                             Some(current) => {
-                                let updated = self.update_addresses(&current, metadata).await;
+                                let updated = self.update_addresses(&current, &metadata.node_addresses).await;
                                 updated.err().map(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))
                             }
                             None => None,
