@@ -242,15 +242,15 @@ fn node_route() -> Controller {
         let same = config.clone();
         Configured::new(
             move |start| {
-                let (routes, name) = (start.provider.routes(), start.provider.name());
+                let (routes, schemes) = (start.provider.routes(), start.provider.provider_id_schemes());
                 let (config, events) = (config(routes.is_some())?, start.events("route_controller"));
-                route::start(start.shared.clone(), routes, name, events, config).map_err(Refused::from)
+                route::start(start.shared.clone(), routes, schemes, events, config).map_err(Refused::from)
             },
             Scope::has_routes,
             move |survey| {
-                let (routes, name) = (survey.provider.routes(), survey.provider.name());
+                let (routes, schemes) = (survey.provider.routes(), survey.provider.provider_id_schemes());
                 let config = same(routes.is_some())?;
-                Ok(route::survey(survey.shared.clone(), routes, name, survey.events.clone(), config)?)
+                Ok(route::survey(survey.shared.clone(), routes, schemes, survey.events.clone(), config)?)
             },
         )
     })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use ccm_controllers::{persistent_volume, survey::Scope};
-use ccm_provider::PersistentVolume;
 use ccm_provider::flag::{Flag, Kind};
+use ccm_provider::{CloudProvider, PersistentVolume, Schemes};
 use ccm_runtime::store::{Keep, Kept};
 use ccm_runtime::{Client, Metrics, Store};
 use futures::FutureExt as _;
@@ -93,7 +93,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
         ccm: version::VERSION.into(),
         taken: clock.timestamp(),
         redacted: 0,
-        provider: Provider { name: world.provider.name().to_owned(), facts: world.provider.facts() },
+        provider: provider(&*world.provider),
         flags: flags::kept(&call.values, &call.registry, &call.program),
         plan: surveyed::json(&surveyed),
         nodes: objects(&world.shared.nodes),
@@ -245,4 +245,9 @@ fn by_subject<'a>(plan: &'a Value, section: &str) -> BTreeMap<&'a str, Vec<&'a V
         all.entry(item.get("subject").and_then(Value::as_str).unwrap_or_default()).or_default().push(item);
     }
     all
+}
+
+fn provider(of: &dyn CloudProvider) -> Provider {
+    let (name, schemes) = (of.name().to_owned(), of.provider_id_schemes());
+    Provider { schemes: Some(schemes).filter(|schemes| *schemes != Schemes::new([&*name])), name, facts: of.facts() }
 }

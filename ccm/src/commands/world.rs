@@ -153,8 +153,9 @@ impl World {
         );
         provider.initialize(context).await;
         let size = nodes.clone();
-        let view = manager::instances(&*provider)
-            .map(|instances| InstanceView::new(instances, provider.name(), move || size.len(), metrics.clone()));
+        let view = manager::instances(&*provider).map(|instances| {
+            InstanceView::new(instances, provider.provider_id_schemes(), move || size.len(), metrics.clone())
+        });
         let gate = Gate::collecting(client.clone(), leadership.clone(), metrics.clone());
         let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster };
         Self { options, client, provider, shared, told, volumes: None }

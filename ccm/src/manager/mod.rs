@@ -133,8 +133,9 @@ impl Manager {
         let services = Store::new(Keep::default());
         let health = health(&options, &leadership, &nodes, &services);
         let size = nodes.clone();
-        let view = instances(&*provider)
-            .map(|instances| InstanceView::new(instances, provider.name(), move || size.len(), metrics.clone()));
+        let view = instances(&*provider).map(|instances| {
+            InstanceView::new(instances, provider.provider_id_schemes(), move || size.len(), metrics.clone())
+        });
         let (recorder, delivery) = Recorder::new(gate.clone(), clock.clone(), metrics.clone(), rng.random());
         let shared = Shared {
             gate,

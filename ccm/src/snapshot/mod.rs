@@ -17,7 +17,7 @@ pub(crate) mod replay;
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-use ccm_provider::{Clock, Node, PersistentVolume, Service};
+use ccm_provider::{Clock, Node, PersistentVolume, Schemes, Service};
 use ccm_runtime::clock::timestamp;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -65,8 +65,11 @@ pub(crate) struct Document {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Provider {
-    /// The scheme of its provider IDs; `--cloud-provider` is among the flags.
+    /// Its name; `--cloud-provider` is among the flags.
     pub(crate) name: String,
+    /// The schemes of its provider IDs; `None` where its name is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schemes: Option<Schemes>,
     /// See [`ccm_provider::CloudProvider::facts`].
     #[serde(default)]
     pub(crate) facts: Value,

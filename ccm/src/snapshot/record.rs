@@ -10,7 +10,8 @@ use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{
     Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
     NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderContext, ProviderError,
-    Route, Routes, Service, ServiceAction, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+    Route, Routes, Schemes, Service, ServiceAction, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource,
+    Volumes,
 };
 use ccm_runtime::panics::panic_text;
 use futures::FutureExt as _;
@@ -258,6 +259,10 @@ impl Recorder {
 impl CloudProvider for Recorder {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    fn provider_id_schemes(&self) -> Schemes {
+        self.inner.provider_id_schemes()
     }
 
     fn has_cluster_id(&self) -> bool {

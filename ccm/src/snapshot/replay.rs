@@ -9,7 +9,7 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     Aspects, CloudProvider, ErrorClass, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute,
     Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderError, Registry,
-    Route, Routes, Service, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+    Route, Routes, Schemes, Service, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
 };
 use serde_json::Value;
 
@@ -35,6 +35,7 @@ fn planner(registry: &Registry, name: &str, facts: &Value, flags: &FlagValues) -
 /// The answers of a snapshot as a provider.
 pub(crate) struct Replay {
     name: String,
+    schemes: Schemes,
     answers: Arc<Answers>,
     planner: Planner,
 }
@@ -43,7 +44,8 @@ impl Replay {
     /// The provider of this name, which is that of the snapshot, and what it said.
     pub(crate) fn new(provider: super::Provider, answers: Answers, registry: &Registry, flags: &FlagValues) -> Self {
         let planner = planner(registry, &flags.text("cloud-provider"), &provider.facts, flags);
-        Self { name: provider.name, answers: Arc::new(answers), planner }
+        let schemes = provider.schemes.unwrap_or_else(|| Schemes::new([&*provider.name]));
+        Self { name: provider.name, schemes, answers: Arc::new(answers), planner }
     }
 }
 
@@ -62,6 +64,10 @@ fn refused() -> ProviderError {
 impl CloudProvider for Replay {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn provider_id_schemes(&self) -> Schemes {
+        self.schemes.clone()
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {

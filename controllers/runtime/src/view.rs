@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_provider::deadline::READ_DEADLINE;
-use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Snapshot};
+use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Schemes, Snapshot};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -43,7 +43,7 @@ const SUSPECTS_KEPT: usize = 1024;
 /// The instances as last seen.
 pub struct InstanceView {
     provider: Arc<dyn InstancesV2>,
-    scheme: String,
+    schemes: Schemes,
     // Number of nodes in the cluster, for the choice between look-up and list.
     cluster_size: Box<dyn Fn() -> usize + Send + Sync>,
     state: Arc<Mutex<State>>,
@@ -52,7 +52,7 @@ pub struct InstanceView {
 
 impl std::fmt::Debug for InstanceView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InstanceView").field("scheme", &self.scheme).finish_non_exhaustive()
+        f.debug_struct("InstanceView").field("schemes", &self.schemes).finish_non_exhaustive()
     }
 }
 
@@ -102,16 +102,16 @@ impl Question {
 }
 
 impl InstanceView {
-    /// A view of the instances of the provider whose provider IDs begin with `<scheme>://`.
+    /// A view of the instances of a provider with these provider IDs.
     pub fn new(
         provider: Arc<dyn InstancesV2>,
-        scheme: &str,
+        schemes: Schemes,
         cluster_size: impl Fn() -> usize + Send + Sync + 'static,
         metrics: Metrics,
     ) -> Arc<Self> {
         Arc::new(Self {
             provider,
-            scheme: scheme.to_owned(),
+            schemes,
             cluster_size: Box::new(cluster_size),
             state: Arc::new(Mutex::new(State { window: WINDOW_MIN, ..State::default() })),
             metrics,
@@ -125,8 +125,7 @@ impl InstanceView {
 
     /// Whether the node carries the provider ID of another cloud. Such a node is counted and never touched.
     pub fn is_foreign(&self, provider_id: Option<&str>) -> bool {
-        let scheme = provider_id.and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme);
-        scheme.is_some_and(|scheme| scheme != self.scheme)
+        self.schemes.is_foreign(provider_id)
     }
 
     /// Answers for each node, in order. What is younger than `max_age` may come from memory.
@@ -377,7 +376,7 @@ mod tests {
 
     fn view(cloud: Cloud, size: usize) -> (Arc<Cloud>, Arc<InstanceView>) {
         let cloud = Arc::new(cloud);
-        (cloud.clone(), InstanceView::new(cloud, "fake", move || size, Metrics::new()))
+        (cloud.clone(), InstanceView::new(cloud, Schemes::new(["fake"]), move || size, Metrics::new()))
     }
 
     fn nodes(range: std::ops::Range<usize>) -> Vec<NodeRef> {

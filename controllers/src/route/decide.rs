@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{REASON_NO_ROUTE, REASON_ROUTE_CREATED};
 use ccm_provider::{
-    Change, Finding, NewRoute, Node, NodeAddress, NodeName, NodeRef, Plan, Risk, Route, Severity, Step, Verb, address,
+    Change, Finding, NewRoute, Node, NodeAddress, NodeName, NodeRef, Plan, Risk, Route, Schemes, Severity, Step, Verb,
+    address,
 };
 use ipnet::IpNet;
 
@@ -28,9 +29,9 @@ pub struct Changes {
     pub unconfirmed: Vec<NodeName>,
 }
 
-/// Whether a node belongs to another cloud than that of `scheme`. No route to it is made or removed.
-fn is_foreign(node: &Node, scheme: &str) -> bool {
-    node.provider_scheme().is_some_and(|theirs| theirs != scheme)
+/// Whether a node belongs to another cloud. No route to it is made or removed.
+fn is_foreign(node: &Node, schemes: &Schemes) -> bool {
+    schemes.is_foreign(node.provider_id.as_deref())
 }
 
 /// Compares the cloud's routes with the pod ranges of the nodes. `departed` names missing nodes that are known to be gone:
@@ -40,7 +41,7 @@ pub fn plan(
     nodes: &[NodeRef],
     cluster: &[IpNet],
     departed: &BTreeSet<NodeName>,
-    scheme: &str,
+    schemes: &Schemes,
 ) -> Changes {
     let mut changes =
         Changes { delete_first: routes.first().is_some_and(|route| route.enable_node_addresses), ..Changes::default() };
@@ -53,7 +54,7 @@ pub fn plan(
     let by_name: BTreeMap<&NodeName, &NodeRef> = nodes.iter().map(|node| (&node.name, node)).collect();
     // Destinations per node that stay, and those that are replaced.
     let mut keep: BTreeSet<(&NodeName, IpNet)> = BTreeSet::new();
-    for node in nodes.iter().filter(|node| !is_foreign(node, scheme)) {
+    for node in nodes.iter().filter(|node| !is_foreign(node, schemes)) {
         let wanted = wanted(node);
         if !wanted.is_empty() || listed.contains_key(&node.name) {
             changes.nodes.insert(node.name.clone(), wanted.len());
@@ -79,7 +80,7 @@ pub fn plan(
         let known = target.and_then(|name| by_name.get(name));
         let stays = match (target, known) {
             _ if route.blackhole => false,
-            (_, Some(node)) if is_foreign(node, scheme) => true,
+            (_, Some(node)) if is_foreign(node, schemes) => true,
             (Some(name), Some(node)) => stays(route, name, node, &keep),
             (Some(name), None) if !departed.contains(name) => {
                 changes.unconfirmed.push(name.clone());

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Subject,
-    duration,
+    ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Schemes,
+    Subject, duration,
 };
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Pace};
@@ -61,7 +61,7 @@ pub struct RouteController {
     routes: Arc<dyn Routes>,
     events: Arc<dyn EventSink>,
     cluster_cidrs: Vec<IpNet>,
-    scheme: String,
+    schemes: Schemes,
     // Nodes that were seen to be deleted, and those that the last reconcile missed.
     departed: Mutex<BTreeSet<NodeName>>,
     // The nodes for which the last reconcile left nothing to do.
@@ -76,16 +76,16 @@ impl std::fmt::Debug for RouteController {
     }
 }
 
-/// Starts the controller; the future runs until no new work may begin. `provider` is the scheme of our provider IDs.
+/// Starts the controller; the future runs until no new work may begin. `schemes` are those of the provider IDs of this cloud.
 pub fn start(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
-    provider: &str,
+    schemes: Schemes,
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
-    let controller = Arc::new(RouteController::new(shared.clone(), routes, provider, events, config.cluster_cidrs));
+    let controller = Arc::new(RouteController::new(shared.clone(), routes, schemes, events, config.cluster_cidrs));
     let queue = Queue::new("Routes", LIMIT, &shared.metrics);
     controller.clone().listen(config.watch_based.then(|| queue.clone()));
     Ok(async move {
@@ -111,12 +111,12 @@ pub fn start(
 pub fn survey(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
-    provider: &str,
+    schemes: Schemes,
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<Survey, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
-    let controller = RouteController::new(shared, routes, provider, events, config.cluster_cidrs);
+    let controller = RouteController::new(shared, routes, schemes, events, config.cluster_cidrs);
     Ok(Box::pin(async move {
         let failed = controller.reconcile().await.err();
         let failed = failed.map(|error| Unplanned { subject: "routes".into(), error: SyncError::Retry(error) });
@@ -133,14 +133,14 @@ impl RouteController {
     pub fn new(
         shared: Shared,
         routes: Arc<dyn Routes>,
-        provider: &str,
+        schemes: Schemes,
         events: Arc<dyn EventSink>,
         cluster_cidrs: Vec<IpNet>,
     ) -> Self {
         let syncs = metrics::RouteMetrics::new(&shared.metrics).syncs;
         let drift = Drift::new(&shared.metrics, NAME);
-        let (scheme, departed, settled) = (provider.to_owned(), Mutex::default(), Mutex::default());
-        Self { shared, routes, events, cluster_cidrs, scheme, departed, settled, drift, syncs }
+        let (departed, settled) = (Mutex::default(), Mutex::default());
+        Self { shared, routes, events, cluster_cidrs, schemes, departed, settled, drift, syncs }
     }
 
     fn listen(self: Arc<Self>, queue: Option<Arc<Queue<()>>>) {
@@ -256,7 +256,7 @@ impl RouteController {
 
     fn plan(&self, routes: &[Route], nodes: &[NodeRef]) -> Changes {
         let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.scheme);
+        let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.schemes);
         // What no route leads to any more need not be remembered.
         departed.retain(|name| routes.iter().any(|route| route.target_node.as_ref() == Some(name)));
         departed.extend(changes.unconfirmed.iter().cloned());

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::{AddressType, NewRoute, Node, NodeAddress, NodeName, NodeRef, ProviderError, Route, Routes};
+use ccm_provider::{
+    AddressType, NewRoute, Node, NodeAddress, NodeName, NodeRef, ProviderError, Route, Routes, Schemes,
+};
 use ipnet::IpNet;
 use proptest::prelude::*;
 
@@ -14,7 +16,9 @@ use super::decide::{Changes, condition, plan};
 use crate::cluster_cidrs::parse_cluster_cidrs;
 use crate::test_shared;
 
-const SCHEME: &str = "fake";
+fn schemes() -> Schemes {
+    Schemes::new(["fake"])
+}
 
 fn addresses(text: &str) -> Vec<NodeAddress> {
     text.split_whitespace().map(|ip| NodeAddress::new(AddressType::InternalIp, ip)).collect()
@@ -59,7 +63,7 @@ fn names(text: &str) -> BTreeSet<NodeName> {
 
 fn planned(routes: &[Route], nodes: &[Node], departed: &str) -> Changes {
     let nodes: Vec<NodeRef> = nodes.iter().cloned().map(NodeRef::new).collect();
-    plan(routes, &nodes, &cluster(), &names(departed), SCHEME)
+    plan(routes, &nodes, &cluster(), &names(departed), &schemes())
 }
 
 fn text(route: &Route) -> String {
@@ -162,7 +166,7 @@ fn a_route_is_ours_when_it_begins_or_ends_within_the_cluster_ranges() {
     check(&[route("10.0.7.0/24")], &nodes, &["-10.0.7.0/24"]);
     let upper = parse_cluster_cidrs("10.1.0.0/16").unwrap();
     let ends_within = [route("10.0.0.0/15 a"), route("10.0.0.0/14 a")];
-    let changes = plan(&ends_within, &[NodeRef::new(node("a", "", ""))], &upper, &names(""), SCHEME);
+    let changes = plan(&ends_within, &[NodeRef::new(node("a", "", ""))], &upper, &names(""), &schemes());
     assert_eq!(print(&changes), ["-10.0.0.0/15 a"]);
 }
 
@@ -298,7 +302,7 @@ struct World {
 
 impl World {
     fn plan(&self) -> Changes {
-        plan(&self.routes, &self.nodes, &cluster(), &self.departed, SCHEME)
+        plan(&self.routes, &self.nodes, &cluster(), &self.departed, &schemes())
     }
 
     fn apply(&mut self, write: &Write) {
@@ -562,7 +566,7 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     let shared = test_shared::shared();
     shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
     let events = Arc::new(test_shared::NoEvents);
-    let controller = RouteController::new(shared, Arc::new(Hanging), "fake", events, cluster());
+    let controller = RouteController::new(shared, Arc::new(Hanging), schemes(), events, cluster());
     let began = tokio::time::Instant::now();
     let error = controller.reconcile().await.unwrap_err();
     assert!(error.contains("nodes lack routes"), "{error}");

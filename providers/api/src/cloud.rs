@@ -11,7 +11,7 @@ use crate::inspect::Inspect;
 use crate::instance::InstancesV2;
 use crate::legacy::{Instances, Zones};
 use crate::load_balancer::LoadBalancer;
-use crate::node::{NodeName, NodeRef};
+use crate::node::{NodeName, NodeRef, Schemes};
 use crate::node_task::NodeTask;
 use crate::route::Routes;
 use crate::service::{Service, ServiceKey};
@@ -23,8 +23,13 @@ use crate::volume::Volumes;
 /// [`CloudProvider::initialize`] returned.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
-    /// The scheme of the provider IDs of its nodes (`aws`, `azure`, `gce`, `openstack`); also used in logs.
+    /// The name in logs (`aws`, `azure`, `gce`, `openstack`); by default also the scheme of the provider IDs of its nodes.
     fn name(&self) -> &str;
+
+    /// The schemes of the provider IDs of its nodes: nodes with another one are counted and never touched.
+    fn provider_id_schemes(&self) -> Schemes {
+        Schemes::new([self.name()])
+    }
 
     /// True when the cloud needs a cluster ID and has one, or needs none. False stops the process unless
     /// `--allow-untagged-cloud` is given.

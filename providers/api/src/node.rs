@@ -122,6 +122,31 @@ impl Node {
     }
 }
 
+/// The schemes of the provider IDs of one cloud: the nodes of other clouds have others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schemes(Arc<[Box<str>]>);
+
+impl Schemes {
+    /// Those of a cloud; the first is the one of new provider IDs. None: no node is another cloud's.
+    pub fn new<'a>(schemes: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(schemes.into_iter().map(Box::from).collect())
+    }
+
+    /// Whether a provider ID is of another cloud. One without scheme is not, nor is none at all.
+    pub fn is_foreign(&self, provider_id: Option<&str>) -> bool {
+        let scheme = provider_id.and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme);
+        scheme.is_some_and(|scheme| !self.0.is_empty() && self.0.iter().all(|own| **own != *scheme))
+    }
+}
+
+impl fmt::Display for Schemes {
+    /// `aws://`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(|scheme| format!("{scheme}://")).collect();
+        f.write_str(&all.join(" or "))
+    }
+}
+
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ConditionStatus {
@@ -226,5 +251,28 @@ impl Taint {
     /// Taints are the same when key and effect are; the value does not matter.
     pub fn same_identity(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_other_clouds_have_other_schemes() {
+        let two = Schemes::new(["openstack", "nova"]);
+        for (id, foreign) in [
+            (Some("openstack:///a"), false),
+            (Some("nova://r/a"), false),
+            (Some("aws:///a"), true),
+            (Some("openstackx:///a"), true),
+            (Some("/a"), false),
+            (Some(""), false),
+            (None, false),
+        ] {
+            assert_eq!(two.is_foreign(id), foreign, "{id:?}");
+            assert!(!Schemes::new([]).is_foreign(id), "{id:?}");
+        }
+        assert_eq!(two.to_string(), "openstack:// or nova://");
     }
 }

@@ -118,8 +118,8 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     progress.go_on("looking nodes up in the cloud");
     let listed = world.shared.nodes.list();
     let answers = instances(world, &listed).await;
-    let scheme = world.provider.name();
-    let seen = nodes::Nodes { nodes: &listed, answers: answers.as_deref(), scheme, surveyed: &surveyed };
+    let schemes = world.provider.provider_id_schemes();
+    let seen = nodes::Nodes { nodes: &listed, answers: answers.as_deref(), schemes, surveyed: &surveyed };
     checks.extend(nodes::checks(&seen));
     let services = world.shared.services.list();
     let factory = call.registry.get(&options.cloud_provider);

@@ -8,7 +8,7 @@ use ccm_provider::well_known::{
     LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA,
     TAINT_UNINITIALIZED,
 };
-use ccm_provider::{Check, ErrorClass, Lookup, Node, NodeRef, Plan, Severity, Verb};
+use ccm_provider::{Check, ErrorClass, Lookup, Node, NodeRef, Plan, Schemes, Severity, Verb};
 
 use super::joined;
 use crate::commands::surveyed::Surveyed;
@@ -22,7 +22,7 @@ pub(super) struct Nodes<'a> {
     /// What the cloud says of each; `None`: the provider has no instances.
     pub(super) answers: Option<&'a [Lookup]>,
     /// What provider IDs of this cloud begin with.
-    pub(super) scheme: &'a str,
+    pub(super) schemes: Schemes,
     pub(super) surveyed: &'a Surveyed,
 }
 
@@ -59,13 +59,13 @@ impl Nodes<'_> {
     }
 }
 
-fn is_foreign(node: &Node, scheme: &str) -> bool {
-    node.provider_scheme().is_some_and(|own| own != scheme)
+fn is_foreign(node: &Node, schemes: &Schemes) -> bool {
+    schemes.is_foreign(node.provider_id.as_deref())
 }
 
 /// Provider ID and taint.
 fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
-    if is_foreign(node, seen.scheme) {
+    if is_foreign(node, &seen.schemes) {
         let text = format!("its provider ID is of another cloud ({})", node.provider_scheme().unwrap_or_default());
         return Some((Severity::Warning, PROVIDER_ID, text, "nothing, if it is meant: the node is left alone".into()));
     }
@@ -132,9 +132,9 @@ fn is_deleted(node: &Node, plans: &[Plan]) -> bool {
 }
 
 fn all_foreign(seen: &Nodes<'_>) -> Option<Check> {
-    let all = !seen.nodes.is_empty() && seen.nodes.iter().all(|node| is_foreign(node, seen.scheme));
+    let all = !seen.nodes.is_empty() && seen.nodes.iter().all(|node| is_foreign(node, &seen.schemes));
     all.then(|| {
-        let text = format!("no node has a provider ID that begins with {}://", seen.scheme);
+        let text = format!("no node has a provider ID that begins with {}", seen.schemes);
         Check::error(PROVIDER_ID, "", text, "see that --cloud-provider is the cloud of this cluster")
     })
 }

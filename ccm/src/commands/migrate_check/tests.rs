@@ -10,8 +10,8 @@ use ccm_controllers::survey::Unplanned;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
-    Change, Check, Evidence, EvidenceKind, Finding, Instance, Lookup, Node, Plan, ProviderError, Risk, Service,
-    Severity, Step, Taint, Verb,
+    Change, Check, Evidence, EvidenceKind, Finding, Instance, Lookup, Node, Plan, ProviderError, Risk, Schemes,
+    Service, Severity, Step, Taint, Verb,
 };
 use ccm_runtime::SyncError;
 use serde::de::DeserializeOwned;
@@ -330,7 +330,12 @@ fn of_nodes(nodes: Vec<(Node, Lookup)>, plans: Vec<Plan>) -> Vec<Check> {
     let (nodes, answers): (Vec<NodeRef>, Vec<Lookup>) =
         nodes.into_iter().map(|(node, answer)| (Arc::new(node), answer)).unzip();
     let surveyed = surveyed(plans);
-    nodes::checks(&nodes::Nodes { nodes: &nodes, answers: Some(&answers), scheme: "fake", surveyed: &surveyed })
+    nodes::checks(&nodes::Nodes {
+        nodes: &nodes,
+        answers: Some(&answers),
+        schemes: Schemes::new(["fake"]),
+        surveyed: &surveyed,
+    })
 }
 
 #[test]

@@ -94,7 +94,8 @@ impl ServicePatch {
         }
         let present = service.metadata.finalizers.iter().map(String::as_str);
         let mut order: Vec<&str> = present.filter(|name| !add.contains(name) && !remove.contains(name)).collect();
-        if !order.is_empty() && !(add.is_empty() && remove.is_empty()) {
+        let any = !add.is_empty() || !remove.is_empty();
+        if any && !order.is_empty() {
             order.extend(add);
             metadata.insert("$setElementOrder/finalizers".to_owned(), json!(order));
         }
