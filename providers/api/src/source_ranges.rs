@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::address::parse_cidr;
 use crate::plan::{Finding, Severity};
@@ -49,14 +49,40 @@ impl SourceRanges {
     ///
     /// An entry is no CIDR: a bare address, an empty entry (trailing comma), a bad prefix.
     pub fn of(service: &Service) -> Result<Self, SourceRangesError> {
+        Ok(Self::given(service)?.unwrap_or_else(Self::all_v4))
+    }
+
+    /// Those that apply to addresses of these families, as in `spec.ipFamilies`: a Service that names no ranges lets in
+    /// everybody of each, `::/0` included.
+    ///
+    /// # Errors
+    ///
+    /// As [`SourceRanges::of`].
+    pub fn of_families<'a>(
+        service: &Service,
+        families: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, SourceRangesError> {
+        let all = families.into_iter().map(|family| match family {
+            "IPv6" => IpNet::V6(Ipv6Net::default()),
+            _ => IpNet::V4(Ipv4Net::default()),
+        });
+        let all: BTreeSet<IpNet> = all.collect();
+        let is_of = |net: &IpNet| all.iter().any(|all| all.contains(net));
+        Ok(Self(Self::given(service)?.map_or_else(|| all.clone(), |given| given.0.into_iter().filter(is_of).collect())))
+    }
+
+    /// `None`: the Service names none.
+    fn given(service: &Service) -> Result<Option<Self>, SourceRangesError> {
         let ranges = service.spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
         if !ranges.is_empty() {
             return Self::parse(ranges.iter().map(String::as_str))
+                .map(Some)
                 .map_err(|bad| SourceRangesError::Spec { ranges: ranges.to_vec(), bad });
         }
         match service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES).map_or("", |value| value.trim()) {
-            "" => Ok(Self::all_v4()),
+            "" => Ok(None),
             value => Self::parse(value.split(','))
+                .map(Some)
                 .map_err(|bad| SourceRangesError::Annotation { value: value.to_owned(), bad }),
         }
     }
@@ -211,6 +237,20 @@ mod tests {
         for fine in [None, Some(""), Some(" "), Some("10.0.0.0/8 , ::/0")] {
             assert_eq!(review(&[], fine), []);
         }
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_families_of_the_balancer() {
+        let of = |ranges: &[&str], families: &[&str]| {
+            let mut service = Service::default();
+            service.spec.load_balancer_source_ranges = Some(ranges.iter().map(|&text| text.into()).collect());
+            SourceRanges::of_families(&service, families.iter().copied()).unwrap().to_string()
+        };
+        assert_eq!(of(&[], &["IPv4"]), "0.0.0.0/0");
+        assert_eq!(of(&[], &["IPv6"]), "::/0");
+        assert_eq!(of(&[], &["IPv6", "IPv4"]), "0.0.0.0/0,::/0");
+        assert_eq!(of(&["10.0.0.0/8", "2001:db8::/32"], &["IPv6"]), "2001:db8::/32");
+        assert_eq!(of(&["10.0.0.0/8", "2001:db8::/32"], &["IPv4", "IPv6"]), "10.0.0.0/8,2001:db8::/32");
     }
 
     #[test]
