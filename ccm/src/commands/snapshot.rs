@@ -207,7 +207,7 @@ async fn world(call: &Call, document: Document) -> Result<World, Failure> {
     let client = Client::without_server("a plan from a snapshot has no cluster", Metrics::new());
     let objects = Objects { nodes: filled(nodes), services: filled(services) };
     let clock = Stopped::at(SystemTime::from(taken));
-    let mut world = World::of(options, client, Arc::new(provider), objects, Arc::new(clock)).await;
+    let mut world = World::of(options, client, Arc::new(provider), objects, Arc::new(clock)).await?;
     world.volumes = volumes.map(|listed| match listed {
         Listed::Volumes(volumes) => Ok(filled(volumes)),
         Listed::Failed(error) => Err(error),

@@ -116,7 +116,7 @@ impl World {
         let provider = wrap(providers::chosen(&call.registry, &options).await?);
         progress.go_on("listing nodes and Services");
         let objects = Objects::list(&client, &*provider).await?;
-        Ok(Self::of(options, client, provider, objects, Arc::new(SystemClock)).await)
+        Self::of(options, client, provider, objects, Arc::new(SystemClock)).await
     }
 
     /// With the cloud alone: there is no cluster (any more).
@@ -126,7 +126,7 @@ impl World {
         let provider = providers::chosen(&call.registry, &options).await?;
         let client = Client::without_server("this command runs without a cluster", Metrics::new());
         let objects = Objects { nodes: Store::new(Keep::default()), services: Store::new(Keep::default()) };
-        Ok(Self::of(options, client, provider, objects, Arc::new(SystemClock)).await)
+        Self::of(options, client, provider, objects, Arc::new(SystemClock)).await
     }
 
     /// Over objects that are there already. The provider is initialized.
@@ -136,7 +136,7 @@ impl World {
         provider: Arc<dyn CloudProvider>,
         objects: Objects,
         clock: Arc<dyn Clock>,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let metrics = Metrics::new();
         let leadership = Leadership::new(clock.clone());
         leadership.lead(None);
@@ -151,14 +151,15 @@ impl World {
             clock.clone(),
             Arc::new(leadership.clone()),
         );
-        provider.initialize(context).await;
+        let initialized = provider.initialize(context).await;
+        initialized.map_err(|error| Failure::error(format!("the cloud provider could not be initialized: {error}")))?;
         let size = nodes.clone();
         let view = manager::instances(&*provider).map(|instances| {
             InstanceView::new(instances, provider.provider_id_schemes(), move || size.len(), metrics.clone())
         });
         let gate = Gate::collecting(client.clone(), leadership.clone(), metrics.clone());
         let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster };
-        Self { options, client, provider, shared, told, volumes: None }
+        Ok(Self { options, client, provider, shared, told, volumes: None })
     }
 
     /// Everything that may claim a cloud object.

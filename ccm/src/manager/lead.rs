@@ -153,7 +153,10 @@ impl Manager {
         );
         let initialized = AssertUnwindSafe(self.provider.initialize(context)).catch_unwind();
         match tokio::time::timeout(INITIALIZE, initialized).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => {
+                return Err(Failure::fatal(format!("the cloud provider could not be initialized: {error}")));
+            }
             Ok(Err(panic)) => {
                 self.metrics.panicked("provider");
                 let text = panic_text(&*panic);

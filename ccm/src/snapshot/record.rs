@@ -269,8 +269,8 @@ impl CloudProvider for Recorder {
         self.inner.has_cluster_id()
     }
 
-    async fn initialize(&self, context: ProviderContext) {
-        self.inner.initialize(context).await;
+    async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
+        self.inner.initialize(context).await
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {

@@ -38,9 +38,15 @@ pub trait CloudProvider: Send + Sync {
     }
 
     /// Called once per process, when it leads, before any controller starts. May start background tasks, which must end
-    /// with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. Cannot fail: what is wrong
-    /// with the configuration belongs into [`crate::ProviderFactory::build`].
-    async fn initialize(&self, _context: ProviderContext) {}
+    /// with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. What is wrong with the
+    /// configuration belongs into [`crate::ProviderFactory::build`].
+    ///
+    /// # Errors
+    ///
+    /// The cloud cannot be used: the process gives up its lease and ends with this error, and is started again.
+    async fn initialize(&self, _context: ProviderContext) -> Result<(), ProviderError> {
+        Ok(())
+    }
 
     /// Instances in batches; preferred. `None` and no [`CloudProvider::legacy_instances`]: the node controllers are
     /// skipped.

@@ -166,8 +166,9 @@ impl CloudProvider for Aws {
         !self.start.ownership.cluster.is_empty()
     }
 
-    async fn initialize(&self, context: ProviderContext) {
+    async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
         self.cluster.set(context);
+        Ok(())
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {

@@ -128,8 +128,9 @@ impl CloudProvider for Fake {
         self.cloud.start.has_cluster_id
     }
 
-    async fn initialize(&self, _context: ProviderContext) {
+    async fn initialize(&self, _context: ProviderContext) -> Result<(), ProviderError> {
         Self::note(&self.cloud, Method::Initialize).await;
+        Ok(())
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {

@@ -63,7 +63,7 @@ impl Bed {
         let provider = harness.provider().await.map_err(failed("making the provider"))?;
         let lent = || Arc::clone(&cluster);
         let context = ProviderContext::new(CLUSTER.into(), lent(), lent(), lent(), lent(), lent());
-        provider.initialize(context).await;
+        provider.initialize(context).await.map_err(failed("initializing the provider"))?;
         if let Some(user) = provider.informer_user() {
             user.set_informers(lent()).await;
         }

@@ -62,7 +62,7 @@ pub(crate) async fn leading(bed: &Bed, nodes: &[NodeRef]) -> Arc<dyn CloudProvid
     let lent = Arc::new(Lent(Mutex::new(nodes.to_vec())));
     let context =
         ProviderContext::new("kubernetes".into(), lent.clone(), lent.clone(), lent.clone(), lent.clone(), lent);
-    provider.initialize(context).await;
+    provider.initialize(context).await.unwrap();
     provider
 }
 

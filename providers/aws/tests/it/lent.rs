@@ -84,6 +84,6 @@ pub(crate) async fn watched(bed: &Bed) -> (Arc<dyn LoadBalancer>, Arc<Lent>) {
     let lent = Arc::new(Lent { clock, started, events: Mutex::default() });
     let all = lent.clone();
     let context = ProviderContext::new(CLUSTER.into(), all.clone(), all.clone(), all.clone(), all.clone(), all);
-    provider.initialize(context).await;
+    provider.initialize(context).await.unwrap();
     (provider.load_balancer().unwrap(), lent)
 }

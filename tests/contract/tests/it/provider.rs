@@ -56,8 +56,9 @@ impl CloudProvider for Memorial {
     fn name(&self) -> &str {
         "memory"
     }
-    async fn initialize(&self, context: ProviderContext) {
+    async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
         drop(self.context.set(context));
+        Ok(())
     }
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
         Some(Arc::new(self.clone()))

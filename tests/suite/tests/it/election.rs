@@ -1,8 +1,11 @@
 //! Several replicas.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use ccm::Exit;
+use ccm_provider::{CloudProvider, ProviderContext, ProviderError};
 use ccm_test_apiserver::{Fault, Match};
 use ccm_test_suite::{Rig, Running, node, service};
 use tokio::time::Instant;
@@ -42,6 +45,29 @@ async fn a_follower_neither_initializes_the_provider_nor_writes() {
     assert!(follower.is_running());
     assert_eq!(follower.metric("running_managed_controllers"), None);
     assert_eq!(follower.metric("leader_election_master_status{name=\"cloud-controller-manager\"}"), Some(0.0));
+}
+
+/// A cloud that cannot be used.
+struct Unusable;
+
+#[async_trait]
+impl CloudProvider for Unusable {
+    fn name(&self) -> &str {
+        "unusable"
+    }
+
+    async fn initialize(&self, _: ProviderContext) -> Result<(), ProviderError> {
+        Err(ProviderError::unknown("the account is closed"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_cannot_be_initialized_ends_the_process_and_gives_the_lease_back() {
+    let rig = Rig::new("").await;
+    let mut manager = rig.start_with(Arc::new(Unusable), &[ELECT]).await;
+    let failure = manager.ended().await.unwrap_err();
+    assert_eq!(failure.message, "the cloud provider could not be initialized: the account is closed");
+    assert_eq!(holder(&rig).await, "");
 }
 
 #[tokio::test(start_paused = true)]
