@@ -1,8 +1,8 @@
-//! What the program does besides running: the first argument names it.
+//! The commands of the program: the first argument names one.
 //!
-//! Without such a word all arguments are flags, as those of the Go programs, and every other word is an error. A command
-//! takes the flags of the program too, so that the arguments of the DaemonSet can be pasted behind it, and works with the
-//! tables, plans and decisions of the controllers; nothing here decides anything a second time.
+//! Without a command all arguments are flags, as in the Go programs, and every other word is an error. A command also
+//! takes the flags of the program, so that the arguments of the DaemonSet can be pasted behind it. It uses the tables,
+//! plans and decisions of the controllers; nothing here decides anything a second time.
 
 mod completion;
 mod explain;
@@ -33,7 +33,7 @@ use output::{Format, Output};
 
 /// A command.
 pub(crate) struct Command {
-    /// The word that asks for it.
+    /// Its name on the command line.
     name: &'static str,
     /// What may follow it, for the usage.
     words: &'static str,
@@ -72,7 +72,7 @@ impl Call {
         Options::new(&self.values, &self.program)
     }
 
-    /// Nothing without `-v1`: a command prints what it found itself. What is wrong with the flags is told later.
+    /// No logs without `-v1`: a command prints its findings itself. Flag errors are reported later.
     pub(crate) fn logging(&self) -> LoggingOptions {
         let asked = crate::options::logging(&self.values);
         LoggingOptions { quiet: true, verbosity: asked.verbosity, vmodule: asked.vmodule, ..LoggingOptions::default() }
@@ -145,12 +145,12 @@ impl Command {
     }
 }
 
-/// Prints a result. Whoever reads may have seen enough, which is no failure.
+/// Prints a result. A reader that closes the pipe early is not an error.
 pub(crate) fn print(text: &str) {
     drop(deliver(text));
 }
 
-/// Prints a result of which no part may be missing: a full disk is an error. A reader who has seen enough is none.
+/// Prints a result that must be complete: a full disk is an error. A reader that closes the pipe early is not.
 pub(crate) fn deliver(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -161,7 +161,7 @@ pub(crate) fn deliver(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A line on stderr. There is no place to tell that it could not be written.
+/// Prints a line on stderr. A write error has nowhere to be reported.
 pub(crate) fn tell(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }

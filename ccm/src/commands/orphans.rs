@@ -71,17 +71,17 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// What became of an orphan.
+/// An orphan and the result of its deletion.
 type Deletion = (Orphan, Result<(), String>);
 
-/// How long a deletion may be held up by what goes by itself.
+/// How long to retry a deletion that fails for a reason that passes, such as a dependency.
 const HELD: Duration = Duration::from_secs(180);
 
 /// The search.
 struct Hunt {
     world: World,
     inspect: Arc<dyn Inspect>,
-    /// `--cluster-is-gone`: nobody claims anything.
+    /// `--cluster-is-gone`: nothing is claimed.
     gone: bool,
 }
 
@@ -109,8 +109,8 @@ impl Hunt {
         Ok(Self { world, inspect, gone })
     }
 
-    /// What is an orphan by two looks. The cluster is listed after the first look at the cloud, so that whatever was there
-    /// then has its claim in that list, if it has one.
+    /// The orphans of two consecutive reads. The cluster is listed after the first read of the cloud, so that the list has
+    /// the claims to all objects of that read.
     async fn find(&self) -> Result<Vec<Orphan>, Failure> {
         let progress = Progress::at("looking for marked objects in the cloud");
         let first = self.look(&self.world.claims()).await?;
@@ -143,7 +143,7 @@ impl Hunt {
 
     async fn delete(&self, orphans: Vec<Orphan>, ask: bool, output: Output) -> Result<Verdict, Failure> {
         let document = output.format == Format::Json;
-        // What is printed where nothing is deleted after all.
+        // Printed if nothing is deleted.
         let listed = list(&orphans, output);
         let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
         match document {
@@ -173,9 +173,9 @@ impl Hunt {
         end(&done, &kept, output)
     }
 
-    /// Deletes one by one, and tells each at once: whoever breaks off must know what is gone.
+    /// Deletes one by one and prints each at once: after an interrupt the user must know what was deleted.
     async fn delete_all(&self, doomed: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
-        // The answer may have taken long.
+        // The user may have taken long to confirm.
         let again = self.find().await?;
         let shared = &self.world.shared;
         let gate = Gate::new(self.world.client.clone(), shared.leadership.clone(), false, shared.metrics.clone());
@@ -191,7 +191,7 @@ impl Hunt {
             };
             let deletion = (orphan, result);
             if output.format != Format::Json {
-                // The line that is overwritten goes first.
+                // Clears the progress line first.
                 progress = None;
                 super::print(&deleted_text(&deletion, output));
             }
@@ -200,7 +200,7 @@ impl Hunt {
         Ok(done)
     }
 
-    /// One deletion. What goes by itself, such as a dependency that the cloud still shows, is waited for.
+    /// One deletion. Retries after errors that pass, such as a dependency that the cloud still reports.
     async fn delete_one(&self, gate: &Gate, orphan: &Orphan, progress: &Progress) -> Result<(), String> {
         let give_up = Instant::now() + HELD;
         let what = format!("deleting {} {}", orphan.kind, orphan.id);
@@ -223,8 +223,8 @@ impl Hunt {
         }
     }
 
-    /// A kubeconfig of another cluster would make orphans of all that is in use: at least one node must have its instance in
-    /// this cloud.
+    /// With the kubeconfig of another cluster, all objects in use would look like orphans: at least one node must have an
+    /// instance in this cloud.
     async fn is_the_cluster(&self) -> Result<(), Failure> {
         if self.gone {
             return Ok(());
@@ -261,7 +261,7 @@ impl Hunt {
     }
 }
 
-/// Whether an orphan that was shown still goes after another look; the error says why not.
+/// Whether an orphan that was shown is still one after the second read; the error says why not.
 fn still_doomed(shown: &Orphan, again: &[Orphan]) -> Result<(), String> {
     match again.iter().find(|orphan| (&orphan.kind, &orphan.id) == (&shown.kind, &shown.id)) {
         None => Err("no orphan any more: left as it is".to_owned()),
@@ -285,9 +285,9 @@ fn end(done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Fa
 fn reason(error: &ProviderError) -> String {
     let class = error.class();
     let way_out = match class {
-        // The message says all that there is.
+        // Such an error has no more than its message.
         ErrorClass::Unknown => return error.to_string(),
-        // Nobody but whoever runs this command does it again.
+        // Nothing retries automatically: the user has to run the command again.
         ErrorClass::Throttled { .. }
         | ErrorClass::Transient { .. }
         | ErrorClass::InProgress { .. }
@@ -301,7 +301,7 @@ fn failed(context: &str, error: &ProviderError) -> Failure {
     Failure::error(format!("{context}: {}", reason(error)))
 }
 
-/// Asks, on a terminal or whoever writes to stdin; only a yes is a yes.
+/// Asks for confirmation and reads the answer from stdin; anything but yes is a no.
 fn confirmed(count: usize) -> Result<bool, Failure> {
     let unreadable = |error: std::io::Error| Failure::error(format!("cannot ask: {error}"));
     let mut err = std::io::stderr();

@@ -25,7 +25,7 @@ impl Format {
         }
     }
 
-    /// The form of this name, out of `text`, `json` and those that the command has beside them.
+    /// The format of this name: `text`, `json`, or one of `more`.
     pub(crate) fn parse(word: &str, more: &[Self]) -> Result<Self, String> {
         let known = [Self::Text, Self::Json].into_iter().chain(more.iter().copied());
         let found = known.clone().find(|format| format.word() == word);
@@ -36,7 +36,7 @@ impl Format {
     }
 }
 
-/// Where a result goes, and how.
+/// The format of a result, and whether it is coloured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     pub(crate) format: Format,
@@ -104,7 +104,7 @@ pub(crate) fn document(kind: &str, body: Value) -> String {
     format!("{:#}\n", Value::Object(document))
 }
 
-/// In one line, and without what would steer a terminal: much of it was written by others.
+/// In one line, without terminal control characters: much of it is untrusted input.
 pub(crate) fn flat(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! Says on stderr what a command is at, once it takes longer than a second.
+//! Prints on stderr what a command is doing, once that takes longer than a second.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// From when on something is said, and how often a line is added where lines cannot be overwritten.
+/// When the first line is printed, and how often one is added where lines cannot be overwritten.
 const SOON: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What a command is at. Silent when dropped.
+/// What a command is doing. Ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     at: watch::Sender<String>,
@@ -36,7 +36,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.terminal {
-            // The line goes, so that the result stands alone.
+            // Clears the line, so that only the result remains.
             drop(write!(std::io::stderr(), "\r\u{1b}[K"));
         }
     }
@@ -49,7 +49,7 @@ async fn tell(mut seen: watch::Receiver<String>, terminal: bool) {
         let what = seen.borrow_and_update().clone();
         let took = began.elapsed().as_secs();
         let mut err = std::io::stderr();
-        // There is no place to tell that stderr is closed.
+        // A write error has nowhere to be reported.
         drop(match terminal {
             true => write!(err, "\r\u{1b}[K{what} … {took}s").and_then(|()| err.flush()),
             false => writeln!(err, "{what} … {took}s"),

@@ -1,4 +1,4 @@
-//! `ccm snapshot`: keeps what a plan is made of in a file, and makes the plan of such a file.
+//! `ccm snapshot`: writes the inputs of a plan to a file, and makes the plan of such a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::snapshot::replay::Replay;
 use crate::snapshot::{Document, KIND, Listed, Provider, Stopped, VERSION, file, flags, redact};
 use crate::version;
 
-/// Objects that are named of those whose plan differs.
+/// The most objects to name of those whose plan differs.
 const TOLD_AT_MOST: usize = 10;
 
 const FILE: Flag =
@@ -107,7 +107,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
     clean(document, world.provider.service_annotations())
 }
 
-/// The volumes, where the labelling controller would ask for them; why they could not be listed, in its words.
+/// The volumes, if the labelling controller would list them; its error if that failed.
 async fn volumes(world: &World) -> Option<Result<Arc<Store<PersistentVolume>>, String>> {
     let on = world.options.switched_on().any(|known| known.name == persistent_volume::NAME);
     if !on || world.provider.volumes().is_none() {
@@ -120,7 +120,7 @@ fn objects<T: Kept + Clone>(store: &Store<T>) -> Vec<T> {
     store.list().iter().map(|object| (**object).clone()).collect()
 }
 
-/// Takes out what nobody needs and nobody may see. Reading the result back proves that it can be.
+/// Removes unneeded fields and secrets. Reading the result back proves that a replay can read it.
 fn clean(mut document: Document, prefixes: &[&str]) -> Result<Document, Failure> {
     redact::prune(&mut document, prefixes);
     let failed = |error| Failure::error(format!("the snapshot cannot be written as JSON: {error}"));
@@ -166,9 +166,9 @@ fn json(document: &Document, path: &str) -> Value {
     })
 }
 
-/// The plan of the snapshot in this file. Says on stderr whether it is the one of then.
+/// The plan of the snapshot in this file. Prints on stderr whether it equals the recorded one.
 pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Surveyed, Failure> {
-    // What cannot be read may hold anything, and the message quotes it.
+    // The error may quote untrusted input.
     let plain = |failure: Failure| Failure { message: output::flat(&failure.message), ..failure };
     let document = file::read(path).map_err(plain)?;
     let (taken, ccm, redacted) = (document.taken, document.ccm.clone(), document.redacted);
@@ -197,7 +197,7 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
     Ok(surveyed)
 }
 
-/// The world of a snapshot: no cluster, no cloud; the clock stands where it was taken.
+/// The world of a snapshot: no cluster, no cloud; the clock is stopped at the time of the snapshot.
 async fn world(call: &Call, document: Document) -> Result<World, Failure> {
     let Document { taken, provider, flags, nodes, services, volumes, answers, .. } = document;
     let values = flags::read(&flags, &call.registry, &call.program)?;
@@ -223,7 +223,7 @@ fn filled<T: Kept>(objects: Vec<T>) -> Arc<Store<T>> {
     store
 }
 
-/// The subjects of which something else is told now than then.
+/// The subjects whose plans, warnings or errors differ from the recorded ones.
 fn differences(then: &Value, mut now: Value, scope: &Scope) -> Vec<String> {
     redact::scrub(&mut now);
     let mut different = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What a pass of the controllers found, and how it is told: the same in every command.
+//! The result of a pass of the controllers, and its output, which is the same in every command.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,11 +12,11 @@ use super::output::{Colour, Output, flat};
 /// A pass of the controllers.
 #[derive(Debug)]
 pub(crate) struct Surveyed {
-    /// What would be written, and notes.
+    /// Planned writes, and notes.
     pub(crate) plans: Vec<Plan>,
     /// What could not be planned.
     pub(crate) unplanned: Vec<Unplanned>,
-    /// Warnings that the controllers would have told on objects.
+    /// Warning events that the controllers would have emitted.
     pub(crate) warnings: Vec<Warning>,
     /// Controllers that do not run, each with the reason.
     pub(crate) skipped: Vec<(&'static str, String)>,
@@ -31,7 +31,7 @@ pub(crate) struct Warning {
     pub(crate) message: String,
 }
 
-/// Whether what is told of this subject is about the scope.
+/// Whether this subject is within the scope.
 pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
     let asked = match scope {
         Scope::All => return true,
@@ -44,7 +44,7 @@ pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
 }
 
 impl Surveyed {
-    /// What concerns the scope: a controller may have looked at more.
+    /// Keeps what is within the scope: a controller may have planned more.
     pub(super) fn within(mut self, scope: &Scope) -> Self {
         let concerns = |subject: &str| concerns(scope, subject);
         self.plans.retain(|plan| concerns(&plan.subject));
@@ -56,18 +56,18 @@ impl Surveyed {
     fn sorted(mut self) -> Self {
         self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
         self.unplanned.sort_by_cached_key(|unplanned| (unplanned.subject.clone(), unplanned.error.to_string()));
-        // What could not be planned says why already.
+        // The entry in `unplanned` already says why.
         let says = |unplanned: &Unplanned, warning: &Warning| {
             unplanned.subject == warning.subject && warning.message.contains(&unplanned.error.to_string())
         };
         let unplanned = &self.unplanned;
         self.warnings.retain(|warning| !unplanned.iter().any(|unplanned| says(unplanned, warning)));
-        // Of a node that goes nothing else need be planned.
+        // A node that would be deleted needs no other plan.
         let goes = |plan: &Plan| plan.steps.iter().any(|step| step.verb == Verb::Delete && step.kind == "Node");
         let gone: BTreeSet<&str> =
             self.plans.iter().filter(|plan| goes(plan)).map(|plan| plan.subject.as_str()).collect();
         self.unplanned.retain(|unplanned| !gone.contains(&*unplanned.subject));
-        // Which of two questions is answered first must not be seen.
+        // The order must not depend on which answer came first.
         self.warnings.sort_by(|a, b| (&a.subject, &a.reason, &a.message).cmp(&(&b.subject, &b.reason, &b.message)));
         self
     }

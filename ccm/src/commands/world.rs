@@ -1,4 +1,4 @@
-//! What a command looks at: the cluster as listed once, and the cloud. Nothing is watched, elected or written.
+//! The input of a command: the cluster, listed once, and the cloud. Nothing is watched, elected or written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,9 +25,9 @@ pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) provider: Arc<dyn CloudProvider>,
     pub(crate) shared: Shared,
-    /// What the controllers would have told as events.
+    /// The events that the controllers would have emitted.
     pub(crate) told: Arc<Told>,
-    /// The volumes, or why they cannot be listed; `None`: the controller that wants them lists them.
+    /// The volumes, or why they cannot be listed; `None`: the controller that needs them lists them.
     pub(crate) volumes: Option<Result<Arc<Store<PersistentVolume>>, String>>,
 }
 
@@ -69,7 +69,7 @@ impl Objects {
     /// All of the cluster.
     pub(crate) async fn list(client: &Client, provider: &dyn CloudProvider) -> Result<Self, Failure> {
         let keep = Keep::new(provider.node_annotations());
-        // Both to their end: which of two failures is told must not depend on which answer came first.
+        // Waits for both: which of two errors is reported must not depend on which answer came first.
         let (nodes, services) = futures::join!(list(client, keep), list(client, Keep::default()));
         Ok(Self { nodes: nodes?, services: services? })
     }
@@ -103,7 +103,7 @@ impl World {
         Self::open_through(call, progress, |provider| provider).await
     }
 
-    /// As [`World::open`], with the provider inside another one from the beginning: one that keeps its answers.
+    /// As [`World::open`], with the provider wrapped from the beginning in one that records its answers.
     pub(crate) async fn open_through(
         call: &Call,
         progress: &Progress,
@@ -129,7 +129,7 @@ impl World {
         Self::of(options, client, provider, objects, Arc::new(SystemClock)).await
     }
 
-    /// Over objects that are there already. The provider is initialized.
+    /// Over objects that are already listed. The provider is initialized.
     pub(crate) async fn of(
         options: Options,
         client: Client,
@@ -177,7 +177,7 @@ impl World {
         missing.map_or(Ok(()), |missing| Err(Failure::error(format!("{missing} is not in the cluster"))))
     }
 
-    /// What the pass of one controller is made of.
+    /// The inputs of one controller's pass.
     fn of_controllers<'a>(&'a self, scope: &'a Scope) -> Survey<'a> {
         Survey {
             shared: self.shared.clone(),
@@ -189,8 +189,7 @@ impl World {
         }
     }
 
-    /// [`World::survey`] for people who ask for a plan: they are told of controllers that would write, and that the flags switch
-    /// off.
+    /// [`World::survey`] for a plan: also reports controllers that would write but are disabled by the flags.
     pub(crate) async fn plan(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
         let mut surveyed = self.survey(scope, progress).await?;
         let off = self.options.controllers.iter().filter(|known| !known.on && known.controller.on_by_default);
@@ -203,7 +202,7 @@ impl World {
         Ok(surveyed)
     }
 
-    /// One pass of the controllers that the flags switch on, as far as they are concerned.
+    /// One pass of the enabled controllers that the scope concerns.
     pub(crate) async fn survey(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
         let mut surveyed =
             Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() };

@@ -1,4 +1,4 @@
-//! Who looks after the object, who leads, which nodes stand behind a balancer. Pure.
+//! Which controllers handle the object, who leads, which nodes are behind a load balancer. Pure.
 
 use std::collections::BTreeSet;
 
@@ -20,17 +20,17 @@ use crate::options::migration::Lease;
 /// Nodes that are named in one line.
 const NAMED: usize = 5;
 
-/// A controller that looks after the object.
+/// A controller that handles the object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needed {
     name: &'static str,
-    /// What it is there for.
+    /// What it does for the object.
     does: &'static str,
     /// Whether the object waits for it now.
     now: bool,
 }
 
-/// The controllers that look after an object.
+/// The controllers that handle an object.
 pub(super) fn needed(object: &Object) -> Vec<Needed> {
     match object {
         Object::Service(_) => vec![Needed { name: service::NAME, does: "makes and removes its balancer", now: true }],
@@ -58,7 +58,7 @@ pub(super) fn unreachable(node: &Node) -> Option<&str> {
         .map(|(_, reason)| &**reason)
 }
 
-/// Adds what a pass over all routes has to do with one node. What fails, fails for every node.
+/// Adds the results of a pass over all routes that concern one node. Failures concern every node.
 pub(super) fn add_routes(surveyed: &mut Surveyed, routes: Surveyed, node: &NodeName) {
     let to = format!(" to {node}");
     let of_node = |step: &Step| match &*step.kind {
@@ -75,7 +75,7 @@ pub(super) fn add_routes(surveyed: &mut Surveyed, routes: Surveyed, node: &NodeN
     surveyed.skipped.extend(routes.skipped);
 }
 
-/// Whether the flags let them run. `skipped` are those that are switched on and still do not run, with the reason.
+/// Whether the flags let them run. `skipped`: those that are enabled but do not run, with the reason.
 pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)], needed: &[Needed]) -> Vec<Fact> {
     let state = |needed: &Needed| {
         let Chosen { controller, on, .. } =
@@ -125,7 +125,7 @@ pub(super) fn leases(options: &Options, own: &ElectionConfig, needed: &[Needed])
     needed.iter().filter_map(name).collect()
 }
 
-/// Who leads; the error is why that cannot be seen.
+/// Who leads; the error says why that is not known.
 pub(super) fn lease(
     label: &str,
     seen: Result<Option<Seen>, ApiError>,
@@ -161,7 +161,7 @@ pub(super) fn lease(
     Ok(Fact::good(about, format!("held by {}, renewed {renewed}", seen.holder)))
 }
 
-/// Which nodes stand behind the balancers, and why the others do not.
+/// Which nodes are behind the load balancers, and why the others are not.
 pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     let about = "hosts";
     if nodes.is_empty() {
@@ -200,7 +200,7 @@ pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     }
 }
 
-/// What the cloud answers when the controllers ask about the node; the error is that it could not tell.
+/// The cloud's answer about the node, as the controllers get it; an error when the cloud gave no answer.
 pub(super) fn lookup(answer: &Lookup) -> Result<Fact, ProviderError> {
     let about = "the cloud";
     Ok(match answer {

@@ -1,4 +1,4 @@
-//! What was told on the object.
+//! The events on the object.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::super::page;
 use super::Object;
 
-/// Whose warnings are errors of this program, or of the Go program before it.
+/// Event sources whose warnings are errors of this program, or of the Go program that it replaced.
 const COMPONENTS: &[&str] = &[node::COMPONENT, lifecycle::COMPONENT, service::COMPONENT, ipam::COMPONENT];
-/// Events that end a sync well.
+/// Events of a successful sync.
 const WENT_WELL: &[&str] = &["EnsuredLoadBalancer", "UpdatedLoadBalancer", "DeletedLoadBalancer", "Synced"];
 
 /// One event, counted.
@@ -26,9 +26,9 @@ pub(super) struct Event {
     pub(super) message: String,
     pub(super) component: String,
     pub(super) count: u64,
-    /// The class of what failed, where the recorder knew it.
+    /// The error class, if the recorder set it.
     pub(super) class: Option<ErrorClass>,
-    /// When it was told last.
+    /// When it occurred last.
     pub(super) last: Option<Timestamp>,
 }
 
@@ -72,8 +72,8 @@ pub(super) fn when(event: &Event, now: Timestamp) -> String {
     if event.count > 1 { format!("{} times, last {last}", event.count) } else { last }
 }
 
-/// The last error of a controller, unless a sync went well since. A warning that names no class, as those of the Go program
-/// and mere warnings do, counts where there is nothing better.
+/// The last error of a controller, unless a sync has succeeded since. Warnings without an error class (those of the Go
+/// program, and mere warnings) count only if there is no other.
 pub(super) fn last_error(events: &[Event]) -> Option<&Event> {
     let went_well = |error: &Event| {
         let well = |event: &&Event| event.component == error.component && WENT_WELL.contains(&&*event.reason);
@@ -84,10 +84,10 @@ pub(super) fn last_error(events: &[Event]) -> Option<&Event> {
     open.clone().find(|event| event.class.is_some()).or_else(|| open.next())
 }
 
-/// All events on the object, newest first; or why they cannot be seen.
+/// All events on the object, newest first; or why they cannot be listed.
 pub(super) async fn list(client: &Client, object: &Object) -> Result<Vec<Event>, String> {
     let (kind, namespace, name, uid) = match object {
-        // Events on what has no namespace are in this one.
+        // Events on cluster-scoped objects are in this namespace.
         Object::Node(node) => ("Node", "default", &*node.name, &*node.uid),
         Object::Service(service) => {
             let metadata = &service.metadata;
@@ -107,10 +107,10 @@ pub(super) async fn list(client: &Client, object: &Object) -> Result<Vec<Event>,
 }
 
 fn newest_first(events: Vec<Raw>, name: &str, uid: &str) -> Vec<Event> {
-    // A kubelet writes the name of its node where the UID belongs. Another UID is an earlier object of that name.
+    // A kubelet sets the UID to the node's name. Another UID belongs to an earlier object of that name.
     let mine = |raw: &Raw| [uid, name].contains(&&*raw.involved_object.uid);
     let mut events: Vec<Event> = events.into_iter().filter(mine).map(Raw::event).collect();
-    // Of one second, the warning first: its sync began with the other.
+    // Within one second, the warning is newer: the sync that failed began with the normal event.
     events.sort_by(|a, b| b.last.cmp(&a.last).then_with(|| b.is_warning().cmp(&a.is_warning())));
     events
 }

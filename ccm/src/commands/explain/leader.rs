@@ -1,4 +1,4 @@
-//! What the leader itself says: its `/debug/state`.
+//! The state that the leader itself reports: its `/debug/state`.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::options::Options;
 
 /// How long it may take to answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Errors that pass, by the words of their classes; and those that say little.
+/// Names of error classes: those that pass without action, and those that say little about the cause.
 const PASSING: &[&str] = &["throttled", "transient", "conflict"];
 const VAGUE: &[&str] = &["unknown", "not-found"];
 
@@ -55,7 +55,7 @@ pub(super) fn flags(values: &FlagValues) -> Result<Option<Leader>, Failure> {
     Ok(Some(Leader { server: Elsewhere { address: address(&url)?, trust }, url }))
 }
 
-/// The credentials go there, so nothing but https will do.
+/// Only https: the credentials are sent to this address.
 fn address(url: &str) -> Result<http::Uri, Failure> {
     let fail =
         |reason: &str| Failure::error(format!("--leader={url}: {reason}; give something like https://127.0.0.1:10258"));
@@ -78,7 +78,7 @@ fn authorities(path: &str) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 impl Leader {
-    /// Asks it, and adds what it says of the object. That it cannot be asked is no failure: the rest still counts.
+    /// Asks it, and adds what it reports about the object. If it cannot be reached, the command goes on without it.
     pub(super) async fn ask(&self, options: &Options, scope: &Scope, story: &mut Story) -> Result<(), Failure> {
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone(),
@@ -105,7 +105,7 @@ impl Leader {
                 for failure in state.recent_failures.iter().filter(|failure| concerns(scope, &failure.subject)) {
                     let class = failure.failure.as_ref().and_then(|failure| failure.class.as_deref());
                     let fact = failed(failure);
-                    // As with failures of this pass.
+                    // As for failures of this pass.
                     let vague = fact.state == FactState::Bad && class.is_none_or(|class| VAGUE.contains(&class));
                     if vague { &mut story.effects } else { &mut story.facts }.push(fact);
                 }
@@ -119,7 +119,7 @@ impl Leader {
     }
 }
 
-/// Why it did not answer, in words that are not about the API server.
+/// Why it did not answer. The client's error texts are about the API server; these are about the leader.
 fn refused(error: &ApiError) -> String {
     match error {
         ApiError::Status { code: 401, .. } => "it does not accept the credentials of the kubeconfig".to_owned(),
@@ -128,7 +128,7 @@ fn refused(error: &ApiError) -> String {
         }
         ApiError::Status { code: 404, .. } => "it has no /debug/state: is it this program?".to_owned(),
         ApiError::Status { code, .. } => format!("it answers {code} for /debug/state"),
-        // The client speaks of the API server's address.
+        // The client's text names the API server's address.
         ApiError::Transport(text) => {
             let text = text
                 .replace("the address in --kubeconfig or --master", "the address in --leader, and the tunnel to it");
@@ -169,7 +169,7 @@ struct Queue {
     waiting: u64,
 }
 
-/// What the state of a replica says of an object, failures aside.
+/// What the state of a replica says about an object, except failures.
 fn facts(state: &State, scope: &Scope, options: &Options) -> Vec<Fact> {
     let who = state.leadership.identity.as_deref().unwrap_or("it");
     let about = "the asked replica";
@@ -238,7 +238,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// For the document: who was asked, and its own words where they are about the object.
+/// For the JSON document: which replica was asked, and the parts of its answer that are about the object.
 fn said(url: &str, answer: &Value, scope: &Scope, state: &State) -> Value {
     let about = |all: &[Happened]| all.iter().filter(|one| concerns(scope, &one.subject)).cloned().collect::<Vec<_>>();
     json!({

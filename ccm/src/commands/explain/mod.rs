@@ -1,6 +1,6 @@
-//! `ccm explain`: why a node or Service is as it is, link by link from the object to the cloud.
+//! `ccm explain`: why a node or Service is in its state, link by link from the object to the cloud.
 //!
-//! Gathering reads, once each; what is made of it is pure, and made by the controllers' own decisions.
+//! Everything is read once; the evaluation is pure and uses the controllers' own decisions.
 
 mod cluster;
 mod events;
@@ -96,7 +96,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// Reads everything, nearest to the object first, and makes the story of it.
+/// Reads everything, nearest to the object first, and collects the facts.
 async fn tell(
     call: &Call,
     world: &World,
@@ -126,7 +126,7 @@ async fn tell(
     {
         match world.survey(&Scope::Routes, progress).await {
             Ok(routes) => cluster::add_routes(&mut surveyed, routes, &node.name),
-            // Flags that only its start refuses say nothing against the rest.
+            // Flags that only the start of this controller refuses do not affect the rest.
             Err(failure) => surveyed.skipped.push((ccm_controllers::route::NAME, failure.message)),
         }
     }
@@ -146,7 +146,7 @@ async fn tell(
     {
         story.facts.push(cluster::hosts(&world.shared.nodes.list(), world.shared.view.as_deref()));
     }
-    // No controller asks about nodes of other clouds either.
+    // As the controllers, do not ask about nodes of other clouds.
     if !(matches!(object, Object::Node(_)) && story.not_ours.is_some()) {
         progress.go_on(format!("asking the provider {}", world.provider.name()));
         provider(world, &object, &mut story).await;
@@ -168,7 +168,7 @@ fn find(world: &World, scope: &Scope) -> Option<Object> {
     }
 }
 
-/// Who leads, for each lease that matters; whether nobody does.
+/// Adds who holds each lease that matters. True if one of them has no holder.
 async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], progress: &Progress) -> bool {
     let Some(own) = &world.options.election else {
         let text = "--leader-elect=false: there is no lease that tells whether the controller manager runs";
@@ -193,14 +193,14 @@ async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], pr
     nobody
 }
 
-/// What the cloud says of it.
+/// Adds what the cloud says about the object.
 async fn provider(world: &World, object: &Object, story: &mut Story) {
     let name = world.provider.name();
     if let (Object::Node(node), Some(view)) = (object, &world.shared.view) {
         let asked = view.get(std::slice::from_ref(node), Aspects::ALL, Duration::ZERO).await;
         for answer in &asked {
             match cluster::lookup(answer) {
-                // Why it is not found, the provider knows better.
+                // The provider's own facts explain better why it is not found.
                 Ok(fact) if matches!(answer, Lookup::Gone(_)) => story.effects.push(fact),
                 Ok(fact) => story.facts.push(fact),
                 Err(error) if story.tells(&error.to_string()) => {}

@@ -1,4 +1,4 @@
-//! How the object itself looks. Pure.
+//! The state of the object itself. Pure.
 
 use ccm_controllers::service::decide;
 use ccm_provider::node::ConditionStatus;
@@ -51,7 +51,7 @@ pub(super) fn service(service: &Service, now: Timestamp) -> Story {
     };
     if !wants && !service.needs_cleanup() {
         facts.extend(elsewhere(service, &addresses, &mut story));
-        // It is not ours that none of ours is there.
+        // A Service that is not ours needs neither our finalizer nor an address.
         facts.retain(|fact| fact.about != "finalizer" && (fact.about != "address" || !addresses.is_empty()));
     }
     story.symptoms = facts;
@@ -62,7 +62,7 @@ fn address(ingress: &ccm_provider::LoadBalancerIngress) -> &str {
     if ingress.ip.is_empty() { &ingress.hostname } else { &ingress.ip }
 }
 
-/// Who looks after a Service that this program leaves alone.
+/// Who handles a Service that this program leaves alone.
 fn elsewhere(service: &Service, addresses: &[&str], story: &mut Story) -> Option<Fact> {
     let kind = &service.spec.kind;
     let Some(class) = &service.spec.load_balancer_class else {

@@ -1,4 +1,4 @@
-//! What is told at the end: marks, a conclusion, the document.
+//! The output: facts with their states, a conclusion, the JSON document.
 
 use std::fmt::Write as _;
 
@@ -22,29 +22,29 @@ pub(super) struct Story {
     pub(super) title: String,
     /// Kind, namespace, name and UID.
     pub(super) object: Value,
-    /// How the object itself looks: what may be no more than the symptom of a later link.
+    /// The state of the object itself: possibly only symptoms of a later link.
     pub(super) symptoms: Vec<Fact>,
     /// The links from the object to the cloud, nearest first.
     pub(super) facts: Vec<Fact>,
-    /// Failures that say little of their cause: any other link explains more.
+    /// Failures that say little about their cause: any other link explains more.
     pub(super) effects: Vec<Fact>,
     /// Why this program has nothing to do with it.
     pub(super) not_ours: Option<String>,
-    /// What somebody should know and what breaks nothing.
+    /// The number of warnings: worth knowing, but they break nothing.
     pub(super) warnings: usize,
-    /// What could not be looked at.
+    /// What could not be read.
     pub(super) unseen: Vec<String>,
-    /// What was told on the object, newest first.
+    /// The events on the object, newest first.
     pub(super) events: Vec<Event>,
-    /// The moment of the look.
+    /// When the object was read.
     pub(super) now: Timestamp,
-    /// What the leader says, as it says it.
+    /// The leader's answer.
     pub(super) leader: Option<Value>,
     /// The pass of the controllers.
     pub(super) plan: Option<Surveyed>,
 }
 
-/// What an error of this class means for somebody who waits.
+/// Whether an error of this class passes by itself or needs action.
 fn state_of(class: &ErrorClass) -> FactState {
     match class {
         ErrorClass::Throttled { .. }
@@ -56,7 +56,7 @@ fn state_of(class: &ErrorClass) -> FactState {
 }
 
 impl Story {
-    /// Adds a failure with its class and the way out.
+    /// Adds a failure with its class and the fix.
     pub(super) fn failed(&mut self, about: &str, message: &str, class: Option<&ErrorClass>) {
         let (state, text, hint) = match class {
             Some(class) => (state_of(class), format!("{message} ({})", class.word()), class.way_out()),
@@ -66,13 +66,13 @@ impl Story {
         };
         let fact = Fact { about: about.to_owned(), state, text, hint: Some(hint) };
         match class {
-            // What exactly is not there, and why it should be, a link further on knows better.
+            // A later link explains better what is missing, and why it should exist.
             None | Some(ErrorClass::Unknown | ErrorClass::NotFound) => self.effects.push(fact),
             Some(_) => self.facts.push(fact),
         }
     }
 
-    /// Whether a failure with this message is told already.
+    /// Whether a failure with this message is already reported.
     pub(super) fn tells(&self, message: &str) -> bool {
         self.all().any(|fact| fact.text.contains(message))
     }
@@ -119,10 +119,10 @@ impl Story {
         }
     }
 
-    /// What was told on the object. The last error counts as long as something is pending and nothing went well since.
+    /// Adds the events. The last error counts as long as something is pending and no sync has succeeded since.
     pub(super) fn events(&mut self, events: Vec<Event>, now: Timestamp) {
         if let Some(error) = events::last_error(&events) {
-            // A silent kubelet alone is no reason to dig out what may be long over.
+            // A kubelet without heartbeats alone does not make an old error relevant.
             let pending = self.facts.iter().chain(&self.effects).any(|fact| fact.state != FactState::Good);
             let class = error.class.as_ref().map_or_else(String::new, |class| format!(" ({})", class.word()));
             let told = format!("{} {}: {}{class}", error.reason, events::when(error, now), error.message);
@@ -130,7 +130,7 @@ impl Story {
             let way_out = error.class.as_ref().map_or_else(said, ErrorClass::way_out);
             self.effects.push(match pending {
                 true => Fact {
-                    // What passes by itself is no worse for having been told as an event.
+                    // An error that passes by itself is not worse because it was emitted as an event.
                     state: error.class.as_ref().map_or(FactState::Bad, state_of),
                     ..Fact::bad("last error", told, way_out)
                 },
@@ -144,7 +144,7 @@ impl Story {
         self.symptoms.iter().chain(&self.facts).chain(&self.effects)
     }
 
-    /// The worst of all links.
+    /// The worst state of all links.
     pub(super) fn state(&self) -> FactState {
         self.all().map(|fact| fact.state).max().unwrap_or(FactState::Good)
     }
@@ -153,7 +153,7 @@ impl Story {
         if self.state() == FactState::Good { Verdict::Clean } else { Verdict::Findings }
     }
 
-    /// One line. A link further on explains more than how the object looks.
+    /// One line. A later link explains more than the state of the object itself.
     pub(super) fn conclusion(&self) -> String {
         let state = self.state();
         let of_state = |facts: &[Fact]| facts.iter().filter(|fact| fact.state == state).cloned().collect::<Vec<_>>();
@@ -193,7 +193,7 @@ impl Story {
     }
 }
 
-/// The story in the form that was asked for.
+/// The report in the requested format.
 pub(super) fn print(story: &Story, output: Output) -> String {
     match output.format {
         Format::Json => output::document("Explanation", json(story)),

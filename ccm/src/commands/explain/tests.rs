@@ -284,7 +284,7 @@ fn a_node_without_routes_waits_for_their_controller_and_for_its_own_writes() {
     };
     let fact = of(network("NoRouteCreated")).unwrap();
     assert_eq!((fact.state, &*fact.text), (FactState::Bad, "does not run: --configure-cloud-routes=false"));
-    // Another network plugin says so, and no controller of ours is awaited.
+    // The condition comes from another network plugin: nothing waits for our controllers.
     assert_eq!(of(network("CalicoIsDown")).unwrap().state, FactState::Good);
     assert_eq!(of(worker("a", &[])), None);
 }
@@ -372,7 +372,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     assert_eq!(last(json!([warned(10), classed])).as_deref(), Some("SyncLoadBalancerFailed"));
     let well = told("Normal", "EnsuredLoadBalancer", 11, ours);
     assert_eq!(last(json!([warned(12), well, classed])).as_deref(), Some("AWSLoadBalancerWarning"));
-    // What passes by itself is waited for, told as an event or not.
+    // An error that passes by itself means waiting, whether it was emitted as an event or not.
     let mut passing = object::service(&web(&json!({})), now());
     passing.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
     passing.events(events::parse(&json!({"items": [classed]}), "web", "u-1"), now());
@@ -389,7 +389,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     pending.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
     pending.events(events(), now());
     assert!(pending.conclusion().starts_with("broken: last error: SyncLoadBalancerFailed 3 times, last 50s ago: m → "));
-    // The class that the leader wrote beside it brings the way out.
+    // The error class that the leader added as an annotation determines the fix.
     let mut denied = failed();
     denied["metadata"] = json!({"annotations": {"cloud-controller-manager/error-class": "denied"}});
     let mut pending = object::service(&web(&json!({})), now());

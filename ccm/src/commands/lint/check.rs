@@ -1,4 +1,4 @@
-//! Who looks at what, and where the findings are.
+//! Which rules apply to which input, and where the findings are.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const TEMPLATE: &str = "a template cannot be checked; render it first: helm temp
 #[derive(Clone, Default)]
 pub(super) struct Linters<'a> {
     pub(super) all: Vec<(&'static str, &'a dyn Lint)>,
-    /// Whether the user chose the cloud. If not, a provider is heard only on keys that are its own.
+    /// Whether the user chose the cloud. If not, a provider's findings count only for its own keys.
     pub(super) chosen: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Found {
     pub(super) finding: Finding,
 }
 
-/// Everything that was looked at.
+/// Everything that was checked.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     pub(super) found: Vec<Found>,
@@ -48,7 +48,7 @@ pub(super) struct Looked {
 }
 
 impl Looked {
-    /// Looks at a text of manifests.
+    /// Checks a text of manifests.
     pub(super) fn at_source(&mut self, source: &Source, linters: &Linters<'_>) {
         self.files += 1;
         let parsed = tree::parse(&source.text);
@@ -91,7 +91,7 @@ impl Looked {
         self.found.extend(found);
     }
 
-    /// Looks at a Service of the cluster.
+    /// Checks a Service of the cluster.
     pub(super) fn at_service(&mut self, service: &Service, linters: &Linters<'_>) {
         self.services += 1;
         let findings = of_service(service, Vec::new(), linters);
@@ -105,7 +105,7 @@ impl Looked {
         }));
     }
 
-    /// Looks at a file of `--cloud-config`.
+    /// Checks a file of `--cloud-config`.
     pub(super) fn at_config(&mut self, source: &Source, provider: &'static str, lint: &dyn Lint) {
         self.files += 1;
         let mut found: Vec<Found> = lint
@@ -127,13 +127,13 @@ impl Looked {
         self.found.extend(found);
     }
 
-    /// The worst that was found.
+    /// The highest severity that was found.
     pub(super) fn worst(&self) -> Option<Severity> {
         self.found.iter().map(|found| found.finding.severity).max()
     }
 }
 
-/// What is wrong with a text as such. A template is none of it: nobody can read it before it is rendered.
+/// Syntax errors of a text. A template is not an error: it cannot be parsed before it is rendered.
 fn of_text(text: &str, broken: Vec<Broken>) -> Vec<(usize, Finding)> {
     if let Some(template) = broken.iter().find(|broken| is_template(text, broken.line)) {
         return vec![(template.line, Finding::new(Severity::Info, "", TEMPLATE))];
@@ -141,7 +141,7 @@ fn of_text(text: &str, broken: Vec<Broken>) -> Vec<(usize, Finding)> {
     broken.into_iter().map(|broken| (broken.line, Finding::new(Severity::Error, "", broken.message))).collect()
 }
 
-/// Whether the document that cannot be read at this line is a template up to there.
+/// Whether the document that cannot be parsed at this line is a template up to there.
 fn is_template(text: &str, line: usize) -> bool {
     let mut found = false;
     for line in text.lines().take(line) {
@@ -150,7 +150,7 @@ fn is_template(text: &str, line: usize) -> bool {
     found
 }
 
-/// Whether a line has an action of a template outside of quotes and comments.
+/// Whether a line has a template action outside of quotes and comments.
 fn acts(line: &str) -> bool {
     let (mut quote, mut before) = (None, ' ');
     for (at, c) in line.char_indices() {
@@ -166,14 +166,14 @@ fn acts(line: &str) -> bool {
     false
 }
 
-/// Whether a finding is about what a template fills in: a value in quotes is good YAML.
+/// Whether a finding is about a value that a template fills in: in quotes it is valid YAML.
 fn is_filled_in(service: &Service, finding: &Finding) -> bool {
     let has_braces = |text: &str| text.contains("{{") || text.contains("}}");
     let value = finding.value.as_ref().or_else(|| service.metadata.annotations.get(&finding.key));
     has_braces(&finding.message) || value.is_some_and(|value| has_braces(value))
 }
 
-/// `service default/web`; without a namespace where the file leaves it to whoever applies it.
+/// `service default/web`; without a namespace if the file does not set one.
 fn name(service: &Service) -> String {
     let meta = &service.metadata;
     match (meta.namespace.is_empty(), meta.name.is_empty()) {
@@ -183,7 +183,7 @@ fn name(service: &Service) -> String {
     }
 }
 
-/// The findings of all rules, `wrong` first: what its keys are about is not looked at again.
+/// The findings of all rules, `wrong` first: its keys are not checked again.
 pub(super) fn of_service(
     service: &Service,
     wrong: Vec<Finding>,
@@ -200,17 +200,17 @@ pub(super) fn of_service(
         }
     };
     add(CORE, ccm_controllers::service::lint::lint(service));
-    // Of a Service of another type nobody reads more than was looked at.
+    // Providers read nothing of Services of other types.
     for (provider, lint) in linters.all.iter().filter(|_| service.is_load_balancer()) {
         let mut findings = lint.service(service);
-        // Whether another cloud can do what the spec asks for is not known.
+        // Which cloud the Service is for is unknown, so only the provider's own annotations count.
         findings.retain(|finding| linters.chosen || is_of_a_cloud(service, &finding.key));
         add(provider, findings);
     }
-    // What is merely good to know about a key is idle beside what is wrong with it.
+    // Drop infos about keys that also have an error or a warning.
     let wrong: BTreeSet<String> =
         all.iter().filter(|(_, f)| f.severity > Severity::Info).map(|(_, f)| f.key.clone()).collect();
-    // A provider speaks of one port as `spec.ports[]` where all are the matter.
+    // A provider names `spec.ports[]` for a finding about all ports.
     let is_idle = |key: &str| wrong.iter().any(|wrong| wrong.split("[]").next() == Some(key));
     all.retain(|(_, finding)| finding.severity > Severity::Info || !is_idle(&finding.key));
     let told: BTreeSet<String> = all.iter().map(|(_, finding)| finding.key.clone()).collect();
@@ -219,7 +219,7 @@ pub(super) fn of_service(
     all
 }
 
-/// Whether a provider says in its words what is told already: an error at a key, or at an item of it.
+/// Whether a provider reports a known error again in other words: at the same key, or at the list that holds it.
 fn is_same_mistake(known: &Finding, finding: &Finding) -> bool {
     let both = known.severity == Severity::Error && finding.severity == Severity::Error;
     both && known.key.strip_prefix(&finding.key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
@@ -235,7 +235,7 @@ fn line(object: &Node, key: &str) -> usize {
     annotation.map_or_else(|| object.line_of(key), |entry| entry.line)
 }
 
-/// A message that begins with its line, which is told beside it, without that.
+/// The message without its leading `line N: `, which is printed separately.
 fn without_line(message: String, line: Option<usize>) -> String {
     let rest = line.and_then(|line| message.strip_prefix(&format!("line {line}: ")));
     rest.map(str::to_owned).unwrap_or(message)

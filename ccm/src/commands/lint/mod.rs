@@ -56,7 +56,7 @@ Exit codes: 0 nothing from --fail-on on, 2 something, 1 an input could not be re
     run,
 };
 
-/// What is told of one Service, with the rules of this provider: for who looks at more than Services.
+/// The findings of one Service, with the rules of this provider: for other commands.
 pub(super) fn service(service: &Service, rules: Option<(&'static str, &dyn Lint)>) -> Vec<ccm_provider::Finding> {
     let linters = Linters { all: rules.into_iter().collect(), chosen: true };
     check::of_service(service, Vec::new(), &linters).into_iter().map(|(_, finding)| finding).collect()
@@ -76,7 +76,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// The severity from which on findings count; `None`: none does.
+/// The least severity that fails the command; `None`: none does.
 fn threshold(word: &str) -> Result<Option<Severity>, Failure> {
     match word {
         "error" => Ok(Some(Severity::Error)),
@@ -149,7 +149,7 @@ fn linters<'a>(registry: &'a Registry, chosen: &str, notes: &mut Vec<String>) ->
 async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> {
     let mut values = call.values.clone();
     if values.text("cloud-provider").is_empty() {
-        // The cluster can be listed whatever its cloud is.
+        // Listing the cluster needs no provider.
         values.insert("cloud-provider", vec!["external".to_owned()], false);
     }
     let options = Options::new(&values, &call.program)?;

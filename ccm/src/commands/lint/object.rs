@@ -1,4 +1,4 @@
-//! From a document to Services: lists are opened, and fields of a wrong type are told instead of failing the whole object.
+//! From a document to Services: lists are expanded, and a field of a wrong type becomes a finding and is left out.
 
 use ccm_provider::{Finding, Service, Severity};
 use ccm_runtime::store::{Keep, Kept as _};
@@ -13,7 +13,7 @@ pub(super) fn services(document: &Node) -> (Vec<&Node>, usize) {
     (found, others)
 }
 
-/// `kind` is that of objects without one, which a list has.
+/// `kind` is that of objects without one, as in a typed list.
 fn collect<'a>(node: &'a Node, kind: &str, found: &mut Vec<&'a Node>, others: &mut usize) {
     if matches!(node.kind, Kind::Null) {
         return;
@@ -31,7 +31,7 @@ fn collect<'a>(node: &'a Node, kind: &str, found: &mut Vec<&'a Node>, others: &m
     }
 }
 
-/// The Service of an object, as the API server would make it; what is of a wrong type is told and left out.
+/// The Service of an object, with the API server's defaults; a field of a wrong type becomes a finding and is left out.
 pub(super) fn read(object: &Node, findings: &mut Vec<Finding>) -> Service {
     let mut json = object.json();
     if let Some(fields) = json.as_object_mut() {
@@ -65,7 +65,7 @@ pub(super) fn read(object: &Node, findings: &mut Vec<Finding>) -> Service {
     service
 }
 
-/// Null counts as left out, as everywhere in Kubernetes.
+/// Removes nulls: Kubernetes treats them as absent.
 fn prune(json: &mut Json) {
     match json {
         Json::Object(fields) => {
@@ -77,7 +77,7 @@ fn prune(json: &mut Json) {
     }
 }
 
-/// Annotations and labels are texts: who writes `true` or `60` without quotes is refused.
+/// Annotations and labels are strings: `true` or `60` without quotes is refused.
 fn texts(json: &mut Json, findings: &mut Vec<Finding>) {
     for (section, path) in [("annotations", "/metadata/annotations"), ("labels", "/metadata/labels")] {
         let Some(fields) = json.pointer_mut(path).and_then(Json::as_object_mut) else { continue };
@@ -91,7 +91,7 @@ fn texts(json: &mut Json, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Leaves out what is wrong in a port, so that the rest of it is still looked at.
+/// Leaves out wrong fields of a port, so that the rest of it is still checked.
 fn ports(ports: &mut Json, path: &str, findings: &mut Vec<Finding>) {
     for (at, port) in ports.as_array_mut().into_iter().flatten().enumerate() {
         let Some(fields) = port.as_object_mut() else { continue };
@@ -102,10 +102,10 @@ fn ports(ports: &mut Json, path: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a Service of this one field can be read.
+/// Whether a Service with only this field can be deserialized.
 fn check(alone: &Json, path: &str, findings: &mut Vec<Finding>) -> bool {
     let read = serde_json::from_value::<Service>(alone.clone());
-    // In the words of people who do not write Rust.
+    // Replaces Rust's type names.
     let told = |error: &serde_json::Error| {
         let text = error.to_string();
         let number = if text.starts_with("invalid value") { "a smaller number" } else { "a whole number" };

@@ -10,7 +10,7 @@ use super::check::{Found, Looked};
 use super::source::Unread;
 use crate::commands::output::{self, Format, Output};
 
-/// Everything that is told.
+/// Everything that is printed.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) looked: Looked,
@@ -46,7 +46,7 @@ impl Found {
     }
 }
 
-/// One line, and nothing that a terminal obeys: the names in a file are those of whoever wrote it.
+/// One line without terminal control characters: names in a file are untrusted input.
 fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! Texts to look at: files, folders, stdin.
+//! Texts to check: files, folders, stdin.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ pub(super) struct Source {
     pub(super) text: String,
 }
 
-/// What could not be looked at.
+/// An input that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unread {
     pub(super) name: String,
@@ -23,7 +23,7 @@ pub(super) struct Unread {
 const STDIN: &str = "<stdin>";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Reads everything that the words name; the rest goes on when one of them cannot be read.
+/// Reads all inputs that the words name; continues after one that cannot be read.
 pub(super) fn read(words: &[String]) -> (Vec<Source>, Vec<Unread>) {
     let (mut sources, mut unread) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
@@ -66,8 +66,8 @@ fn add(name: &str, read: std::io::Result<Vec<u8>>, sources: &mut Vec<Source>, un
     }
 }
 
-/// The file itself, or all of a folder and those below it that end as manifests do, sorted. Hidden ones and links to folders
-/// are left out: a mounted ConfigMap would come twice.
+/// The file itself, or all files with a manifest extension in a folder and below, sorted. Hidden files and links to folders
+/// are left out: a mounted ConfigMap would be read twice.
 fn files(path: &Path, unread: &mut Vec<Unread>) -> Vec<PathBuf> {
     let mut failed = |path: &Path, error: &std::io::Error| {
         unread.push(Unread { name: path.display().to_string(), error: error.to_string() });

@@ -1,5 +1,4 @@
-//! Keys that look like annotations that are read, and are none. A provider knows those under its own prefixes; here are those
-//! that all share.
+//! Misspelt annotation keys. A provider checks those under its own prefixes; this module checks the keys that all share.
 
 use ccm_controllers::service::lint::DOMAINS;
 use ccm_kit::document::nearest;
@@ -18,7 +17,7 @@ pub(super) fn lint(service: &Service) -> Vec<Finding> {
         .collect()
 }
 
-/// What the key may mean, if that is not itself.
+/// The key that was probably meant; `None` if this one is correct.
 fn meant(key: &str) -> Option<String> {
     let (domain, name) = key.split_once('/')?;
     if key != ANNOTATION_SOURCE_RANGES && nearest(key, &[ANNOTATION_SOURCE_RANGES]).is_some() {

@@ -1,5 +1,5 @@
-//! YAML and JSON with the line of every key. As kubectl reads them: the words of YAML 1.1 count as booleans, merge keys are
-//! followed, JSON objects may follow each other, and a document that cannot be read leaves those after it.
+//! YAML and JSON with the line of every key. Parsed as by kubectl: YAML 1.1 booleans, merge keys, concatenated JSON
+//! objects. A document that cannot be parsed does not affect those after it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 #[cfg(test)]
 mod tests;
 
-/// Aliases may multiply: no more values than this in one file.
+/// The most values in one file: nested aliases can multiply them.
 const VALUES: usize = 1_000_000;
 
 /// A value and where it begins.
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     /// Where the key is.
     pub(super) line: usize,
     pub(super) value: Node,
-    /// From `<<`: a key of the map itself wins.
+    /// From `<<`: a key of the map itself takes precedence.
     merged: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Broken {
     pub(super) message: String,
 }
 
-/// A text as read.
+/// A parsed text.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     /// Those that could be read, each with its number, which counts from 1.
@@ -70,14 +70,14 @@ pub(super) fn parse(text: &str) -> Parsed {
     parsed
 }
 
-/// Without the byte order marks of files that were put one behind the other.
+/// Without the byte order marks inside of concatenated files.
 fn one_mark(text: &str) -> Cow<'_, str> {
     const AGAIN: &str = "\n\u{feff}";
     if text.contains(AGAIN) { Cow::Owned(text.replace(AGAIN, "\n")) } else { Cow::Borrowed(text) }
 }
 
-/// Texts that are read one by one, each with the number of lines before it: YAML as a whole, JSON object by object, because
-/// YAML wants a separator between documents. What follows the last object is the last piece.
+/// Texts to parse one by one, each with the number of lines before it: YAML as a whole, JSON object by object, because
+/// YAML requires a separator between documents. What follows the last object is the last piece.
 fn pieces(text: &str) -> Vec<(usize, &str)> {
     let json = text.trim_start_matches('\u{feff}');
     let mut objects = serde_json::Deserializer::from_str(json).into_iter::<IgnoredAny>();
@@ -111,12 +111,12 @@ impl Node {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
-    /// The keys of a map; none of another value.
+    /// The keys of a map; empty for other values.
     pub(super) fn entries(&self) -> &[Entry] {
         if let Kind::Map(entries) = &self.kind { entries } else { &[] }
     }
 
-    /// The items of a list; none of another value.
+    /// The items of a list; empty for other values.
     pub(super) fn items(&self) -> &[Self] {
         if let Kind::List(items) = &self.kind { items } else { &[] }
     }
@@ -170,7 +170,7 @@ fn segment(path: &str) -> Option<(Cow<'_, str>, &str)> {
         return None;
     }
     if let Some(quoted) = path.strip_prefix('[').filter(|rest| rest.starts_with('"')) {
-        // Written with Rust's escapes, of which those of JSON are enough for keys that people write.
+        // Paths use Rust's escapes; JSON's cover those that occur in real keys.
         let mut texts = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
         let key = texts.next()?.ok()?;
         let rest = quoted.get(texts.byte_offset()..)?.strip_prefix(']')?;

@@ -1,4 +1,4 @@
-//! The flags of what runs now, held against those that this command was given.
+//! Compares the flags of the running components with those given to this command.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ const LEADER_MIGRATION: &str = "leader-migration";
 const LEADER_ELECTION: &str = "leader-election";
 const FLAG_VALUE: &str = "flag-value";
 
-/// Sections of flags that say how a process is reached, logs and connects: they differ from place to place and change nothing
-/// in cluster and cloud.
+/// Sections of flags for serving, logging and connecting: they differ between installations and do not affect cluster or
+/// cloud.
 const AROUND: [&str; 8] = [
     "Debugging flags",
     "Secure serving flags",
@@ -31,7 +31,7 @@ const AROUND: [&str; 8] = [
     "Global flags",
     "Command flags",
 ];
-/// The like in other sections. `dry-run` is about the trial, not about the run.
+/// The same in other sections. `dry-run` is only about this check.
 const ALSO_AROUND: [&str; 7] = [
     "dry-run",
     "external-cloud-volume-plugin",
@@ -60,7 +60,7 @@ const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
 pub(super) struct Ours<'a> {
     pub(super) program: &'a Program,
     pub(super) options: &'a Options,
-    /// Whether a controller would run here: one that is switched on may still lack what it needs of the cloud.
+    /// Whether a controller would run here: an enabled one may still lack support of the provider.
     pub(super) runs: &'a dyn Fn(&str) -> bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn checks(running: &[Running], ours: &Ours<'_>) -> Vec<Check> {
     checks
 }
 
-/// Components of which nothing was seen: those of managed control planes, and those that run outside of pods.
+/// Components that were not found: those of managed control planes, and those that run outside of pods.
 fn unseen(running: &[Running]) -> Vec<Check> {
     let seen = |component| running.iter().any(|running| running.component == component);
     let missing =
@@ -127,7 +127,7 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
         )),
         None => checks.push(Check::good(CLOUD_PROVIDER, &*subject, "kube-controller-manager leaves the cloud alone")),
     }
-    // In use where the cloud is.
+    // With an in-tree cloud provider the default name is in use.
     let by_default = in_tree.map(|_| DEFAULT_CLUSTER_NAME);
     let theirs = flags.get("cluster-name").map(String::as_str).or(by_default);
     if let Some(theirs) = theirs.filter(|name| **name != options.cluster_name) {
@@ -139,7 +139,7 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
         match (in_tree, has_cloud_controller) {
             (Some(_), _) => checks.push(Check::error(CLUSTER_NAME, &*subject, text, fix)),
             (None, false) => checks.push(Check::warning(CLUSTER_NAME, &*subject, text, fix)),
-            // That one's name is in use.
+            // The name of that cloud-controller-manager is in use, and checked there.
             (None, true) => {}
         }
     }
@@ -162,11 +162,11 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
     checks
 }
 
-/// What kube-controller-manager was told about its cloud, read by the parser that reads ours.
+/// The cloud flags of kube-controller-manager, parsed as our own.
 fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
     let mut args: Vec<String> =
         SHARED.iter().filter_map(|name| Some(format!("--{name}={}", flags.get(*name)?))).collect();
-    // Of its many controllers those that are here too.
+    // Only the controllers that this program also has.
     let list = value(flags, "controllers").split(',').map(str::trim);
     let known = list.filter(|word| {
         let mut unknown = Vec::new();
@@ -187,7 +187,7 @@ fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
     unread.chain(differing.map(|flag| difference(subject, flag, &theirs, ours))).collect()
 }
 
-/// Who gives nodes their pod ranges, and which: one of the two, and the same as the routes lead to.
+/// Which program allocates pod CIDRs: exactly one of the two, from the ranges that the routes lead to.
 fn pod_ranges(subject: &str, here: &Ours<'_>, flags: &Flags, allocates: bool) -> Vec<Check> {
     let (options, routes) = (here.options, here.makes_routes());
     let mut checks = Vec::new();
@@ -296,7 +296,7 @@ fn of_api_server(running: &Running, options: &Options) -> Vec<Check> {
     checks
 }
 
-/// The arguments of the program that is to be replaced, read by the parser that will read them.
+/// The arguments of the program to be replaced, read by this program's parser.
 fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
     let subject = running.subject();
     let (theirs, wrong) = read_on(&ours.program.flags, running.args.iter().map(Into::into));
@@ -320,7 +320,7 @@ fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
     checks
 }
 
-/// Two programs must never work at once: the same lease keeps them apart.
+/// Two programs must never be active at the same time: they must share a lease.
 fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Vec<Check> {
     let mut checks = Vec::new();
     if theirs.bool("dry-run") {
@@ -361,7 +361,7 @@ fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Vec<Check>
 
 /// Whether a flag that somebody gave has another value there than here.
 fn differs(flag: &Flag, theirs: &FlagValues, ours: &FlagValues) -> bool {
-    // Told by `election`.
+    // Reported by `election`.
     let told = ["leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"];
     let around = AROUND.contains(&flag.section) || ALSO_AROUND.contains(&flag.name) || told.contains(&flag.name);
     let given = theirs.given(flag.name) || ours.given(flag.name);
@@ -393,7 +393,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
         "configure-cloud-routes" if routes => {
             Check::warning("routes", subject, text(": this program would make routes"), fix)
         }
-        // On here, and the cloud has none, or too little is known of it.
+        // Enabled here, but the cloud has no routes, or not enough is known about it.
         "configure-cloud-routes" if here.bool("configure-cloud-routes") => {
             Check::good("routes", subject, text("; routes are made in neither case"))
         }

@@ -1,4 +1,4 @@
-//! Leases: who works now, and who else might at the same time.
+//! Leases: which program is active now, and which others could be at the same time.
 
 use ccm_provider::Check;
 use ccm_runtime::permission::MIGRATION_LEASE;
@@ -8,7 +8,7 @@ use super::objects::Lease;
 use crate::options::Options;
 
 const CHECK: &str = "lease";
-/// How long after its end a lease is still taken for held: clocks differ.
+/// How long after its expiry a lease still counts as held: clocks differ.
 const TOLERANCE: i64 = 30;
 
 /// All checks of the leases in the namespace of ours.
@@ -66,7 +66,7 @@ fn of_migration(subject: String, holder: &str, options: &Options) -> Option<Chec
     Some(Check::warning(CHECK, subject, text, "give --enable-leader-migration until the migration is over"))
 }
 
-/// Who holds it, if somebody renewed it lately.
+/// The holder, if the lease was renewed recently.
 fn holder(lease: &Lease, now: Timestamp) -> Option<String> {
     let holder = lease.spec.holder_identity.clone().filter(|holder| !holder.is_empty())?;
     let age = now.duration_since(lease.spec.renew_time?).as_secs();

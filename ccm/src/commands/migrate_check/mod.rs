@@ -1,7 +1,7 @@
 //! `ccm migrate-check`: what would break, or change, when this program takes a cluster over.
 //!
-//! Reads are thin, and what follows from them are pure functions: flags of what runs now, nodes, Services, leases, rights,
-//! webhooks. What would be written comes from the controllers' own pass, what is in the cloud from the provider.
+//! Reads are separate from the checks, which are pure functions: flags of running components, nodes, Services, leases,
+//! rights, webhooks. The planned writes come from the controllers' own pass, the state of the cloud from the provider.
 
 mod flags;
 mod leases;
@@ -91,7 +91,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// All that is to be told.
+/// All findings.
 async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let options = &world.options;
     progress.go_on("reading pods, leases and webhooks");
@@ -169,7 +169,7 @@ async fn rights(world: &World, account: &str, controllers: &[&Controller]) -> Ve
     }
 }
 
-/// What the provider sees.
+/// The provider's own checks.
 async fn cloud(world: &World) -> Vec<Check> {
     let Some(inspect) = world.provider.inspect() else {
         let text = format!("the provider {} has no checks of its own", world.provider.name());
@@ -183,7 +183,7 @@ async fn cloud(world: &World) -> Vec<Check> {
     })
 }
 
-/// Errors first, then by what was checked and where; the same is told once.
+/// Errors first, then by check and subject; duplicates are removed.
 fn sorted(checks: Vec<Check>) -> Vec<Check> {
     let mut checks = shared(checks);
     checks.sort_by(|a, b| {
@@ -194,7 +194,7 @@ fn sorted(checks: Vec<Check>) -> Vec<Check> {
     checks
 }
 
-/// What is the same for many nodes or Services is one finding: a missing right is the matter with all of a big cluster.
+/// Merges equal findings of several nodes or Services: a missing right can affect every object of a big cluster.
 fn shared(checks: Vec<Check>) -> Vec<Check> {
     let mut others = Vec::new();
     let mut groups: BTreeMap<_, Vec<String>> = BTreeMap::new();
@@ -245,7 +245,7 @@ fn text(checks: &[Check], output: Output) -> String {
     text
 }
 
-/// One finding is one line, whatever an API server or a cloud said.
+/// One finding is one line, also with a multi-line text of the API server or the cloud.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -26,10 +26,10 @@ pub(super) struct Nodes<'a> {
     pub(super) surveyed: &'a Surveyed,
 }
 
-/// What is the matter with a node: severity, check, message and way out.
+/// A problem of a node: severity, check, message and fix.
 type Kind = (Severity, &'static str, String, Cow<'static, str>);
 
-/// What is the matter with each node.
+/// The problems of all nodes.
 pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for (at, node) in seen.nodes.iter().enumerate() {
@@ -50,7 +50,7 @@ pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
 }
 
 impl Nodes<'_> {
-    /// Whether a finding tells already that the cloud does not know this node: `node NAME`.
+    /// Whether a finding already reports that the cloud does not know this node: `node NAME`.
     pub(super) fn is_told(&self, subject: &str) -> bool {
         let Some(answers) = self.answers else { return false };
         let lost = |answer: &Lookup| matches!(answer, Lookup::Gone(_) | Lookup::Unknown(_));
@@ -70,7 +70,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
         return Some((Severity::Warning, PROVIDER_ID, text, "nothing, if it is meant: the node is left alone".into()));
     }
     if node.has_taint(TAINT_UNINITIALIZED) {
-        // What would be written is told with the other writes.
+        // The initialization is reported with the other writes.
         let initialized = seen.surveyed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
         let text = "it waits for its initialization, and this program would not initialize it";
         let fix = "ccm explain node/NAME tells why";
@@ -95,7 +95,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     Some((Severity::Error, "kubelet", text, fix.into()))
 }
 
-/// Whether the cloud has its instance. Only what is sure leads to a deletion, and what that is the lifecycle controller says.
+/// Whether the cloud has its instance. The lifecycle controller decides whether a node without one is deleted.
 fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Kind> {
     let find = "see that name and provider ID of the node are those of its instance, and that account, region and tags in \
                 --cloud-config are right";
@@ -146,7 +146,7 @@ fn planned(plans: &[Plan]) -> Vec<Check> {
         let Some(rest) = plan.subject.strip_prefix("node ") else { continue };
         let (name, what) = rest.split_once(' ').unwrap_or((rest, ""));
         let deletes = plan.steps.iter().any(|step| step.verb == Verb::Delete);
-        // Told above.
+        // Reported by `instance`.
         if !plan.steps.is_empty() && !deletes {
             kinds.entry(what).or_default().push((name, plan));
         }

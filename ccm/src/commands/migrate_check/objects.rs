@@ -1,4 +1,4 @@
-//! The parts that are read of objects which no controller keeps: pods, leases, webhooks, namespaces.
+//! The fields that are read of objects that no controller stores: pods, leases, webhooks, namespaces.
 
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ impl Selector {
                 "NotIn" => !listed,
                 "Exists" => value.is_some(),
                 "DoesNotExist" => value.is_none(),
-                // An operator of the future: rather told than missed.
+                // A future operator: a false warning is better than a missed one.
                 _ => true,
             }
         };

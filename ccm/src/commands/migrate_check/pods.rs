@@ -1,4 +1,4 @@
-//! Pods of a cloud-controller-manager: whether they can start where they are needed, and as whom they work.
+//! Pods of a cloud-controller-manager: whether they can start where they are needed, and their service account.
 
 use ccm_provider::Check;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
@@ -15,7 +15,7 @@ pub(super) fn checks(running: &[Running], account: &str) -> Vec<Check> {
 fn of_cloud_controller(running: &Running, account: &str) -> Vec<Check> {
     let subject = running.subject();
     let mut checks = Vec::new();
-    // Nobody schedules what a kubelet starts from a file.
+    // A static pod is not scheduled.
     if !running.is_static && !running.tolerations.iter().any(tolerates_uninitialized) {
         checks.push(Check::error(
             "toleration",

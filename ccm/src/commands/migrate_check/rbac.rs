@@ -1,4 +1,4 @@
-//! Rights: whether whoever will run this program may do what its parts say that they ask.
+//! Rights: whether the account that will run this program has the permissions that its parts declare.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use crate::Controller;
 use crate::options::Options;
 
 const CHECK: &str = "rbac";
-/// Questions at once.
+/// Concurrent reviews.
 const AT_ONCE: usize = 16;
 const REVIEW: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const SELF_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-/// Where the API server leaves what is needed to know who asks; every cluster has a role of the like name.
+/// The ConfigMap with the API server's authentication settings; every cluster has a role to read it.
 const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
 /// A right on one resource.
@@ -40,7 +40,7 @@ struct Right {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Need {
     verbs: BTreeMap<&'static str, BTreeSet<&'static str>>,
-    /// Whether something that was asked for does not work without it.
+    /// Whether an enabled feature does not work without it.
     vital: bool,
 }
 
@@ -52,11 +52,11 @@ pub(super) struct Question {
     name: String,
 }
 
-/// The answers, and about whom.
+/// The answers, and which identity they are about.
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) granted: BTreeMap<Question, bool>,
-    /// Nobody may be asked about but the identity of this command; the reason.
+    /// Set if only the identity of this command could be reviewed; the reason.
     pub(super) about_us: Option<String>,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
     for controller in controllers {
         let own_account = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", controller.client_name);
         let account = if own { own_account.as_str() } else { account };
-        // It goes on without; see its table.
+        // Without its rights this controller only logs and retries.
         let vital = controller.name != ccm_controllers::persistent_volume::NAME;
         needs.add(account, options, controller.permissions, vital);
         if own {
@@ -158,7 +158,7 @@ struct ReviewStatus {
     allowed: bool,
 }
 
-/// Asks about the accounts; where that is not allowed, about the identity of this command.
+/// Reviews the accounts; if that is not allowed, the identity of this command.
 pub(super) async fn ask(client: &Client, questions: Vec<Question>) -> Result<Answers, ApiError> {
     let Some(first) = questions.first() else { return Ok(Answers { granted: BTreeMap::new(), about_us: None }) };
     let about_us = match one(client, first, true).await {
@@ -247,7 +247,7 @@ fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str], about_us:
     let why: Vec<&str> = why.copied().collect::<BTreeSet<_>>().into_iter().collect();
     let text = format!("{who} may not {} {}{named}{within}: {}", join(verbs), resource(right), why.join("; "));
     let fix = format!("apply the RBAC of manifests/ (base/rbac.yaml), or: {}", grant(right, verbs, names));
-    // Whoever looks need not be whoever will run it.
+    // The identity of this command may differ from the account that will run the program.
     match need.vital && !about_us {
         true => Check::error(CHECK, right.resource, text, fix),
         false => Check::warning(CHECK, right.resource, text, fix),

@@ -1,4 +1,4 @@
-//! What is read of the cluster beside nodes and Services, page by page and slim. Nothing is needed: what cannot be read is one
+//! Reads what is needed of the cluster besides nodes and Services, page by page. All of it is optional: a failed read is a
 //! finding.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What of the control plane runs as pods, found by command and image, with its flags.
+//! Control plane components that run as pods, found by command and image, with their flags.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Component {
         }
     }
 
-    /// What a file of this name is.
+    /// The component with this executable.
     fn of_program(path: &str) -> Option<Self> {
         match path.rsplit('/').next().unwrap_or_default() {
             "kube-controller-manager" => Some(Self::ControllerManager),
@@ -33,7 +33,7 @@ impl Component {
         }
     }
 
-    /// What an image of this name starts that has an entry point.
+    /// The component that an image of this name starts by its entry point.
     fn of_image(image: &str, args: &[String]) -> Option<Self> {
         let path = image.split('@').next().unwrap_or_default();
         let last = path.rsplit('/').next().unwrap_or_default();
@@ -94,7 +94,7 @@ impl Running {
 pub(super) struct Found(Vec<Running>);
 
 impl Found {
-    /// Looks at one pod. One that has ended, or is being deleted, runs nothing.
+    /// Adds the components of one pod, unless it has ended or is being deleted.
     pub(super) fn add(&mut self, pod: &Pod) {
         let ended = matches!(&*pod.status.phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some();
         if ended {
@@ -120,7 +120,7 @@ impl Found {
 fn of(pod: &Pod, container: &Container) -> Option<Running> {
     let (component, args) = command_line(container)?;
     let spec = &pod.spec;
-    // The kubelet and controllers add their own: what they add differs from pod to pod in nothing that matters here.
+    // The tolerations that the kubelet and controllers add do not differ between pods in what matters here.
     Some(Running {
         component,
         pods: vec![format!("{}/{}", pod.metadata.namespace, pod.metadata.name)],
@@ -133,8 +133,8 @@ fn of(pod: &Pod, container: &Container) -> Option<Running> {
     })
 }
 
-/// The program of a container and its arguments: by the name of the program, which a wrapper (`/go-runner`) or a shell may stand
-/// before; with an entry point alone, by the name of the image.
+/// The program of a container and its arguments: by the name of the program, possibly behind a wrapper (`/go-runner`) or
+/// a shell; without a command, by the name of the image.
 fn command_line(container: &Container) -> Option<(Component, Vec<String>)> {
     let command: Vec<String> = container.command.iter().map(|word| expand(word, container)).collect();
     let args: Vec<String> = container.args.iter().map(|word| expand(word, container)).collect();
@@ -152,7 +152,7 @@ fn command_line(container: &Container) -> Option<(Component, Vec<String>)> {
     program.or_else(script).or_else(image)
 }
 
-/// `$(NAME)`, as the kubelet replaces it; what is not known stays as it is.
+/// Expands `$(NAME)` as the kubelet does; unknown names stay.
 fn expand(word: &str, container: &Container) -> String {
     let known = container.env.iter().filter(|variable| !variable.value.is_empty());
     known.fold(word.to_owned(), |word, variable| word.replace(&format!("$({})", variable.name), &variable.value))

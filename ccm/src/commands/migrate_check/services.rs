@@ -10,7 +10,7 @@ use super::{join, joined};
 use crate::commands::surveyed::Surveyed;
 
 const FINALIZER: &str = "service-finalizer";
-/// Steps of a plan that stand in a finding; `ccm plan` has all.
+/// Steps of a plan that a finding lists; `ccm plan` prints all.
 const STEPS: usize = 3;
 
 const ANNOTATIONS: &str = "service-annotations";
@@ -54,9 +54,9 @@ pub(super) fn checks(
     checks
 }
 
-/// What would be written beside nodes and Services, what could not be told, and what the controllers would complain about.
+/// Planned writes to other objects than nodes and Services, failed plans, and warnings of the controllers.
 ///
-/// `told`: of which a finding tells the cause already.
+/// `told`: whether another finding already reports the cause.
 pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&Unplanned) -> bool) -> Vec<Check> {
     let of_others = |plan: &&Plan| !plan.subject.starts_with("service ") && !plan.subject.starts_with("node ");
     let (volumes, rest): (Vec<&Plan>, Vec<&Plan>) =
@@ -85,7 +85,7 @@ pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&Unplanned) -> bool) -> 
     checks
 }
 
-/// Whether a mistake in a Service is what could not be planned.
+/// Whether this mistake in a Service is why it could not be planned.
 pub(super) fn is_cause(check: &Check, unplanned: &Unplanned) -> bool {
     check.check == ANNOTATIONS
         && check.severity == Severity::Error

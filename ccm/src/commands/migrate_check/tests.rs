@@ -157,7 +157,7 @@ fn what_an_in_tree_cloud_was_told_is_held_against_the_flags_here() {
         let told = checks.into_iter().filter(|check| check.severity > Severity::Info);
         told.map(|check| format!("{} {} {}", check.severity.as_str(), check.check, check.message)).collect::<Vec<_>>()
     };
-    // That it works in kube-controller-manager is the first finding.
+    // The only finding: the cloud provider runs in kube-controller-manager.
     assert_eq!(in_tree(&[], &[]).len(), 1);
     assert_eq!(in_tree(&["--concurrent-service-syncs=5"], &["--concurrent-service-syncs=5"]).len(), 1);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Admission webhooks that stand between this program and what it writes.
+//! Admission webhooks that review the writes of this program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const WRITES: [Write; 5] = [
     Write { group: "coordination.k8s.io", resource: "leases", operations: &["CREATE", "UPDATE"], namespaced: true },
 ];
 
-/// What would be written.
+/// The objects that would be written.
 pub(super) struct Written<'a> {
     pub(super) nodes: &'a [NodeRef],
     /// All Services.
@@ -134,7 +134,7 @@ fn selected(webhook: &Webhook, write: &Write, written: &Written<'_>) -> bool {
             let node = |node: &NodeRef| object.is_none_or(|selector| selector.selects(|key| node.labels.get(key)));
             written.nodes.iter().any(node)
         }
-        // Which labels volumes have is not read.
+        // The labels of volumes are not read.
         VOLUMES => object.is_none_or(|selector| selector.selects(|_| None)),
         "leases" => {
             let object = object.is_none_or(|selector| selector.selects(|_| None));
@@ -161,7 +161,7 @@ fn namespace(selector: Option<&Selector>, name: &str, written: &Written<'_>) -> 
     selector.is_none_or(|selector| selector.selects(label))
 }
 
-/// A labeller of volumes beside ours.
+/// A second webhook that labels volumes.
 fn labels(subject: &str, webhook: &Webhook, written: &Written<'_>) -> Option<Check> {
     let names = |list: &[String], word: &str| list.iter().any(|known| known == word);
     let volumes = |rule: &Rule| {
