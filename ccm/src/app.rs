@@ -85,7 +85,7 @@ impl App {
     /// Runs with these arguments, the program's name first, until a signal, a lost lease or an error.
     pub fn run(self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
         let ended = self.start(args);
-        // Before the last words, which are not an entry.
+        // Before the final message, which is not a log entry.
         logging::flush();
         match ended {
             Ok(Verdict::Clean) => ExitCode::SUCCESS,
@@ -124,7 +124,7 @@ impl App {
         logging::start(&options.logging);
         self.log_options(&options);
         let ended = in_runtime(async {
-            // In this order, so that of several things that are wrong the user reads the first that is to be mended.
+            // In this order, so that of several errors the user sees the one to fix first.
             let metrics = Metrics::new();
             let client = manager::connect(&options, &metrics).await?;
             let ports = Ports::bind(&options, &metrics).await?;
@@ -160,7 +160,7 @@ impl App {
     }
 }
 
-/// Runs this to its end. Tasks that nobody waits for any more, such as a read of a slow cloud, do not hold up the exit.
+/// Runs this to its end. Tasks that nothing waits for any more, such as a read of a slow cloud, do not delay the exit.
 fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     install_tls();
     let runtime = tokio::runtime::Builder::new_multi_thread()

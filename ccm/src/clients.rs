@@ -1,6 +1,7 @@
-//! Who speaks with the API server: one identity for all, or one for each controller.
+//! Clients of the API server: one identity for all, or one for each controller.
 //!
-//! Names of clients end the `User-Agent`; `client-go`'s `rest.AddUserAgent` and `controller-manager/pkg/clientbuilder`.
+//! The `User-Agent` ends with the client's name, as in `client-go`'s `rest.AddUserAgent` and
+//! `controller-manager/pkg/clientbuilder`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl Clients {
         Self { base: base.with_rate(options.rate), accounts: asked && !dry_run, clock, known: Mutex::default() }
     }
 
-    /// With the credentials of this process, for what belongs to no part of it.
+    /// With the credentials of this process, for general use.
     pub(crate) fn general(&self) -> Client {
         self.base.clone()
     }
@@ -71,7 +72,7 @@ pub(crate) fn user_agent(name: &str) -> String {
     let program = std::env::args_os().next().map(std::path::PathBuf::from);
     let program = program.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or("unknown");
     let info = version::info(None);
-    // Without what follows the first dash, and of the commit what tells it apart.
+    // The version without its suffix, and the abbreviated commit.
     let version = info.git_version.split('-').next().unwrap_or_default();
     let commit = info.git_commit.get(..7).unwrap_or(info.git_commit);
     format!("{program}/{version} ({}) kubernetes/{commit}/{name}", info.platform)

@@ -26,15 +26,16 @@ pub struct Controller {
     pub label: &'static str,
     /// Name of its client: of its service account with `--use-service-account-credentials`, and in its `User-Agent`.
     pub client_name: &'static str,
-    /// What it asks of the API server with that client, events and the shared stores aside; the RBAC is made of it.
+    /// The permissions that it needs with that client, except for events and the shared stores; the RBAC is generated
+    /// from them.
     pub permissions: &'static [Permission],
     /// Whether `*` in `--controllers` means it.
     pub on_by_default: bool,
     /// Flags of its own.
     pub flags: &'static [Flag],
-    /// Reads its settings. What is wrong with them ends the program, unless the controller is off and has flags of its own.
+    /// Reads its settings. Errors end the program, unless the controller is off and has flags of its own.
     pub parse: Arc<dyn Fn(&mut Check<'_>) -> Configured + Send + Sync>,
-    /// Whether it has anything to do with this provider, asked before anything is made for it, such as a service account.
+    /// Whether it has work with this provider. Called before anything is created for it, such as a service account.
     pub applies: fn(&dyn CloudProvider) -> Result<(), NotStarted>,
 }
 
@@ -44,7 +45,7 @@ impl std::fmt::Debug for Controller {
     }
 }
 
-/// Begins a pass of a controller that writes nothing.
+/// Starts a pass of a controller that writes nothing.
 pub type SurveyFn = Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>;
 
 /// A controller with its settings.
@@ -52,7 +53,7 @@ pub type SurveyFn = Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>;
 pub struct Configured {
     /// Makes it, once the process leads and the provider is initialized.
     pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
-    /// Begins a pass that writes nothing, for `ccm plan`; `None`: there is none.
+    /// Starts a pass that writes nothing, for `ccm plan`; `None`: there is none.
     pub survey: Option<SurveyFn>,
 }
 
@@ -99,7 +100,7 @@ pub type Started = Result<BoxFuture<'static, ()>, Refused>;
 /// A pass that writes nothing; `None` where the scope does not concern the controller.
 pub type Surveyed = Result<Option<survey::Survey>, Refused>;
 
-/// What such a pass is made of.
+/// The inputs of such a pass.
 pub struct Survey<'a> {
     /// Stores that were filled once, and a gate that collects plans.
     pub shared: Shared,
@@ -107,11 +108,11 @@ pub struct Survey<'a> {
     pub provider: &'a Arc<dyn CloudProvider>,
     /// All flags.
     pub values: &'a FlagValues,
-    /// What would be told on objects.
+    /// Receives the events that would be emitted.
     pub events: Arc<dyn EventSink>,
-    /// What is looked at.
+    /// The objects to plan.
     pub scope: &'a Scope,
-    /// The volumes, or why they cannot be listed; `None`: whoever needs them lists them.
+    /// The volumes, or why they cannot be listed; `None`: the controller that needs them lists them.
     pub volumes: Option<&'a Result<Arc<Store<PersistentVolume>>, String>>,
 }
 
@@ -121,7 +122,7 @@ impl std::fmt::Debug for Survey<'_> {
     }
 }
 
-/// What a controller is made of.
+/// The inputs of a controller.
 pub struct Start<'a> {
     /// Stores, gate, clock, metrics. The gate writes with the credentials of this controller.
     pub shared: Shared,
@@ -157,7 +158,7 @@ fn entry(
     permissions: &'static [Permission],
     parse: impl Fn(&mut Check<'_>) -> Configured + Send + Sync + 'static,
 ) -> Controller {
-    // The label has been the short name ever since the long names exist.
+    // The label stayed the short name when upstream introduced the long ones.
     let label = aliases.first().copied().unwrap_or(name);
     Controller {
         name,
@@ -231,7 +232,7 @@ fn node_route() -> Controller {
         let configure = check.values.bool("configure-cloud-routes");
         let cidrs = cluster_cidrs::parse_cluster_cidrs(&check.values.text("cluster-cidr"));
         let (period, watch_based) = (check.period("route-reconciliation-period"), check.gates.watch_based_routes);
-        // Only with a provider of routes does it matter whether the range is right.
+        // The range only has to be valid if the provider has routes.
         let config = move |has_routes: bool| {
             if !configure {
                 return Err(Refused::NotStarted(NotStarted("--configure-cloud-routes=false".into())));
@@ -256,8 +257,8 @@ fn node_route() -> Controller {
     })
 }
 
-/// Clusters are not born with a role for its account, and those of other programs may not let it read volumes: it then says so
-/// and goes on trying.
+/// Clusters have no default role for its account, and roles of other programs may not let it read volumes: it then logs
+/// this and retries.
 fn persistent_volume_label() -> Controller {
     let (name, permissions) = (persistent_volume::NAME, persistent_volume::PERMISSIONS);
     let controller = entry(name, &["pvlabel"], "pvl-controller", permissions, |_| {

@@ -5,16 +5,16 @@
 pub struct Failure {
     /// Exit code.
     pub exit: Exit,
-    /// What the user reads on stderr.
+    /// The message on stderr.
     pub message: String,
     /// What is printed before the message: how the program is used.
     pub usage: Option<String>,
 }
 
-/// How a command ended that did its work.
+/// The result of a command that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Exit code 0: nothing to tell, or nothing that needs a hand.
+    /// Exit code 0: nothing to report, or nothing that needs action.
     Clean,
     /// Exit code 2: there are changes, findings or leaks.
     Findings,

@@ -1,4 +1,4 @@
-//! The cloud-controller-manager: the providers that were compiled in, and nothing else.
+//! The cloud-controller-manager with the providers that were compiled in.
 //!
 //! An out-of-tree provider has a `main` like this one, with its own factory registered.
 

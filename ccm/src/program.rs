@@ -1,4 +1,4 @@
-//! What a program consists of besides its providers: controllers and flags.
+//! The parts of a program besides its providers: controllers and flags.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::webhook::{Webhook, persistent_volume};
 /// Controllers and flags.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Word after which errors and help name the program.
+    /// Name of the program in errors and help.
     pub name: &'static str,
     /// First paragraph of `--help`.
     pub about: &'static str,
@@ -58,7 +58,7 @@ impl Program {
         self.flags.retain(|flag| gone.flags.iter().all(|own| own.name != flag.name));
     }
 
-    /// Adds the flags of the providers, and checks that no name means two things.
+    /// Adds the flags of the providers, and checks that names are unique.
     pub(crate) fn complete(&mut self, registry: &Registry) -> Result<(), Failure> {
         self.flags.extend(registry.flags());
         self.controllers.extend(registry.node_tasks().map(|(provider, spec)| controllers::node_task(provider, spec)));

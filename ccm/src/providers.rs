@@ -10,7 +10,7 @@ use crate::options::Options;
 /// Providers of this project that a build may leave out.
 pub(crate) const OPTIONAL: [&str; 2] = ["aws", "fake"];
 
-/// The provider that the flags ask for.
+/// The provider that the flags name.
 pub(crate) async fn chosen(registry: &Registry, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {
     let made = registry.init(&options.cloud_provider, &options.cloud_config, &options.values, &OPTIONAL).await;
     let provider = made.map_err(|error| Failure::fatal(error.to_string()))?;

@@ -109,8 +109,8 @@ impl Hunt {
         Ok(Self { world, inspect, gone })
     }
 
-    /// The orphans of two consecutive reads. The cluster is listed after the first read of the cloud, so that the list has
-    /// the claims to all objects of that read.
+    /// The orphans of two consecutive reads. The cluster is listed after the first read of the cloud, so that the list
+    /// has the claims to all objects of that read.
     async fn find(&self) -> Result<Vec<Orphan>, Failure> {
         let progress = Progress::at("looking for marked objects in the cloud");
         let first = self.look(&self.world.claims()).await?;
@@ -223,8 +223,8 @@ impl Hunt {
         }
     }
 
-    /// With the kubeconfig of another cluster, all objects in use would look like orphans: at least one node must have an
-    /// instance in this cloud.
+    /// With the kubeconfig of another cluster, all objects in use would look like orphans: at least one node must have
+    /// an instance in this cloud.
     async fn is_the_cluster(&self) -> Result<(), Failure> {
         if self.gone {
             return Ok(());

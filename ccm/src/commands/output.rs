@@ -92,8 +92,8 @@ impl Output {
     }
 }
 
-/// A document for programs: `kind`, `version` and the fields of `body`, sorted by name. The version changes when a field changes
-/// its meaning or goes; new fields do not change it.
+/// A document for programs: `kind`, `version` and the fields of `body`, sorted by name. The version changes when a
+/// field changes its meaning or goes; new fields do not change it.
 pub(crate) fn document(kind: &str, body: Value) -> String {
     let mut document = serde_json::Map::new();
     document.insert("kind".into(), kind.into());

@@ -1,4 +1,4 @@
-//! Values with their limits; what is wrong is collected.
+//! Values with their limits; errors are collected.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use ccm_provider::flag::FlagValues;
 
 use super::Gates;
 
-/// All flags, and what was found wrong with them.
+/// All flags, and the errors in them.
 #[derive(Debug)]
 pub struct Check<'a> {
     /// All flags.
     pub values: &'a FlagValues,
     /// The feature gates.
     pub gates: Gates,
-    /// What is wrong, for the user.
+    /// The errors, for the user.
     pub errors: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Check<'_> {
         number
     }
 
-    /// 0 is as good as nothing.
+    /// A number of workers; 0 counts as not given.
     pub fn workers_or_none(&mut self, name: &str) -> Option<usize> {
         let Ok(number) = usize::try_from(self.values.int(name).unwrap_or_default()) else {
             self.error(format!("{name} cannot be a negative number"));
@@ -60,7 +60,7 @@ impl Check<'_> {
         duration
     }
 
-    /// An address; the parser let nothing else through.
+    /// An address; the parser accepted nothing else.
     pub fn address(&self, name: &str) -> IpAddr {
         self.values.text(name).parse().unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }

@@ -1,4 +1,5 @@
-//! The table of flags, the form of their values, their limits, and the feature gates. Nothing here knows who reads them.
+//! The table of flags, the syntax of their values, their limits, and the feature gates. Independent of the code that
+//! reads them.
 
 mod check;
 pub mod gates;

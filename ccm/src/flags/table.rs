@@ -1,8 +1,8 @@
-//! All flags: one entry each. The parser, `--help`, the log of the values, the typed options, the reference in `README.md` and
-//! the completions of a shell come from here.
+//! All flags: one entry each. The parser, `--help`, the log of the values, the typed options, the reference in
+//! `README.md` and the completions of a shell come from here.
 //!
-//! Names, types, defaults and sections are those of `k8s.io/cloud-provider` `options`; so are most help texts, which users know.
-//! An empty default of a number means that nothing is set, and something else than a number decides.
+//! Names, types, defaults, sections and most help texts are those of `k8s.io/cloud-provider` `options`, which users
+//! know. An empty default of a number means that the flag is not set.
 
 use ccm_provider::flag::{Flag, Kind};
 

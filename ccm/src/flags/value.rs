@@ -1,7 +1,7 @@
-//! The text of a flag's value: checked against its kind, and brought into one form.
+//! The text of a flag's value: checked against its kind, and normalized.
 //!
-//! Rules and error texts are those of `github.com/spf13/pflag` and Go's `strconv`, `time` and `encoding/csv`, because that is
-//! what existing manifests were written against.
+//! Rules and error texts are those of `github.com/spf13/pflag` and Go's `strconv`, `time` and `encoding/csv`, because
+//! existing manifests rely on them.
 
 use std::net::IpAddr;
 
@@ -10,11 +10,11 @@ use ccm_provider::flag::Kind;
 
 use crate::logging::{parse_buffer_size, parse_verbosity, parse_vmodule};
 
-/// Checks one use of a flag and gives its values: none, one, or those of a list.
+/// Checks one use of a flag and returns its values: none, one, or those of a list.
 ///
 /// # Errors
 ///
-/// What is wrong, to stand behind `invalid argument "x" for "--flag" flag: `.
+/// The error, to follow `invalid argument "x" for "--flag" flag: `.
 pub(crate) fn normalize(kind: Kind, text: &str) -> Result<Vec<String>, String> {
     let one = |value: String| Ok(vec![value]);
     match kind {
@@ -96,7 +96,7 @@ fn parse_int(text: &str, least: i64, most: i64) -> Result<i64, String> {
     if groups.iter().any(|group| group.is_empty() || !group.chars().all(|digit| digit.is_digit(base))) {
         return Err(fail("invalid syntax"));
     }
-    // Only what doesn't fit is left to fail.
+    // The digits are valid: only an overflow can fail.
     let magnitude = i128::from_str_radix(&groups.concat(), base).map_err(|_| fail("value out of range"))?;
     let number = i64::try_from(sign * magnitude).map_err(|_| fail("value out of range"))?;
     if (least..=most).contains(&number) { Ok(number) } else { Err(fail("value out of range")) }
@@ -151,8 +151,8 @@ fn csv(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// What stands between quotes, the opening one already taken, and what follows it; else the column, from 1, at which it goes
-/// wrong.
+/// The text up to the closing quote, and what follows it; else the column of the error, from 1. The opening quote is
+/// already consumed.
 fn quoted_field(text: &str) -> Result<(String, &str), usize> {
     let mut field = String::new();
     let mut rest = text;
@@ -291,12 +291,12 @@ mod tests {
             ];
             for kind in kinds {
                 if let Ok(values) = normalize(kind, &text) {
-                    // Go's CSV writes one empty field as nothing, which reads as none.
+                    // Go's CSV writes one empty field as an empty line, which is read as no field.
                     if kind == Kind::List && values == [""] {
                         continue;
                     }
                     let again = if kind == Kind::List {
-                        // A list is written in brackets; what stands between them is CSV.
+                        // A list is CSV in brackets.
                         let shown = display(kind, &values);
                         normalize(kind, &shown[1..shown.len() - 1])
                     } else {

@@ -1,4 +1,4 @@
-//! One entry, and its two spellings.
+//! One entry, and its two formats.
 
 use std::fmt::{Debug, Write as _};
 
@@ -7,7 +7,7 @@ use tracing::{Level, Metadata};
 
 use super::Format;
 
-/// Names that the JSON form gives itself.
+/// Field names that the JSON format sets itself.
 const RESERVED: [&str; 5] = ["ts", "caller", "msg", "v", "err"];
 
 /// What a field holds.
@@ -32,7 +32,7 @@ impl Fields {
         Self { message, pairs: Vec::new() }
     }
 
-    /// These with others after them; of one name the last counts.
+    /// Appends other fields; of several with one name the last counts.
     pub(super) fn extend(&mut self, other: Self) {
         self.message.push_str(&other.message);
         for (name, value) in other.pairs {
@@ -41,7 +41,7 @@ impl Fields {
     }
 
     fn put(&mut self, name: &'static str, value: Value) {
-        // What tracing's users call `error` is `err` to all who read klog.
+        // The field that is `error` in tracing is `err` in klog.
         let name = if name == "error" { "err" } else { name };
         self.pairs.retain(|(other, _)| *other != name);
         self.pairs.push((name, value));
@@ -82,7 +82,7 @@ impl Visit for Fields {
     }
 }
 
-/// How much an entry matters.
+/// The severity of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Severity {
     Info,
@@ -112,7 +112,7 @@ impl Severity {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin<'a> {
     pub(super) severity: Severity,
-    /// The verbosity from which on it is shown.
+    /// The least verbosity at which it is shown.
     pub(super) verbosity: u32,
     /// Path of the source file.
     pub(super) file: &'a str,
@@ -134,7 +134,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// The entry as one line, line break included. Whatever the fields hold, it is one line.
+/// The entry as one line with its line break. Line breaks in fields are escaped.
 pub(super) fn line(format: Format, origin: &Origin<'_>, fields: &Fields) -> String {
     let mut line = match format {
         Format::Text => text(origin, fields),
@@ -144,8 +144,8 @@ pub(super) fn line(format: Format, origin: &Origin<'_>, fields: &Fields) -> Stri
     line
 }
 
-/// `I0102 15:04:05.000006    4242 file.rs:12] "message" key="value"`; the message bare when there is no field, as klog's
-/// older functions write it.
+/// `I0102 15:04:05.000006    4242 file.rs:12] "message" key="value"`; the message bare when there is no field, as
+/// klog's older functions write it.
 fn text(origin: &Origin<'_>, fields: &Fields) -> String {
     let time = origin.time.to_zoned(jiff::tz::TimeZone::UTC);
     let file = origin.file.rsplit('/').next().unwrap_or(origin.file);
@@ -216,7 +216,7 @@ fn quote(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// Escapes what doesn't print, as Go's `%q` does; within quotes also what would end them.
+/// Escapes what is not printable, as Go's `%q`; if quoted, also quotes and backslashes.
 fn escape(line: &mut String, text: &str, quoted: bool) {
     for character in text.chars() {
         match character {
@@ -231,7 +231,7 @@ fn escape(line: &mut String, text: &str, quoted: bool) {
             _ if character.is_control() && u32::from(character) < 0x80 => {
                 let _ = write!(line, "\\x{:02x}", u32::from(character));
             }
-            // More than the character itself: Rust holds it for one that doesn't print, such as a mark of direction.
+            // Rust escapes the character because it is not printable, such as a direction mark.
             _ if character.escape_debug().len() > 1 => {
                 let _ = write!(line, "\\u{:04x}", u32::from(character));
             }

@@ -1,4 +1,4 @@
-//! Which entries are shown, decided once per place in the code and again whenever the verbosity changes.
+//! Which entries are shown, decided once per call site and again when the verbosity changes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +7,7 @@ use tracing::{Level, Metadata};
 
 use super::VmoduleItem;
 
-/// Crates, or beginnings of their names, that log their own business and not ours.
+/// Crates (or prefixes of their names) whose logs are about their internals.
 const LIBRARIES: [&str; 18] = [
     "aws_",
     "azure_",
@@ -46,7 +46,7 @@ impl Filter {
         self.verbosity.load(Ordering::Relaxed)
     }
 
-    /// The verbosity of a running program; what is shown follows at once.
+    /// Changes the verbosity of a running program, with immediate effect.
     pub(super) fn set(&self, verbosity: u32) {
         self.verbosity.store(verbosity, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
@@ -67,7 +67,7 @@ impl Filter {
     }
 }
 
-/// The verbosity from which on an entry is shown.
+/// The least verbosity at which an entry is shown.
 pub(super) fn needed(target: &str, level: Level) -> u32 {
     let library = LIBRARIES.iter().any(|name| target.starts_with(name));
     match (library, level) {

@@ -9,8 +9,8 @@
 //! | 6 to 9 | also TRACE |
 //! | 8 | also what the libraries say at INFO and DEBUG, 10 all of it |
 //!
-//! In the JSON form `v` is the number from which on an entry is shown. Nobody waits for a slow reader of stderr: entries go
-//! through a buffer of bounded size, and when that is full the log says how many are missing.
+//! In the JSON format `v` is the least verbosity at which an entry is shown. A slow reader of stderr blocks nothing:
+//! entries go through a bounded buffer; when it is full they are dropped, and the log says how many.
 
 mod entry;
 mod filter;
@@ -49,31 +49,31 @@ struct Running {
 
 static RUNNING: OnceLock<Running> = OnceLock::new();
 
-/// [`start`] with all but the verbosity as it is without flags.
+/// [`start`] with the default options except for the verbosity.
 pub fn init(verbosity: u8) {
     start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
 }
 
-/// Sends logs to stderr, or where the options say, from now on. Options that [`LoggingOptions::validate`] refuses count as
-/// not given.
+/// Starts logging to stderr, or where the options say. Options that [`LoggingOptions::validate`] refuses count as not
+/// given.
 ///
-/// Panics become entries too, so that a reader of JSON meets nothing else. Without effect when logs go somewhere already, as
-/// in a test that starts several programs.
+/// Panics become entries too, so that the output is all JSON. No effect if logging has started already, as in a test
+/// that starts several programs.
 pub fn start(options: &LoggingOptions) {
     match Sink::streams(options) {
         Ok((sink, streams)) => set_up(options, sink, streams),
-        // Better a log that may block than none.
+        // A log that may block is better than none.
         Err(_) => set_up(options, Sink::writer(std::io::stderr), Vec::new()),
     }
 }
 
-/// The text form to somewhere else, without a buffer: `writer` makes what takes one entry, in one write, line break included.
+/// Starts logging as text to `writer`, unbuffered: it makes a writer for each entry, which gets it in one write.
 pub fn init_to<W: Write + 'static>(verbosity: u8, writer: impl Fn() -> W + Send + Sync + 'static) {
     let options = LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() };
     set_up(&options, Sink::writer(writer), Vec::new());
 }
 
-/// Changes what `-v` said, while the process runs; the table above says what a number shows. False when no log was started.
+/// Changes the verbosity at run time; see the table above. False if logging was not started.
 pub fn set_verbosity(verbosity: u32) -> bool {
     let running = RUNNING.get();
     if let Some(running) = running {
@@ -82,17 +82,17 @@ pub fn set_verbosity(verbosity: u32) -> bool {
     running.is_some()
 }
 
-/// The verbosity in force.
+/// The current verbosity.
 pub fn verbosity() -> u32 {
     RUNNING.get().map_or(0, |running| running.filter.verbosity())
 }
 
-/// Waits until all entries are written, at most ten seconds: a reader that has stopped must not keep the process from ending.
+/// Waits until all entries are written, at most ten seconds: a reader that has stopped must not block the exit.
 pub fn flush() {
     flush_within(PATIENCE);
 }
 
-/// The same with another limit, for who is in a hurry.
+/// The same with another limit.
 pub fn flush_within(limit: Duration) {
     let deadline = Instant::now() + limit;
     for stream in RUNNING.get().iter().flat_map(|running| &running.streams) {
@@ -108,7 +108,7 @@ fn set_up(options: &LoggingOptions, sink: Sink, streams: Vec<Arc<Stream>>) {
         tracing::debug!("logging is set up already");
         return;
     }
-    // Cannot be set: the line above passes once.
+    // Cannot fail: the line above passes only once.
     let _ = RUNNING.set(Running { filter, streams });
     if buffered {
         std::panic::set_hook(Box::new(|panic| {
@@ -125,19 +125,19 @@ type Put = Box<dyn FnMut(&[u8]) + Send>;
 
 /// Where lines go.
 enum Sink {
-    /// One after another, by whoever logs.
+    /// Written synchronously by the thread that logs.
     Writer(Mutex<Put>),
     Streams {
         information: Arc<Stream>,
         rest: Arc<Stream>,
-        /// With the information, not the rest.
+        /// Whether warnings go with the information.
         warnings: bool,
     },
 }
 
 impl Sink {
     fn writer<W: Write + 'static>(writer: impl Fn() -> W + Send + Sync + 'static) -> Self {
-        // There is no place to tell of a broken log.
+        // A write error of the log has nowhere to be reported.
         Self::Writer(Mutex::new(Box::new(move |line| drop(writer().write_all(line)))))
     }
 
@@ -148,7 +148,7 @@ impl Sink {
         let rest = Stream::start(std::io::stderr(), at_once, move |count| missing(format, count))?;
         let mut streams = vec![rest.clone()];
         let information = if routing.split_stream {
-            // As in Go: no more than 2 GiB.
+            // At most 2 GiB, as in Go.
             let pace = Pace { hold: hold.min(2 << 30), flush: options.flush_frequency };
             let stream = Stream::start(std::io::stdout(), pace, move |count| missing(format, count))?;
             streams.push(stream.clone());
@@ -171,7 +171,7 @@ impl Sink {
     }
 }
 
-/// The entry that stands where others were dropped.
+/// The entry in place of dropped ones.
 fn missing(format: Format, count: u64) -> String {
     let origin = Origin {
         severity: Severity::Warning,

@@ -1,4 +1,4 @@
-//! What the logging flags say, and what is wrong with it.
+//! The logging flags and their validation.
 //!
 //! Names, rules and texts of `k8s.io/component-base/logs/api/v1` (`types.go`, `options.go`, `pflags.go`).
 
@@ -11,7 +11,7 @@ use ccm_provider::duration;
 /// The largest verbosity, as in klog.
 const HIGHEST: u64 = i32::MAX as u64;
 
-/// Everything that the logging flags set. `Default` is what counts without flags.
+/// The settings of the logging flags. `Default` applies without flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggingOptions {
     /// `--logging-format`: `text` or `json`; kept as given, [`LoggingOptions::validate`] refuses the rest.
@@ -33,7 +33,8 @@ pub struct LoggingOptions {
 /// Where entries go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Routing {
-    /// Information to stdout, the rest to stderr; else all to stderr. With `json`, warnings count as information, as in Go.
+    /// Information to stdout, the rest to stderr; else all to stderr. With `json`, warnings count as information, as in
+    /// Go.
     pub split_stream: bool,
     /// Bytes of information that may wait before they are written; only with `split_stream`, 0 or less: none.
     pub info_buffer_size: i64,
@@ -100,8 +101,8 @@ impl Default for LoggingOptions {
 }
 
 impl LoggingOptions {
-    /// All that is wrong, in upstream's order and words; empty when the options can be used. The Go program joins several to
-    /// `[a, b]` and ends with code 1.
+    /// All errors, in upstream's order and words; empty if the options are valid. The Go program joins several to `[a,
+    /// b]` and ends with code 1.
     pub fn validate(&self, gates: LoggingGates) -> Vec<String> {
         let mut errors = Vec::new();
         if self.flush_frequency.is_zero() {
@@ -127,7 +128,7 @@ impl LoggingOptions {
         errors
     }
 
-    /// The format, `text` where it is none.
+    /// The format; `text` if it is invalid.
     pub(super) fn format(&self) -> Format {
         self.format.parse().unwrap_or(Format::Text)
     }
@@ -151,7 +152,7 @@ impl fmt::Display for VmoduleItem {
 ///
 /// # Errors
 ///
-/// Go's text, to stand behind `invalid argument "x" for "-v, --v" flag: `.
+/// Go's text, to follow `invalid argument "x" for "-v, --v" flag: `.
 pub fn parse_verbosity(text: &str) -> Result<u32, String> {
     let fail = |why: &str| format!("strconv.ParseUint: parsing {text:?}: {why}");
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -165,7 +166,7 @@ pub fn parse_verbosity(text: &str) -> Result<u32, String> {
 ///
 /// # Errors
 ///
-/// Go's text, to stand behind `invalid argument "x" for "--vmodule" flag: `.
+/// Go's text, to follow `invalid argument "x" for "--vmodule" flag: `.
 pub fn parse_vmodule(text: &str) -> Result<Vec<VmoduleItem>, String> {
     let item = |part: &str| match part.split('=').collect::<Vec<_>>()[..] {
         [pattern, number] if !pattern.is_empty() && !number.is_empty() => {
@@ -178,18 +179,19 @@ pub fn parse_vmodule(text: &str) -> Result<Vec<VmoduleItem>, String> {
     text.split(',').filter(|part| !part.is_empty()).map(item).collect()
 }
 
-/// Parses the value of `--log-text-info-buffer-size` and `--log-json-info-buffer-size` into bytes; a Kubernetes quantity.
+/// Parses the value of `--log-text-info-buffer-size` and `--log-json-info-buffer-size` into bytes; a Kubernetes
+/// quantity.
 ///
 /// # Errors
 ///
-/// Go's text, to stand behind `invalid argument "x" for "--log-…" flag: `.
+/// Go's text, to follow `invalid argument "x" for "--log-…" flag: `.
 pub fn parse_buffer_size(text: &str) -> Result<i64, String> {
     bytes(text).ok_or_else(|| {
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into()
     })
 }
 
-/// Rounded up; what 64 bits cannot hold is the largest number that they can.
+/// Rounded up, saturating at `i64::MAX`.
 fn bytes(text: &str) -> Option<i64> {
     let ends = |c: char| !c.is_ascii_digit() && !['+', '-', '.'].contains(&c);
     let (number, suffix) = text.split_at_checked(text.find(ends).unwrap_or(text.len()))?;

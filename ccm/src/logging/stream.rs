@@ -1,13 +1,13 @@
-//! A stream that is written by a thread of its own, so that nobody waits for a slow reader.
+//! A stream with its own writer thread, so that a slow reader blocks nothing.
 
 use std::io::{ErrorKind, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that may wait for the reader. Errors and warnings may fill twice as much, so that the flood in front of them
-/// doesn't keep them out.
+/// Bytes that may wait for the reader. Errors and warnings may fill twice as much, so that a flood of information does
+/// not displace them.
 const ROOM: usize = 1 << 20;
-/// How long to wait before a full non-blocking stream is tried again.
+/// How long to wait before retrying a full non-blocking stream.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// How much may wait, and how long.
@@ -33,16 +33,16 @@ struct State {
     since: Option<Instant>,
     dropped: u64,
     writing: bool,
-    /// Somebody waits for all to be written: don't hold anything.
+    /// A flush waits: write without delay.
     flushing: bool,
 }
 
 impl Stream {
-    /// Starts the thread. `notice` spells the entry that says how many are missing.
+    /// Starts the thread. `notice` makes the entry that says how many are missing.
     ///
     /// # Errors
     ///
-    /// When the system has no thread to give.
+    /// If the thread cannot be created.
     pub(super) fn start(
         to: impl Write + Send + 'static,
         pace: Pace,
@@ -59,7 +59,7 @@ impl Stream {
     pub(super) fn push(&self, line: &[u8], important: bool) {
         let mut state = self.lock();
         let room = (ROOM << u32::from(important)).max(self.pace.hold);
-        // One that is larger than the room is better late than never.
+        // An entry larger than the room is accepted when nothing else waits.
         if state.waiting.is_empty() || state.waiting.len() + line.len() <= room {
             state.waiting.extend_from_slice(line);
         } else {
@@ -72,7 +72,7 @@ impl Stream {
         }
     }
 
-    /// Waits until all that was taken is written, at most so long. True when it is.
+    /// Waits until all accepted entries are written, at most `limit`. True if they are.
     pub(super) fn flush(&self, limit: Duration) -> bool {
         let mut state = self.lock();
         state.flushing = true;
@@ -101,7 +101,7 @@ impl Stream {
             }
             write_all(&mut to, &batch);
             batch.clear();
-            // A burst must not cost memory for ever.
+            // A burst must not keep its memory forever.
             batch.shrink_to(16 << 10);
             self.lock().writing = false;
             self.written.notify_all();
@@ -133,7 +133,7 @@ impl State {
     }
 }
 
-/// Writes all, or as much as the stream takes before it fails for good: there is no place to tell of a broken log.
+/// Writes all, or as much as the stream takes before a permanent error, which has nowhere to be reported.
 fn write_all(to: &mut impl Write, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match to.write(bytes) {
@@ -143,6 +143,6 @@ fn write_all(to: &mut impl Write, mut bytes: &[u8]) {
             _ => return,
         }
     }
-    // An error here is the same as above.
+    // As above: nowhere to report an error.
     let _ = to.flush();
 }

@@ -1,4 +1,4 @@
-//! Leading: initialize the provider once, start the controllers of each lease, end them in order.
+//! Leading: initializes the provider once, starts the controllers of each lease, and ends them in order.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -24,14 +24,14 @@ use crate::exit::Failure;
 use crate::options::Chosen;
 use crate::options::migration::Lease;
 
-/// How long the API server may take to be healthy once this process leads.
+/// How long to wait for a healthy API server once this process leads.
 const API_SERVER_WAIT: Duration = Duration::from_secs(10);
 /// How long the provider may take to initialize itself.
 const INITIALIZE: Duration = Duration::from_secs(120);
-/// How long what is in flight may take to end after a signal.
+/// How long work in flight may take to end after a signal.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// The elections that are under way. Losing either ends the process.
+/// The running elections. Losing either lease ends the process.
 pub(super) struct Elections {
     main: Fuse<BoxFuture<'static, Ended>>,
     /// For the controllers that a leader migration moves; held only beside the main lease.
@@ -40,12 +40,12 @@ pub(super) struct Elections {
 }
 
 impl Elections {
-    /// Both leases are given back once `release` is cancelled.
+    /// Both leases are released once `release` is cancelled.
     pub(super) fn new(main: BoxFuture<'static, Ended>, release: CancellationToken) -> Self {
         Self { main: main.fuse(), migration: Fuse::terminated(), release }
     }
 
-    /// Waits until a lease is lost; what to say then.
+    /// Waits until a lease is lost; returns the message.
     async fn lost(&mut self) -> &'static str {
         tokio::select! {
             biased;
@@ -54,7 +54,7 @@ impl Elections {
         }
     }
 
-    /// Gives back what is still held. What was lost; `None` if all went well.
+    /// Releases the leases that are still held. Returns a message if one was lost.
     pub(super) async fn end(&mut self) -> Option<&'static str> {
         self.release.cancel();
         if !self.migration.is_terminated() && (&mut self.migration).await == Ended::Lost {
@@ -66,8 +66,8 @@ impl Elections {
 }
 
 impl Manager {
-    /// Leads, once it may, until a signal (`None`) or the loss of a lease (what to say). When it returns, all controllers
-    /// have ended.
+    /// Waits for leadership, then leads until a signal (`None`) or the loss of a lease (the message). When it returns,
+    /// all controllers have ended.
     pub(super) async fn lead_until(
         &mut self,
         stop: &CancellationToken,
@@ -95,7 +95,7 @@ impl Manager {
             () = stop.cancelled() => {}
             lost = elections.lost() => return Ok(Some(lost)),
             ended = self.work(&mut running, second.as_ref()) => return match ended {
-                // The work ends because leadership does; the election is about to say so.
+                // The work ended because a lease was lost; the election is about to return.
                 Err(_) if !leadership.may_write() || second.as_ref().is_some_and(|s| s.state() == State::Lost) => {
                     Ok(Some(elections.lost().await))
                 }
@@ -118,7 +118,7 @@ impl Manager {
         Ok(None)
     }
 
-    /// Begins the election for the second lease, where there is a migration; now that the main one is held.
+    /// Starts the election for the second lease, if there is a migration. The main lease is held.
     fn migrate(&mut self, elections: &mut Elections) -> Option<Leadership> {
         let (migration, main) = (self.options.migration.as_ref()?, self.options.election.clone()?);
         let config = ElectionConfig { name: migration.lease_name.clone(), ..main };
@@ -132,12 +132,11 @@ impl Manager {
     fn lease_of(&self, controller: &Controller) -> Lease {
         let migration = self.options.migration.as_ref();
         let lease = migration.map_or(Lease::Main, |migration| migration.lease_of(controller.name, controller.aliases));
-        // A dry run holds no lease at all, and shows what would be done under either.
+        // A dry run holds no lease, and shows what would be done under either.
         if lease == Lease::Migration && self.options.dry_run { Lease::Main } else { lease }
     }
 
-    /// What comes before any controller, once per process whatever the number of leases: a healthy API server, and the
-    /// provider's own start.
+    /// Runs before any controller, once per process: waits for a healthy API server and initializes the provider.
     async fn prepare(&self) -> Result<(), Failure> {
         self.wait_for_api_server().await?;
         let context = ProviderContext::new(
@@ -174,7 +173,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Starts the controllers of the main lease, then those of the second one, and watches over them. It ends only with a
+    /// Starts the controllers of the main lease, then those of the second one, and monitors them. It ends only with a
     /// failure.
     async fn work(
         &mut self,
@@ -223,7 +222,7 @@ impl Manager {
             }
             let client = match self.clients.for_controller(controller.client_name).await {
                 Ok(client) => client,
-                // Roles that are older than it don't let it have its account: no reason to end all the others.
+                // Roles of older releases do not allow its service account: skip it, the others can run.
                 Err(ConnectError::Account { error, account })
                     if error.is_forbidden() && controller.name == persistent_volume::NAME =>
                 {
@@ -241,7 +240,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Whether it was started.
+    /// Returns whether it was started.
     fn start_one(
         &self,
         controller: &Controller,
@@ -294,7 +293,7 @@ impl Manager {
     }
 }
 
-/// What a provider is told in a dry run: it works, and no write of its own is allowed.
+/// The leader token of a provider in a dry run: it works, but must not write.
 struct NeverWrites(Leadership);
 
 #[async_trait]
@@ -308,13 +307,13 @@ impl LeaderToken for NeverWrites {
     }
 }
 
-/// Waits for a controller that ends by itself. A process that looks healthy and does not do its work is worse than one
-/// that is started anew.
+/// Waits for a controller that ends by itself. A restart is better than a process that looks healthy but does not do
+/// its work.
 async fn died(running: &mut JoinSet<&'static str>) -> Failure {
     match running.join_next().await {
         Some(Ok(name)) => Failure::fatal(format!("the controller {name:?} ended")),
         Some(Err(error)) => Failure::fatal(format!("a controller ended: {error}")),
-        // None runs: it waits for the signal.
+        // No controller runs: wait for the signal.
         None => futures::future::pending().await,
     }
 }

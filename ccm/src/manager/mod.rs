@@ -1,4 +1,4 @@
-//! Puts the parts together and takes them apart again: stores, election, controllers, shutdown.
+//! Assembles the parts and shuts them down: stores, election, controllers.
 
 mod lead;
 mod ports;
@@ -34,9 +34,9 @@ use lead::Elections;
 pub(crate) use ports::Ports;
 pub(crate) use tell::ProgramMetrics;
 
-/// How long giving the lease back may take.
+/// How long releasing the lease may take.
 const RELEASE: Duration = Duration::from_secs(10);
-/// For how long a lease may be over before the process counts as unhealthy.
+/// How long a lease may be expired before the process counts as unhealthy.
 const LEASE_TOLERANCE: Duration = Duration::from_secs(20);
 /// How long events may take to be delivered after that.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -70,12 +70,12 @@ pub(crate) async fn run(
     ended
 }
 
-/// What a run depends on besides its inputs. With a fixed clock and seed, a run over paused time repeats itself.
+/// Clock and seed of a run. With both fixed, a run in paused time is reproducible.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Of every jitter.
+    /// The seed of every jitter.
     pub seed: u64,
 }
 
@@ -108,12 +108,12 @@ impl std::fmt::Debug for Manager {
 }
 
 impl Manager {
-    /// Makes all parts; must be called within a runtime. Nothing is read or written yet.
+    /// Creates all parts; must be called within a runtime. Does not read or write yet.
     pub fn new(options: Options, provider: Arc<dyn CloudProvider>, client: Client, metrics: Metrics) -> Self {
         Self::within(Surroundings::default(), options, provider, client, metrics)
     }
 
-    /// The same under a clock and a seed of the caller's choice.
+    /// The same with the caller's clock and seed.
     pub fn within(
         surroundings: Surroundings,
         options: Options,
@@ -192,7 +192,7 @@ impl Manager {
             true => tokio::time::timeout(RELEASE, elections.end()).await.unwrap_or(Some("leaderelection lost")),
             false => None,
         };
-        // The last events, that of the lease among them.
+        // The last events, including that of the lease.
         let left = self.recorder.flush(FLUSH).await;
         if left > 0 {
             tracing::warn!(left, "some events could not be delivered");
@@ -203,8 +203,8 @@ impl Manager {
         }
     }
 
-    /// Leads until a signal, the loss of a lease, or the end of a background task: a process that renews its lease and sees
-    /// no changes is worse than none.
+    /// Leads until a signal, the loss of a lease, or the end of a background task: a process must not renew its lease
+    /// if it sees no changes.
     async fn lead_beside(
         &mut self,
         background: &mut JoinSet<String>,
@@ -289,8 +289,8 @@ impl Manager {
     }
 }
 
-/// A store without news is not ready. `/healthz` leaves that out, because it is the liveness probe of many: while the API
-/// server is away, a restart does not help. Stores of optional resources do not count.
+/// A store without recent updates is not ready. `/healthz` ignores that, because many use it as liveness probe: while
+/// the API server is unreachable, a restart does not help. Stores of optional resources do not count.
 fn health(
     options: &Options,
     leadership: &Leadership,

@@ -29,7 +29,7 @@ impl Ports {
 }
 
 impl Manager {
-    /// Serves from now on, also while this process only stands by: the API server cannot know which one leads.
+    /// Starts to serve, also on a standby: the API server cannot know which replica leads.
     pub(crate) fn serve(&mut self, ports: Ports) {
         if let Some(listening) = ports.secure {
             let state = serve::State {

@@ -1,4 +1,4 @@
-//! What the metrics say of the program itself: its build, its feature gates and its controllers.
+//! Metrics of the program itself: its build, its feature gates and its controllers.
 
 use ccm_runtime::metrics::{Def, IntGaugeVec};
 use ccm_runtime::{Metrics, metrics};
@@ -29,13 +29,13 @@ pub(super) fn tell(registry: &Metrics, options: &Options) {
     let (metrics, info) = (registry.part::<ProgramMetrics>(), version::info(Some(&options.version)));
     let version::Info { major, minor, git_version, git_commit, git_tree_state, build_date, compiler, platform, .. } =
         &info;
-    // In the order of the labels; the version of Go is none.
+    // In the order of the labels; the Go version is empty.
     let values = [major, minor, git_version.as_str(), git_commit, git_tree_state, build_date, "", compiler, platform];
     metrics.build.with_label_values(&values).set(1);
     for (name, stage, enabled) in options.gates.iter() {
         metrics.features.with_label_values(&[name, &*stage.to_string()]).set(i64::from(enabled));
     }
-    // Those without labels are there also while nobody asks.
+    // Registers the metrics without labels, so that they exist before the first request.
     AccessMetrics::of(registry);
 }
 

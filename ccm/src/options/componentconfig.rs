@@ -1,7 +1,7 @@
 //! The settings as the versioned object that `/configz` shows.
 //!
-//! Group, version, kind and the spelling of every field are those of `k8s.io/cloud-provider` `config/v1alpha1`; most fields
-//! have no tag there, hence their capitals. There is no file of this kind: flags are the only source.
+//! Group, version, kind and the spelling of every field are those of `k8s.io/cloud-provider` `config/v1alpha1`; most
+//! fields have no tag there, hence their capitals. There is no file of this kind: flags are the only source.
 
 use ccm_provider::duration;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn period(options: &Options, name: &str) -> String {
 fn generic(options: &Options) -> Value {
     let values = &options.values;
     json!({
-        // Port and address are left-overs of insecure serving, which is gone.
+        // Port and address are leftovers of insecure serving, which was removed.
         "Port": 0,
         "Address": "0.0.0.0",
         "MinResyncPeriod": period(options, "min-resync-period"),

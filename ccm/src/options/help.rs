@@ -7,9 +7,9 @@ use ccm_provider::flag::{Flag, Kind};
 use crate::flags::{gates, table, value};
 use crate::program::Program;
 
-/// Narrower than this, descriptions begin on a line of their own.
+/// If the column is narrower than this, descriptions begin on their own line.
 const NARROW: usize = 24;
-/// Where they begin then.
+/// The indent of those descriptions.
 const NARROW_INDENT: usize = 16;
 
 /// The whole text, for lines of `width` characters; `None` for lines of any length.
@@ -36,7 +36,7 @@ pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
     text
 }
 
-/// The sections in the order of the table. Those of providers and added controllers come before what all programs have.
+/// The sections in the order of the table. Those of providers and added controllers come before the generic ones.
 pub(crate) fn sections(program: &Program) -> Vec<&'static str> {
     let mut own: Vec<&'static str> = Vec::new();
     for flag in table::FLAGS {
@@ -55,7 +55,7 @@ pub(crate) fn sections(program: &Program) -> Vec<&'static str> {
     own
 }
 
-/// The text of a flag, with what depends on the program.
+/// The help text of a flag, with the parts that depend on the program.
 pub(crate) fn description(program: &Program, flag: &Flag) -> String {
     let names = |all: &[(&'static str, bool)], what: &str| {
         let list = |keep: fn(&(&'static str, bool)) -> bool| {
@@ -79,12 +79,12 @@ pub(crate) fn description(program: &Program, flag: &Flag) -> String {
     }
 }
 
-/// The first sentence about a flag, for where there is little room.
+/// The first sentence of a flag's help text.
 pub(crate) fn summary(flag: &Flag) -> &'static str {
     flag.help.split_inclusive(". ").next().unwrap_or_default().trim_end_matches([' ', '.'])
 }
 
-/// The default as the help shows it; `None` where it goes without saying.
+/// The default as the help shows it; `None` for zero values.
 pub(crate) fn default(flag: &Flag) -> Option<String> {
     match flag.kind {
         _ if matches!(flag.default, "" | "0" | "0s" | "false") => None,

@@ -1,12 +1,12 @@
 //! Leader migration: which controllers run under a second lease that they share with another controller manager.
 //!
 //! The document is `LeaderMigrationConfiguration` of the group `controllermanager.config.k8s.io`, as in
-//! `k8s.io/controller-manager` `pkg/leadermigration`. Unlike there, all usual names of a controller mean that controller:
-//! the Go program compares texts, so that the `service-controller` of its own default matches nothing.
+//! `k8s.io/controller-manager` `pkg/leadermigration`. Unlike there, all usual names of a controller mean that
+//! controller: the Go program compares texts, so that the `service-controller` of its own default matches nothing.
 
 use ccm_kit::document::{self, Fields, Problems, Value};
 
-/// What this program is called in the field `component`.
+/// The name of this program in the field `component`.
 const COMPONENT: &str = "cloud-controller-manager";
 const GROUP: &str = "controllermanager.config.k8s.io";
 const KIND: &str = "LeaderMigrationConfiguration";
@@ -45,7 +45,7 @@ pub struct Entry {
 }
 
 impl Default for Migration {
-    /// What counts without a file.
+    /// The default without a file.
     fn default() -> Self {
         let any = |name: &str| Entry { name: name.into(), component: "*".into() };
         Self {
@@ -60,7 +60,7 @@ impl Migration {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no such document, or says something invalid; names the path.
+    /// The file cannot be read, is not such a document, or is invalid; names the path.
     pub fn read(path: &str) -> Result<Self, String> {
         if path.is_empty() {
             return Ok(Self::default());
@@ -74,7 +74,7 @@ impl Migration {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, in one line.
+    /// All errors, in one line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let tree = document::parse(text).map_err(|error| error.to_string())?;
         let problems = Problems::default();
@@ -92,8 +92,8 @@ impl Migration {
         }
     }
 
-    /// The names of entries that mean none of these controllers. Those that another component runs don't count: that may
-    /// well have controllers that are unknown here.
+    /// The names of entries that match none of these controllers. Entries of other components do not count: those may
+    /// have controllers that are unknown here.
     pub fn unmatched<'a>(&'a self, known: &[(&str, &[&str])]) -> Vec<&'a str> {
         let ours = self.entries.iter().filter(|entry| [COMPONENT, "*"].contains(&&*entry.component));
         let unknown = ours.filter(|entry| !known.iter().any(|(name, aliases)| entry.means(name, aliases)));
@@ -120,7 +120,7 @@ fn from_fields(mut fields: Fields<'_>, problems: &Problems) -> Migration {
     if lease_name.is_empty() {
         fields.problem("leaderName", format_args!("Required value: leaderName must be set for {KIND}"));
     }
-    // Version v1 has no such key, which makes it an unknown one.
+    // Version v1 has no such key: there it is an unknown field.
     if version.is_none_or(|version| version != "v1") {
         resource_lock(&mut fields);
     }
@@ -286,7 +286,7 @@ mod tests {
             head in prop_oneof![Just(text("v1", "")), Just(text("v1beta1", "resourceLock: leases\n")), Just(String::new())],
             tail in "[ -~\n]{0,200}",
         ) {
-            // Whatever it says, it says it.
+            // The result does not matter.
             let _ = Migration::parse(&(head + &tail));
         }
     }

@@ -65,9 +65,9 @@ pub struct Options {
     pub logging: LoggingOptions,
     /// The secure port: health, metrics, state.
     pub serving: Serving,
-    /// Who is believed to be whom there.
+    /// Authentication of its clients.
     pub authentication: Authentication,
-    /// Who may ask for what there.
+    /// Authorization of its clients.
     pub authorization: Authorization,
     /// The port of the webhooks.
     pub webhook_serving: WebhookServing,
@@ -79,7 +79,7 @@ pub struct Options {
     pub version: String,
     /// All flags, those of providers and added controllers included.
     pub values: FlagValues,
-    /// What is accepted and will not have the effect that somebody may expect. To be logged once.
+    /// Accepted values that do not have the expected effect. Logged once.
     pub warnings: Vec<String>,
 }
 
@@ -88,9 +88,9 @@ pub struct Options {
 pub struct Chosen {
     /// The entry of the table.
     pub controller: Controller,
-    /// As `--controllers` says.
+    /// Whether `--controllers` enables it.
     pub on: bool,
-    /// What starts it.
+    /// Its settings, which start it.
     pub configured: Configured,
 }
 
@@ -104,11 +104,11 @@ pub struct Clients {
 }
 
 impl Options {
-    /// Checks all values and reports all that is wrong at once, in the order of the Go program.
+    /// Checks all values and reports all errors at once, in the order of the Go program.
     ///
     /// # Errors
     ///
-    /// One line with everything; exit code 1.
+    /// One line with all errors; exit code 1.
     pub fn new(values: &FlagValues, program: &Program) -> Result<Self, Failure> {
         let mut warnings = Vec::new();
         let gates = gates(values, &mut warnings);
@@ -142,7 +142,7 @@ impl Options {
             controllers,
             webhooks,
             gates,
-            // Who writes nothing needs no lease, and must not keep a leader from having it.
+            // A dry run writes nothing: it needs no lease, and must not take it from a leader.
             election: election.filter(|_| !values.bool("dry-run")),
             migration,
             dry_run: values.bool("dry-run"),
@@ -181,7 +181,7 @@ impl Options {
         }
     }
 
-    /// The controllers that are to run.
+    /// The controllers to run.
     pub fn switched_on(&self) -> impl Iterator<Item = &Controller> {
         self.controllers.iter().filter(|chosen| chosen.on).map(|chosen| &chosen.controller)
     }
@@ -195,7 +195,7 @@ fn gates(values: &FlagValues, warnings: &mut Vec<String>) -> Gates {
     gates
 }
 
-/// The parser has checked the values; what makes no sense together comes out of [`LoggingOptions::validate`].
+/// The parser has checked the single values; [`LoggingOptions::validate`] checks their combination.
 pub(crate) fn logging(values: &FlagValues) -> LoggingOptions {
     let routing = |format: &str| Routing {
         split_stream: values.bool(&format!("log-{format}-split-stream")),
@@ -235,7 +235,7 @@ fn content_type(values: &FlagValues) -> Option<String> {
     })
 }
 
-/// Which controllers of the program a list such as `*,-route` switches on, in their order.
+/// Which controllers of the program a list such as `*,-route` enables, in their order.
 pub(crate) fn controllers_on(program: &Program, list: &[String], errors: &mut Vec<String>) -> Vec<bool> {
     let known: Vec<Name<'_>> = program
         .controllers
@@ -280,7 +280,7 @@ fn webhooks(program: &Program, check: &mut Check<'_>) -> Vec<Webhook> {
     on.map(|(webhook, _)| webhook.clone()).collect()
 }
 
-/// That webhooks are asked for and will not be there: an API server that asks them may hold up what they review.
+/// A warning if webhooks are enabled but will not be served: the API server could then block what they review.
 fn unserved(asked: &[Webhook], gates: Gates, port: u16) -> Option<String> {
     let missing = match gates.webhook {
         false => "without --feature-gates=CloudControllerManagerWebhook=true",

@@ -6,7 +6,7 @@ const INSECURE: &str =
 const GCE: &str =
     "a flag of the provider gce since Kubernetes 1.31: use a build with the cargo feature \"gce\", or leave it out";
 
-/// Flag and what became of it.
+/// Flags and their replacements.
 const GONE: [(&str, &str); 17] = [
     ("add-dir-header", GLOG),
     ("address", INSECURE),
@@ -30,7 +30,7 @@ const GONE: [(&str, &str); 17] = [
     ("stderrthreshold", GLOG),
 ];
 
-/// What became of a flag, if it was one.
+/// The replacement of a removed flag.
 pub(super) fn replacement(name: &str) -> Option<&'static str> {
     GONE.iter().find(|(gone, _)| *gone == name).map(|(_, instead)| *instead)
 }

@@ -1,6 +1,7 @@
 //! From arguments to values: the syntax of `github.com/spf13/pflag`, on which the Go program is built.
 //!
-//! `--name=value`, `--name value`, `-v4`, `-v=4`, `-v 4`; booleans take a value only behind `=`; `_` is `-` in names; after
+//! `--name=value`, `--name value`, `-v4`, `-v=4`, `-v 4`; booleans take a value only behind `=`; `_` is `-` in names;
+//! after
 //! `--` nothing is a flag. Texts of errors are those of pflag, with a hint at the end where one can be given.
 
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ const PROGRAM: &str = "cloud-controller-manager";
 ///
 /// # Errors
 ///
-/// The first argument that is wrong; with the usage, as the Go program prints it, if it is a flag.
+/// The first invalid argument; if it is a flag, with the usage as the Go program prints it.
 pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
     let args = without_path(args.into_iter().skip(1));
     let (values, words) = read(&program.flags, args)
@@ -50,7 +51,7 @@ pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Res
     })
 }
 
-/// The values of these flags, and the words that are none.
+/// The values of these flags, and the other words.
 pub(crate) fn read(
     flags: &[Flag],
     args: impl IntoIterator<Item = OsString>,
@@ -60,8 +61,7 @@ pub(crate) fn read(
     Ok(line.finish())
 }
 
-/// The same for arguments that somebody else was started with: reads on behind what is wrong, which counts as not given, and
-/// tells all of it.
+/// The same for the arguments of another program: invalid arguments count as not given, and all errors are returned.
 pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) -> (FlagValues, Vec<String>) {
     let mut line = Line { flags, uses: BTreeMap::new(), words: Vec::new() };
     let mut wrong = Vec::new();
@@ -102,7 +102,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Ends at the first mistake that `wrong` does not let pass.
+    /// Ends at the first error that `wrong` returns.
     fn read(
         &mut self,
         args: impl Iterator<Item = OsString>,
@@ -148,7 +148,7 @@ impl<'a> Line<'a> {
         self.set(flag, &value)
     }
 
-    /// Letters behind one dash: flags without a value may stand before one that takes the rest.
+    /// Letters after one dash: flags without a value may precede one that takes the rest.
     fn short(&mut self, letters: &str, next: &mut Next<'_>) -> Result<(), String> {
         let mut rest = letters;
         while let Some(letter) = rest.chars().next() {
@@ -206,11 +206,11 @@ impl<'a> Line<'a> {
         )
     }
 
-    /// The value of every flag, and the words that are none. Empty words don't count.
+    /// The value of every flag, and the other words, without empty ones.
     fn finish(mut self) -> (FlagValues, Vec<String>) {
         let mut values = FlagValues::default();
         for flag in self.flags {
-            // The defaults of the table are tested; what a provider says wrongly counts as not set.
+            // The defaults of the table are tested; an invalid default of a provider counts as not set.
             let default = || value::normalize(flag.kind, flag.default).unwrap_or_default();
             let given = self.uses.remove(flag.name);
             let is_given = given.is_some();
@@ -225,10 +225,10 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Gives the next argument.
+/// Returns the next argument.
 type Next<'a> = dyn FnMut() -> Result<Option<String>, String> + 'a;
 
-/// What a flag without a value means; `None` if it needs one.
+/// The value of a flag that is given without one; `None` if it needs one.
 fn bare(kind: Kind) -> Option<&'static str> {
     matches!(kind, Kind::Bool | Kind::Version).then_some("true")
 }
@@ -433,7 +433,7 @@ mod tests {
         ) {
             let known = format!("--{flag}={value}");
             let args: Vec<&str> = std::iter::once(&*known).chain(args.iter().map(String::as_str)).collect();
-            // What comes of it is looked at by the program.
+            // Nor must the validation panic.
             if let Ok(Asked::Run(values)) = parse_text(&args) {
                 drop(lines(&Program::default(), &values));
                 drop(crate::options::Options::new(&values, &Program::default()));

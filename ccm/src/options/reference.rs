@@ -1,4 +1,4 @@
-//! The flags as a page: what the reference in `README.md` is made of.
+//! The flags as Markdown: the reference in `README.md`.
 
 use std::fmt::Write as _;
 

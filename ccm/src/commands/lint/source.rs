@@ -66,8 +66,8 @@ fn add(name: &str, read: std::io::Result<Vec<u8>>, sources: &mut Vec<Source>, un
     }
 }
 
-/// The file itself, or all files with a manifest extension in a folder and below, sorted. Hidden files and links to folders
-/// are left out: a mounted ConfigMap would be read twice.
+/// The file itself, or all files with a manifest extension in a folder and below, sorted. Hidden files and links to
+/// folders are left out: a mounted ConfigMap would be read twice.
 fn files(path: &Path, unread: &mut Vec<Unread>) -> Vec<PathBuf> {
     let mut failed = |path: &Path, error: &std::io::Error| {
         unread.push(Unread { name: path.display().to_string(), error: error.to_string() });

@@ -19,8 +19,8 @@ const LEADER_MIGRATION: &str = "leader-migration";
 const LEADER_ELECTION: &str = "leader-election";
 const FLAG_VALUE: &str = "flag-value";
 
-/// Sections of flags for serving, logging and connecting: they differ between installations and do not affect cluster or
-/// cloud.
+/// Sections of flags for serving, logging and connecting: they differ between installations and do not affect cluster
+/// or cloud.
 const AROUND: [&str; 8] = [
     "Debugging flags",
     "Secure serving flags",
@@ -42,8 +42,8 @@ const ALSO_AROUND: [&str; 7] = [
     "master",
 ];
 
-/// Flags of kube-controller-manager for the work that this program takes over from it; those about names and ranges have
-/// checks of their own.
+/// Flags of kube-controller-manager for the work that this program takes over from it; those about names and ranges
+/// have checks of their own.
 const SHARED: [&str; 7] = [
     "allow-untagged-cloud",
     "cloud-config",

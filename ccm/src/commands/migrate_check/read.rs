@@ -1,5 +1,5 @@
-//! Reads what is needed of the cluster besides nodes and Services, page by page. All of it is optional: a failed read is a
-//! finding.
+//! Reads what is needed of the cluster besides nodes and Services, page by page. All of it is optional: a failed read
+//! is a finding.
 
 use std::collections::BTreeMap;
 

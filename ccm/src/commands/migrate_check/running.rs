@@ -133,8 +133,8 @@ fn of(pod: &Pod, container: &Container) -> Option<Running> {
     })
 }
 
-/// The program of a container and its arguments: by the name of the program, possibly behind a wrapper (`/go-runner`) or
-/// a shell; without a command, by the name of the image.
+/// The program of a container and its arguments: by the name of the program, possibly behind a wrapper (`/go-runner`)
+/// or a shell; without a command, by the name of the image.
 fn command_line(container: &Container) -> Option<(Component, Vec<String>)> {
     let command: Vec<String> = container.command.iter().map(|word| expand(word, container)).collect();
     let args: Vec<String> = container.args.iter().map(|word| expand(word, container)).collect();

@@ -15,7 +15,8 @@ const STEPS: usize = 3;
 
 const ANNOTATIONS: &str = "service-annotations";
 
-/// All checks of Services. `lint`: what `ccm lint` says of one. `runs`: whether service-lb-controller does; without it Services are left alone.
+/// All checks of Services. `lint`: what `ccm lint` says of one. `runs`: whether service-lb-controller does; without it
+/// Services are left alone.
 pub(super) fn checks(
     services: &[Arc<Service>],
     lint: &dyn Fn(&Service) -> Vec<Finding>,

@@ -1,7 +1,7 @@
 //! Feature gates.
 //!
-//! Those in the table of this module change something. All others that Kubernetes has or had are accepted with a warning, so that a
-//! manifest of the Go program starts; a word that nobody knows is an error.
+//! Those in the table of this module have an effect. All others that Kubernetes has or had are accepted with a warning,
+//! so that manifests of the Go program work; an unknown name is an error.
 
 mod known;
 
@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::logging::LoggingGates;
 
-/// How finished the feature behind a gate is.
+/// The maturity of the feature behind a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Off unless switched on.
@@ -28,25 +28,26 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Which features are on. `Default` is what counts without the flag.
+/// Which features are on. `Default` applies without the flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gates {
     /// `AllAlpha`: alpha features that are not named are on.
     pub all_alpha: bool,
     /// `AllBeta`, if given: so are beta features that are not named.
     pub all_beta: bool,
-    /// `CloudControllerManagerWatchBasedRoutesReconciliation`: routes follow changes of nodes, not only a period.
+    /// `CloudControllerManagerWatchBasedRoutesReconciliation`: routes are reconciled when nodes change, not only
+    /// periodically.
     pub watch_based_routes: bool,
     /// `CloudControllerManagerWebhook`: the webhooks of `--webhooks` are served.
     pub webhook: bool,
-    /// `ControllerManagerReleaseLeaderElectionLockOnExit`: the lease is released on SIGTERM, so that the next leader need not
-    /// wait for it to run out. Upstream it is off by default, because work may still be going on there when the lease is
-    /// released. Here it is over by then.
+    /// `ControllerManagerReleaseLeaderElectionLockOnExit`: the lease is released on SIGTERM, so that the next leader
+    /// need not wait for it to expire. Upstream it is off by default, because work may still be in progress there when
+    /// the lease is released. Here all work has ended by then.
     pub release_lease_on_exit: bool,
-    /// `ServiceLoadBalancerConditions`: Services have conditions that tell the state of their balancer. Not a gate of upstream,
-    /// where KEP-4631 is not implemented.
+    /// `ServiceLoadBalancerConditions`: Services have conditions with the state of their load balancer. Not an upstream
+    /// gate: KEP-4631 is not implemented there.
     pub service_conditions: bool,
-    /// `ContextualLogging`: without effect, the logs always name their context.
+    /// `ContextualLogging`: no effect, logs always have their context.
     pub contextual_logging: bool,
     /// `LoggingAlphaOptions` and `LoggingBetaOptions`: which logging flags may be used.
     pub logging: LoggingGates,
@@ -67,7 +68,7 @@ impl Default for Gates {
     }
 }
 
-/// A gate that changes something.
+/// A gate that has an effect.
 struct Row {
     name: &'static str,
     stage: Stage,
@@ -99,8 +100,8 @@ const TABLE: [Row; 9] = [
 ];
 
 impl Gates {
-    /// The gates of a list of `Name=true`, as the parser leaves it; a later entry overrides an earlier one. Names that are
-    /// known and mean nothing come back beside them.
+    /// The gates of a list of `Name=true`, as the parser returns it; a later entry overrides an earlier one. Also
+    /// returns the known names without effect.
     pub fn parse(pairs: &[String]) -> (Self, Vec<String>) {
         let named: BTreeMap<&str, bool> =
             pairs.iter().filter_map(|pair| pair.split_once('=')).map(|(name, value)| (name, value == "true")).collect();
@@ -119,7 +120,7 @@ impl Gates {
         (gates, idle.map(|name| (*name).to_owned()).collect())
     }
 
-    /// Name, stage, and whether it is on, of every gate that changes something.
+    /// Name, stage, and whether it is on, of every gate that has an effect.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         let mut gates = *self;
         TABLE.iter().map(move |row| (row.name, row.stage, *(row.on)(&mut gates)))
@@ -139,7 +140,7 @@ pub(crate) fn check(pairs: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// One line for each gate that changes something.
+/// One line for each gate that has an effect.
 pub(crate) fn help() -> Vec<String> {
     let line = |(name, stage, on)| format!("{name}=true|false ({stage} - default={on})");
     Gates::default().iter().map(line).collect()
