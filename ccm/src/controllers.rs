@@ -158,7 +158,7 @@ fn entry(
     permissions: &'static [Permission],
     parse: impl Fn(&mut Check<'_>) -> Configured + Send + Sync + 'static,
 ) -> Controller {
-    // The label stayed the short name when upstream introduced the long ones.
+    // As upstream, which kept the short name as label when it introduced the long ones.
     let label = aliases.first().copied().unwrap_or(name);
     Controller {
         name,

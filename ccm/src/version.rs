@@ -1,9 +1,10 @@
-//! What this program is: the one place for its version.
+//! The version of this program.
 //!
-//! The version is that of the crate. Whoever builds a release gives the rest in the environment of the compiler; without it,
-//! nothing is claimed. No build script asks git: that would build anew with every commit, and would not know in a container.
+//! The version is that of the crate. Release builds set the rest in the environment of the compiler; without it, it
+//! stays empty. There is no build script that asks git: it would rebuild with every commit, and a container build may
+//! have no git.
 
-/// What a program tells about its build, as the Go programs do (`k8s.io/apimachinery/pkg/version` `Info`).
+/// Build information, as in the Go programs (`k8s.io/apimachinery/pkg/version` `Info`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     /// First number of the version.
@@ -27,7 +28,7 @@ pub struct Info {
 /// The version of the crate, with the `v`.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-/// All that is known of this build.
+/// The build information of this program.
 pub fn info(reported: Option<&str>) -> Info {
     Info {
         major: env!("CARGO_PKG_VERSION_MAJOR"),
@@ -97,7 +98,7 @@ pub fn check(asked: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The numbers behind the `v`, with dots between them, and the rest; `None` if there is no number.
+/// The numbers after the `v`, with dots, and the rest; `None` without a number.
 fn split(version: &str) -> Option<(&str, &str)> {
     let text = version.strip_prefix('v').unwrap_or(version);
     let mut end = 0;

@@ -10,7 +10,7 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// An answer with the headers that all have.
+/// An answer with the common headers.
 pub(crate) fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
@@ -78,7 +78,7 @@ fn is_terminal(headers: &HeaderMap) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|start| agent.starts_with(start))
 }
 
-/// Leaves the body away where the method asks for none; its length stays.
+/// Removes the body if the method is HEAD; Content-Length stays.
 pub(crate) fn for_method(method: &Method, mut answer: Answer) -> Answer {
     if method == Method::HEAD {
         let length = http_body::Body::size_hint(answer.body()).exact().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Who is it? As `k8s.io/apiserver/pkg/authentication`: the front proxy's headers, a client certificate, a bearer token,
-//! and else anonymous. Credentials that are wrong are refused, and never taken for none.
+//! Authentication, as `k8s.io/apiserver/pkg/authentication`: the front proxy's headers, a client certificate, a bearer
+//! token, else anonymous. Invalid credentials are refused, never treated as anonymous.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,17 @@ use super::review::Reviewer;
 use super::trust::{Proxy, Trust};
 use super::user::User;
 
-/// Tokens whose owner is remembered.
+/// Tokens in the cache.
 const REMEMBERED: usize = 4096;
 
-/// Tells who asks.
+/// Determines the user of a request.
 pub(super) struct Authenticator {
     trust: watch::Receiver<Arc<Trust>>,
     tokens: Option<Tokens>,
     metrics: Metrics,
 }
 
-/// Asks the API server for the owners of tokens.
+/// Asks the API server for the users of tokens.
 pub(super) struct Tokens {
     reviewer: Reviewer,
     cache: Cache<Option<Arc<User>>>,
@@ -44,7 +44,7 @@ impl Tokens {
         Self { reviewer, cache: Cache::new(REMEMBERED), hasher: Hasher::new(), ttl }
     }
 
-    /// `None` when the token is nobody's.
+    /// `None` when the token is invalid.
     async fn owner(&self, token: &str) -> Result<Option<Arc<User>>, String> {
         let key = self.hasher.key(token.as_bytes());
         let ask = || {
@@ -88,7 +88,7 @@ fn reviewed(status: TokenReviewStatus) -> Result<Option<Arc<User>>, String> {
     match status.user {
         Some(user) if status.authenticated => Ok(Some(Arc::new(user))),
         _ if status.error.is_empty() => Ok(None),
-        // As upstream, which keeps no answer that holds an error.
+        // As upstream, which does not cache an answer with an error.
         _ => Err(status.error),
     }
 }
@@ -98,11 +98,11 @@ impl Authenticator {
         Self { trust, tokens, metrics }
     }
 
-    /// Who asks, by the certificates of the connection and the headers of the request.
+    /// The user, by the certificates of the connection and the headers of the request.
     ///
     /// # Errors
     ///
-    /// Credentials that are not good, and the first reason why; no secret is in it.
+    /// Invalid credentials, with the first reason; contains no secret.
     pub(super) async fn authenticate(
         &self,
         certificates: &[CertificateDer<'static>],

@@ -1,5 +1,5 @@
-//! May they? As `k8s.io/apiserver/pkg/authorization`: paths that need no permission, `system:masters`, and else what a
-//! SubjectAccessReview says. Without an answer nobody may.
+//! Authorization, as `k8s.io/apiserver/pkg/authorization`: paths that need no permission, `system:masters`, else a
+//! SubjectAccessReview. Without an answer the request is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::config::AllowedPaths;
 use super::review::Reviewer;
 use super::user::User;
 
-/// Members may do everything, without a question.
+/// Members may do everything, without a review.
 const MASTERS: &str = "system:masters";
-/// Answers that are remembered.
+/// Answers in the cache.
 const REMEMBERED: usize = 4096;
 
-/// Tells who may ask for what.
+/// Decides whether a user may make a request.
 pub(super) struct Authorizer {
     always_allow: AllowedPaths,
     access: Option<Access>,
@@ -44,7 +44,7 @@ enum Answer {
 pub(super) enum Refusal {
     /// No permission, and what the API server says about it; often nothing.
     Forbidden(String),
-    /// It could not be found out.
+    /// The API server could not be asked.
     Unknown(String),
 }
 

@@ -1,4 +1,4 @@
-//! Answers of the API server, kept for some seconds, and asked for only once at a time.
+//! Answers of the API server, cached for some seconds; concurrent requests for the same answer share one question.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, Shared};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-/// What is asked, hashed with a key of this process: neither tokens nor what users control stay in memory, and nobody can
-/// make two questions look the same.
+/// A question, hashed with a key of this process: neither tokens nor user input stay in memory, and nobody can make two
+/// questions collide.
 pub(super) type Key = [u8; 32];
 
 /// Hashes questions.
@@ -35,11 +35,11 @@ impl Hasher {
 pub(super) type Asked<V> = Result<(V, Duration), String>;
 type Waiting<V> = Shared<BoxFuture<'static, Result<V, String>>>;
 
-/// Requests that wait for an answer at once. Each holds its head, of up to 64 KiB, and one that its client gave up goes on:
+/// The most requests that wait for an answer. Each holds its head of up to 64 KiB, and goes on when its client leaves:
 /// without a limit a flood of different tokens would fill the memory.
 const WAITING: usize = 256;
 
-/// Bounded; the oldest entry makes room.
+/// Bounded; evicts the oldest entry.
 pub(super) struct Cache<V> {
     inner: Arc<Mutex<Inner<V>>>,
     places: Arc<Semaphore>,
@@ -58,8 +58,8 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
         Self { inner: Arc::new(Mutex::new(inner)), places: Arc::new(Semaphore::new(WAITING)) }
     }
 
-    /// The kept answer, or the one to `ask`. All who ask the same at the same time get the same answer. The question goes
-    /// on when those who asked it have left. Where too many wait already, the answer is an error at once.
+    /// The cached answer, or that of `ask`. Concurrent callers with the same key share one answer. The question goes on
+    /// when its callers are dropped. With too many waiting, returns an error at once.
     pub(super) async fn get(&self, key: Key, ask: impl FnOnce() -> BoxFuture<'static, Asked<V>>) -> Result<V, String> {
         let (waiting, _place) = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
         let (tell, told) = oneshot::channel();
         tokio::spawn(async move {
             let _place = place;
-            // A panic must not leave an entry behind that nobody answers.
+            // A panic must not leave an entry that is never answered.
             let asked = std::panic::AssertUnwindSafe(question).catch_unwind().await;
             let asked = asked.unwrap_or_else(|_| Err("the question ended unexpectedly".into()));
             let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
             if let Ok((value, ttl)) = &asked {
                 inner.keep(key, value.clone(), *ttl);
             }
-            // Nobody may be waiting any more.
+            // The receivers may be gone.
             drop(tell.send(asked.map(|(value, _)| value)));
         });
         async move { told.await.unwrap_or_else(|_| Err("the question was dropped".into())) }.boxed().shared()
@@ -120,7 +120,7 @@ impl<V: Clone> Inner<V> {
             && (until <= now || self.order.len() >= self.capacity)
         {
             self.order.pop_front();
-            // The key may have been kept anew since.
+            // The key may have been inserted again since.
             if self.entries.get(&old).is_some_and(|(current, _)| *current == until) {
                 self.entries.remove(&old);
             }
@@ -207,7 +207,7 @@ mod tests {
         };
         let mut refused = 0;
         for number in 0..10_000 {
-            // As a client that takes its request back at once.
+            // Like a client that cancels its request at once.
             refused += usize::from(ask(number).now_or_never().is_some_and(|answer| answer.is_err()));
         }
         assert_eq!(cache.inner.lock().unwrap().asked.len(), WAITING);

@@ -1,4 +1,4 @@
-//! The certificates of the server: made, read, chosen by name, read again when their files change.
+//! The certificates of the server: generated or read, chosen by name, reloaded when their files change.
 //!
 //! Rules of `k8s.io/apiserver/pkg/server/dynamiccertificates` and `k8s.io/client-go/util/cert`.
 
@@ -20,10 +20,10 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use super::config::{CertificateSource, KeyPairFiles, Serving, SniPair};
 use super::identity;
 
-/// How long a certificate that is made here is valid. Nobody verifies it: it only has to outlive the process.
+/// Validity of a generated certificate. Clients do not verify it: it only has to outlive the process.
 const VALID: std::time::Duration = std::time::Duration::from_secs(3650 * 24 * 3600);
 
-/// What is read from disk, or made, for the server to show.
+/// A certificate chain and key, read from disk or generated.
 #[derive(Clone, PartialEq, Eq)]
 struct Pem {
     certificate: Vec<u8>,
@@ -38,7 +38,8 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// The certificate for a name that a client asked for: that name, the same with `*` as its first label, the default.
+    /// The certificate for a name that a client asked for: that name, the same with `*` as its first label, the
+    /// default.
     fn for_name(&self, name: &str) -> &Arc<CertifiedKey> {
         let name = name.to_lowercase();
         let wildcard = || {
@@ -60,7 +61,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// Shows one certificate, whatever the client asks for.
+/// Presents one certificate, whatever name the client asks for.
 #[derive(Debug)]
 pub(super) struct Only(pub(super) Arc<CertifiedKey>);
 
@@ -70,31 +71,31 @@ impl ResolvesServerCert for Only {
     }
 }
 
-/// Where the certificates come from, and what was read last.
+/// The sources of the certificates, and the content that was read last.
 pub(super) struct Reader {
     default: Option<KeyPairFiles>,
     sni: Vec<SniPair>,
     provider: Arc<CryptoProvider>,
-    /// That of the default first; each with the names it is chosen by.
+    /// The default certificate first.
     last: Vec<Pem>,
-    /// The content that was refused last, so that an error is told once.
+    /// The content that was refused last, so that its error is logged once; empty after a failed read.
     refused: Option<Vec<Pem>>,
 }
 
-/// What a look at the files found.
+/// The result of rereading the files.
 pub(super) enum Look {
     Same,
     New(Certificates),
-    /// The old ones stay.
+    /// The previous certificates stay in use.
     Refused(String),
 }
 
 impl Reader {
-    /// Makes or reads all certificates.
+    /// Generates or reads all certificates.
     ///
     /// # Errors
     ///
-    /// A file that is missing or holds something else; a key that belongs to another certificate.
+    /// A file that is missing or has other content; a key that belongs to another certificate.
     pub(super) fn open(serving: &Serving) -> Result<(Self, Certificates), String> {
         let (default, made) = match &serving.certificate {
             CertificateSource::Memory => {
@@ -118,7 +119,7 @@ impl Reader {
     pub(super) fn look(&mut self) -> Look {
         let pems = match self.read() {
             Ok(pems) => pems,
-            // A file that is being replaced is gone for a moment; one that stays away is told once.
+            // A file that is being replaced is missing for a moment; one that stays missing is logged once.
             Err(error) if self.refused.as_ref().is_some_and(Vec::is_empty) => {
                 tracing::debug!(error, "a certificate still cannot be read");
                 return Look::Same;
@@ -168,7 +169,7 @@ impl Reader {
         let default = certified(default, &named_by(self.default.as_ref()), &self.provider)?;
         let mut named = HashMap::new();
         let mut explicit = Vec::new();
-        // Backwards, as upstream: of two certificates with the same name the first is shown.
+        // In reverse order, as upstream: of two certificates with the same name the first is used.
         for (pem, pair) in rest.iter().zip(&self.sni).rev() {
             let key = certified(pem, &named_by(Some(&pair.files)), &self.provider)?;
             if pair.names.is_empty() {
@@ -178,7 +179,7 @@ impl Reader {
                 explicit.extend(pair.names.iter().map(|name| (name.clone(), key.clone())));
             }
         }
-        // Names that were asked for win over those that certificates happen to have.
+        // Names given by flags take precedence over those in certificates.
         named.extend(explicit);
         Ok(Certificates { default, named })
     }
@@ -191,7 +192,7 @@ fn certified(pem: &Pem, from: &str, provider: &CryptoProvider) -> Result<Arc<Cer
     if chain.is_empty() {
         return Err(format!("{from}: there is no certificate in this file"));
     }
-    // The key is a secret: of its content nothing goes into the error.
+    // The key is a secret: the error must not contain it.
     let key = PrivateKeyDer::from_pem_slice(&pem.key)
         .map_err(|_| format!("the key of {from}: there is no private key in PEM in this file"))?;
     CertifiedKey::from_der(chain, key, provider)
@@ -228,7 +229,7 @@ fn in_folder(stem: &Path, serving: &Serving) -> Result<KeyPairFiles, String> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("cannot make the folder {} of --cert-dir: {error}", folder.display()))?;
     }
-    // The key first: a certificate without it is of no use to anybody who looks in between.
+    // The key first: a certificate without its key is useless to a concurrent reader.
     write(&files.key, &made.key, 0o600)?;
     write(&files.certificate, &made.certificate, 0o644)?;
     tracing::info!("Generated self-signed cert ({}, {})", files.certificate.display(), files.key.display());
@@ -243,7 +244,7 @@ fn readable(path: &Path) -> Result<bool, String> {
     }
 }
 
-/// Writes a file as a whole: whoever reads it sees all of it or nothing.
+/// Writes a file atomically.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     let next = path.with_extension("new");
     let written = || -> std::io::Result<()> {
@@ -268,13 +269,13 @@ fn self_signed(serving: &Serving) -> Result<Pem, String> {
     let now = SystemTime::now();
     let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     params.distinguished_name.push(DnType::CommonName, format!("localhost@{seconds}"));
-    // An hour back, for clients whose clock is late.
+    // Backdated by an hour, for clients whose clock is behind.
     let now = rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds.saturating_sub(3600));
     params.not_before = now;
     params.not_after = now + VALID;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // A list of suites for RSA alone would leave an elliptic key without any.
+    // With cipher suites for RSA only, an elliptic-curve key would have none.
     let key = if serving.tls.needs_rsa() {
         KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)
     } else {

@@ -1,7 +1,8 @@
-//! What the flags say about serving: checked, and in the form in which the server uses it.
+//! The settings of serving, parsed from the flags and validated.
 //!
 //! Rules and texts of `k8s.io/apiserver/pkg/server/options` (`serving.go`, `authentication.go`, `authorization.go`) and
-//! `k8s.io/cloud-provider/options/webhook.go`. What Go finds out when it binds the port is found here, with all other errors.
+//! `k8s.io/cloud-provider/options/webhook.go`. Errors that Go finds when it binds the port are reported here with all
+//! others.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ pub struct Serving {
     pub address: IpAddr,
     /// `--secure-port`; 0 serves nothing.
     pub port: u16,
-    /// The certificate for clients that ask for no name, or for one that nobody has.
+    /// The certificate for clients that ask for no name, or for an unknown one.
     pub certificate: CertificateSource,
     /// `--tls-sni-cert-key`
     pub sni: Vec<SniPair>,
@@ -35,21 +36,21 @@ pub struct Serving {
 /// Where a certificate comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// Made anew at each start, kept in memory.
+    /// Generated at each start, kept in memory.
     Memory,
-    /// `<stem>.crt` and `<stem>.key` in a folder; made and written where they are missing.
+    /// `<stem>.crt` and `<stem>.key` in a folder; generated if they are missing.
     Folder {
         /// The folder and the stem.
         stem: PathBuf,
     },
-    /// Given files, read again when they change.
+    /// Given files, reloaded when they change.
     Files(KeyPairFiles),
 }
 
 /// A certificate and its key, as PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPairFiles {
-    /// The certificate, and behind it those of the authorities between it and the root.
+    /// The certificate, followed by the intermediate authorities.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
@@ -65,7 +66,7 @@ pub struct SniPair {
     pub names: Vec<String>,
 }
 
-/// Who is believed to be whom.
+/// Settings of delegated authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
     /// `--authentication-kubeconfig`; empty: the pod's service account, and without one only anonymous requests.
@@ -82,7 +83,7 @@ pub struct Authentication {
     pub request_header: RequestHeader,
 }
 
-/// How a front proxy tells on whose behalf it asks.
+/// How a front proxy names the user of its requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHeader {
     /// `--requestheader-client-ca-file`
@@ -96,9 +97,9 @@ pub struct RequestHeader {
 pub struct HeaderNames {
     /// `--requestheader-allowed-names`: common names of front proxies; empty: all that the authority signed.
     pub allowed: Vec<String>,
-    /// `--requestheader-username-headers`: the first that is there counts.
+    /// `--requestheader-username-headers`: the first that is present counts.
     pub user: Vec<String>,
-    /// `--requestheader-uid-headers`: the first that is there counts.
+    /// `--requestheader-uid-headers`: the first that is present counts.
     pub uid: Vec<String>,
     /// `--requestheader-group-headers`: all count.
     pub group: Vec<String>,
@@ -106,10 +107,11 @@ pub struct HeaderNames {
     pub extra_prefix: Vec<String>,
 }
 
-/// Who may ask for what.
+/// Settings of delegated authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
-    /// `--authorization-kubeconfig`; empty: the pod's service account, and without one nothing but what is always allowed.
+    /// `--authorization-kubeconfig`; empty: the pod's service account, and without one only the paths of
+    /// `always_allow`.
     pub kubeconfig: String,
     /// `--authorization-always-allow-paths`
     pub always_allow: AllowedPaths,
@@ -157,8 +159,8 @@ impl Serving {
 }
 
 impl WebhookServing {
-    /// Reads the flags of webhook serving at this address and port, which were checked before. As upstream, the flags need
-    /// to be right only where the port will be served.
+    /// Reads the flags of webhook serving at this address and port, which were checked before. As upstream, the flags
+    /// only have to be valid if the port will be served.
     pub fn from_values(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
         let wanted = port != 0 && !values.list("webhooks").is_empty();
         let flags = Prefixed { values, prefix: "webhook-" };
@@ -166,7 +168,7 @@ impl WebhookServing {
     }
 }
 
-/// Streams of an HTTP/2 connection when the flag says nothing, as upstream.
+/// Streams of an HTTP/2 connection without the flag, as upstream.
 const STREAMS: u32 = 100;
 
 /// The flags that secure and webhook serving have in common.
@@ -247,7 +249,7 @@ impl SniPair {
     ///
     /// # Errors
     ///
-    /// Upstream's text, to stand behind `invalid argument … flag: `.
+    /// Upstream's text, to follow `invalid argument … flag: `.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (files, names) = match text.split_once(':') {
             Some((_, names)) if names.trim().is_empty() => return Err("empty names list is not allowed"),
@@ -320,7 +322,7 @@ impl Authorization {
 }
 
 impl AllowedPaths {
-    /// Paths, or beginnings of paths with a `*` behind; the first slash may be left out.
+    /// Paths, or prefixes of paths followed by `*`; the first slash is optional.
     ///
     /// # Errors
     ///
@@ -339,7 +341,7 @@ impl AllowedPaths {
         Ok(allowed)
     }
 
-    /// Whether this path needs no permission. Paths below an allowed one are not allowed by it.
+    /// Whether this path needs no permission. An allowed path does not include the paths below it.
     pub fn contains(&self, path: &str) -> bool {
         let path = path.strip_prefix('/').unwrap_or(path);
         self.exact.iter().any(|exact| exact == path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix))

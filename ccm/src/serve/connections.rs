@@ -1,8 +1,8 @@
-//! Which connections there are, and which one makes room for a new one.
+//! The open connections, and which one is closed to make room for a new one.
 //!
-//! Clients that hold connections and do nothing with them must not lock out a kubelet's probe: a new connection is always
-//! taken, and if there are too many, another one goes. That is one of the peer that has most of them; of these one that
-//! never sent a request before one that rests between two, and that before one that is being answered; the oldest first.
+//! Clients that hold idle connections must not lock out a kubelet's probe: a new connection is always accepted, and if
+//! there are too many, another one is closed. It is one of the peer with the most connections: first one that never
+//! sent a request, then one that is idle between requests, then one that is being answered; the oldest of these.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ impl Activity {
     }
 
     fn begin(cell: &AtomicU64, now: u64) {
-        // Only the first beginning counts.
+        // Keeps the first value.
         let _ = cell.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -56,24 +56,24 @@ impl Activity {
         }
     }
 
-    /// Bytes came in: where no request is being answered, the beginning of one.
+    /// Bytes were received: if no request is being answered, this is the beginning of one.
     pub(super) fn received(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             Self::begin(&self.head_since, self.now());
         }
     }
 
-    /// The other end does not read.
+    /// The client does not read.
     pub(super) fn blocked(&self) {
         Self::begin(&self.blocked_since, self.now());
     }
 
-    /// It reads.
+    /// The client reads.
     pub(super) fn sent(&self) {
         self.blocked_since.store(0, Ordering::Relaxed);
     }
 
-    /// A request has come in whole, head that is. It is being answered as long as the guard lives.
+    /// The head of a request is complete. The request is being answered as long as the guard lives.
     pub(super) fn request(self: &Arc<Self>) -> InFlight {
         self.served.store(true, Ordering::Relaxed);
         self.head_since.store(0, Ordering::Relaxed);
@@ -84,12 +84,12 @@ impl Activity {
         InFlight(self.clone())
     }
 
-    /// The connection is to be closed after the requests that it has.
+    /// Requests that the connection is closed after its current requests.
     pub(super) fn close_after_this(&self) {
         self.last.notify_one();
     }
 
-    /// Waits until the connection is to be closed.
+    /// Waits until the connection should be closed.
     pub(super) async fn closing(&self) {
         self.last.notified().await;
     }
@@ -104,17 +104,17 @@ impl Activity {
         self.since(&self.idle_since)
     }
 
-    /// How long the head of a request has been coming in.
+    /// How long the head of a request has been incomplete.
     pub(super) fn head(&self) -> Option<std::time::Duration> {
         self.since(&self.head_since)
     }
 
-    /// How long the other end has not read what there is for it.
+    /// How long the client has not read its answer.
     pub(super) fn stuck(&self) -> Option<std::time::Duration> {
         self.since(&self.blocked_since)
     }
 
-    /// The lower, the sooner it goes.
+    /// A connection with a lower rank is closed earlier.
     fn rank(&self) -> u8 {
         match (self.in_flight.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed)) {
             (0, false) => 0,
@@ -158,7 +158,7 @@ struct Open {
     task: AbortHandle,
 }
 
-/// A place in the table, given back when dropped.
+/// An entry in the table, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     table: Arc<Connections>,
@@ -180,7 +180,7 @@ impl Connections {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts `serve` with a place in the table; another connection may have to go for it.
+    /// Starts `serve` with an entry in the table; may close another connection.
     pub(super) fn admit<F>(self: &Arc<Self>, peer: IpAddr, serve: impl FnOnce(Arc<Activity>, Place) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -194,18 +194,18 @@ impl Connections {
         }
         let number = table.next;
         table.next += 1;
-        // The place is dropped with the task, which cannot reach the table before this lock is given back.
+        // The entry is dropped with the task, which cannot lock the table before this lock is released.
         let place = Place { table: self.clone(), number };
         let task = tokio::spawn(serve(activity.clone(), place)).abort_handle();
         table.open.insert(number, Open { peer: peer.to_canonical(), activity, task });
     }
 
-    /// Ends one connection, because the process has no more file descriptors.
+    /// Closes one connection, because the process has no more file descriptors.
     pub(super) fn make_room(&self) {
         self.lock().evict();
     }
 
-    /// Ends all.
+    /// Closes all.
     pub(super) fn end(&self) {
         while self.lock().evict() {}
     }

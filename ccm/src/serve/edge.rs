@@ -1,4 +1,4 @@
-//! The HTTP side of the secure port without TLS before it: what tests and fuzzing feed with bytes.
+//! The HTTP side of the secure port without TLS, for tests and fuzzing.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use super::listener;
 use super::routes::{Routes, State};
 use super::trust::Trust;
 
-/// The endpoints of a process that has no cluster: everybody is a stranger.
+/// The endpoints of a process without a cluster: all clients are anonymous.
 #[derive(Clone)]
 pub struct Edge {
     pub(super) routes: Arc<Routes>,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Edge {
 }
 
 impl Edge {
-    /// Strangers may ask for these paths, and for no others.
+    /// Anonymous clients may request only these paths.
     pub fn new(allowed: AllowedPaths) -> Self {
         let metrics = Metrics::new();
         let (_, trust) = watch::channel(Arc::new(Trust::default()));
@@ -48,7 +48,7 @@ impl Edge {
         Self { routes: Arc::new(routes) }
     }
 
-    /// Serves one connection to its end.
+    /// Serves one connection until it ends.
     pub async fn speak<S>(&self, stream: S, http2: bool)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -1,26 +1,26 @@
 //! The checks behind `/healthz`, `/livez` and `/readyz`.
 //!
-//! Answers as `k8s.io/apiserver/pkg/server/healthz`, counts as `k8s.io/component-base/metrics/prometheus/slis`. Upstream's
-//! program has `/healthz` alone; the two others, and `/healthz/<check>`, are added.
+//! Answers as `k8s.io/apiserver/pkg/server/healthz`, counts as `k8s.io/component-base/metrics/prometheus/slis`.
+//! Upstream's program has only `/healthz`; the others, and `/healthz/<check>`, are additions.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ccm_runtime::metrics::HealthMetrics;
 
-/// Which question a check answers.
+/// The endpoints that checks belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     /// `/healthz`: everything.
     Healthz,
     /// `/livez`: would a restart help?
     Livez,
-    /// `/readyz`: does it serve, and know the cluster as it is? Not tied to leadership: a standby is ready.
+    /// `/readyz`: does it serve, and know the current cluster? Independent of leadership: a standby is ready.
     Readyz,
 }
 
 impl Probe {
-    /// The one of this path.
+    /// The probe with this path.
     pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "healthz" => Some(Self::Healthz),
@@ -41,7 +41,7 @@ impl Probe {
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// All checks. Cheap to clone; checks can be added while it is asked.
+/// All checks. Cheap to clone; checks can be added while it is served.
 #[derive(Clone)]
 pub struct Health(Arc<Inner>);
 
@@ -50,7 +50,7 @@ struct Inner {
     counts: HealthMetrics,
 }
 
-/// What came out of all checks of a probe.
+/// The result of all checks of a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) healthy: bool,
@@ -76,8 +76,8 @@ impl Health {
         Self(Arc::new(Inner { checks: RwLock::default(), counts: HealthMetrics::default() }))
     }
 
-    /// Adds a check to these probes, or replaces the one of that name. `check` must answer at once; why it failed goes to
-    /// the log, and to those who may ask for the single check.
+    /// Adds a check to these probes, or replaces the one of that name. `check` must not block; its error is logged, and
+    /// shown to clients that may request the single check.
     pub fn add(
         &self,
         name: impl Into<String>,
@@ -157,7 +157,7 @@ impl Health {
         self.0.counts.text()
     }
 
-    /// Begins to count anew.
+    /// Resets the counts.
     pub(super) fn reset_counts(&self) {
         self.0.counts.reset();
     }

@@ -1,4 +1,4 @@
-//! What a certificate says about its owner, and whether an authority vouches for it.
+//! The user of a client certificate, and whether an authority signed it.
 //!
 //! As `k8s.io/apiserver/pkg/authentication/request/x509`: the common name is the user, each organization a group.
 
@@ -17,10 +17,10 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::user::User;
 
-/// Object identifier of the part of a subject that holds the UID of a Kubernetes user.
+/// Object identifier of the subject attribute with the UID of a Kubernetes user.
 const UID: &str = "1.3.6.1.4.1.57683.2";
 
-/// Authorities that vouch for clients.
+/// Authorities of client certificates.
 #[derive(Debug, Clone)]
 pub(super) struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -31,7 +31,7 @@ impl Authorities {
     ///
     /// # Errors
     ///
-    /// Text that is no PEM, no certificate in it, or one that cannot be read.
+    /// Text that is not PEM, has no certificate, or one that cannot be parsed.
     pub(super) fn parse(pem: &[u8], provider: &Arc<CryptoProvider>) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -47,7 +47,7 @@ impl Authorities {
         Ok(Self { verifier })
     }
 
-    /// Whether one of them signed this certificate, for a client, and it is valid now.
+    /// Checks that one of them signed this certificate, that it is for a client, and that it is valid now.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Authorities {
             .map_err(|error| format!("verifying certificate {} failed: {error}", serial(leaf)))
     }
 
-    /// Their names, for clients that have several certificates.
+    /// Their names, by which clients with several certificates choose one.
     pub(super) fn names(&self) -> &[DistinguishedName] {
         self.verifier.root_hint_subjects()
     }
@@ -71,11 +71,11 @@ fn serial(leaf: &[u8]) -> String {
         .map_or_else(|_| "that cannot be read".into(), |(_, parsed)| format!("SN={}", parsed.tbs_certificate.serial))
 }
 
-/// The user that a certificate stands for; `None` without a common name.
+/// The user of a certificate; `None` without a common name.
 ///
 /// # Errors
 ///
-/// A certificate that cannot be read, or whose UID is doubtful.
+/// A certificate that cannot be parsed, or whose UID is invalid.
 pub(super) fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let (_, parsed) =
         X509Certificate::from_der(leaf).map_err(|error| format!("a client certificate cannot be read: {error}"))?;
@@ -109,14 +109,14 @@ pub(super) fn common_name(leaf: &CertificateDer<'_>) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// For how long a certificate is valid from now on; zero when it was.
+/// How long a certificate is still valid; zero if it has expired.
 pub(super) fn remaining(leaf: &CertificateDer<'_>) -> Option<Duration> {
     let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
     let until = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
     Some(Duration::from_secs(until).saturating_sub(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?))
 }
 
-/// The names by which the certificate of a server is chosen: its DNS names, and its common name where that looks like one.
+/// The names by which a server certificate is chosen: its DNS names, and its common name if that looks like one.
 pub(super) fn dns_names(leaf: &[u8]) -> Vec<String> {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else { return Vec::new() };
     let mut names = Vec::new();
@@ -134,7 +134,7 @@ pub(super) fn dns_names(leaf: &[u8]) -> Vec<String> {
     names
 }
 
-/// A DNS name, perhaps with `*` as its first label; no IP address.
+/// Whether it is a DNS name, possibly with `*` as its first label, and not an IP address.
 fn is_domain(text: &str) -> bool {
     let body = text.strip_prefix("*.").unwrap_or(text);
     let label = |label: &str| {
@@ -157,8 +157,8 @@ fn hex_digest(data: &[u8]) -> String {
     })
 }
 
-/// Takes any client certificate whose key the client has; who signed it is asked for each request, because the answer to
-/// a certificate that nobody knows is 401 and not a broken handshake, and because authorities change while connections last.
+/// Accepts any client certificate whose key the client has. The signer is verified for each request, because the answer
+/// to an untrusted certificate is 401, not a failed handshake, and because authorities change during a connection.
 #[derive(Debug)]
 pub(super) struct AskLater {
     names: Vec<DistinguishedName>,

@@ -1,7 +1,7 @@
-//! The port: TLS and HTTP for whoever connects, within limits.
+//! The port: TLS and HTTP for any client, within limits.
 //!
-//! A client can be slow, wrong or hostile in each of these: the handshake, the head, the body, reading the answer, doing
-//! nothing. Each has its time; what is read ahead has its size; and connections have a number.
+//! A client can be slow, faulty or hostile in the handshake, the head, the body, reading the answer, or by being idle.
+//! Each has a time limit; the bytes that are read ahead and the number of connections are limited too.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,12 +31,12 @@ use super::certs::{Certificates, Only};
 use super::config::Serving;
 use super::connections::{Activity, Connections, InFlight, Place};
 
-/// What a client may use up.
+/// Limits of a port and its clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Connections of the port.
     pub(crate) connections: usize,
-    /// For the TLS handshake, from the connection on.
+    /// For the TLS handshake, from the accept on.
     pub(crate) handshake: Duration,
     /// For the head of a request.
     pub(crate) head: Duration,
@@ -44,14 +44,15 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
     /// For an answer that the client does not read.
     pub(crate) stuck: Duration,
-    /// For all requests that overlap; then the connection takes no more, and as long again later it ends.
+    /// For overlapping requests without a pause; then the connection takes no more, and after the same time again it is
+    /// closed.
     pub(crate) busy: Duration,
     /// Bytes of a head, and of what is read ahead.
     pub(crate) head_bytes: u32,
 }
 
 impl Limits {
-    /// Upstream's where it has one, which is for heads (32 s, 1 MiB) and idle connections.
+    /// As upstream where it has a limit: for heads (32 s, 1 MiB) and idle connections.
     pub(crate) const DEFAULT: Self = Self {
         connections: 256,
         handshake: Duration::from_secs(10),
@@ -65,7 +66,7 @@ impl Limits {
 
 /// Answers requests. One for each port.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// The answer, and whether the client has shown who it is.
+    /// The answer, and whether the client is authenticated.
     fn handle(
         &self,
         request: Request<Incoming>,
@@ -73,7 +74,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
     ) -> impl Future<Output = (Answer, bool)> + Send;
 }
 
-/// TLS as it is now.
+/// The current TLS configuration.
 pub(super) struct Configuration {
     pub(super) tls: Arc<ServerConfig>,
     pub(super) certificates: Arc<Certificates>,
@@ -91,9 +92,9 @@ pub(super) struct Port {
 ///
 /// # Errors
 ///
-/// When it cannot be bound, with upstream's text.
+/// If it cannot be bound, with upstream's text.
 pub(super) fn bind(serving: &Serving) -> Result<TcpListener, String> {
-    // As in Go, an unspecified address of either family stands for both, where the machine has IPv6.
+    // As in Go, an unspecified address of either family means both, if the machine has IPv6.
     let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), serving.port);
     let given = SocketAddr::new(serving.address, serving.port);
     let bound = match serving.address.is_unspecified() {
@@ -112,7 +113,7 @@ fn listen(address: SocketAddr, serving: &Serving) -> io::Result<TcpListener> {
     if address.is_ipv6() && address.ip().is_unspecified() {
         socket.set_only_v6(false)?;
     }
-    // Always, as Go does: connections in TIME_WAIT must not hold up a restart. --permit-address-sharing asks for the same.
+    // Always, as in Go: connections in TIME_WAIT must not delay a restart. --permit-address-sharing sets the same.
     socket.set_reuse_address(true)?;
     if serving.share_port {
         socket.set_reuse_port(true)?;
@@ -133,7 +134,7 @@ impl Port {
         Self { listener, configuration, http2_streams: serving.http2_streams.unwrap_or(1), limits }
     }
 
-    /// Serves until it is dropped; connections end with it.
+    /// Serves until it is dropped; then all connections are closed.
     pub(super) async fn serve<H: Handler>(self, handler: Arc<H>) {
         let connections = EndOnDrop(Connections::new(self.limits.connections));
         loop {
@@ -147,7 +148,7 @@ impl Port {
                     });
                 }
                 Err(error) => {
-                    // Out of file descriptors, most likely.
+                    // Most likely out of file descriptors.
                     tracing::warn!(%error, "a connection cannot be accepted");
                     connections.0.make_room();
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -201,7 +202,8 @@ impl<H: Handler> Connection<H> {
                 let in_flight = activity.request();
                 let (answer, known) = handler.handle(request, &certificates).await;
                 if http2 && !known {
-                    // HTTP/2 lets a stranger do much with one connection: it gets this answer and no more, as upstream.
+                    // As upstream: HTTP/2 allows many requests on one connection, so an anonymous client gets only this
+                    // answer.
                     activity.close_after_this();
                 }
                 Ok::<_, Infallible>(answer.map(|body| Counted { body, _in_flight: in_flight }))
@@ -219,7 +221,8 @@ impl<H: Handler> Connection<H> {
                 .max_pending_accept_reset_streams(20)
                 .max_local_error_reset_streams(64)
                 .max_send_buf_size(64 * 1024)
-                // What 256 connections may send ahead before anybody looks at it: bodies here are small, or can wait.
+                // Limits the memory that 256 connections can fill with unread bodies: bodies here are small, or can
+                // wait.
                 .initial_stream_window_size(64 * 1024)
                 .initial_connection_window_size(128 * 1024)
                 .keep_alive_interval(limits.idle / 3)
@@ -235,7 +238,7 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// Speaks HTTP over a connection without TLS, as the port does behind it, to a client without a certificate.
+/// Serves HTTP over a connection without TLS, as the port does after the handshake, to a client without a certificate.
 pub(super) async fn speak<S, H: Handler>(stream: S, http2: bool, handler: Arc<H>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -244,7 +247,7 @@ where
     Connection { limits: Limits::DEFAULT, streams: 100, handler, activity }.speak(stream, http2, Arc::default()).await;
 }
 
-/// Drives a connection to its end, which may be before the client wants it.
+/// Drives a connection until it ends, or until a limit closes it.
 async fn watch_over<C>(
     mut connection: Pin<&mut C>,
     finish: impl Fn(Pin<&mut C>),
@@ -269,7 +272,7 @@ async fn watch_over<C>(
             () = activity.closing() => asked = true,
         }
         let over = |time: Option<Duration>, limit: Duration| time.is_some_and(|time| time >= limit);
-        // In HTTP/2 bytes come in between requests that belong to none.
+        // In HTTP/2, frames without a request are received between requests.
         let slow_head = !http2 && over(activity.head(), limits.head);
         if slow_head || over(activity.stuck(), limits.stuck) || over(activity.busy(), limits.busy * 2) {
             tracing::debug!("a client that is too slow is cut off");
@@ -285,7 +288,7 @@ async fn watch_over<C>(
     }
 }
 
-/// `None` when the client speaks plain HTTP; it was told so.
+/// `None` if the client speaks plain HTTP; it got an error answer.
 async fn handshake(mut stream: TcpStream, configuration: &Configuration) -> io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
@@ -311,7 +314,7 @@ async fn handshake(mut stream: TcpStream, configuration: &Configuration) -> io::
     Ok(Some(started.into_stream(tls).await?))
 }
 
-/// The decrypted stream, telling what happens on it.
+/// The decrypted stream; records its reads and writes in the [`Activity`].
 struct Watched<S> {
     stream: S,
     activity: Arc<Activity>,
@@ -355,7 +358,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// A body that counts as being answered until it is gone.
+/// A body whose request counts as being answered until the body is dropped.
 struct Counted<B> {
     body: B,
     _in_flight: InFlight,

@@ -1,5 +1,5 @@
-//! Metrics of who asked the secure port and what they were allowed: those that `k8s.io/apiserver` has of delegated
-//! authentication and authorization (`pkg/endpoints/filters/metrics.go`, `pkg/authentication/token/cache/stats.go`,
+//! Metrics of authentication and authorization on the secure port, as those of `k8s.io/apiserver`
+//! (`pkg/endpoints/filters/metrics.go`, `pkg/authentication/token/cache/stats.go`,
 //! `pkg/server/options/{authentication,authorization}.go`).
 
 use std::time::Duration;
@@ -33,16 +33,16 @@ const CERTIFICATE: &[f64] = &[
     31_104_000.0,
 ];
 
-/// How authentication or authorization of a request ended; [`Attempt::label`] is what the metrics say.
+/// Result of authentication or authorization of a request; [`Attempt::label`] is its label in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// Authentication found who it is.
+    /// Authentication succeeded.
     Success,
-    /// It could not tell.
+    /// Authentication or authorization failed with an error.
     Error,
-    /// Authorization: yes.
+    /// Authorization: allowed.
     Allowed,
-    /// Authorization: not that I knew.
+    /// Authorization: not allowed by any rule.
     NoOpinion,
 }
 
@@ -113,7 +113,7 @@ metrics! {
 }
 
 impl AccessMetrics {
-    /// Those of this registry.
+    /// The metrics of this registry.
     pub(crate) fn of(registry: &Metrics) -> std::sync::Arc<Self> {
         let access = registry.part::<Self>();
         for status in ["blocked", "in_flight"] {
@@ -122,7 +122,7 @@ impl AccessMetrics {
         access
     }
 
-    /// A request was authenticated, or not; `user` where it was.
+    /// A request was authenticated, or not; `user` if it was.
     pub(crate) fn authenticated(&self, attempt: Attempt, user: Option<&str>, took: Duration) {
         observe(&self.authentications, &self.authentication_time, attempt.label(), took);
         if let Some(user) = user {
@@ -135,7 +135,7 @@ impl AccessMetrics {
         observe(&self.authorizations, &self.authorization_time, attempt.label(), took);
     }
 
-    /// The API server was asked for a TokenReview; `code` is that of its answer, or `<error>` without one.
+    /// The API server was asked for a TokenReview; `code` is the status of its answer, or `<error>` without one.
     pub(crate) fn token_review(&self, code: &str, took: Duration) {
         observe(&self.token_reviews, &self.token_review_time, code, took);
     }
@@ -145,7 +145,7 @@ impl AccessMetrics {
         observe(&self.access_reviews, &self.access_review_time, code, took);
     }
 
-    /// A token was looked up among those that were reviewed before.
+    /// A token was looked up in the cache.
     pub(crate) fn token_cache(&self, hit: bool, took: Duration) {
         observe(&self.cached, &self.cache_time, if hit { "hit" } else { "miss" }, took);
     }
@@ -160,7 +160,7 @@ impl AccessMetrics {
         Held::new(self.fetching.with_label_values(&["in_flight"]))
     }
 
-    /// A client showed a certificate that is good for so long.
+    /// A client presented a certificate with this remaining lifetime.
     pub(crate) fn client_certificate(&self, remaining: Duration) {
         self.certificates.observe(remaining.as_secs_f64());
     }
@@ -171,7 +171,7 @@ fn observe(count: &IntCounterVec, time: &HistogramVec, label: &str, took: Durati
     time.with_label_values(&[label]).observe(took.as_secs_f64());
 }
 
-/// A name of few: no metric names a person.
+/// The label for a user, one of few: metrics contain no user names.
 fn kind_of(user: &str) -> &str {
     match user {
         "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => user,
@@ -180,7 +180,7 @@ fn kind_of(user: &str) -> &str {
     }
 }
 
-/// One more in a gauge, for as long as it lives.
+/// Increments a gauge for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Held(IntGauge);
 

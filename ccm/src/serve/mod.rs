@@ -1,13 +1,13 @@
-//! The HTTPS endpoint: certificates, who may ask, and what is shown.
+//! The HTTPS server: certificates, authentication, authorization, endpoints.
 //!
-//! [`bind`] does all that can fail before anything else is started; [`Listening::serve`] serves. The parts:
+//! [`bind`] does everything that can fail, before anything else is started; [`Listening::serve`] serves. The modules:
 //!
 //! | Module | What it does |
 //! |---|---|
-//! | [`config`], [`suites`] | flags, checked |
-//! | `certs` | certificates of the server: made, read, followed, chosen by name |
-//! | `trust`, `identity` | authorities of client certificates: files and the cluster's ConfigMap, followed |
-//! | `authn`, `authz`, `review`, `cache` | who asks, and may they |
+//! | [`config`], [`suites`] | flags, validated |
+//! | `certs` | certificates of the server: generated or read, reloaded, chosen by name |
+//! | `trust`, `identity` | authorities of client certificates: files and the cluster's ConfigMap, watched |
+//! | `authn`, `authz`, `review`, `cache` | authentication and authorization |
 //! | `listener`, `connections` | TLS and HTTP within limits |
 //! | `routes`, `health`, `answer` | the endpoints |
 //! | `edge` | the endpoints without TLS, for fuzzing |
@@ -61,7 +61,7 @@ use routes::Routes;
 pub use routes::State;
 use trust::{Source, Trust};
 
-/// How often certificate files are looked at.
+/// How often certificate files are reread.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A port that is bound and not served yet.
@@ -80,12 +80,12 @@ impl std::fmt::Debug for Listening {
     }
 }
 
-/// Makes or reads certificates, binds the port, and looks up in the cluster who is believed; `None` when the port is 0.
-/// `user_agent` is that of the clients with which the API server is asked about users.
+/// Generates or reads certificates, binds the port, and reads the trusted authorities from the cluster; `None` when the
+/// port is 0. `user_agent` is that of the clients for TokenReviews and SubjectAccessReviews.
 ///
 /// # Errors
 ///
-/// Exit code 1: a certificate or kubeconfig that cannot be used, a port that cannot be bound, a look-up that failed and
+/// Exit code 1: a certificate or kubeconfig that cannot be used, a port that cannot be bound, a lookup that failed and
 /// is not tolerated.
 pub async fn bind(
     serving: &Serving,
@@ -185,7 +185,7 @@ pub(crate) struct Secured {
 }
 
 impl Secured {
-    /// Makes or reads the certificates and binds the port.
+    /// Generates or reads the certificates and binds the port.
     ///
     /// # Errors
     ///
@@ -197,12 +197,12 @@ impl Secured {
         Ok(Self { serving: serving.clone(), listener, reader, certificates: Arc::new(certificates) })
     }
 
-    /// Serves strangers, within the usual limits, until it is dropped.
+    /// Serves all clients, within the default limits, until it is dropped.
     pub(crate) async fn serve_all<H: Handler>(self, handler: Arc<H>) {
         self.serve(handler, None, Limits::DEFAULT, LOOK).await;
     }
 
-    /// Serves until it is dropped. Certificates are looked at once in a period; with `trust`, clients are asked for theirs.
+    /// Serves until it is dropped. Rereads certificates once per period; with `trust`, requests client certificates.
     async fn serve<H: Handler>(
         self,
         handler: Arc<H>,

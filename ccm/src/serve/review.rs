@@ -1,4 +1,4 @@
-//! Questions to the API server about those who ask this process: TokenReview and SubjectAccessReview.
+//! Questions to the API server about clients of this process: TokenReview and SubjectAccessReview.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::AccessMetrics;
 
 /// How long all tries of one question may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Waits between tries: 500 ms, each 1.5 times the one before, and up to a fifth more.
+/// Waits between tries: 500 ms, each 1.5 times the previous one, plus up to a fifth of jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
 const TRIES: u32 = 5;
-/// Questions at once; more wait. A flood of tokens must not become one of the API server.
+/// Concurrent questions; more wait. A flood of tokens must not flood the API server.
 const AT_ONCE: usize = 32;
 
 /// Asks one kind of question.
@@ -87,7 +87,7 @@ impl Reviewer {
 
     fn observe<T>(&self, answer: &Result<T, ApiError>, took: Duration) {
         let code = match answer {
-            // Both are created.
+            // Both reviews are create calls.
             Ok(_) => "201".to_owned(),
             Err(ApiError::Status { code, .. }) => code.to_string(),
             Err(_) => "<error>".to_owned(),
@@ -101,7 +101,7 @@ struct Reviewed<T> {
     status: T,
 }
 
-/// As upstream's `DefaultShouldRetry`. Nobody listening is no passing trouble: clients should not wait for seconds.
+/// As upstream's `DefaultShouldRetry`. A refused connection is not retried: clients should not wait for seconds.
 fn is_passing(error: &ApiError) -> bool {
     match error {
         ApiError::Status { code, .. } => matches!(code, 429 | 500 | 504) || error.retry_after().is_some(),

@@ -1,4 +1,4 @@
-//! What is served where on the secure port, and to whom.
+//! The endpoints of the secure port, and who may use them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,11 +26,11 @@ const FLAG_PATIENCE: Duration = Duration::from_secs(10);
 const METRICS_TEXT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-/// Names the one flag that can be set, in upstream's words.
+/// The page with the only flag that can be set, in upstream's words.
 const FLAGS_PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 const NO_PPROF: &str = "this program has no Go runtime and therefore no pprof profiles: see /metrics for its memory and CPU, and /debug/state for what it is doing";
 
-/// What the endpoints show.
+/// The data of the endpoints.
 #[derive(Clone)]
 pub struct State {
     /// For `/metrics`.
@@ -39,7 +39,7 @@ pub struct State {
     pub health: Health,
     /// For `/configz`: the configuration, under its group.
     pub configz: Value,
-    /// For `/debug/state`; must hold no secret.
+    /// For `/debug/state`; must not contain secrets.
     pub debug: Arc<dyn Fn() -> Value + Send + Sync>,
     /// `--profiling`: serve `/debug/pprof` and `/debug/flags`.
     pub profiling: bool,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// The endpoints and their guards.
+/// The endpoints with authentication and authorization.
 pub(super) struct Routes {
     pub(super) state: State,
     pub(super) authenticator: Arc<Authenticator>,
@@ -59,7 +59,7 @@ pub(super) struct Routes {
     pub(super) started: SystemTime,
 }
 
-/// An answer, and whether the connection of who got it is worth keeping.
+/// An answer, and whether to keep the client's connection.
 pub(super) struct Served {
     pub(super) answer: Answer,
     pub(super) known: bool,

@@ -1,15 +1,15 @@
 //! TLS versions, cipher suites and key exchange, by the names and numbers that Go's flags take.
 //!
-//! rustls has what is considered safe today. A name that only Go has is accepted with a warning as long as something else in
-//! the list remains, so that manifests need no change; TLS 1.0 and 1.1 mean TLS 1.2. As in Go, the list limits TLS 1.2 only:
-//! the suites of TLS 1.3 are always there.
+//! rustls only has suites that are considered safe. A name that only Go supports is accepted with a warning if the list
+//! has another one, so that manifests need no change; TLS 1.0 and 1.1 mean TLS 1.2. As in Go, the list limits TLS 1.2
+//! only: the suites of TLS 1.3 are always enabled.
 
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
-/// Names that Go also accepts for a suite of rustls.
+/// Other names that Go accepts for a suite of rustls.
 const LEGACY: [(&str, &str); 2] = [
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
     ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
@@ -44,19 +44,19 @@ const HTTP2_NEEDS: [CipherSuite; 2] =
 static BOTH: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 static ONLY_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-/// What a handshake may agree on.
+/// What a handshake may negotiate.
 #[derive(Debug, Clone)]
 pub struct Tls {
     /// Suites and key exchange.
     pub provider: Arc<CryptoProvider>,
     /// Versions.
     pub versions: &'static [&'static SupportedProtocolVersion],
-    /// What was accepted and will not be there. Logged when the port is bound.
+    /// Accepted values that are not supported. Logged when the port is bound.
     pub warnings: Vec<String>,
 }
 
 impl Tls {
-    /// Reads the lists. `prefix` stands before the names of the flags in errors.
+    /// Parses the lists. `prefix` precedes the names of the flags in errors.
     pub fn new(
         suites: &[String],
         curves: &[String],
@@ -168,7 +168,7 @@ impl Suites<'_> {
 
 /// The IANA name.
 fn name(suite: &SupportedCipherSuite) -> String {
-    // rustls spells those of TLS 1.3 with the version in the name.
+    // rustls has the version in the names of TLS 1.3.
     suite.suite().as_str().unwrap_or_default().replace("TLS13_", "TLS_")
 }
 

@@ -1,5 +1,5 @@
-//! Whose signature on a client certificate is believed: authorities from files and from the cluster's ConfigMap
-//! `extension-apiserver-authentication`, both followed while the process runs.
+//! Trusted authorities of client certificates: from files and from the cluster's ConfigMap
+//! `extension-apiserver-authentication`, both watched while the process runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,24 +16,24 @@ use tokio::sync::watch;
 use super::config::{Authentication, HeaderNames};
 use super::identity::Authorities;
 
-/// The ConfigMap that every API server keeps for those who delegate to it.
+/// The ConfigMap that every API server writes for servers that delegate authentication to it.
 const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const WATCH: &str = "/api/v1/namespaces/kube-system/configmaps?watch=true&allowWatchBookmarks=true\
     &fieldSelector=metadata.name%3Dextension-apiserver-authentication&timeoutSeconds=300";
-/// Longest text of one event of the watch.
+/// Maximum size of one watch event.
 const LONGEST: usize = 4 << 20;
-/// How long a watch may say nothing; it ends by itself after 300 s.
+/// How long a watch may be silent; it ends by itself after 300 s.
 const SILENCE: Duration = Duration::from_secs(330);
-/// Waits after a failure: doubled from the first to the last.
+/// Backoff after a failure: doubled from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_secs(60);
 
-/// Who is believed, at one moment.
+/// The trusted authorities at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
-    /// Sign the certificates of users.
+    /// Authorities of users.
     pub(super) client: Option<Authorities>,
-    /// Sign those of front proxies.
+    /// Authorities of front proxies.
     pub(super) proxy: Option<Proxy>,
 }
 
@@ -50,11 +50,11 @@ struct Text {
     proxy: Option<(Vec<u8>, HeaderNames)>,
 }
 
-/// Reads and follows all sources.
+/// Reads and watches all sources.
 pub(super) struct Source {
     client_file: Option<PathBuf>,
     proxy_file: Option<(PathBuf, HeaderNames)>,
-    /// Where the ConfigMap is looked up, for what no file was given for.
+    /// The client for the ConfigMap, which is used where no file is given.
     cluster: Option<Client>,
     provider: Arc<CryptoProvider>,
     text: Text,
@@ -81,7 +81,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Upstream's texts: a file that cannot be used; a look-up that failed, unless that is tolerated.
+    /// Upstream's texts: a file that cannot be used; a lookup that failed, unless that is tolerated.
     pub(super) async fn open(
         config: &Authentication,
         client: Option<&Client>,
@@ -120,7 +120,7 @@ impl Source {
 
     fn lookup_failed(&self, config: &Authentication, error: &str) -> Result<(), String> {
         if self.proxy_file.is_some() {
-            // Upstream needs the ConfigMap at once only for the front proxy.
+            // Upstream needs the ConfigMap at startup only for the front proxy.
             tracing::warn!(error, "the authorities of clients could not be looked up in the cluster yet");
             return Ok(());
         }
@@ -137,17 +137,17 @@ impl Source {
         Ok(())
     }
 
-    /// What is believed, now and later.
+    /// The trusted authorities, with updates.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Trust>> {
         self.trust.subscribe()
     }
 
-    /// Whether client certificates are of any use.
+    /// Whether client certificates can be trusted at all.
     pub(super) fn wants_certificates(&self) -> bool {
         self.client_file.is_some() || self.proxy_file.is_some() || self.cluster.is_some()
     }
 
-    /// Follows the sources for ever; looks at the files once in a period.
+    /// Watches the sources indefinitely; rereads the files once per period.
     pub(super) async fn follow(mut self, period: Duration) {
         let (found, mut maps) = tokio::sync::mpsc::channel(1);
         let watched = self
@@ -212,7 +212,7 @@ impl Source {
         Ok(Text { client: client.transpose()?, proxy: proxy.transpose()? })
     }
 
-    /// Adds what the cluster says where no file was given.
+    /// Adds the cluster's values where no file was given.
     fn fill(&self, text: &mut Text, cluster: Text) {
         if self.client_file.is_none() {
             text.client = cluster.client;
@@ -238,7 +238,7 @@ impl Source {
     }
 }
 
-/// `None` when there is none.
+/// `None` if it does not exist.
 async fn get(client: &Client) -> Result<Option<ConfigMap>, String> {
     match client.read(&Call::get(CONFIG_MAP).within(Duration::from_secs(10))).await {
         Ok(map) => Ok(Some(map)),
@@ -267,7 +267,7 @@ fn from_map(map: &ConfigMap) -> Result<Text, String> {
     })
 }
 
-/// Hands out the ConfigMap as it is, and whenever it changes.
+/// Sends the ConfigMap now and whenever it changes.
 async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
     let mut wait = FIRST_WAIT;
     while !found.is_closed() {
@@ -279,8 +279,8 @@ async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
     }
 }
 
-/// Follows the changes until the API server ends the watch. Without a version, a watch begins with what there is: the version
-/// of an object that seldom changes is soon too old to start from.
+/// Watches until the API server ends the watch. Without a resourceVersion, a watch begins with the current state: the
+/// version of an object that seldom changes soon expires.
 async fn watch(
     client: &Client,
     found: &tokio::sync::mpsc::Sender<ConfigMap>,
@@ -302,7 +302,7 @@ async fn watch(
                     drop(found.send(map).await);
                 }
                 "ERROR" => return Err(format!("the watch ended: {}", event.object)),
-                // One that was deleted leaves the last content in force, as upstream.
+                // After a deletion the last content stays in use, as upstream.
                 _ => {}
             }
         }

@@ -1,10 +1,10 @@
-//! Who asks.
+//! The user of a request.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Name of those who show no credentials.
+/// Name of clients without credentials.
 pub(super) const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
@@ -36,7 +36,7 @@ impl User {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
-    /// With the group of all who showed credentials.
+    /// With the group of all authenticated users.
     pub(super) fn authenticated(mut self) -> Self {
         let has = |word: &str| self.groups.iter().any(|group| group == word);
         if self.name != ANONYMOUS && !has(AUTHENTICATED) && !has(UNAUTHENTICATED) {

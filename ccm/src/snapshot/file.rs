@@ -11,16 +11,16 @@ use serde_json::error::Category;
 use super::{Document, KIND, VERSION};
 use crate::exit::Failure;
 
-/// Stands for stdin or stdout.
+/// Means stdin or stdout.
 pub(crate) const STANDARD: &str = "-";
-/// Other names of stdout. What they lead to must be written to, and not be replaced.
+/// Other names of stdout. Their targets must be written to, not replaced.
 const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
-/// Links that are followed, one to the next. Source: Linux, `MAXSYMLINKS`.
+/// The most links in a chain. Source: Linux, `MAXSYMLINKS`.
 const LINKS: usize = 40;
 /// A cluster of 5000 nodes needs about 30 MB.
 const LARGEST: u64 = 1 << 30;
 
-/// What is needed to say which program can read the file.
+/// The fields for the message which program can read the file.
 #[derive(Deserialize)]
 #[serde(default)]
 struct Header {
@@ -48,7 +48,7 @@ pub(crate) fn text(document: &Document) -> Result<String, Failure> {
         .map_err(|error| Failure::error(format!("the snapshot cannot be written as JSON: {error}")))
 }
 
-/// Writes the file whole or not at all, readable by its owner only. A link stays, and what it leads to is written.
+/// Writes the file atomically, readable by its owner only. Symlinks are followed.
 pub(crate) fn write(path: &str, text: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::error(format!("cannot write the snapshot {path}: {error}"));
     if path.is_empty() {
@@ -65,13 +65,13 @@ pub(crate) fn write(path: &str, text: &str) -> Result<(), Failure> {
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     let written = written.and_then(|()| fs::rename(&temporary, target));
     written.map_err(|error| {
-        // Half a snapshot is of no use to anybody.
+        // A partial snapshot is useless.
         drop(fs::remove_file(&temporary));
         failed(&error)
     })
 }
 
-/// The file that a link leads to in the end, whether it is there or not.
+/// The final target of a link, whether it exists or not.
 fn followed(path: &Path) -> PathBuf {
     let mut target = path.to_owned();
     for _ in 0..LINKS {
@@ -87,13 +87,13 @@ fn followed(path: &Path) -> PathBuf {
 fn beside(target: &Path) -> std::io::Result<(PathBuf, File)> {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let temporary = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    // What is left of a crash of a process with this number is no hindrance, and a link is not followed.
+    // Removes a leftover of a crashed process with this PID, and does not follow a link there.
     drop(fs::remove_file(&temporary));
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     Ok((temporary, file))
 }
 
-/// Reads a file, and says of one that is none what is wrong with it.
+/// Reads a snapshot; the error says what is wrong with the file.
 pub(crate) fn read(path: &str) -> Result<Document, Failure> {
     let failed = |error: &String| Failure::error(format!("--from-snapshot={path}: {error}"));
     let bytes = bytes(path).map_err(|error| failed(&error))?;
@@ -127,7 +127,7 @@ fn bytes(path: &str) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 ///
-/// Whatever it is instead, with the place.
+/// What is wrong, with its path in the document.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("it is empty; take the snapshot again with `ccm snapshot`".into());
@@ -155,7 +155,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
     let reader = &mut serde_json::Deserializer::from_slice(bytes);
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let (path, error) = (error.path().to_string(), error.into_inner());
-        // What is wrong with the document itself has no place in it.
+        // An error of the whole document has no path.
         if path == "." { error.to_string() } else { format!("{path}: {error}") }
     })
 }
@@ -211,7 +211,7 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(at("kept/there.json")).unwrap(), "b.json");
         assert_eq!(fs::read_dir(at("kept")).unwrap().count(), 2, "nothing else is left");
-        // A circle leads nowhere.
+        // A loop has no target.
         std::os::unix::fs::symlink("round", at("round")).unwrap();
         assert!(write(&at("round").display().to_string(), "x").is_err());
         assert_eq!(fs::read_link(at("round")).unwrap(), Path::new("round"));
@@ -283,7 +283,7 @@ mod tests {
         let message = |path: &str| read(path).unwrap_err().message;
         assert!(message(&at("")).contains("it is a directory"));
         assert!(message(&at("none")).contains("No such file"));
-        // All hole.
+        // A sparse file.
         File::create(at("huge")).unwrap().set_len(LARGEST + 1).unwrap();
         assert!(message(&at("huge")).contains("larger than 1024 MiB"));
     }

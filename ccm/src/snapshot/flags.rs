@@ -1,4 +1,4 @@
-//! Which flags a snapshot holds: those that plans depend on.
+//! The flags in a snapshot: those that plans depend on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::options::parse;
 use crate::program::Program;
 
-/// Of the program's own flags. Where the cluster is, who asks, and where files lie is nowhere in a plan.
+/// Those of the program. Plans do not depend on the address of the cluster, on credentials or on paths.
 const OWN: [&str; 15] = [
     "allocate-node-cidrs",
     "allow-emptying-load-balancers",
@@ -30,7 +30,7 @@ const OWN: [&str; 15] = [
 ];
 const CONTROLLERS: &str = "controllers";
 
-/// Flags of others are kept unless their name tells that they hold a secret or lead to a file.
+/// Words in names of flags for secrets or paths: such flags of providers and added controllers are left out.
 const NEVER: [&str; 16] = [
     "auth",
     "cert",
@@ -50,7 +50,7 @@ const NEVER: [&str; 16] = [
     "user",
 ];
 
-/// Flags of the chosen provider and of added controllers; the program knows nothing of them but their names.
+/// Flags of the chosen provider and of added controllers; the program knows only their names.
 fn of_others(name: &str, registry: &Registry, program: &Program, provider: &str) -> bool {
     let of_provider = registry.get(provider).is_some_and(|factory| has(factory.flags(), name));
     let builtin: BTreeSet<&str> = controllers::builtin().iter().map(|known| known.name).collect();
@@ -63,7 +63,7 @@ fn has(flags: &[Flag], name: &str) -> bool {
     flags.iter().any(|flag| flag.name == name)
 }
 
-/// Those of the given flags that a snapshot holds.
+/// The given flags that a snapshot contains.
 pub(crate) fn kept(values: &FlagValues, registry: &Registry, program: &Program) -> BTreeMap<String, Vec<String>> {
     let provider = values.text("cloud-provider");
     values
@@ -74,8 +74,8 @@ pub(crate) fn kept(values: &FlagValues, registry: &Registry, program: &Program) 
         .collect()
 }
 
-/// The values of all flags of this program as a snapshot has them. Flags and controllers of a provider that was not compiled
-/// in are left out: what they do is missing, and the rest can be told.
+/// The values of all flags of this program, from a snapshot. Flags and controllers of a provider that is not compiled
+/// in are left out: the plan lacks only their part.
 pub(crate) fn read(
     kept: &BTreeMap<String, Vec<String>>,
     registry: &Registry,
@@ -94,7 +94,7 @@ pub(crate) fn read(
         }
         let values = values.iter().filter(|value| compiled_in || name != CONTROLLERS || known_controller(value));
         let uses: Vec<_> = values.map(|value| format!("--{name}={value}").into()).collect();
-        // An empty list was given, too.
+        // An empty list counts as given.
         args.extend(if uses.is_empty() { vec![format!("--{name}=").into()] } else { uses });
     }
     let (values, _) = parse::read(&program.flags, args)

@@ -1,12 +1,13 @@
-//! Snapshots: one file with everything that a plan is made of, so that the plan can be made again elsewhere, without the
-//! cluster, the cloud or any credentials.
+//! Snapshots: one file with all inputs of a plan, so that the plan can be made again elsewhere, without the cluster,
+//! the cloud or any credentials.
 //!
 //! ```text
 //! ccm snapshot:             World + survey, the provider inside a Recorder ─> prune ─> redact ─> file
 //! ccm plan --from-snapshot: file ─> World over a Replay, the clock stopped  ─> survey
 //! ```
 //!
-//! Both are the pass of `ccm plan`. What is kept is listed ([`redact`]); nothing gets into a file because nobody thought of it.
+//! Both are the pass of `ccm plan`. Only listed fields are kept ([`redact`]): an allowlist, so that nothing leaks by
+//! omission.
 
 pub(crate) mod file;
 pub(crate) mod flags;
@@ -42,22 +43,22 @@ pub(crate) struct Document {
     pub(crate) ccm: String,
     /// The time that the plan was made for.
     pub(crate) taken: Timestamp,
-    /// How many values were replaced because they look like secrets; with any, the plan may come out differently.
+    /// How many values were replaced because they look like secrets; if any, the plan may differ.
     pub(crate) redacted: usize,
     /// The cloud.
     pub(crate) provider: Provider,
-    /// The flags that plans depend on, as far as they were given.
+    /// The given flags that plans depend on.
     pub(crate) flags: BTreeMap<String, Vec<String>>,
-    /// What came out then, as `ccm plan -o json` has it.
+    /// The recorded plan, as printed by `ccm plan -o json`.
     pub(crate) plan: Value,
     /// The cluster.
     pub(crate) nodes: Vec<Node>,
-    /// Of the Services without load balancer, only what tells that they are such.
+    /// Services without a load balancer have only the fields that show this.
     pub(crate) services: Vec<Service>,
-    /// The volumes; `None` where nobody labels them.
+    /// The volumes; `None` if no controller labels them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) volumes: Option<Listed>,
-    /// What the provider said.
+    /// The answers of the provider.
     pub(crate) answers: Answers,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Document {
 pub(crate) struct Provider {
     /// Its name; `--cloud-provider` is among the flags.
     pub(crate) name: String,
-    /// The schemes of its provider IDs; `None` where its name is the only one.
+    /// The schemes of its provider IDs; `None` if its name is the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schemes: Option<Schemes>,
     /// See [`ccm_provider::CloudProvider::facts`].
@@ -79,9 +80,9 @@ pub(crate) struct Provider {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Listed {
-    /// All of the cluster.
+    /// All volumes of the cluster.
     Volumes(Vec<PersistentVolume>),
-    /// As the controller would put it.
+    /// The controller's error.
     Failed(String),
 }
 
@@ -92,7 +93,7 @@ impl Document {
     }
 }
 
-/// A clock that stands still: the same pass over the same answers gives the same plan.
+/// A stopped clock: the same pass over the same answers gives the same plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopped {
     now: Instant,

@@ -1,4 +1,4 @@
-//! A provider that keeps every answer of another one.
+//! A provider that records every answer of another one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,14 +24,14 @@ use crate::manager;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Answer<T> {
-    /// What it said.
+    /// The result.
     Ok(T),
-    /// What it failed with.
+    /// The error.
     Error(ProviderError),
 }
 
 impl<T: Clone> Answer<T> {
-    /// As the provider gave it.
+    /// The result as the provider returned it.
     pub(crate) fn result(&self) -> Result<T, ProviderError> {
         match self {
             Self::Ok(answer) => Ok(answer.clone()),
@@ -40,7 +40,7 @@ impl<T: Clone> Answer<T> {
     }
 }
 
-/// Everything that a provider said in one pass. What it does not have is `None`.
+/// All answers of a provider in one pass. Interfaces that it does not have are `None`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Answers {
@@ -62,10 +62,10 @@ pub(crate) struct Answers {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Instances {
     pub(crate) provider_id_required: bool,
-    /// By node, then by what was asked: `existence+shutdown`.
+    /// By node, then by the requested aspects: `existence+shutdown`.
     #[serde(default)]
     pub(crate) lookups: BTreeMap<String, BTreeMap<String, Lookup>>,
-    /// The complete list, if it was asked for.
+    /// The complete list, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) list: Option<InstanceList>,
 }
@@ -85,7 +85,7 @@ pub(crate) enum InstanceList {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Balancers {
     pub(crate) status: BTreeMap<String, Answer<Option<LoadBalancerStatus>>>,
-    /// By Service, then by what was to be done: `ensure`.
+    /// By Service, then by action: `ensure`.
     pub(crate) observed: BTreeMap<String, BTreeMap<String, Answer<Value>>>,
 }
 
@@ -128,7 +128,7 @@ impl From<&VolumeSource> for Source {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Task {
     pub(crate) limits: NodeTaskLimits,
-    /// The nodes that want work.
+    /// The nodes that need work.
     #[serde(default)]
     pub(crate) due: BTreeSet<String>,
     /// By node.
@@ -196,12 +196,12 @@ pub(crate) fn action_word(action: ServiceAction) -> &'static str {
     }
 }
 
-/// What was said so far; shared by the parts of a [`Recorder`] and whoever wants to read it.
+/// The answers so far; shared by the parts of a [`Recorder`] and its reader.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Record(Arc<Mutex<Answers>>);
 
 impl Record {
-    /// All of it.
+    /// A copy of all answers.
     pub(crate) fn answers(&self) -> Answers {
         self.lock().clone()
     }
@@ -227,7 +227,7 @@ impl Record {
     }
 }
 
-/// Waits for an answer. When the caller waits no longer, `lost` is told what the core makes of that.
+/// Waits for an answer. If dropped earlier, calls `lost` with the deadline error that the core makes of that.
 async fn awaited<T>(name: &str, call: impl Future<Output = T>, lost: impl FnOnce(ProviderError)) -> T {
     struct Waiting<'a, F: FnOnce(ProviderError)>(&'a str, Option<F>);
     impl<F: FnOnce(ProviderError)> Drop for Waiting<'_, F> {
@@ -243,7 +243,7 @@ async fn awaited<T>(name: &str, call: impl Future<Output = T>, lost: impl FnOnce
     answer
 }
 
-/// The provider inside, every answer of which is kept. Writes are refused: it is for passes that only tell.
+/// Wraps a provider and records every answer. Writes are refused: it is for passes that only read.
 pub(crate) struct Recorder {
     inner: Arc<dyn CloudProvider>,
     kept: Record,
@@ -274,7 +274,7 @@ impl CloudProvider for Recorder {
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
-        // The older interface too, as the core sees it.
+        // Also adapts the older interface, as the core does.
         let inner = manager::instances(&*self.inner)?;
         let provider_id_required = inner.provider_id_required();
         let empty = || Instances { provider_id_required, lookups: BTreeMap::new(), list: None };
@@ -335,7 +335,7 @@ struct RecordedInstances {
 impl InstancesV2 for RecordedInstances {
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
         let word = aspects_word(aspects);
-        // Errors of a whole call have the words of the core's view, which meets them next.
+        // Errors of a whole call have the same text as in the core's view, which gets them next.
         let failed = |error: ProviderError| self.kept.lookups(nodes, &word, |_| Lookup::Unknown(error.clone()));
         let call = AssertUnwindSafe(self.inner.lookup(nodes, aspects)).catch_unwind();
         match awaited("the look-up of instances", call, failed).await {

@@ -1,6 +1,6 @@
-//! What gets into a file: fields, labels and annotations that plans read, and of those nothing that looks like a secret.
+//! The content of a snapshot: fields, labels and annotations that plans read, without what looks like a secret.
 //!
-//! First [`prune`], by lists of what stays; then [`scrub`] over every text that is left.
+//! First [`prune`] keeps only listed fields; then [`scrub`] redacts every remaining text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -14,14 +14,14 @@ use serde_json::{Map, Value};
 use super::record::{Answer, Answers};
 use super::{Document, Listed};
 
-/// Stands for what was taken out.
+/// Replaces a redacted text.
 const REDACTED: &str = "[redacted]";
-/// Types of conditions of a Service that the controllers write, and read again.
+/// Types of Service conditions that the controllers write and read.
 const CONDITIONS: [&str; 3] = [conditions::SERVING, conditions::PROVISIONING, conditions::DEGRADED];
-/// Reasons of `NetworkUnavailable` that the controllers tell apart; all others are the same to them.
+/// Reasons of `NetworkUnavailable` that the controllers distinguish; all others are equivalent.
 const NETWORK_REASONS: [&str; 2] = [REASON_ROUTE_CREATED, REASON_NO_ROUTE];
 
-/// Drops what no plan reads. `prefixes` are those of the provider's Service annotations.
+/// Drops everything that no plan reads. `prefixes` are those of the provider's Service annotations.
 pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
     for service in &mut document.services {
         prune_service(service, prefixes);
@@ -37,7 +37,7 @@ pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
     }
 }
 
-/// Whether the key is of Kubernetes itself: `kubernetes.io`, `k8s.io`, and what is below.
+/// Whether the key is in a Kubernetes domain: `kubernetes.io`, `k8s.io` and subdomains.
 fn of_kubernetes(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
     ["kubernetes.io", "k8s.io"]
@@ -45,8 +45,8 @@ fn of_kubernetes(key: &str) -> bool {
         .any(|known| domain.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
 }
 
-/// Whether the key is one that clouds read on Services, or may be meant as one: `service.beta.kubernetes.io/…`, and what has a
-/// balancer in its name. Those of kubectl and of other controllers are none.
+/// Whether clouds read this key on Services, or the user may have meant such a key: `service.beta.kubernetes.io/…`, and
+/// names with a balancer. Keys of kubectl and of other controllers are not.
 fn is_for_balancers(key: &str) -> bool {
     let Some((domain, name)) = key.split_once('/').filter(|_| of_kubernetes(key)) else { return false };
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
@@ -62,11 +62,11 @@ fn prune_service(service: &mut Service, prefixes: &[&str]) {
     service.status.conditions.retain(|condition| CONDITIONS.contains(&&*condition.kind));
 }
 
-/// Label keys of nodes that plans may read although they are not of Kubernetes.
+/// Label keys of nodes outside of the Kubernetes domains that plans may read.
 struct Named {
-    /// Those that the cloud wants to set.
+    /// Labels that the cloud sets.
     by_cloud: BTreeSet<String>,
-    /// The kept annotations of Services, which may name labels of nodes.
+    /// The kept annotations of Services, which may contain names of node labels.
     annotations: String,
 }
 
@@ -95,7 +95,7 @@ impl Named {
         of_kubernetes(key) || self.by_cloud.contains(key) || self.is_in_annotations(key)
     }
 
-    /// As a whole word: `pool` is not named by `poolside`.
+    /// Matches whole words: `poolside` does not contain `pool`.
     fn is_in_annotations(&self, key: &str) -> bool {
         let part_of_key = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
         self.annotations.match_indices(key).any(|(at, _)| {
@@ -120,7 +120,7 @@ fn prune_node(node: &mut Node, named: &Named) {
     }
 }
 
-/// Of the source only what tells volumes apart: a CSI source has attributes and references of all sorts.
+/// Keeps only the identifying fields of the source: a CSI source also has attributes and references.
 fn prune_volume(volume: &mut PersistentVolume, answers: &Answers) {
     let wanted: BTreeSet<&str> = answers
         .volumes
@@ -144,7 +144,7 @@ fn prune_volume(volume: &mut PersistentVolume, answers: &Answers) {
     });
 }
 
-/// Replaces what looks like a secret in every text of this document; returns how many texts had one.
+/// Replaces what looks like a secret in every text of this document; returns the number of changed texts.
 pub(crate) fn scrub(value: &mut Value) -> usize {
     match value {
         Value::String(text) => match scrubbed(text) {
@@ -160,9 +160,9 @@ pub(crate) fn scrub(value: &mut Value) -> usize {
     }
 }
 
-/// The same for an object: what stands under a key that tells of a secret is one, whatever it looks like.
+/// The same for an object: a value is a secret if its key says so.
 fn scrub_fields(fields: &mut Map<String, Value>) -> usize {
-    // `{"key": "…-token", "value": "…"}` is such a pair too, and so is a change of a field.
+    // `{"key": "…-token", "value": "…"}` is such a pair too, as is a change of a field.
     let name = ["key", "field"].iter().find_map(|name| fields.get(*name).and_then(Value::as_str));
     let pair = name.is_some_and(tells_of_secret);
     let mut count = 0;
@@ -187,10 +187,10 @@ fn tells_of_secret(key: &str) -> bool {
 
 static SECRET_KEY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i-u)(?:{SECRET_WORDS})$")).ok());
 
-/// How keys of secrets end; in texts more may follow.
+/// Endings of the keys of secrets; in texts more may follow.
 const SECRET_WORDS: &str = "password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|secret[_-]?key|credentials?";
 
-/// Each with what stands for a match.
+/// Patterns of secrets, each with its replacement.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         // https://user:password@host
@@ -224,9 +224,9 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The text without what looks like a secret; `None` if there is nothing.
+/// The text without what looks like a secret; `None` if nothing does.
 fn scrubbed(text: &str) -> Option<String> {
-    // What belongs to a key in PEM and what does not cannot be told apart.
+    // The end of a PEM block is not reliable, so the whole text is replaced.
     if text.contains("-----BEGIN") {
         return Some(REDACTED.to_owned());
     }
@@ -239,7 +239,7 @@ fn scrubbed(text: &str) -> Option<String> {
     (clean != text).then_some(clean)
 }
 
-/// Without secret access keys of AWS, which have nothing but their length and alphabet.
+/// Without secret access keys of AWS, which are recognized only by length and alphabet.
 fn without_secret_keys(text: &str) -> String {
     const LENGTH: usize = 40;
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '/' || c == '+';

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::record::{Answer, Answers, InstanceList, Source, Task, action_word, aspects_word};
 
-/// What plans for Services are made with, or why there are none.
+/// The provider's planner for Services, or why there is none.
 type Planner = Result<Arc<dyn LoadBalancer>, String>;
 
 fn planner(registry: &Registry, name: &str, facts: &Value, flags: &FlagValues) -> Planner {
@@ -41,7 +41,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// The provider of this name, which is that of the snapshot, and what it said.
+    /// The provider of the snapshot, with its answers.
     pub(crate) fn new(provider: super::Provider, answers: Answers, registry: &Registry, flags: &FlagValues) -> Self {
         let planner = planner(registry, &flags.text("cloud-provider"), &provider.facts, flags);
         let schemes = provider.schemes.unwrap_or_else(|| Schemes::new([&*provider.name]));
@@ -49,7 +49,7 @@ impl Replay {
     }
 }
 
-/// The pass of this program asks what that of the program that took the snapshot did not.
+/// The error for a question that the pass of the snapshot did not ask.
 fn missing(question: &str) -> ProviderError {
     ProviderError::unknown(format!(
         "the snapshot has no answer to this question: {question}. It was taken by another version, or changed; take it again"
@@ -104,7 +104,7 @@ impl ReplayedInstances {
         self.0.instances.as_ref()?.list.as_ref()
     }
 
-    /// What was said of this node; where all instances were listed, what the list says.
+    /// The answer about this node; if all instances were listed, from the list.
     fn one(&self, node: &Node, aspects: &str) -> Lookup {
         let answers = self.0.instances.as_ref().and_then(|instances| instances.lookups.get(node.name.as_str()));
         if let Some(answer) = answers.and_then(|answers| answers.get(aspects)) {
@@ -221,7 +221,7 @@ struct ReplayedVolumes {
     sources: Vec<VolumeSource>,
 }
 
-/// The contract wants texts of the program; a snapshot is read once in a process, and has few sources.
+/// The contract requires static strings: unknown ones are leaked. A process reads one snapshot, which has few sources.
 fn source(source: &Source) -> VolumeSource {
     let known = VolumeSource::ALL.into_iter().find(|known| Source::from(known) == *source);
     let leak = |text: &String| -> &'static str { text.clone().leak() };

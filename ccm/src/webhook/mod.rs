@@ -1,8 +1,8 @@
-//! Webhooks that the program hosts, on a port of their own.
+//! Webhooks of the program, on their own port.
 //!
 //! Checks, texts and codes of `k8s.io/cloud-provider/app/webhooks.go`. Two differences: `application/json` may have
-//! parameters such as a charset behind it, and answers with 200 are counted too. All replicas serve, standbys included:
-//! the API server cannot know which one leads.
+//! parameters such as a charset, and answers with 200 are counted too. All replicas serve, standbys included: the API
+//! server cannot know which one leads.
 
 pub mod persistent_volume;
 mod review;
@@ -47,11 +47,12 @@ metrics! {
     }
 }
 
-/// Longest AdmissionReview: the API server takes objects of 3 MiB, and a review may hold an old and a new one.
+/// Maximum size of an AdmissionReview: the API server accepts objects of 3 MiB, and a review may have an old and a new
+/// one.
 const BODY: usize = 8 << 20;
-/// Memory that all bodies may take together, in MiB.
+/// Memory for all bodies together, in MiB.
 const BODIES: usize = 32;
-/// How long a body may take to come in, and to wait for that memory.
+/// How long receiving a body, and waiting for its memory, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a handler may take: the API server waits for 30 s at most.
 const HANDLING: Duration = Duration::from_secs(30);
@@ -63,11 +64,11 @@ pub trait AdmissionHandler: Send + Sync {
     ///
     /// # Errors
     ///
-    /// What went wrong; the API server gets it with status 500 and does what the failure policy says.
+    /// The error; the API server gets it with status 500 and applies the failure policy.
     async fn admit(&self, request: AdmissionRequest) -> Result<Option<AdmissionResponse>, String>;
 }
 
-/// Makes the handler of a webhook, once the provider is made.
+/// Creates the handler of a webhook, once the provider exists.
 pub type MakeHandler = Arc<dyn Fn(&Hosting) -> Arc<dyn AdmissionHandler> + Send + Sync>;
 
 /// A webhook that the program can host.
@@ -77,11 +78,11 @@ pub struct Webhook {
     pub name: &'static str,
     /// Path on the port, with the first slash.
     pub path: &'static str,
-    /// Makes what answers, once the provider is there; on a standby too.
+    /// Creates the handler, once the provider exists; on a standby too.
     pub handler: MakeHandler,
 }
 
-/// What the handler of a webhook is made of.
+/// The inputs of a webhook's handler.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Hosting {
@@ -89,7 +90,7 @@ pub struct Hosting {
     pub provider: Arc<dyn CloudProvider>,
     /// Metrics of the process.
     pub metrics: Metrics,
-    /// `--dry-run`: what is reviewed shall not be changed or refused.
+    /// `--dry-run`: reviewed objects must not be changed or refused.
     pub dry_run: bool,
 }
 
@@ -100,7 +101,7 @@ impl std::fmt::Debug for Hosting {
 }
 
 impl Webhook {
-    /// A webhook that needs nothing of the provider.
+    /// A webhook that does not use the provider.
     pub fn new(name: &'static str, path: &'static str, handler: impl AdmissionHandler + 'static) -> Self {
         let handler: Arc<dyn AdmissionHandler> = Arc::new(handler);
         Self { name, path, handler: Arc::new(move |_| handler.clone()) }
@@ -126,7 +127,7 @@ impl std::fmt::Debug for Listening {
     }
 }
 
-/// Makes or reads certificates and binds the port; `None` when it is 0 or no webhook is switched on.
+/// Generates or reads certificates and binds the port; `None` when it is 0 or no webhook is enabled.
 ///
 /// # Errors
 ///
@@ -143,7 +144,7 @@ pub fn bind(serving: &WebhookServing, webhooks: Vec<Webhook>, metrics: &Metrics)
 }
 
 impl Listening {
-    /// Serves until it is dropped. Whoever reaches the port may ask: the API server shows no credentials.
+    /// Serves until it is dropped. Any client may ask: the API server presents no credentials.
     pub fn serve(self, provider: &Arc<dyn CloudProvider>, dry_run: bool) -> impl Future<Output = ()> + Send + use<> {
         let Self { secured, webhooks, metrics } = self;
         let hosting = Hosting { provider: provider.clone(), metrics: metrics.clone(), dry_run };
@@ -180,7 +181,7 @@ impl Handler for Hooks {
         let labels = [code.as_str(), webhook.name];
         counts.requests.with_label_values(&labels).inc();
         counts.time.with_label_values(&labels).observe(began.elapsed().as_secs_f64());
-        // The API server shows no credentials, and keeps its connection for the next review.
+        // The API server presents no credentials, and keeps its connection for the next review.
         (answer::for_method(&method, answer), true)
     }
 }
@@ -197,7 +198,7 @@ impl Hooks {
         })??;
         let review = review::parse(&body).map_err(bad)?;
         let (version, uid) = (review.api_version, review.request.uid.clone());
-        // A handler that panics must not cost the API server its connection, on which other reviews may be.
+        // A panic of a handler must not close the connection, which may have other reviews in flight.
         let admitted = AssertUnwindSafe(webhook.handler.admit(review.request)).catch_unwind();
         let handled = tokio::time::timeout(HANDLING, admitted);
         let failed = |text: String| (StatusCode::INTERNAL_SERVER_ERROR, text);
@@ -216,7 +217,7 @@ impl Hooks {
         request: Request<Incoming>,
     ) -> Result<(tokio::sync::OwnedSemaphorePermit, Bytes), (StatusCode, String)> {
         let busy = (StatusCode::SERVICE_UNAVAILABLE, "the webhooks are shutting down".to_owned());
-        // The head goes: many requests may have to wait for memory, and theirs counts too.
+        // Drops the head: requests that wait for memory should hold little themselves.
         let body = request.into_body();
         let told = http_body::Body::size_hint(&body).exact().and_then(|size| usize::try_from(size).ok());
         let share = u32::try_from(told.unwrap_or(BODY).min(BODY) >> 20).unwrap_or_default() + 1;

@@ -1,8 +1,8 @@
-//! The webhook `persistentvolume-label`: gives a volume the labels and the node affinity of its zone while it is made.
+//! The webhook `persistentvolume-label`: sets the labels and the node affinity of a volume's zone on creation.
 //!
-//! It takes over what the admission plugin `PersistentVolumeLabel` of the API server did, by the same rules and with the same
-//! errors; the controller that labels volumes afterwards decides with the same functions. Volumes of other clouds are let
-//! through without a question to the cloud.
+//! It replaces the admission plugin `PersistentVolumeLabel` of the API server, with the same rules and errors; the
+//! controller that labels existing volumes uses the same functions. Volumes of other clouds are admitted without asking
+//! the cloud.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use super::{AdmissionHandler, AdmissionRequest, AdmissionResponse, Hosting, Webh
 pub const NAME: &str = "persistentvolume-label";
 /// Path on the port of the webhooks.
 pub const PATH: &str = "/admit";
-/// How long the API server is told to wait for the answer.
+/// The timeout of this webhook in its MutatingWebhookConfiguration.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the cloud may take: so that the API server still gets the answer, and the user the reason.
+/// The deadline of the cloud: earlier than [`TIMEOUT`], so that the user gets the reason of a failure.
 const READ_DEADLINE: Duration = Duration::from_millis(4500);
 
-/// The entry in the table of webhooks. With a provider that has no labels for volumes, all are let through.
+/// The entry in the table of webhooks. If the provider has no labels for volumes, all are admitted.
 pub(crate) fn webhook() -> Webhook {
     let handler = |hosting: &Hosting| -> Arc<dyn AdmissionHandler> {
         let labeller = hosting.provider.volumes();
@@ -58,7 +58,7 @@ impl AdmissionHandler for VolumeLabels {
 }
 
 impl VolumeLabels {
-    /// What to do to the volume, or why it must not be made.
+    /// The change of the volume, or why it must not be created.
     async fn decide(&self, labeller: &dyn Volumes, volume: &PersistentVolume) -> Result<Mutation, String> {
         let labels = match decide::origin(volume, labeller.sources()) {
             Origin::Foreign => return Ok(Mutation::default()),
@@ -87,11 +87,11 @@ fn answer(volume: &PersistentVolume, decided: Result<Mutation, String>) -> Admis
     }
 }
 
-/// With `--dry-run` every volume is let through as it is, and whoever makes it is told what would be done.
+/// With `--dry-run` every volume is admitted unchanged; a warning to the user names the change that would be made.
 fn told(volume: &PersistentVolume, decided: Result<Mutation, String>) -> AdmissionResponse {
     let told = match decided {
         Ok(mutation) if mutation.is_empty() => return AdmissionResponse::allow(),
-        // In one line, as the API server wants warnings.
+        // In one line, as the API server requires of warnings.
         Ok(mutation) => mutation.plan(volume).steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         Err(error) => format!("the volume would be refused: {error}"),
     };

@@ -1,7 +1,8 @@
 //! `AdmissionReview` of `admission.k8s.io/v1`: what a handler needs of it.
 //!
-//! Not the types of `kube::core::admission`: they refuse a request without `kind`, `operation` or `userInfo`, which the Go
-//! program accepts, write a patch as a list of numbers where Go writes base64, and a status for what is allowed too.
+//! Not the types of `kube::core::admission`: they refuse a request without `kind`, `operation` or `userInfo`, which the
+//! Go program accepts, encode a patch as a list of numbers where Go uses base64, and add a status to allowed requests
+//! too.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,11 +10,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What the API server wants to know.
+/// The request of the API server.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdmissionRequest {
-    /// Tells requests apart; the answer has the same.
+    /// Identifies the request; the answer has the same UID.
     pub uid: String,
     /// Type of the object.
     pub kind: GroupVersionKind,
@@ -21,7 +22,7 @@ pub struct AdmissionRequest {
     pub resource: GroupVersionResource,
     /// Part of the resource, such as `status`.
     pub sub_resource: String,
-    /// Name of the object; empty where the API server will make it.
+    /// Name of the object; empty if the API server will generate it.
     pub name: String,
     /// Namespace of the object.
     pub namespace: String,
@@ -29,9 +30,9 @@ pub struct AdmissionRequest {
     pub operation: String,
     /// Who writes.
     pub user_info: UserInfo,
-    /// The object as it shall be; null for deletions.
+    /// The new object; null for deletions.
     pub object: Value,
-    /// The object as it is; null for creations.
+    /// The existing object; null for creations.
     pub old_object: Value,
     /// Whether nothing will be written.
     pub dry_run: bool,
@@ -73,7 +74,7 @@ pub struct UserInfo {
     pub groups: Vec<String>,
 }
 
-/// What the API server shall do.
+/// The answer to the API server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AdmissionResponse {
     /// Whether the write may happen.
@@ -82,7 +83,7 @@ pub struct AdmissionResponse {
     pub status: Option<AdmissionStatus>,
     /// A JSON patch (RFC 6902) of the object: a list of operations.
     pub patch: Option<Value>,
-    /// Shown to whoever writes.
+    /// Shown to the user of the write.
     pub warnings: Vec<String>,
 }
 
@@ -94,7 +95,7 @@ pub struct AdmissionStatus {
     /// HTTP status code; 0 leaves it to the API server.
     #[serde(skip_serializing_if = "is_zero")]
     pub code: u16,
-    /// The same in a word, as clients show it: `Forbidden`. May be empty.
+    /// The reason in a word, as clients show it: `Forbidden`. May be empty.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
 }
@@ -105,12 +106,12 @@ fn is_zero(code: &u16) -> bool {
 }
 
 impl AdmissionResponse {
-    /// Yes.
+    /// Allows the request.
     pub fn allow() -> Self {
         Self { allowed: true, ..Self::default() }
     }
 
-    /// No, and why.
+    /// Refuses the request, with a reason.
     pub fn deny(message: impl Into<String>) -> Self {
         Self {
             status: Some(AdmissionStatus { message: message.into(), ..AdmissionStatus::default() }),
@@ -118,14 +119,14 @@ impl AdmissionResponse {
         }
     }
 
-    /// No, as for a lack of rights: 403 Forbidden.
+    /// Refuses the request with 403 Forbidden.
     pub fn forbid(message: impl Into<String>) -> Self {
         let status = AdmissionStatus { message: message.into(), code: 403, reason: "Forbidden" };
         Self { status: Some(status), ..Self::default() }
     }
 }
 
-/// A review as it came.
+/// A received review.
 #[derive(Debug)]
 pub(super) struct Review {
     pub(super) api_version: String,
@@ -140,7 +141,7 @@ struct Wire {
     request: Option<AdmissionRequest>,
 }
 
-/// Whether a `Content-Type` says JSON, whatever stands behind a semicolon.
+/// Whether a `Content-Type` is JSON, with any parameters.
 pub(super) fn is_json(kind: &str) -> bool {
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
