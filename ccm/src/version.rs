@@ -1,8 +1,8 @@
 //! The version of this program.
 //!
-//! The version is that of the crate. Release builds set the rest in the environment of the compiler; without it, it
-//! stays empty. There is no build script that asks git: it would rebuild with every commit, and a container build may
-//! have no git.
+//! The version is that of the crate. Release builds set the rest in the environment of the compiler; without it, there
+//! are placeholders. No build script asks git: it would rebuild with every commit, and a container build may have no
+//! git.
 
 /// Build information, as in the Go programs (`k8s.io/apimachinery/pkg/version` `Info`).
 #[derive(Debug, Clone, PartialEq, Eq)]

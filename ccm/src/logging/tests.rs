@@ -12,7 +12,7 @@ use super::*;
 const AT_ONCE: Pace = Pace { hold: 0, flush: Duration::ZERO };
 const LONG: Duration = Duration::from_secs(30);
 
-/// What the two formats make of an event, without a process-wide subscriber.
+/// The log of some events, without a process-wide subscriber.
 fn logged(format: Format, verbosity: u32, vmodule: &str, events: impl FnOnce()) -> String {
     let (sender, lines) = mpsc::channel();
     let sink = Sink::Writer(Mutex::new(Box::new(move |line: &[u8]| {
@@ -248,7 +248,7 @@ fn values_of_flags_are_parsed_as_upstream() {
     }
 }
 
-/// Lets each write pass only when the test says so.
+/// Blocks each write until the test permits it.
 struct Gated {
     permits: mpsc::Receiver<()>,
     written: mpsc::Sender<Vec<u8>>,
@@ -278,7 +278,7 @@ fn gated(pace: Pace) -> (Arc<Stream>, mpsc::Sender<()>, mpsc::Receiver<Vec<u8>>)
 fn a_reader_that_stops_blocks_nobody_and_the_log_says_what_is_missing() {
     let (stream, permit, writes) = gated(AT_ONCE);
     let line = [b'x'; 1024];
-    // Returns, although nothing is read: the room is full after 1 MiB.
+    // Does not block, although nothing is read: the room is full after 1 MiB.
     for _ in 0..3000 {
         stream.push(&line, false);
     }
@@ -291,7 +291,7 @@ fn a_reader_that_stops_blocks_nobody_and_the_log_says_what_is_missing() {
     let all = writes.try_iter().flatten().collect::<Vec<_>>();
     let text = String::from_utf8(all).unwrap();
     assert!(text.contains("important\n"), "what matters has room of its own");
-    // Told more than once where the writer begins only when the room was full before.
+    // Reported more than once if the writer starts only after the room was full.
     let told = text.split(" missing\n").map(|before| before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap());
     let missing: usize = told.filter_map(|count| count.parse::<usize>().ok()).sum();
     assert!(text.ends_with(" missing\n"), "says how many");

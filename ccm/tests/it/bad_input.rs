@@ -1,4 +1,4 @@
-//! Bad files, ports and servers: each a clear message that names what is wrong.
+//! Bad files, ports and servers: each gets a clear message that names the error.
 
 use std::io::{Read, Write};
 
@@ -83,7 +83,7 @@ fn an_html_page_instead_of_the_api_is_called_so() {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let mut request = [0; 4096];
-            // Whatever was asked, the answer is the same.
+            // The answer does not depend on the request.
             let _ = stream.read(&mut request);
             let page = "<html><body>Bad gateway</body></html>";
             let _ = write!(

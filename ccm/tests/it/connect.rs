@@ -1,4 +1,4 @@
-//! Ways to reach and to convince the API server, on the real one.
+//! Ways to connect and to authenticate to a real API server.
 
 mod real_apiserver {
     use std::path::Path;
@@ -10,7 +10,7 @@ mod real_apiserver {
     use crate::kubeconfig::{Kubeconfig, certificate_user};
     use crate::relay::{Relay, authority, prefixing, proxy};
 
-    /// Starts, works, ends, and tells no secret.
+    /// Starts, works, exits, and logs no secret.
     fn works(bed: &Bed, config: &Kubeconfig, folder: &Path, more: &[&str], environment: &[(&str, &str)]) {
         let mut process = config.start(folder, more, environment);
         process.wait_for("Started \"cloud-node-controller\"");
@@ -64,7 +64,7 @@ mod real_apiserver {
         let Ok(listener) = tokio::net::TcpListener::bind("[::1]:0").await else {
             let notice = "NOT RUN: this machine has no ::1";
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{notice}");
-            // Past the test harness, which would keep it to itself.
+            // Bypasses the test harness, which captures output.
             std::io::Write::write_all(&mut std::io::stderr(), format!("\n{notice}\n").as_bytes()).unwrap();
             return;
         };
@@ -102,7 +102,7 @@ mod real_apiserver {
     async fn the_proxy_of_the_environment_is_used_for_a_server_that_is_not_this_machine() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let used = Arc::new(AtomicUsize::new(0));
-        // Only the proxy knows where that is.
+        // Only the proxy can resolve the address.
         let proxy = format!("http://me:geheim@{}", proxy(Some(authority(&bed.url)), used.clone()).await);
         let folder = tempfile::tempdir().unwrap();
         let config = Kubeconfig::of(bed).server("https://api.invalid:6443").cluster(", tls-server-name: localhost");

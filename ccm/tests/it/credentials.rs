@@ -1,4 +1,4 @@
-//! Who asks the API server for what, and under which name: the audit log of the real one.
+//! Which identities and user agents the requests to the API server have, by the audit log of a real one.
 
 mod real_apiserver {
     use std::time::{Duration, Instant};
@@ -20,10 +20,11 @@ faults:
 "#;
     const ACCOUNT: &str = "system:serviceaccount:kube-system:";
 
-    /// What each of the four controllers writes in the scene: name of its client, resource, name of the object if it matters.
+    /// The writes of each of the four controllers in the scene: client name, resource, name of the object if it
+    /// matters.
     const WRITES: [(&str, &str, &str); 7] = [
         ("node-controller", "nodes", "new"),
-        // That is the other controller of this name.
+        // By the other controller with this client name.
         ("node-controller", "nodes", "stopped"),
         ("node-controller", "events", ""),
         ("service-controller", "services/status", "web"),
@@ -34,7 +35,7 @@ faults:
 
     fn is_write_of(entry: &AuditEntry, (client, resource, name): (&str, &str, &str)) -> bool {
         let by = entry.user_agent.starts_with("ccm/v") && entry.user_agent.ends_with(client);
-        // Whoever makes an event leaves its name to the path.
+        // Audit entries of created events have no name.
         by && entry.is_write() && entry.is_about(resource) && (name.is_empty() || entry.name == name)
     }
 
@@ -44,7 +45,7 @@ faults:
         reads && entry.user_agent.starts_with("ccm/") && entry.is_about(resource)
     }
 
-    /// Reads on until each of these is there.
+    /// Reads the audit log until each of these is there.
     async fn read_until<T: Copy + std::fmt::Debug>(
         (entries, audit): (&mut Vec<AuditEntry>, &mut AuditLog),
         wanted: &[T],
@@ -86,7 +87,8 @@ faults:
         create(bed, "/api/v1/namespaces/default/services", service).await;
     }
 
-    /// What a manager whose own identity is a client certificate asked for until all controllers had written and told.
+    /// The requests of a manager with a client certificate, until all controllers have written objects and events; and
+    /// its log.
     async fn asked(flags: &[&str]) -> Option<(Vec<AuditEntry>, String)> {
         let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
         let folder = tempfile::tempdir().unwrap();
@@ -109,7 +111,7 @@ faults:
         Some((entries, process.log()))
     }
 
-    /// The program's requests that end in this name, which has to be there.
+    /// The program's requests with this client name; there must be some.
     fn agent<'a>(entries: &'a [AuditEntry], name: &str) -> Vec<&'a AuditEntry> {
         let ours: Vec<&AuditEntry> = entries
             .iter()
@@ -119,7 +121,7 @@ faults:
         ours
     }
 
-    /// The shared stores are read once, by the process, whoever needs them.
+    /// The shared stores are read once, by the process, not by each controller.
     fn stores_are_read_by_the_process(entries: &[AuditEntry]) {
         let reads = entries.iter().filter(|entry| is_read_of(entry, "nodes") || is_read_of(entry, "services"));
         for entry in reads {
@@ -136,7 +138,7 @@ faults:
         for name in ["node-controller", "service-controller", "route-controller"] {
             let account = format!("{ACCOUNT}{name}");
             for entry in agent(&entries, &account) {
-                // Two controllers may write to one node at the same time.
+                // A conflict is fine: two controllers may write to one node at the same time.
                 assert!(entry.user == account && (entry.code < 300 || entry.code == 409), "{entry:?}");
             }
             let made = |entry: &AuditEntry| entry.is_about("serviceaccounts") && entry.request_uri.contains(name);
@@ -149,7 +151,7 @@ faults:
             }
         }
         stores_are_read_by_the_process(&entries);
-        // The process itself has accounts made and tokens, and writes nothing that a controller writes.
+        // The process itself creates accounts and tokens, and makes no writes of controllers.
         let base: Vec<_> = entries.iter().filter(|entry| entry.user == "base" && entry.is_write()).collect();
         assert!(base.iter().any(|entry| entry.subresource == "token"), "{base:#?}");
         for entry in base {

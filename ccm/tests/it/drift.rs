@@ -1,4 +1,5 @@
-//! What somebody else changed in the cloud, as a running process tells it: metrics of each controller, an event, the plan.
+//! Changes that others made in the cloud (drift), as reported by a running process: metrics of each controller, an
+//! event, the plan.
 
 mod real_apiserver {
     use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ mod real_apiserver {
             assert_eq!(metric("ccm_drift_steps_total", controller), Some(0.0), "{controller}: {}", manager.log());
         }
 
-        // Both tables follow the file: what was made is gone from them.
+        // Replaces the state of the cloud: what the controllers created is gone.
         cloud(
             "loadBalancers: {initial: [{service: default/unrelated, ingress: [{ip: 203.0.113.77}]}]}\n\
              routes: {initial: [{name: x, destinationCIDR: 192.168.0.0/16, targetNode: x}]}",

@@ -1,4 +1,4 @@
-//! `ccm explain` as a process: what it answers when something is wrong, and that it writes nothing.
+//! `ccm explain` as a process: its output for various problems, and that it writes nothing.
 
 use crate::process::run;
 
@@ -45,7 +45,7 @@ mod real_apiserver {
 
     const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-    /// A cluster and a cloud for a test alone.
+    /// A cluster and a cloud for one test.
     struct Ground {
         bed: Bed,
         folder: tempfile::TempDir,
@@ -77,7 +77,7 @@ mod real_apiserver {
             self.explain_as(&self.bed.kubeconfig(), words)
         }
 
-        /// The answer, with what differs from run to run replaced.
+        /// The output, with varying parts replaced.
         fn text(&self, object: &str, uid: &str) -> (Option<i32>, String) {
             let ended = self.explain(&[object]);
             assert_eq!(ended.stderr, "");
@@ -110,7 +110,7 @@ mod real_apiserver {
             self.create("/api/v1/namespaces/default/services", service).await
         }
 
-        /// A leader with its port open.
+        /// A leader that serves its port.
         fn lead(&self) -> (Process, String) {
             let (port, kubeconfig) = (free_port(), self.bed.kubeconfig());
             let mut flags = self.flags(&kubeconfig);
@@ -123,7 +123,7 @@ mod real_apiserver {
             (process, format!("--leader=https://127.0.0.1:{port}"))
         }
 
-        /// Explains until the answer says this.
+        /// Explains until the output contains this text.
         fn until(&self, words: &[&str], text: &str) -> Ended {
             let deadline = Instant::now() + Duration::from_secs(30);
             loop {
@@ -191,7 +191,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         assert_eq!(ground.text("service/default/web", &uid), (Some(2), PENDING.to_owned()));
 
         let taint = json!([{"key": TAINT, "value": "true", "effect": "NoSchedule"}]);
-        // The list of events is the last request, and its entry may come a moment later.
+        // The list of events is the last request; its audit entry may arrive a moment later.
         let mut made = Vec::new();
         let deadline = Instant::now() + Duration::from_secs(30);
         while !made.iter().any(|entry: &ccm_test_bed::AuditEntry| entry.is_about("events") && entry.verb == "list") {
@@ -214,7 +214,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let end = fresh.stdout.lines().last().unwrap();
         assert!(end.starts_with("broken: instance fresh: not listed") && end.contains("→ list it under"), "{end}");
 
-        // The answer to the question of the controllers says less than what the provider looked at.
+        // The lookup of the controllers explains less than the provider's own facts.
         ground.node("denied", json!({})).await;
         let denied = ground.explain(&["node/denied", "--leader-elect=false"]);
         assert!(
@@ -272,7 +272,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let uid = ground.service("web", json!({})).await;
         ground.service("api", json!({})).await;
         let (mut process, leader) = ground.lead();
-        // Written last, and in the background.
+        // Events are written last, in the background.
         ground.until(&["service/default/web"], "  Normal EnsuredLoadBalancer ");
         let (code, text) = ground.text("service/default/web", &uid);
         assert_eq!(code, Some(0), "{text}");
@@ -287,7 +287,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         }
         assert!(text.ends_with("\nOK\n"), "{text}");
 
-        // This pass would do it, and only the leader knows that it fails.
+        // This pass plans the write; only the leader knows that it fails.
         let api = ground.until(&["service/default/api"], "last error: SyncLoadBalancerFailed");
         assert_eq!(api.code, Some(2));
         let end = api.stdout.lines().last().unwrap();
@@ -311,7 +311,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let warned = |event: &Value| event["type"] == "Warning" && event["secondsAgo"].is_i64();
         assert!(document["events"].as_array().unwrap().iter().any(warned), "{document:#}");
 
-        // Its certificate is its own: nobody that the kubeconfig trusts has signed it.
+        // Its certificate is self-signed: no authority of the kubeconfig has signed it.
         let distrusted = ground.explain(&["service/default/web", &leader]);
         assert_eq!(distrusted.code, Some(0), "{}", distrusted.stdout);
         assert!(

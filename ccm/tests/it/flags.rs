@@ -182,7 +182,7 @@ fn a_script_for_a_shell_completes_the_flags() {
     let ended = run(&["completion", "tcsh"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("bash, zsh, fish, powershell"), "{}", ended.stderr);
-    // Only as the first word is it a command.
+    // It is a command only as the first argument.
     assert_eq!(run(&["--v=1", "completion", "bash"]).code, Some(1));
 }
 

@@ -1,4 +1,4 @@
-//! The program with its secure port open, and clients that ask it.
+//! The program with its secure port, and clients of it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use crate::process::Process;
 
-/// Takes any server: its certificate is self-signed.
+/// Accepts any server: its certificate is self-signed.
 #[derive(Debug)]
 struct Any;
 
@@ -85,7 +85,7 @@ fn connect(port: u16, config: ClientConfig) -> std::io::Result<StreamOwned<Clien
     Ok(stream)
 }
 
-/// What client and server agree on: the protocol within TLS, empty for none. `None` when they don't agree.
+/// The negotiated protocol within TLS, empty for none. `None` if the handshake fails.
 pub(crate) fn agreed(port: u16, versions: &[&'static SupportedProtocolVersion], protocols: &[&str]) -> Option<String> {
     let mut config = config(None, versions);
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -98,7 +98,7 @@ pub(crate) fn exchange(port: u16, identity: Option<(&str, &str)>, request: &[u8]
     let mut stream = connect(port, config(identity, rustls::ALL_VERSIONS)).unwrap();
     stream.write_all(request).unwrap();
     let mut answer = Vec::new();
-    // The server may close without a farewell.
+    // The server may close without close_notify.
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8(answer).unwrap();
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"));
@@ -106,7 +106,7 @@ pub(crate) fn exchange(port: u16, identity: Option<(&str, &str)>, request: &[u8]
     (status, head.to_owned(), body.to_owned())
 }
 
-/// Asks until the answer has this status.
+/// Repeats the request until the answer has this status.
 pub(crate) fn until(status: u16, ask: impl Fn() -> (u16, String)) -> String {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {

@@ -18,7 +18,7 @@ pub(crate) struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Of this API server's administrator.
+    /// With the credentials of this API server's administrator.
     pub(crate) fn of(bed: &Bed) -> Self {
         let user = format!("token: {}", bed.token);
         Self { server: bed.url.clone(), cluster: String::new(), user, ca_pem: Some(bed.ca_pem.clone()) }
@@ -40,7 +40,7 @@ impl Kubeconfig {
         Self { ca_pem, ..self }
     }
 
-    /// Writes it and answers its path.
+    /// Writes it and returns its path.
     pub(crate) fn write(&self, folder: &Path) -> String {
         let ca = folder.join("ca.pem");
         let authority = self.ca_pem.as_ref().map_or(String::new(), |pem| {

@@ -8,7 +8,7 @@ use crate::process::{run, run_with};
 const MANIFESTS: &str = "tests/it/lint/manifests";
 const FAKE: &str = "--cloud-provider=fake";
 
-/// Holds an output against its golden file; `UPDATE=1` writes it.
+/// Compares an output with its golden file; `UPDATE=1` writes it.
 fn golden(name: &str, output: &str) {
     let path = Path::new("tests/it/lint").join(name);
     if std::env::var_os("UPDATE").is_some() {
@@ -50,7 +50,7 @@ fn every_line_in_the_goldens_holds_its_key() {
         let is_annotation = key.contains('/');
         let name = if is_annotation { key } else { last.trim_end_matches(']') };
         if !line.contains(name) {
-            // An item of a list, or a key that is missing, is at what is above it.
+            // A list item, or a missing key, has the line of its parent.
             assert!(key.contains('[') || key.is_empty(), "{finding}: {line}");
             continue;
         }
@@ -65,7 +65,7 @@ fn neither_cluster_nor_cloud_is_needed_and_what_is_fine_ends_with_0() {
     let ended = run(&["lint", file]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
     assert_eq!(ended.stdout, "No findings in 1 Service and 1 file.\n");
-    // What is good to know is told, and no reason to fail.
+    // Infos are printed, but do not fail the command.
     let ended = run(&["lint", "tests/it/lint/manifests/nested", FAKE]);
     assert_eq!(ended.code, Some(0));
     assert!(

@@ -1,4 +1,4 @@
-//! `ccm migrate-check` as a process: what it finds in a cluster with something wrong, and that it writes nothing.
+//! `ccm migrate-check` as a process: what it finds in a cluster with problems, and that it writes nothing.
 
 use crate::process::run;
 
@@ -48,14 +48,14 @@ mod real_apiserver {
     const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-    /// A cluster and a cloud for a test alone.
+    /// A cluster and a cloud for one test.
     struct Ground {
         bed: Bed,
         folder: tempfile::TempDir,
     }
 
     impl Ground {
-        /// With the accounts that pods need, which nobody makes here.
+        /// With the service accounts that pods need: no controller creates them here.
         async fn new() -> Option<Self> {
             let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
             let ground = Self { bed, folder: tempfile::tempdir().unwrap() };
@@ -107,7 +107,7 @@ mod real_apiserver {
         }
     }
 
-    /// `error check subject` of each finding that is not merely good to know.
+    /// `error check subject` of each finding that is not an info.
     fn found(ended: &Ended) -> Vec<String> {
         let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
         assert_eq!((&document["kind"], &document["version"]), (&json!("MigrateCheck"), &json!(1)));
@@ -201,7 +201,7 @@ mod real_apiserver {
         assert_eq!((ended.code, &*ended.stderr), (Some(2), ""), "{}", ended.stdout);
         let ccm = "pod kube-system/aws-ccm-b and 1 more";
         let expected = [
-            // That it works in it, and that it is another one.
+            // Two findings: the cloud provider runs in it, and it is another provider.
             "error cloud-provider pod kube-system/kube-controller-manager-a".to_owned(),
             "error cloud-provider pod kube-system/kube-controller-manager-a".into(),
             format!("error cluster-name {ccm}"),

@@ -1,4 +1,4 @@
-//! `ccm orphans` as a process: bad input, foreign texts, and what is printed when nothing is deleted after all.
+//! `ccm orphans` as a process: bad input, untrusted texts, and the output when nothing is deleted.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn flags_that_contradict_each_other_name_the_way_out() {
     }
 }
 
-/// A cloud whose tables hold what was left behind.
+/// A cloud with leftovers.
 struct Cloud(tempfile::TempDir);
 
 impl Cloud {
@@ -49,7 +49,7 @@ impl Cloud {
         std::fs::read_to_string(self.state()).unwrap().contains(service)
     }
 
-    /// `ccm orphans`, with what stands on stdin, if anything does.
+    /// `ccm orphans` with this on stdin.
     fn orphans(&self, words: &[&str], answer: &str) -> Ended {
         let config = format!("--cloud-config={}", self.config().display());
         let all = [&["orphans", "--cloud-provider=fake", &*config], words].concat();
@@ -174,7 +174,7 @@ mod real_apiserver {
         let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node)).await.unwrap();
         assert_eq!(status, 201, "{body}");
 
-        // A cloud that cannot tell has not said no.
+        // An error of the cloud is not evidence that the instance is missing.
         let fault = "stateFile: state.json\nfaults: [{call: Lookup, error: 'try later'}]\n";
         std::fs::write(cloud.config(), fault).unwrap();
         refused("the cloud could not tell whether it has the nodes of this cluster: try later\n");

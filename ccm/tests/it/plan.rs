@@ -1,4 +1,4 @@
-//! `ccm plan` as a process: what it prints, how it ends, and that it writes nothing.
+//! `ccm plan` as a process: its output and exit code, and that it writes nothing.
 
 use crate::process::run;
 
@@ -47,7 +47,7 @@ mod real_apiserver {
 
     use crate::process::{Ended, Process, run, run_with};
 
-    /// A cluster and a cloud for a test alone.
+    /// A cluster and a cloud for one test.
     struct Ground {
         bed: Bed,
         folder: tempfile::TempDir,
@@ -179,7 +179,7 @@ service default/web
             assert!(!ground.calls().contains(&format!("\"call\":\"{write}")), "{}", ground.calls());
         }
 
-        // Then the controllers do it, and nothing is left.
+        // Then the controllers carry out the plan, and nothing is left to do.
         let args = [ground.args(&ground.bed.kubeconfig()), vec!["--secure-port=0".into(), "--v=2".into()]].concat();
         let mut manager = Process::start(&args.iter().map(String::as_str).collect::<Vec<_>>());
         let plan = async || {
@@ -200,7 +200,7 @@ service default/web
         manager.signal("TERM");
         assert_eq!(manager.wait(), Some(0));
 
-        // Drift: somebody takes the balancer away.
+        // Drift: the load balancer is deleted in the cloud.
         std::fs::remove_file(ground.folder.path().join("state.json")).unwrap();
         let drifted = ground.ccm(&["plan", "service/default/web"]);
         assert_eq!(drifted.code, Some(2));
@@ -307,14 +307,14 @@ service default/web
             let output = command.args(words).args(&args).stdout(pipe).output().unwrap();
             assert_eq!(output.status.code(), Some(0), "{words:?}");
         }
-        // Another name of stdout is no file to be replaced.
+        // Another name of stdout is not replaced as a file.
         let file = ground.ccm(&["snapshot", "-f", "/dev/stdout"]);
         assert_eq!(file.code, Some(0), "{}", file.stderr);
         let document: Value = serde_json::from_str(&file.stdout).unwrap();
         assert_eq!(document["kind"], "Snapshot");
     }
 
-    /// `ccm orphans` over the same ground.
+    /// `ccm orphans` with the same cluster and cloud.
     #[tokio::test]
     async fn orphans_are_listed_and_go_only_when_asked_for_and_still_unclaimed() {
         let Some(ground) = Ground::new().await else { return };
@@ -342,7 +342,7 @@ service default/web
         assert_eq!((ended.code, has("leaked")), (Some(1), true));
         assert!(ended.stderr.contains("--cluster-is-gone"), "{}", ended.stderr);
         ground.node("n", json!({"providerID": "fake://n"})).await;
-        // Nobody answers here.
+        // Nothing is on stdin.
         let ended = ground.ccm(&["orphans", "--delete"]);
         assert_eq!((ended.code, has("leaked")), (Some(1), true));
         assert!(ended.stdout.starts_with("- delete LoadBalancer default/leaked"), "{}", ended.stdout);

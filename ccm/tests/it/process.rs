@@ -1,4 +1,4 @@
-//! Runs the program and looks at what it prints and how it ends.
+//! Runs the program and captures its output and exit code.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ pub(crate) struct Ended {
     pub(crate) stdout: String,
     /// Without `progress`.
     pub(crate) stderr: String,
-    /// What it said to be at, which depends on how busy the machine is.
+    /// Its progress lines, which depend on how busy the machine is.
     pub(crate) progress: String,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn run_with(args: &[&str], input: &str) -> Ended {
     ended(child.wait_with_output().unwrap())
 }
 
-/// How a program ended that somebody else ran.
+/// The result of a program that the caller ran.
 pub(crate) fn ended(output: std::process::Output) -> Ended {
     let stderr = String::from_utf8(output.stderr).unwrap();
     let (progress, stderr) = stderr.split_inclusive('\n').partition(|line| is_progress(line));
@@ -51,7 +51,7 @@ fn is_progress(line: &str) -> bool {
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
-    // Not what the machine of the test happens to have.
+    // Independent of the environment of the test.
     command.args(args).env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST").stdin(Stdio::null());
     command
 }
@@ -67,7 +67,7 @@ impl Process {
         Self::spawn(command)
     }
 
-    /// Starts another program than that of this crate.
+    /// Starts another program.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -118,7 +118,7 @@ impl Process {
         assert!(status.success());
     }
 
-    /// Waits for the end and answers the exit code.
+    /// Waits for the end and returns the exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {

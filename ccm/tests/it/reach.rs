@@ -1,4 +1,4 @@
-//! What stands in the way to the API server: the program says so, says where, and tells no secret.
+//! Failures to reach the API server: the log says what failed and where, and contains no secret.
 
 mod real_apiserver {
     use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ mod real_apiserver {
     use crate::kubeconfig::{Kubeconfig, certificate_user};
     use crate::process::Process;
 
-    /// What the log says when the API server cannot be reached like this.
+    /// Checks the log when the API server cannot be reached with these settings.
     async fn told(
         change: impl FnOnce(Kubeconfig) -> Kubeconfig,
         more: &[&str],
@@ -53,7 +53,7 @@ mod real_apiserver {
         let expected = "the name api.invalid:6443 cannot be resolved: check the address in --kubeconfig or --master";
         told(|config| config.server("https://api.invalid:6443"), &[], &[], &[expected]).await;
         told(|config| config, &["--master=https://api.invalid:6443"], &[], &[expected]).await;
-        // Nothing of the proxy: it is not asked.
+        // The proxy is not mentioned, as it is not used.
         let proxy = [("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", ".invalid")];
         told(|config| config.server("https://api.invalid:6443"), &[], &proxy, &[expected]).await;
     }
@@ -78,7 +78,7 @@ mod real_apiserver {
             .await;
     }
 
-    /// A node that the program finds only while it may watch, and initializes only while it may write.
+    /// A node that the program finds only if it can watch, and initializes only if it can write.
     async fn register(bed: &Bed, name: &str) {
         let taint =
             json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
@@ -113,7 +113,7 @@ mod real_apiserver {
         let process = config.start(folder.path(), &["--leader-elect=false"], &[]);
         register(&bed, "first").await;
         initialized(&bed, "first", &process).await;
-        // A token ends with its account. The server believes in it for some seconds more.
+        // A token becomes invalid with its account. The API server accepts it for some more seconds.
         let account = "/api/v1/namespaces/default/serviceaccounts/manager";
         let (status, body) = bed.request("DELETE", account, &bed.token, None).await.unwrap();
         assert_eq!(status, 200, "{body}");
@@ -145,7 +145,8 @@ mod real_apiserver {
         let config = Kubeconfig::of(bed).user(certificate_user(&certificate, &key));
         let process = config.start(folder.path(), &[], &[]);
         process.wait_for("Unauthorized");
-        // Half of a change, as a writer of two files leaves it for a moment: neither used nor told with the key.
+        // A partial update, as two files are not written atomically: it is not used, and the error does not contain the
+        // key.
         let good = bed.client_certificate(Authority::Client, "ccm", &["system:masters"]).unwrap();
         std::fs::write(&key, &good.key_pem).unwrap();
         process.wait_for("the credentials cannot be used; going on with the old ones");

@@ -1,4 +1,4 @@
-//! What stands between the program and the API server in tests: relays that count, fall silent, or add to paths.
+//! Relays between the program and the API server: they count connections, stop forwarding, or add a path prefix.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Carries bytes to one address. Connections are numbered as they come.
+/// Forwards bytes to one address. Connections are numbered in the order of their arrival.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -17,7 +17,7 @@ pub(crate) struct Relay {
 struct State {
     made: AtomicUsize,
     open: AtomicUsize,
-    /// Connections with a lower number carry nothing any more, and stay open.
+    /// Connections with a lower number forward nothing any more, and stay open.
     silent: AtomicUsize,
 }
 
@@ -49,7 +49,7 @@ impl Relay {
         self.state.open.load(Ordering::SeqCst)
     }
 
-    /// From now on nothing passes over the connections of today, in either direction, and nobody is told. New ones work.
+    /// Stops forwarding on the current connections in both directions, without closing them. New ones work.
     pub(crate) fn fall_silent(&self) {
         self.state.silent.store(self.made(), Ordering::SeqCst);
     }
@@ -67,7 +67,7 @@ async fn carry(client: TcpStream, target: String, state: Arc<State>) {
         let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
         let back = async {
             copy(server_read, client_write, number, &state).await;
-            // The end of a server that is cut off is not heard either.
+            // A silent connection does not forward the server's close either.
             if number < state.silent.load(Ordering::SeqCst) {
                 std::future::pending::<()>().await;
             }
@@ -90,8 +90,8 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
     }
 }
 
-/// A server without TLS that takes requests under a prefix only, without which it passes them on over TLS, one to a
-/// connection: what stands before the API servers of Rancher and others.
+/// A server without TLS that accepts only requests with a path prefix, removes it, and forwards them over TLS, one per
+/// connection: like the proxies in front of the API servers of Rancher and others.
 pub(crate) async fn prefixing(url: &str, ca_pem: &str, prefix: &'static str) -> SocketAddr {
     use rustls_pki_types::pem::PemObject as _;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -123,7 +123,7 @@ pub(crate) async fn prefixing(url: &str, ca_pem: &str, prefix: &'static str) -> 
     address
 }
 
-/// A proxy that understands CONNECT, counts what it is asked for, and reaches `target` under whatever name.
+/// A proxy with CONNECT that counts its requests, and connects to `target` for any name.
 pub(crate) async fn proxy(target: Option<String>, used: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -144,7 +144,7 @@ pub(crate) async fn proxy(target: Option<String>, used: Arc<AtomicUsize>) -> Soc
     address
 }
 
-/// The beginning of a request, with the empty line.
+/// The head of a request, with the empty line.
 async fn head(client: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! No secret leaves the process, however talkative it is and whatever goes wrong.
+//! No secret leaves the process, at any verbosity and with any error.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::process::Process;
 
-/// Stands for a secret; unlike anything that the program could say by itself.
+/// A secret; a text that the program would not print otherwise.
 const CANARY: &str = "canary-7f3a91c5e8";
-/// The same in base64, as kubeconfigs and headers hold it: whatever stands around it, one of the three is in the text.
+/// The same in base64, as in kubeconfigs and headers: one of the three occurs, depending on its offset.
 const ENCODED: [&str; 3] = ["Y2FuYXJ5LTdmM2E5MWM1ZT", "NhbmFyeS03ZjNhOTFjNWU4", "jYW5hcnktN2YzYTkxYzVlO"];
 const FORMATS: [&str; 2] = ["text", "json"];
 
@@ -46,7 +46,7 @@ struct Case {
     /// The user of the kubeconfig, a flow mapping in YAML.
     user: String,
     cloud: &'static str,
-    /// In the log once the case has happened.
+    /// Is in the log once the case has occurred.
     sign: &'static str,
 }
 
@@ -58,11 +58,11 @@ fn cases(folder: &Path) -> Vec<Case> {
         format!("exec: {{{exec}, args: ['{}'], env: [{{name: SECRET, value: {CANARY}}}]}}", path.display())
     };
     let closed = || {
-        // Nobody listens there any more.
+        // Nothing listens there any more.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         format!("https://{address}")
     };
-    // A key that is none, in base64.
+    // An invalid key, in base64.
     let key =
         "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tClkyRnVZWEo1TFRkbU0yRTVNV00xWlRnPQotLS0tLUVORCBQUklWQVRFIEtFWS0tLS0tCg==";
     let case = |name, server, user, sign| Case { name, server, user, cloud: "{}", sign };
@@ -94,7 +94,7 @@ fn cases(folder: &Path) -> Vec<Case> {
 #[test]
 fn no_secret_is_printed_whatever_goes_wrong() {
     let folder = tempfile::tempdir().unwrap();
-    // All at once: most of them wait for their turn to try again.
+    // All in parallel: most of them wait for a retry.
     let started: Vec<(Case, Vec<Process>)> = cases(folder.path())
         .into_iter()
         .enumerate()
@@ -189,7 +189,7 @@ mod real_apiserver {
             for (place, text) in places {
                 super::assert_none(&text, &place);
                 assert!(!text.contains(&bed.token), "the token of the kubeconfig is in {place}");
-                // How every signed token begins.
+                // The beginning of every signed token.
                 assert!(!text.contains("eyJhbGciOi"), "a token of a service account is in {place}");
             }
         }

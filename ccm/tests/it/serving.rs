@@ -1,4 +1,4 @@
-//! The secure port of the program, asked by all kinds of clients, with a real API server behind it.
+//! The secure port of the program, with all kinds of clients and a real API server.
 
 mod real_apiserver {
     use std::io::{Read as _, Write as _};
@@ -51,7 +51,7 @@ mod real_apiserver {
         assert_eq!(served.ask("/metrics", Some(&old), "").0, 401);
         assert_eq!(served.ask("/healthz", Some(&old), "").0, 401);
 
-        // The front proxy speaks for others; nobody else may.
+        // Only the front proxy may name another user.
         let proxy = bed.client_certificate(Authority::FrontProxy, FRONT_PROXY_USER, &[]).unwrap();
         let impostor = bed.client_certificate(Authority::FrontProxy, "impostor", &[]).unwrap();
         let jane = "X-Remote-User: jane\r\nX-Remote-Group: system:masters\r\n";
@@ -66,7 +66,7 @@ mod real_apiserver {
     async fn cleared_paths_need_permission_and_plain_http_is_told_so() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let served = Served::start(bed, &["--authorization-always-allow-paths=", "--disable-http2-serving"]);
-        // Every cluster lets everybody see /healthz and /livez through the binding system:public-info-viewer.
+        // Every cluster allows /healthz and /livez to everybody by the binding system:public-info-viewer.
         assert_eq!(served.ask("/healthz", None, "").0, 200);
         assert_eq!(served.ask("/metrics", None, "").0, 403);
         let mut socket = TcpStream::connect(("127.0.0.1", served.port)).unwrap();

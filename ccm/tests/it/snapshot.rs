@@ -1,4 +1,4 @@
-//! `ccm snapshot` and `ccm plan --from-snapshot` as processes: the same plan elsewhere, and nothing secret in the file.
+//! `ccm snapshot` and `ccm plan --from-snapshot` as processes: the same plan elsewhere, and no secret in the file.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::process::run;
 
-/// A file that a snapshot may be: nothing in it, and no provider that this program has.
+/// A valid snapshot: empty, and of a provider that this program does not have.
 fn empty() -> Value {
     json!({"kind": "Snapshot", "version": 1, "ccm": "v1.0.0", "taken": "2026-01-02T03:04:05Z", "redacted": 0,
         "provider": {"name": "fake"}, "flags": {"cloud-provider": ["fake"]}, "plan": {}, "nodes": [], "services": [],
@@ -134,10 +134,10 @@ mod real_apiserver {
 
     use crate::process::{Ended, ended, run};
 
-    /// In no message, name or number of the program.
+    /// A text that the program would not print otherwise.
     const CANARY: &str = "canary_5b21e7";
 
-    /// A cloud that does not answer every question, with secrets wherever somebody could put one.
+    /// A cloud with failing calls, and with secrets wherever a user could put one.
     fn cloud() -> String {
         format!(
             "# {CANARY}\nstateFile: state.json\ncallLog: calls.jsonl\ninterfaces: {{routes: true, clusters: true, pvLabels: true}}\n\
@@ -236,7 +236,7 @@ mod real_apiserver {
             self.send("PATCH", &path, &json!({"status": {"conditions": [condition]}})).await;
         }
 
-        /// A bit of everything that can be planned, and that cannot.
+        /// One object of each kind that can, or cannot, be planned.
         async fn furnish(&self) {
             let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
             let foreign = json!({"key": "example.com/x", "value": CANARY, "effect": "NoSchedule"});
@@ -283,7 +283,7 @@ mod real_apiserver {
             self.send("POST", "/api/v1/namespaces/default/secrets", &secret).await;
         }
 
-        /// The administrator's, and somebody else's password.
+        /// The administrator's kubeconfig, with the password of another user.
         fn kubeconfig(&self) -> PathBuf {
             let text = std::fs::read_to_string(self.bed.kubeconfig()).unwrap();
             let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -335,7 +335,7 @@ mod real_apiserver {
             assert!(!calls.contains(&format!("\"call\":\"{write}")), "{calls}");
         }
 
-        // Nothing is there any more but the file.
+        // Only the file is left.
         let text = std::fs::read_to_string(&file).unwrap();
         let Ground { bed, folder: _folder } = ground;
         let token = bed.token.clone();
@@ -355,7 +355,7 @@ mod real_apiserver {
             let words: &[&str] = if *scope == "plan" { &["plan"] } else { &["plan", scope] };
             for (then, format) in [(text, "text"), (json, "json")] {
                 let now = run(&[words, &["--from-snapshot", &file, "-o", format]].concat());
-                // Of the error of one Service a secret was taken out.
+                // The error of one Service had a secret, which was redacted.
                 let clean = without_secrets(&then.stdout);
                 assert_eq!(now.stdout, clean, "{scope} {format}");
                 assert_eq!(now.code, then.code, "{scope} {format}: {}", now.stderr);
@@ -386,7 +386,7 @@ mod real_apiserver {
         tampered(&file, &text);
     }
 
-    /// As the program takes them out of this very text.
+    /// Redacts this text as the program does.
     fn without_secrets(text: &str) -> String {
         text.replace(&format!("https://me:{CANARY}@"), "https://[redacted]@").replace(
             &format!("?sig={CANARY}: 403, Authorization: Bearer {CANARY}, password={CANARY}"),
@@ -394,7 +394,7 @@ mod real_apiserver {
         )
     }
 
-    /// What somebody may do to a snapshot.
+    /// Modified snapshots.
     fn tampered(file: &str, text: &str) {
         let whole: Value = serde_json::from_str(text).unwrap();
         let replay = |change: &dyn Fn(&mut Value), words: &[&str]| {

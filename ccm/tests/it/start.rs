@@ -1,4 +1,4 @@
-//! The order of the start, and how a process ends: what is wrong first is what the user reads.
+//! The order of the start, and how a process ends: the first error is the one that the user sees.
 
 use std::net::TcpListener;
 
@@ -38,7 +38,7 @@ fn the_port_comes_before_the_provider() {
 
 #[test]
 fn the_provider_is_made_before_anyone_leads() {
-    // Nobody can lead here, and still the process ends with what is wrong with the provider.
+    // The API server is unreachable, and still the process ends with the provider's error.
     let start = |more: &[&str]| run(&[&["--master=http://127.0.0.1:1", "--secure-port=0"], more].concat());
     let ended = start(&["--cloud-provider=fake", "--cloud-config=/nonexistent"]);
     assert_eq!(ended.code, Some(255));
@@ -117,7 +117,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn both_signals_end_with_0_and_a_second_one_at_once() {
-        // Of its own: other managers would make the balancer first.
+        // Its own cluster: other managers would create the load balancer first.
         let Some(bed) = Bed::start().await.unwrap() else { return };
         let bed = &bed;
         let cloud = Cloud::new("");
@@ -127,7 +127,7 @@ mod real_apiserver {
             process.signal(signal);
             assert_eq!(process.wait(), Some(0), "{signal}: {}", process.log());
         }
-        // A write of the cloud that hangs may take 20 s to end, and the second signal doesn't wait for it.
+        // A hanging write to the cloud may take 20 s to end; the second signal does not wait for it.
         let calls = tempfile::NamedTempFile::new().unwrap();
         let config = format!("callLog: {}\nfaults: [{{call: EnsureLoadBalancer, delay: 10m}}]", calls.path().display());
         let hung = Cloud::new(&config);

@@ -1,11 +1,12 @@
-//! The arguments of the manifests and charts that the Go projects publish: an operator swaps the image and nothing else.
+//! The arguments of the manifests and charts that the Go projects publish: an operator swaps the image and nothing
+//! else.
 //!
-//! Only flags are quoted, with the defaults of the charts filled in. Flags of the providers themselves are left out: they
-//! come with the provider's crate. Other than that, nothing is.
+//! Only the flags are quoted, with the defaults of the charts filled in. Only flags of the providers themselves are
+//! left out: they come with the provider's crate.
 
 use ccm::options::Options;
 
-/// Where the arguments stand, and the arguments.
+/// Sources of the arguments, and the arguments.
 const MANIFESTS: [(&str, &[&str]); 9] = [
     (
         "cloud-provider-aws: examples/existing-cluster/base",
@@ -149,7 +150,7 @@ fn lists_of_controllers_in_upstream_manifests_mean_what_they_meant() {
         let (_, args) = MANIFESTS.iter().find(|(known, _)| *known == place).unwrap();
         let options = Options::from_args(*args).unwrap();
         let names = options.switched_on().map(|controller| controller.name);
-        // What the API server did when these manifests were written: it may join whatever the list says with a star.
+        // The API server did this when these manifests were written: it may be added to any list with a star.
         names.filter(|name| *name != "persistentvolume-label-controller").collect::<Vec<_>>()
     };
     let azure = ["cloud-node-lifecycle-controller", "service-lb-controller", "node-route-controller"];

@@ -119,7 +119,7 @@ faults:
             self.get(name).await
         }
 
-        /// The volumes that the cloud was asked about.
+        /// The volumes that were looked up in the cloud.
         fn asked(&self) -> Vec<String> {
             let log = std::fs::read_to_string(self.file("calls.jsonl")).unwrap_or_default();
             let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -127,7 +127,8 @@ faults:
             asked.map(|line| line["args"]["volume"].as_str().unwrap().to_owned()).collect()
         }
 
-        /// A new certificate for the address of the webhook, signed by itself; answers what signs it, for the API server.
+        /// Writes a new self-signed certificate for the address of the webhook; returns its CA bundle for the API
+        /// server.
         fn certify(&self) -> String {
             let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
             std::fs::write(self.file("tls.crt"), made.cert.pem()).unwrap();
@@ -179,7 +180,7 @@ faults:
         let mut old = provisioned("old", &ebs("vol-1"));
         old["metadata"]["labels"] =
             json!({"failure-domain.beta.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/region": "y"});
-        // The sources are still part of the API, though no kubelet mounts them any more without a CSI driver.
+        // These sources are still part of the API, though kubelets mount them only with a CSI driver.
         let ours = [
             volume("ebs", &ebs("vol-1")),
             volume("pd", &json!({"gcePersistentDisk": {"pdName": "vol-1"}})),
@@ -220,7 +221,7 @@ faults:
         let mut asked = scene.asked();
         asked.sort_unstable();
         asked.dedup();
-        // By name, what has an ID for the driver only: `csi` and `bound`.
+        // Volumes whose ID only the driver understands appear by name: `csi` and `bound`.
         assert_eq!(asked, ["bound", "csi", "vol-1", "vol-2", "vol-gone"]);
 
         process.signal("TERM");
@@ -233,7 +234,7 @@ faults:
         };
         let (before, questions) = (versions().await, scene.asked().len());
         let again = scene.start(&scene.bed.kubeconfig(), &flags);
-        // What it asks about again are the two that nobody could label.
+        // It asks again only about the two that could not be labelled.
         scene.until(&again, "asked again", async || scene.asked().len() >= questions + 2).await;
         scene.make(&volume("last", &csi())).await;
         scene.until_labelled(&again, "last").await;
@@ -244,7 +245,7 @@ faults:
     #[tokio::test]
     async fn without_rights_on_volumes_it_says_so_once_and_everything_else_goes_on() {
         let Some(scene) = Scene::new().await else { return };
-        // As of a Go program: nothing on PersistentVolumes.
+        // The role of a Go program: no rights on PersistentVolumes.
         let rules = json!([
             {"apiGroups": [""], "resources": ["nodes", "nodes/status", "services", "events"], "verbs": ["*"]},
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
@@ -265,7 +266,7 @@ faults:
         let kubeconfig = scene.bed.kubeconfig_with(&scene.bed.ccm_token).unwrap();
         let process = scene.start(&kubeconfig, &["--leader-elect=false"]);
         process.wait_for("grant `list` and `watch` on persistentvolumes, or switch");
-        // With an account for each controller, of which it may not even have that.
+        // With a service account for each controller: the role does not allow the one of this controller.
         let flags = ["--leader-elect=false", "--use-service-account-credentials", "--controllers=cloud-node,pvlabel"];
         let accounts = scene.start(&kubeconfig, &flags);
         accounts.wait_for(
@@ -312,7 +313,7 @@ faults:
         let (status, answer) = scene.post(HOOKS, &hook(port, &bundle)).await;
         assert_eq!(status, 201, "{answer}");
 
-        // The API server takes a moment to follow its own configuration.
+        // The API server takes a moment to apply its own configuration.
         let mut tries = 0;
         let labelled = async || {
             tries += 1;
@@ -343,11 +344,11 @@ faults:
         assert_eq!(scene.asked().len(), asked + 1, "only about the lost one");
         assert!(!standby.log().contains("successfully acquired lease"));
 
-        // Another certificate: the API server is told of its signer, and the process shows it without a restart.
+        // Another certificate: the process loads it without a restart, and the API server gets its CA bundle.
         let renewed = scene.certify();
         standby.wait_for("Loaded new serving certificates");
         let (status, answer) = scene.post("/api/v1/persistentvolumes", &volume("unknown-signer", &csi())).await;
-        // A connection from before may still be open; if not, the old signer is of no use.
+        // An earlier connection may still be open; a new one fails with the old CA bundle.
         assert!(status == 201 || status == 500, "{answer}");
         scene.change_hook(&json!({"clientConfig": {"caBundle": renewed}})).await;
         let mut tries = 0;
@@ -359,7 +360,7 @@ faults:
         };
         scene.until(&standby, "the new certificate works", works).await;
 
-        // Nobody answers: only volumes of the cloud wait.
+        // Without the webhook, only creations of volumes fail that it would review.
         standby.signal("TERM");
         assert_eq!(standby.wait(), Some(0));
         let (status, answer) = scene.post("/api/v1/persistentvolumes", &volume("blocked", &ebs("vol-1"))).await;

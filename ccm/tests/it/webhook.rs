@@ -1,4 +1,4 @@
-//! A program that hosts webhooks: what it answers, to whom, and when it serves at all.
+//! A program with webhooks: its answers, and when it serves.
 
 use std::process::Command;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::https::{exchange, free_port};
 use crate::process::Process;
 
-/// Where a test leaves the arguments for the program, one a line.
+/// The variable with the arguments for the program, one per line.
 const ARGUMENTS: &str = "CCM_TEST_WEBHOOK_ARGUMENTS";
 const GATE: &str = "--feature-gates=CloudControllerManagerWebhook=true";
 const ALL: &str = "--webhooks=*";
-/// Nobody is there: the process stands by for ever.
+/// No API server: the process remains a standby.
 const NOBODY: &str = "--master=http://127.0.0.1:1";
 
-/// Does what the name of the object says.
+/// Answers as the name of the object says.
 struct Obedient;
 
 #[async_trait::async_trait]
@@ -36,7 +36,7 @@ impl AdmissionHandler for Obedient {
     }
 }
 
-/// The program: the tests below start this test as a process of its own.
+/// The program: the tests below start this test as a separate process.
 #[test]
 #[ignore = "no test, but the program of the others"]
 fn program() {
@@ -250,7 +250,7 @@ mod real_apiserver {
 
         let maps = format!("/api/v1/namespaces/{space}/configmaps");
         let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-        // The API server takes a moment to follow its own configuration.
+        // The API server takes a moment to apply its own configuration.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         for number in 0.. {
             let (status, answer) = post(bed, &maps, &map(&format!("good-{number}"))).await;

@@ -1,4 +1,4 @@
-//! Connections to the real API server: how many there are, and what becomes of one whose other end is gone.
+//! Connections to a real API server: how many there are, and what happens when the server becomes unreachable.
 
 mod real_apiserver {
     use std::path::Path;
@@ -11,10 +11,10 @@ mod real_apiserver {
     use crate::process::Process;
     use crate::relay::Relay;
 
-    /// Shorter than the 45 s after which a silent peer is noticed unless the environment says otherwise.
+    /// Shorter than the default 45 s after which a silent peer is detected.
     const LONG: Duration = Duration::from_secs(40);
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     async fn until(what: &str, process: &Process, mut is_so: impl AsyncFnMut() -> bool) {
         let deadline = Instant::now() + LONG;
         while !is_so().await {
@@ -65,7 +65,7 @@ mod real_apiserver {
             self.folder.path()
         }
 
-        /// The number of connections that a process which watches, leads and writes has at rest.
+        /// The number of connections of an idle process that watches, leads and has written.
         async fn connections(
             &self,
             config: &Kubeconfig,
@@ -96,7 +96,7 @@ mod real_apiserver {
         let Some(scene) = Scene::new().await else { return };
         let token = scene.kubeconfig();
         assert_eq!(scene.connections(&token, &[], &[], "by-token").await, 1);
-        // Tokens of accounts go over the connection of the process.
+        // Requests with tokens of accounts share the connection of the process.
         let accounts = "--use-service-account-credentials";
         let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
             "metadata": {"name": "accounts"},
@@ -106,7 +106,7 @@ mod real_apiserver {
         let (status, body) = scene.bed.request("POST", path, &scene.bed.token, Some(&binding)).await.unwrap();
         assert_eq!(status, 201, "{body}");
         assert_eq!(scene.connections(&token, &[accounts], &[], "by-account").await, 1);
-        // A client certificate belongs to a connection, so the accounts have another one.
+        // A client certificate belongs to a connection, so the accounts use another one.
         let certificate = scene.bed.client_certificate(Authority::Client, "base", &["system:masters"]).unwrap();
         let user = certificate_user(&certificate.certificate_file, &certificate.key_file);
         let certificate = scene.kubeconfig().user(user);
@@ -120,7 +120,7 @@ mod real_apiserver {
     async fn a_peer_that_falls_silent_is_noticed_and_nothing_is_missed() {
         let Some(scene) = Scene::new().await else { return };
         let soon = [("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1"), ("HTTP2_PING_TIMEOUT_SECONDS", "1")];
-        // Nothing but its watches: no lease whose renewal could be what notices.
+        // Only watches: without a lease, whose renewal would detect the silence.
         let mut process = scene.kubeconfig().start(scene.folder(), &["--leader-elect=false"], &soon);
         register(&scene.bed, "before").await;
         initialized(&scene.bed, "before", &process).await;
@@ -131,7 +131,7 @@ mod real_apiserver {
             register(&scene.bed, &name).await;
             initialized(&scene.bed, &name, &process).await;
             assert!(scene.relay.made() > made, "over a connection that carries nothing?");
-            // What was silent is closed, and of the new ones one remains.
+            // The silent connection is closed, and one of the new ones remains.
             until("one connection is open", &process, async || scene.relay.open() == 1).await;
         }
         end(&mut process);

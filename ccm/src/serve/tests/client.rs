@@ -1,4 +1,4 @@
-//! Clients: TLS as they want it, and HTTP by hand.
+//! Clients: configurable TLS, and HTTP by hand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Nothing that a server has to end by itself takes this long.
+/// Longer than the server takes to end anything by itself.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Takes any server.
+/// Accepts any server certificate.
 #[derive(Debug)]
 struct Any(Arc<CryptoProvider>);
 
@@ -113,7 +113,7 @@ pub(super) async fn http2(address: SocketAddr) -> TlsStream<TcpStream> {
     stream
 }
 
-/// Asks for a path and reads one answer: its status, or nothing when the connection ended.
+/// Requests a path and reads one answer: its status, or `None` if the connection ended.
 pub(super) async fn status<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, path: &str) -> Option<u16> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
     stream.write_all(request.as_bytes()).await.ok()?;
@@ -128,7 +128,7 @@ pub(super) async fn status<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, pa
     Some(head[9..12].parse().unwrap())
 }
 
-/// Reads until the server ends the connection, however it does.
+/// Reads until the server closes the connection in any way.
 pub(super) async fn rest<S: AsyncRead + Unpin>(stream: &mut S) -> Vec<u8> {
     let mut read = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await;

@@ -1,4 +1,5 @@
-//! Clients that are slow, wrong or hostile. What is asserted is that the server ends it, and how much it did until then.
+//! Clients that are slow, faulty or hostile. The tests assert that the server stops them, and how much it did until
+//! then.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,13 +22,13 @@ use crate::serve::listener::{Handler, Limits};
 
 const SHORT: Duration = Duration::from_millis(100);
 const NEVER: Duration = Duration::from_secs(3600);
-/// Only what a test shortens ends a connection.
+/// No limit closes a connection, except those that a test shortens.
 const PATIENT: Limits =
     Limits { handshake: NEVER, head: NEVER, idle: NEVER, stuck: NEVER, busy: NEVER, ..Limits::DEFAULT };
-/// HTTP/2: the client does too much of something.
+/// HTTP/2: ENHANCE_YOUR_CALM.
 const CALM_DOWN: u32 = 11;
 
-/// Never answers, and counts.
+/// Counts requests and never answers.
 #[derive(Default)]
 struct Stuck {
     asked: AtomicUsize,
@@ -57,7 +58,7 @@ impl Handler for Stuck {
     }
 }
 
-/// Answers strangers.
+/// Answers without authentication.
 struct Stranger;
 
 impl Handler for Stranger {
@@ -81,7 +82,7 @@ fn start_stuck(limits: Limits, streams: &str) -> (AbortOnDropHandle<()>, SocketA
     (server, address, handler)
 }
 
-/// Sends the same for ever, without reading, until the server ends the connection.
+/// Sends the same repeatedly, without reading, until the server closes the connection.
 async fn flood<S: AsyncWrite + Unpin>(stream: &mut S, piece: &[u8]) {
     let sent = async { while stream.write_all(piece).await.is_ok() {} };
     tokio::time::timeout(PATIENCE, sent).await.expect("the server takes anything for ever");
@@ -118,7 +119,7 @@ async fn a_head_that_is_too_large_is_refused() {
         format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(300_000)),
     ] {
         let mut stream = http1(address).await;
-        // The server may have had enough before the end.
+        // The server may close the connection before the end.
         drop(stream.write_all(head.as_bytes()).await);
         let answer = String::from_utf8(rest(&mut stream).await).unwrap();
         assert!(answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "), "{answer}");
@@ -194,7 +195,7 @@ async fn a_probe_gets_in_among_more_clients_than_there_is_room_for() {
     }
     let mut open = 0;
     for mut stream in idle {
-        // Those that are still served say so; all others have been ended.
+        // Counts the connections that are still served; all others were closed.
         open += usize::from(status(&mut stream, "/").await == Some(200));
     }
     assert!((1..=MOST).contains(&open), "{open}");
@@ -211,13 +212,13 @@ async fn a_request_without_an_end_is_given_up() {
     assert_eq!((handler.asked.load(Ordering::SeqCst), handler.at_once.load(Ordering::SeqCst)), (2, 0));
 }
 
-/// The reason of the last farewell, if there was one.
+/// The error code of the last GOAWAY, if there was one.
 fn farewell(read: &[u8]) -> Option<u32> {
     let last = frames(read).into_iter().rfind(|(kind, ..)| *kind == GO_AWAY)?;
     Some(u32::from_be_bytes(last.2[4..8].try_into().unwrap()))
 }
 
-/// Sends and reads at the same time, until the server ends the connection.
+/// Sends and reads at the same time, until the server closes the connection.
 async fn exchange<S: AsyncRead + AsyncWrite>(stream: S, pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let (mut read, mut write) = tokio::io::split(stream);
     let send = async {
@@ -304,7 +305,7 @@ async fn a_head_without_an_end_ends_the_connection() {
     let more = std::iter::repeat_with(|| frame(CONTINUATION, 0, 1, &header));
     exchange(http2(address).await, std::iter::once(first).chain(more)).await;
     assert_eq!(handler.asked.load(Ordering::SeqCst), 0);
-    // One that only waits is idle.
+    // A connection without requests is idle.
     let (_server, address, handler) = start_stuck(Limits { idle: SHORT, ..PATIENT }, "0");
     let mut stream = http2(address).await;
     stream.write_all(&frame(HEADERS, END_STREAM, 1, &GET)).await.unwrap();

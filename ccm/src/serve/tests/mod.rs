@@ -29,7 +29,7 @@ impl Handler for Hello {
     }
 }
 
-/// Flags as the parser leaves them.
+/// Flags as the parser returns them.
 fn values(flags: &[(&'static str, &[&str])]) -> FlagValues {
     let mut values = FlagValues::default();
     for (name, given) in flags {
@@ -40,13 +40,13 @@ fn values(flags: &[(&'static str, &[&str])]) -> FlagValues {
 
 fn serving(flags: &[(&'static str, &[&str])]) -> Serving {
     let mut errors = Vec::new();
-    // Port 0 is bound to any that is free; the program never binds it.
+    // Port 0 binds any free port; the program itself never binds it.
     let serving = Serving::from_values(&values(flags), [127, 0, 0, 1].into(), 0, &mut errors);
     assert!(errors.is_empty(), "{errors:?}");
     serving
 }
 
-/// A server; `period` is how often it looks at its files.
+/// A server; `period` is how often it rereads its files.
 fn serve<H: Handler>(
     serving: &Serving,
     handler: Arc<H>,
@@ -123,6 +123,6 @@ async fn new_certificate_files_are_taken_and_bad_ones_are_not() {
     std::fs::remove_file(&key).unwrap();
     let Look::Refused(error) = reader.look() else { panic!("a missing key is an error") };
     assert!(error.contains("cloud-controller-manager.key"), "{error}");
-    // One of the two files alone is refused at the start too, and nothing is written over it.
+    // With only one of the two files the start fails too, and does not overwrite it.
     assert!(Reader::open(&serving).is_err());
 }

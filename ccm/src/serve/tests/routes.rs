@@ -1,4 +1,4 @@
-//! What the endpoints do with bodies that are slow, large or wrong.
+//! Bodies that are slow, large or invalid.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use crate::serve::config::AllowedPaths;
 use crate::serve::edge::Edge;
 
-/// Sends one byte in a second, for ever.
+/// Sends one byte per second, indefinitely.
 struct Dribble(Pin<Box<tokio::time::Sleep>>);
 
 impl Body for Dribble {

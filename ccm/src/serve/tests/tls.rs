@@ -73,14 +73,14 @@ async fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
         ("example.com", &default),
         ("common.test", &own),
         ("a.own.test", &own),
-        // Of two certificates that have a name the first counts.
+        // Of two certificates with the same name the first counts.
         ("own.test", &own),
         ("late.test", &late),
-        // Names of a certificate that is shown for given ones count for nothing.
+        // If names are given by the flag, those in the certificate are ignored.
         ("other.test", &default),
         ("default.test", &default),
         ("unknown.test", &default),
-        // No name is sent for an address: what counts is where the client connected to.
+        // Clients send no name for an address: the address of the connection counts.
         ("127.0.0.1", &address),
         ("10.0.0.1", &address),
     ] {
@@ -111,7 +111,7 @@ async fn new_files_count_for_new_connections_and_broken_ones_do_not() {
     assert!(!key_text.lines().filter(|line| !line.starts_with('-')).any(|line| log.text().contains(line)));
 }
 
-/// What both ends agree on, if they do.
+/// The negotiated parameters. `None` if the handshake fails.
 async fn agreed(
     flags: &[(&'static str, &[&str])],
     offer: Offer<'_>,

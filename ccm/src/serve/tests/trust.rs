@@ -1,4 +1,4 @@
-//! Authorities of clients that change while the process runs.
+//! Authorities of client certificates that change while the process runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::client::{Offer, PATIENCE, status};
 use super::{Log, values};
 use crate::serve::{Authentication, Authorization, Health, Serving, State, bind};
 
-/// An authority: its certificate in PEM, and what it signs with.
+/// An authority: its certificate in PEM, and its signing key.
 struct Authority(String, Issuer<'static, KeyPair>);
 
 impl Authority {
@@ -70,7 +70,7 @@ async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open(
     let mut open = connect(&olds).await;
     assert_eq!(status(&mut open, "/metrics").await, Some(200));
 
-    // As a mounted secret is replaced: by another file of the same name.
+    // As Kubernetes updates a mounted Secret: by another file of the same name.
     let replace = |text: &str| {
         std::fs::write(file.with_extension("new"), text).unwrap();
         std::fs::rename(file.with_extension("new"), &file).unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::webhook::GroupVersionKind;
 
-/// Knows volumes of AWS by their ID; `slow` takes longer than anybody waits.
+/// Knows volumes of AWS by their ID; `slow` exceeds every deadline.
 #[derive(Default)]
 struct Cloud {
     asked: Mutex<Vec<String>>,
@@ -85,7 +85,7 @@ async fn a_volume_of_ours_is_patched_and_others_are_let_through_unasked() {
         request("CREATE", &json!({"gcePersistentDisk": {"pdName": "a"}})),
         request("CREATE", &json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "a"}})),
         request("CREATE", &ebs("placeholder-for-provisioning")),
-        // Nobody may change the affinity any more.
+        // The affinity is immutable.
         request("UPDATE", &ebs("a")),
         pod,
         status,
