@@ -1,4 +1,4 @@
-//! One pass of a controller that only tells what it would do: for `ccm plan` and its kin.
+//! One pass of a controller that only shows what it would do: for `ccm plan` and similar commands.
 //!
 //! The controllers themselves run, over stores that are filled once and a gate that collects plans instead of writing. So
 //! what is shown is what would happen, by the same decisions.

@@ -84,7 +84,7 @@ pub fn identity(hostname: &str) -> String {
     format!("{hostname}_{}", uuid::Uuid::new_v4())
 }
 
-/// A Lease as whoever reads it sees it.
+/// A Lease as another replica reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Who holds it; empty when it was given back.
@@ -115,7 +115,7 @@ pub enum Ended {
     NeverLed,
     /// The lease is lost: another process may lead by now. The process should exit with 1.
     Lost,
-    /// It led, was told that all writers have ended, and gave the lease back (or tried to).
+    /// It led, all writers have ended, and it released the lease (or tried to).
     Released,
 }
 
@@ -125,7 +125,7 @@ pub struct Election {
     pub config: ElectionConfig,
     /// Under the user agent of the election; paced by nobody.
     pub client: Client,
-    /// Told of acquisition, renewal and loss. When it is drained, renewal goes on until `release` says otherwise.
+    /// Notified of acquisition, renewal and loss. When it is drained, renewal goes on until `release` says otherwise.
     pub leadership: Leadership,
     /// Takes the events on the Lease.
     pub events: Arc<dyn EventSink>,
@@ -151,8 +151,8 @@ impl std::fmt::Debug for Election {
 impl Election {
     /// Waits for the lease, then keeps it, until it is lost or given back.
     ///
-    /// [`Leadership`] is `Lost` before this returns [`Ended::Lost`], and also before a lease is given back. So wait for
-    /// this future, not for the state, to tell the two apart.
+    /// [`Leadership`] is `Lost` before this returns [`Ended::Lost`], and also before a lease is given back. To
+    /// distinguish the two, wait for this future, not for the state.
     pub async fn run(self) -> Ended {
         let leases = Leases::new(&self.client, &self.config);
         let rng = StdRng::seed_from_u64(self.seed);

@@ -212,7 +212,8 @@ impl Gate {
         self.client.send_while(call, || self.may(), &client::sleep).await
     }
 
-    /// Writes an event about the lease itself: that this process leads no more is told by a process that leads no more.
+    /// Writes an event about the lease itself, without a check for leadership: "stopped leading" is sent after the
+    /// loss.
     pub(crate) async fn write_lease_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         if self.dry_run {
             return Err(GateError::DryRun);

@@ -14,7 +14,7 @@ use crate::metrics::{Def, IntGaugeVec, Metrics};
 pub enum State {
     /// Watches, keeps its stores warm, writes nothing.
     Standby,
-    /// Writes, until the given moment unless the lease is renewed. `None`: without election, for ever.
+    /// May write until the given moment unless the lease is renewed. `None`: no election, no limit.
     Leading {
         /// When another process may take the lease.
         until: Option<Instant>,

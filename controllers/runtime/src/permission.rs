@@ -1,7 +1,7 @@
-//! What the process may ask of the API server, declared beside the code that asks.
+//! The RBAC permissions of the process, declared beside the code that needs them.
 //!
-//! The shipped RBAC is generated from these declarations (`cargo xtask manifests`), and a test holds it against the audit
-//! log of a run: nothing refused, nothing granted that is not used. Whoever adds a call adds its permission here or in the
+//! The shipped RBAC is generated from these declarations (`cargo xtask manifests`), and a test compares it with the
+//! audit log of a run: no request is refused, and no grant is unused. To add a call, add its permission here or to the
 //! `PERMISSIONS` of the module that makes it.
 
 /// One grant: these verbs on this resource.

@@ -20,9 +20,9 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::panics::panic_text;
 
-/// How long the first question of a quiet time waits for others.
+/// How long the first lookup after an idle time waits for others.
 const WINDOW_MIN: Duration = Duration::from_millis(25);
-/// How long questions wait for others while a burst lasts.
+/// How long lookups wait for others during a burst.
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 /// A call within this time after the last one is part of a burst.
 const BURST: Duration = Duration::from_secs(2);
@@ -36,8 +36,8 @@ const SPLIT_TO: usize = 8;
 const EXTRA_CALLS: usize = 64;
 /// Nodes that are asked about alone in one window.
 const SUSPECTS_AT_MOST: usize = 64;
-/// Suspects that are remembered. Those of nodes that are gone are never cleared by an answer; without all of them the next
-/// failure is halved again.
+/// Maximum number of suspects. Suspects whose nodes are gone are never cleared by an answer; when the list is dropped,
+/// the next failure is halved again.
 const SUSPECTS_KEPT: usize = 1024;
 
 /// The instances as last seen.
@@ -95,7 +95,7 @@ impl Question {
 
     fn answer(self, answer: &Lookup) {
         for asker in self.askers {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = asker.send(answer.clone());
         }
     }
@@ -206,7 +206,7 @@ impl InstanceView {
             let state = self.lock();
             questions.into_iter().partition(|question| state.suspects.contains(&question.asked()))
         };
-        // So many suspects are no exception any more; their answers are worth no call each.
+        // With so many suspects the fault is not in single nodes; don't make a call for each.
         together.extend(alone.split_off(alone.len().min(SUSPECTS_AT_MOST)));
         let calls = AtomicUsize::new(0);
         let alone = alone.into_iter().map(|question| self.lookup(vec![question], aspects, &calls));
@@ -242,7 +242,7 @@ impl InstanceView {
         }))
     }
 
-    /// A snapshot is as large as the cluster and of use for a moment only.
+    /// A snapshot is as large as the cluster and only briefly useful.
     async fn forget_snapshot(self: Arc<Self>, began: Instant) {
         tokio::time::sleep(SNAPSHOT_KEPT).await;
         let mut state = self.lock();

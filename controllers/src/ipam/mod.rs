@@ -55,7 +55,7 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 /// Writes at once.
 const WORKERS: usize = 30;
-/// Tries of a write before the node is told, and the pause before the second.
+/// Attempts of a write before an event is emitted on the node, and the pause before the second.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a write may take, where the lease does not end before.
@@ -138,7 +138,7 @@ pub fn survey(
     let nodes = shared.nodes.list();
     let keys = nodes.iter().map(|node| node.name.clone()).filter(|name| scope.has_node(name)).collect();
     let controller = IpamController::new(shared, events, queue, config)?;
-    // First all that is taken, so that no free block is told that is none.
+    // Record all used blocks first, so that no used block is reported as free.
     nodes.into_iter().for_each(|node| controller.changed(&ObjectChange::Added(node)));
     Ok(Box::pin(async move { survey::sync_once(&controller, keys).await }))
 }
@@ -205,7 +205,7 @@ impl IpamController {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over a change of a node.
+    /// Applies a change of a node.
     pub fn changed(&self, change: &ObjectChange<NodeRef>) {
         match change {
             ObjectChange::Added(node) | ObjectChange::Updated(_, node) => {
@@ -270,12 +270,12 @@ impl IpamController {
         let patch = NodePatch { pod_cidrs, ..NodePatch::default() };
         let mut attempt = 1;
         let error = loop {
-            // It may have waited for others, or been changed by them.
+            // The node may have been changed while this write waited.
             if !self.shared.nodes.get(&node.name).is_some_and(|now| now.uid == node.uid && needs(&now)) {
                 return Ok(Outcome::Done);
             }
-            // The UID keeps the blocks from a new node under the name, and the API server changes no ranges that a node has: the
-            // write needs no version, and is in nobody's way.
+            // The UID keeps the blocks from a new node under the name, and the API server changes no ranges that a node
+            // has: the write needs no version, and conflicts with no other writer.
             let limit = within_lease(self.shared.leadership.left());
             match self.shared.node_writer().write_once(node, &patch, limit).await {
                 Ok(version) => {
@@ -338,13 +338,13 @@ fn may_be_written(error: &GateError) -> bool {
     error.api().is_some_and(|error| !error.is_refused() && !is_paced(error))
 }
 
-/// The API server has too much to do and did not look at the write.
+/// The API server is overloaded and did not process the write.
 fn is_paced(error: &ApiError) -> bool {
     matches!(error, ApiError::Status { code: 429, .. })
 }
 
-/// Whether the same write may succeed at once: nobody knows what became of it, or somebody else has just written the node,
-/// which its watch is about to show.
+/// Whether the same write may succeed at once: its outcome is unknown, or another client has just written the node and
+/// the watch is about to show it.
 fn may_pass(error: &GateError) -> bool {
     let crossed = matches!(error.api(), Some(ApiError::Status { code: 409 | 422, .. }));
     let wait = error.api().is_some_and(|error| error.retry_after().is_some());

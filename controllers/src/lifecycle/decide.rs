@@ -9,7 +9,7 @@ use ccm_runtime::writer::taint::shutdown_taint;
 
 use crate::evidence::too_young;
 
-/// What shall happen to a node.
+/// What to do with a node.
 #[derive(Debug, Clone)]
 pub enum Verdict {
     /// Nothing.
@@ -20,7 +20,7 @@ pub enum Verdict {
     Wait(String),
     /// The instance is stopped: taint the node.
     Taint,
-    /// Could not tell.
+    /// The cloud gave no answer.
     Unknown(ProviderError),
 }
 
@@ -28,12 +28,12 @@ pub enum Verdict {
 #[derive(Debug, Default)]
 pub struct Unconfirmed(BTreeMap<NodeName, (Box<str>, SystemTime)>);
 
-/// Whether the cloud must be asked about a node at all: only when the kubelet does not say that it is well.
+/// Whether the cloud must be asked about a node at all: only when the kubelet does not report it as Ready.
 pub fn needs_answer(node: &Node) -> bool {
     node.ready != Some(ConditionStatus::True)
 }
 
-/// Whether a node that is well again still carries the shutdown taint.
+/// Whether a node that is Ready again still has the shutdown taint.
 pub fn recovered(node: &Node) -> bool {
     let taint = shutdown_taint();
     !needs_answer(node) && node.taints.iter().any(|t| t.same_identity(&taint))

@@ -28,7 +28,7 @@ use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
-/// What its events are told under.
+/// Component of its events.
 pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
 pub const PERMISSIONS: &[Permission] = &[
@@ -88,7 +88,7 @@ pub fn start(
     })
 }
 
-/// What one pass would do. What waits for more evidence is told as an event.
+/// What one pass would do. For a node that waits for more evidence it emits an event.
 pub fn survey(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Survey, NotStarted> {
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));

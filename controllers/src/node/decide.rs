@@ -76,7 +76,7 @@ fn check_provided_ip(node: &Node, cloud: &[NodeAddress]) -> Result<(), String> {
     })
 }
 
-/// The addresses that the node shall have; `None` when nothing needs to be written.
+/// The addresses to write to the node; `None` when nothing needs to be written.
 pub fn addresses(node: &Node, cloud: &[NodeAddress]) -> Result<Option<Vec<NodeAddress>>, String> {
     if cloud.is_empty() {
         return Ok(None);

@@ -29,7 +29,7 @@ use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "cloud-node-controller";
-/// What its events are told under.
+/// Component of its events.
 pub const COMPONENT: &str = "cloud-node-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
 pub const PERMISSIONS: &[Permission] = &[

@@ -166,7 +166,7 @@ async fn ask_in_time(
     answers
 }
 
-/// What is told of all volumes, as a subject.
+/// The subject of errors about all volumes.
 pub const LIST: &str = "persistentvolumes";
 
 /// All volumes, as the controller keeps them.
@@ -357,7 +357,7 @@ impl VolumeController {
         }
     }
 
-    /// Tells the user on the volume why it has no labels.
+    /// Emits an event on the volume: why it has no labels.
     fn tell_failure(&self, volume: &PersistentVolume, error: &str) {
         let error = error.trim_end_matches('.');
         let message =

@@ -1,4 +1,4 @@
-//! Which routes go, come and stay, and what each node is told. Pure.
+//! Which routes are deleted, created and kept, and the condition of each node. Pure.
 //!
 //! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`. Destinations are compared
 //! as networks, not as text.

@@ -207,7 +207,7 @@ impl RouteController {
         })
     }
 
-    /// Lists, plans, writes, and tells each node. An error means that something is left to be done.
+    /// Lists, plans, writes, and updates the condition of each node. An error means that work is left.
     pub async fn reconcile(&self) -> Result<(), String> {
         self.syncs.inc();
         let cluster = &self.shared.cluster;

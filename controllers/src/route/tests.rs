@@ -122,7 +122,7 @@ fn a_node_gets_a_route_per_range_with_its_uid_and_addresses() {
         assert_eq!(new.route.target_node_addresses, addresses("10.9.0.1"));
         assert!(!new.route.blackhole && !new.route.enable_node_addresses);
     }
-    // The other node has neither a range nor a route: nobody tells it anything.
+    // The other node has neither a range nor a route: its condition is left alone.
     assert_eq!(changes.nodes, BTreeMap::from([("a".into(), 2)]));
     assert!(!changes.delete_first);
 }

@@ -111,7 +111,7 @@ fn wanted(service: &Service, present: &[Condition], progress: Progress<'_>) -> (
     let has_address = !service.status.load_balancer.ingress.is_empty();
     let has = |kinds: &[&str]| present.iter().any(|condition| kinds.contains(&&*condition.kind));
     match progress {
-        // Whoever wrote them: what they say holds until this sync has an end.
+        // Whatever controller wrote them, they stay valid until this sync ends.
         Progress::Begun if has(&[SERVING, PROVISIONING]) => Default::default(),
         Progress::Begun => (pair(has_address, Stand::Working, ENSURING), Vec::new()),
         Progress::Ensured(status) => {

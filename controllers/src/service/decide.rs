@@ -31,8 +31,8 @@ pub fn needs_update(old: &Service, new: &Service) -> bool {
         || a.ip_families.len() != b.ip_families.len()
 }
 
-/// Whether the Service shall have a balancer of ours. One that is going away needs none, also where it waits for finalizers
-/// of others: the API server takes no new finalizer there, so that each try would fail.
+/// Whether the Service needs a balancer of ours. One that is being deleted needs none, even if it waits for other
+/// finalizers: the API server accepts no new finalizer on it, so every attempt would fail.
 pub fn wants(service: &Service) -> bool {
     service.wants_load_balancer() && !is_leaving(service)
 }

@@ -1,4 +1,4 @@
-//! Looks for balancers that differ although their Service did not change. Reads and tells; repairs nothing.
+//! Finds balancers that differ although their Service did not change. Only reports; repairs nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl ServiceController {
         self.drift.saw(steps, new);
     }
 
-    /// What an ensure would write now; `None` where the cloud does not tell.
+    /// What an ensure would write now; `None` where the cloud gives no plan.
     async fn plan_of(&self, known: &Known) -> Option<Plan> {
         let nodes = known.hosts.clone()?;
         let work = ServiceWork { service: known.service.clone(), nodes, action: ServiceAction::Ensure };

@@ -85,7 +85,7 @@ impl ServiceController {
         }
     }
 
-    /// Tells the user that the balancer keeps its hosts.
+    /// Logs, and emits an event, that the balancer keeps its hosts.
     pub(super) fn refuse_emptying(&self, service: &Service, reason: &str) {
         self.shared.metrics.guard_refused("emptying-load-balancer");
         tracing::warn!(service = %service.key(), reason, "the load balancer keeps its hosts");

@@ -1,7 +1,7 @@
-//! What is wrong with a Service, whichever cloud it is for: for `ccm lint`.
+//! Problems of a Service that do not depend on the cloud, for `ccm lint`.
 //!
-//! Of what the API server refuses (source: `pkg/apis/core/validation/validation.go` of Kubernetes, `validateService`), that
-//! which concerns balancers is told here too: a file is looked at before any API server sees it.
+//! Includes what the API server refuses about balancers (source: `pkg/apis/core/validation/validation.go` of
+//! Kubernetes, `validateService`): a file is checked before any API server sees it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

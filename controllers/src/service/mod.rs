@@ -32,7 +32,7 @@ use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "service-lb-controller";
-/// What its events are told under.
+/// Component of its events.
 pub const COMPONENT: &str = "service-controller";
 /// What this controller asks of the API server, events and the shared stores aside.
 pub const PERMISSIONS: &[Permission] = &[
@@ -55,7 +55,7 @@ pub struct Config {
     pub drift_check_period: Duration,
     /// `--allow-emptying-load-balancers`
     pub allow_emptying: bool,
-    /// The gate `ServiceLoadBalancerConditions`: the state of the balancer is told in the Service's conditions too.
+    /// The gate `ServiceLoadBalancerConditions`: the state of the balancer is also shown in the Service's conditions.
     pub conditions: bool,
 }
 

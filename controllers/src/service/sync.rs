@@ -217,8 +217,8 @@ impl ServiceController {
             if let Err(error) = self.add_finalizers(&service).await {
                 return Prepared::Ended(Err(self.failed(&subject, error)));
             }
-            // That took time, and a pass over the hosts leaves out a Service whose hosts are not remembered yet: what
-            // changed meanwhile would be missed for ever.
+            // That took time, and a pass over the hosts skips a Service whose hosts are not recorded yet: a change in
+            // the meantime would never be applied.
             hosts = match self.hosts_of(&service).await {
                 Ok(hosts) => hosts,
                 Err(ended) => return ended,

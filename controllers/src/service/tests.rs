@@ -206,7 +206,7 @@ fn a_node_change_matters_when_exclusion_or_provider_id_changed() {
     check(tainted(TAINT_TO_BE_DELETED), false);
     check(Node { ready: Some(ConditionStatus::False), ..node("a") }, false);
     check(Node { deleting: true, ..node("a") }, false);
-    // One way out to another.
+    // The value of the exclusion label does not matter.
     assert!(!node_matters(&labelled(LABEL_EXCLUDE_BALANCERS, ""), &labelled(LABEL_EXCLUDE_BALANCERS, "true")));
 }
 

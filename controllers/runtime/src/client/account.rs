@@ -15,9 +15,9 @@ use tokio::sync::Mutex;
 
 use super::{ApiError, Call, Client};
 
-/// For how long a token is asked to live, in seconds.
+/// Requested lifetime of a token, in seconds.
 const LIFETIME: u64 = 3600;
-/// Clocks that differ must not make a token old before its time.
+/// Allowed clock skew: a token must not seem expired early.
 const SHORTEST: Duration = Duration::from_secs(600);
 /// A token is renewed when this share of its life is left.
 const LEFT: f64 = 0.2;
@@ -31,13 +31,13 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// A service account and its token.
 pub(super) struct Account {
-    /// Of this process: it gets the tokens.
+    /// Client of this process, which requests the tokens.
     base: Client,
     namespace: String,
     name: String,
     clock: Arc<dyn Clock>,
     token: RwLock<Option<Arc<Token>>>,
-    /// Held by whoever asks for a token.
+    /// Held while a token is requested.
     asking: Mutex<()>,
 }
 
@@ -77,7 +77,7 @@ impl Account {
             Some(token) if now < token.renew_at => Ok(token),
             Some(token) if now < token.ends_at => {
                 let this = Arc::clone(self);
-                // One request renews it for all; the task ends with its few tries.
+                // One request renews it for all callers; the task ends after a few attempts.
                 tokio::spawn(async move { this.renew(false).await });
                 Ok(token)
             }
@@ -170,13 +170,13 @@ impl Account {
             "metadata": {"name": self.name, "namespace": self.namespace},
         });
         match self.send(Call::json(Method::POST, accounts, &body)).await {
-            // Another replica was faster.
+            // Another replica created it first.
             Err(error) if error.is_conflict() => Ok(()),
             answer => answer.map(drop),
         }
     }
 
-    /// Whoever may not look at namespaces may still create service accounts.
+    /// An identity that may not read namespaces may still create service accounts.
     async fn ensure_namespace(&self) {
         let missing = self.send(Call::get(format!("/api/v1/namespaces/{}", self.namespace))).await;
         if !missing.is_err_and(|error| error.is_not_found()) {
@@ -191,13 +191,13 @@ impl Account {
         }
     }
 
-    /// Boxed, since a client with an account sends through one without.
+    /// Boxed because it is recursive: a client with an account sends through one without.
     fn send<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Value, ApiError>> {
         Box::pin(async move { self.base.read(&call.within(DEADLINE)).await })
     }
 }
 
-/// The same error with a beginning.
+/// The same error with a prefix.
 fn within(what: &str, error: ApiError) -> ApiError {
     match error {
         ApiError::Status { code, reason, message, retry_after } => {

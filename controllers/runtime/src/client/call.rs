@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 
-/// What an answer is made of unless the call says otherwise.
+/// Default `Accept` header.
 pub(super) const JSON: &str = "application/json";
 pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// Default deadline of a request.
@@ -20,7 +20,7 @@ pub struct Call<'a> {
     pub path: std::borrow::Cow<'a, str>,
     /// `Content-Type` of the body.
     pub content_type: Option<&'static str>,
-    /// `Accept`: what the answer shall be.
+    /// `Accept` header.
     pub accept: &'static str,
     /// Body.
     pub body: Option<Bytes>,

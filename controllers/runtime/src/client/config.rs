@@ -1,4 +1,4 @@
-//! From flags and environment to what a connection is made of.
+//! Builds the connection settings from flags and environment.
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -17,23 +17,23 @@ pub struct ConnectOptions {
     pub user_agent: String,
 }
 
-/// Another server that knows the same users as the API server: a replica of this program.
+/// Another server that accepts the same credentials as the API server: a replica of this program.
 #[derive(Debug, Clone)]
 pub struct Elsewhere {
-    /// Where it is, with `https`: the credentials are sent there.
+    /// Its address, with `https`: the credentials are sent there.
     pub address: Uri,
-    /// Whose word is taken for its certificate.
+    /// Which certificates are trusted.
     pub trust: Trust,
 }
 
-/// Whose word is taken for the certificate of a server.
+/// Which server certificates are trusted.
 #[derive(Debug, Clone)]
 pub enum Trust {
-    /// The authority that the API server is trusted by.
+    /// The CA of the API server.
     Same,
-    /// These, as DER.
+    /// These CA certificates, as DER.
     Authorities(Vec<Vec<u8>>),
-    /// Anybody's: whoever listens there gets the credentials.
+    /// Any certificate: whatever server listens there gets the credentials.
     Anybody,
 }
 
@@ -41,7 +41,7 @@ impl Setup {
     /// The same credentials for another server.
     pub(super) fn elsewhere(mut self, server: &Elsewhere) -> Result<Self, ConnectError> {
         self.config.cluster_url = server.address.clone();
-        // The name and the proxy of the kubeconfig are those of the API server.
+        // The TLS server name and proxy in the kubeconfig apply to the API server only.
         self.config.tls_server_name = None;
         self.proxy = environment_proxy(&server.address, |name| std::env::var(name).ok())?;
         match &server.trust {
@@ -57,33 +57,33 @@ impl Setup {
     }
 }
 
-/// What a connection is made of.
+/// Settings of a connection.
 pub(super) struct Setup {
     /// Address, TLS and credentials; the proxy is not in here.
     pub(super) config: kube::Config,
     pub(super) proxy: Option<Proxy>,
-    /// Where certificates of servers are trusted from, in words.
+    /// The source of the trusted certificates, for error messages.
     pub(super) trust: String,
 }
 
-/// A proxy, and who we are there.
+/// A proxy and the credentials for it.
 #[derive(Clone)]
 pub(super) struct Proxy {
     pub(super) address: Uri,
     pub(super) authorization: Option<HeaderValue>,
     pub(super) user: Option<(String, String)>,
-    /// Where its address comes from, in words.
+    /// The source of its address, for error messages.
     source: String,
 }
 
 impl Proxy {
-    /// What it is called in errors: without the user's name.
+    /// Its name in errors, without the user name.
     pub(super) fn label(&self) -> String {
         format!("the proxy {} of {}", self.address.authority().map_or("", |address| address.as_str()), self.source)
     }
 }
 
-/// Reads flags, files and environment. Asks nobody.
+/// Reads flags, files and environment; makes no request.
 pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError> {
     let path = &*options.kubeconfig;
     let (mut config, proxy_url) = match (path, &*options.master) {
@@ -100,7 +100,7 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
     // Retries are ours: kube's policy waits for up to 1000 s and repeats writes.
     config.default_retry = false;
     config.disable_compression = true;
-    // kube holds NO_PROXY against the address of the proxy, and knows no proxy in a pod.
+    // kube compares NO_PROXY with the address of the proxy, and supports no proxy in a pod.
     config.proxy_url = None;
     let proxy = match proxy_url {
         Some(url) => Some(given_proxy(path, &url, &config.cluster_url)?),

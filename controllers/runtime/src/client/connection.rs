@@ -1,7 +1,7 @@
 //! One pool of connections: HTTP/2 where the server offers it, so that watches and requests share a connection.
 //!
-//! kube's own client speaks HTTP/1.1 only, with a connection for each watch and each request in flight, and cannot tell
-//! that a peer is gone while a watch waits.
+//! kube's own client speaks HTTP/1.1 only, with a connection for each watch and each request in flight, and does not
+//! notice that a peer is gone while a watch is idle.
 
 use std::io;
 use std::time::Duration;
@@ -22,17 +22,18 @@ use super::error::{ConnectError, explain};
 
 /// How long a connection may take, TLS included.
 const CONNECT: Duration = Duration::from_secs(30);
-/// A connection on which nothing was read for this long is asked whether it still lives: client-go's default.
+/// A connection that is idle for this long gets a ping: client-go's default.
 const READ_IDLE: Duration = Duration::from_secs(30);
-/// It is closed when it does not answer within this time: client-go's default.
+/// It is closed when the ping is not answered within this time: client-go's default.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// Idle connections are closed after this time (client-go: 90 s).
 const IDLE: Duration = Duration::from_secs(90);
 /// Idle connections that are kept (client-go: 25). Only HTTP/1.1 ever has more than one.
 const IDLE_CONNECTIONS: usize = 25;
-/// What the server may send on one stream before it is read. A list of 100 MB must not wait for the round trips.
+/// What the server may send on one stream before it is read. Large, so that a list of 100 MB does not wait for round
+/// trips.
 const STREAM_WINDOW: u32 = 1024 * 1024;
-/// The same for all streams of a connection: two lists that are not read yet leave room for the lease.
+/// The same for all streams of a connection: two unread lists leave room for the lease.
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 
 /// Sends requests over one pool of connections. Clones share the pool.
@@ -90,17 +91,17 @@ impl Versions {
     }
 }
 
-/// When a connection of HTTP/2 is taken for dead.
+/// When an HTTP/2 connection counts as dead.
 #[derive(Debug, PartialEq)]
 struct Health {
-    /// `None`: it is never asked.
+    /// `None`: no pings.
     read_idle: Option<Duration>,
     ping_timeout: Duration,
 }
 
 impl Health {
-    /// `HTTP2_READ_IDLE_TIMEOUT_SECONDS` and `HTTP2_PING_TIMEOUT_SECONDS`: `apimachinery/pkg/util/net`. The first switches
-    /// the question off with 0; a 0 in the second means the default, as in Go's transport.
+    /// `HTTP2_READ_IDLE_TIMEOUT_SECONDS` and `HTTP2_PING_TIMEOUT_SECONDS`: `apimachinery/pkg/util/net`. A 0 in the
+    /// first disables pings; a 0 in the second means the default, as in Go's transport.
     fn from(variable: impl Fn(&str) -> Option<String>) -> Self {
         let seconds = |name: &str, default: Duration| {
             let Some(text) = variable(name).filter(|text| !text.is_empty()) else { return default };
@@ -125,7 +126,7 @@ fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    // HTTP/1.1 has no pings: the kernel finds out within the same time that a peer is gone.
+    // HTTP/1.1 has no pings: TCP keepalive and user timeout detect a dead peer within the same time.
     tcp.set_keepalive(Some(READ_IDLE));
     tcp.set_keepalive_interval(Some(PING_TIMEOUT / 3));
     tcp.set_keepalive_retries(Some(3));

@@ -1,7 +1,8 @@
-//! How connections are made: to a host with several addresses, and of HTTP/2 one for all requests.
+//! Dials a host with several addresses, and keeps one HTTP/2 connection for all requests.
 //!
-//! An address that does not connect soon gets a rival, so a dead one costs [`HEAD_START`] and not the deadline of the request.
-//! Each request that finds no connection dials for itself, so none waits for the dial of another one that hangs.
+//! When an address does not connect soon, the next one is dialed in parallel, so a dead one costs [`HEAD_START`] and
+//! not the deadline of the request. Each request that finds no connection dials for itself, so none waits for the dial
+//! of another one that hangs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,10 +25,10 @@ use super::error::Unresolved;
 /// How long the connection to one address may take, TLS included, before the next address is tried beside it: the time
 /// that Go leaves one address family (`net.Dialer.FallbackDelay`).
 const HEAD_START: Duration = Duration::from_millis(300);
-/// How long the pool may take to hand a new connection to all who wait for one. It takes no time at all.
+/// How long the pool may take to hand a new connection to all who wait for one. It takes next to no time.
 const HANDED_OVER: Duration = Duration::from_secs(1);
 
-/// Makes connections, whatever they are made of: HTTP is compiled for one type only.
+/// Makes connections behind one type, so that the HTTP code is compiled once.
 pub(super) type Dial = BoxCloneSyncService<Uri, Io, BoxError>;
 
 /// Finds the addresses of a host and port.
@@ -178,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// What one attempt comes to.
+    /// The outcome of one attempt.
     #[derive(Clone, Copy)]
     enum Address {
         /// It never answers.
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(first(&[]).await.0.unwrap_err(), "dns error");
     }
 
-    /// The target for each address, as an error that comes of dialing it.
+    /// The target for each address, as the error of dialing it.
     async fn dialed(target: &'static str, resolve: Resolve) -> String {
         let dial = tower::service_fn(|target: Uri| async move {
             Err::<TokioIo<TcpStream>, _>(io::Error::other(target.to_string()))

@@ -1,4 +1,4 @@
-//! What can be wrong with a connection, a request and an answer, in words that name the way out.
+//! Errors of connections, requests and responses. The messages name the remedy.
 
 use std::error::Error;
 use std::io;
@@ -66,7 +66,7 @@ pub enum ApiError {
     /// The limits `--kube-api-qps` and `--kube-api-burst` would have kept the request back past its deadline. Not sent.
     #[error("not sent: --kube-api-qps and --kube-api-burst would keep the request back past its deadline; raise them")]
     Paced,
-    /// An answer that makes no sense.
+    /// A malformed answer.
     #[error("the answer of the API server cannot be read: {0}")]
     Decode(String),
 }
@@ -79,12 +79,12 @@ impl ApiError {
         }
     }
 
-    /// 403: the identity lacks a right.
+    /// 403: the identity lacks a permission.
     pub fn is_forbidden(&self) -> bool {
         self.code() == 403
     }
 
-    /// 401: the server does not know who asks.
+    /// 401: the server rejects the credentials.
     pub fn is_unauthorized(&self) -> bool {
         self.code() == 401
     }
@@ -94,22 +94,22 @@ impl ApiError {
         self.code() == 404
     }
 
-    /// 409: somebody else wrote in between, or the object exists already.
+    /// 409: another client wrote in between, or the object exists already.
     pub fn is_conflict(&self) -> bool {
         self.code() == 409
     }
 
-    /// 410: the version asked for is forgotten.
+    /// 410: the requested version has expired.
     pub fn is_gone(&self) -> bool {
         self.code() == 410
     }
 
-    /// 504: the version asked for is newer than any that the server knows.
+    /// 504: the requested version is newer than any that the server knows.
     pub fn is_too_large_version(&self) -> bool {
         matches!(self, Self::Status { code: 504, message, .. } if message.contains("Too large resource version"))
     }
 
-    /// Whether the server refused for good: trying the same again is of no use.
+    /// Whether the server refused for good: a retry of the same request is useless.
     pub fn is_refused(&self) -> bool {
         matches!(self.code(), 400 | 401 | 403 | 404 | 405 | 409 | 410 | 413 | 415 | 422)
     }
@@ -141,7 +141,7 @@ struct Details {
     retry_after_seconds: Option<u64>,
 }
 
-/// Makes an error of a Kubernetes `Status`, or of whatever else came with the status code.
+/// Makes an error of a Kubernetes `Status`, or of any other body that came with the status code.
 pub(crate) fn status_error(http: StatusCode, body: &[u8], retry_after: Option<Duration>) -> ApiError {
     match serde_json::from_slice::<Status>(body) {
         Ok(status) if !status.message.is_empty() || !status.reason.is_empty() => ApiError::Status {
@@ -181,7 +181,7 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// An error of kube's in one line, without what a credential plugin printed: that may be a token.
+/// An error of kube in one line, without what a credential plugin printed: that may be a token.
 pub(super) fn explain(error: &kube::Error) -> String {
     let plugin = match error {
         kube::Error::Auth(error) => Some(error),
@@ -210,22 +210,22 @@ fn credentials(error: &AuthError) -> String {
     }
 }
 
-/// Whom a client speaks with, for its errors.
+/// The server that a client connects to, for error messages.
 pub(super) struct Peer {
     /// Host and port.
     pub(super) host: String,
-    /// Whose certificates are trusted, in words.
+    /// The source of the trusted certificates.
     pub(super) trust: String,
-    /// What stands between, in words.
+    /// The proxy in between.
     pub(super) proxy: Option<String>,
 }
 
-/// The name of a server has no address.
+/// The host name of a server has no address.
 #[derive(Debug, thiserror::Error)]
 #[error("dns error")]
 pub(super) struct Unresolved(#[source] pub(super) io::Error);
 
-/// What an error of the transport means here, and what to do about it.
+/// What a transport error means here, and the remedy.
 pub(super) fn transport(error: &kube::Error, peer: &Peer) -> ApiError {
     let text = explain(error);
     let hint = match &peer.proxy {
@@ -276,7 +276,7 @@ fn is_refused(cause: &(dyn Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// An error and all that it wraps.
+/// An error and all errors that it wraps.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let error: &'a (dyn Error + 'static) = *error;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub struct Rate {
     /// Requests per second.
     pub qps: f32,
-    /// Requests that may go at once after a quiet time.
+    /// Requests that may be sent at once after an idle time.
     pub burst: u32,
 }
 
@@ -39,7 +39,7 @@ impl Limiter {
         Self { rate, state: Mutex::new(State { tokens: f64::from(rate.burst), filled: now }) }
     }
 
-    /// Takes a token and answers after what time it is there. `None` takes nothing: it would not be there in time.
+    /// Takes a token and returns the wait for it. `None`: the wait would be too long, and no token is taken.
     pub(super) fn reserve(&self, now: Instant, at_most: Duration) -> Option<Duration> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(state.filled).as_secs_f64();
@@ -65,7 +65,7 @@ mod tests {
         let limiter = Limiter::new(Rate::new(10.0, 3).unwrap(), start);
         let waits: Vec<u128> = (0..6).map(|_| limiter.reserve(start, LONG).unwrap().as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
-        // What was reserved is paid back first; then the bucket fills up, and no further than the burst.
+        // Reserved tokens are paid back first; then the bucket fills up to the burst.
         let later = start + Duration::from_millis(400);
         assert_eq!(limiter.reserve(later, LONG).unwrap().as_millis(), 0);
         let much_later = start + LONG;

@@ -1,4 +1,4 @@
-//! The way to the API server with this process's own credentials, which may change while it runs.
+//! The connection to the API server with this process's own credentials, which may change while it runs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,16 +13,17 @@ use super::config::{ConnectOptions, Elsewhere, Proxy, Setup, load};
 use super::connection::{Pool, pool};
 use super::error::{ConnectError, Peer, explain};
 
-/// How often files are looked at: certificates, keys, the kubeconfig. (kube does the same with token files and `ca.crt`.)
+/// How often files are read again: certificates, keys, the kubeconfig. (kube does the same with token files and
+/// `ca.crt`.)
 const LOOK: Duration = Duration::from_secs(60);
-/// The least time between two looks because the server said 401. A plugin must not run for each request.
+/// Minimum time between two reads after a 401. A credential plugin must not run for each request.
 const LOOK_AFTER_401: Duration = Duration::from_secs(5);
 
-/// One state of the credentials.
+/// A client for one state of the credentials.
 pub(super) struct Session {
     /// With the credentials of this process.
     pub(super) own: kube::Client,
-    /// Without any: no client certificate, no token, nobody impersonated. For those who bring their own.
+    /// Without any: no client certificate, no token, no impersonation. For callers with credentials of their own.
     pub(super) bare: kube::Client,
     fingerprint: u64,
 }
@@ -34,7 +35,7 @@ pub(super) struct Link {
 }
 
 enum Source {
-    /// Made once: in the process, in tests, or for a few questions.
+    /// Made once: in the process, in tests, or for a few requests.
     Given(Arc<Session>),
     Files(Box<Files>),
 }
@@ -43,7 +44,7 @@ struct Files {
     options: ConnectOptions,
     address: http::Uri,
     current: RwLock<Arc<Session>>,
-    /// When; held by whoever looks.
+    /// The last time the files were read; locked during a read.
     looked: Mutex<Instant>,
 }
 
@@ -59,7 +60,7 @@ impl Link {
         Ok(Self { source: Source::Files(Box::new(files)), peer })
     }
 
-    /// To another server with the credentials as they are now: for a few questions.
+    /// To another server with the current credentials: for a few requests.
     pub(super) async fn elsewhere(options: &ConnectOptions, server: &Elsewhere) -> Result<Self, ConnectError> {
         let setup = load(options).await?.elsewhere(server)?;
         let host = server.address.authority().map_or("", |address| address.as_str()).to_owned();
@@ -73,12 +74,12 @@ impl Link {
         Self { source: Source::Given(Arc::new(session)), peer }
     }
 
-    /// The session for a request; looks at the files from time to time.
+    /// The session for a request; reads the files again from time to time.
     pub(super) async fn session(&self) -> Arc<Session> {
         match &self.source {
             Source::Given(session) => Arc::clone(session),
             Source::Files(files) => {
-                // Whoever comes while another looks takes what there is.
+                // While another request reads the files, use the current session.
                 if let Ok(mut looked) = files.looked.try_lock()
                     && looked.elapsed() >= LOOK
                 {
@@ -109,7 +110,8 @@ impl Files {
     }
 
     async fn look(&self, refused: bool) {
-        // What cannot be read, perhaps for a moment only, does not replace what there is: kubernetes/kubernetes#68164.
+        // Credentials that cannot be read, perhaps only briefly, do not replace the current ones:
+        // kubernetes/kubernetes#68164.
         let setup = match load(&self.options).await {
             Ok(setup) => setup,
             Err(error) => {
@@ -121,7 +123,7 @@ impl Files {
             tracing::warn!("the kubeconfig names another API server now; going on with the one of the start");
             return;
         }
-        // A token file and a plugin may have something new although nothing else has changed.
+        // A token file or a plugin may have a new token although nothing else has changed.
         if fingerprint(&setup) == self.current().fingerprint && !refused {
             return;
         }
@@ -145,7 +147,7 @@ fn session(setup: &Setup) -> Result<Session, ConnectError> {
     let Setup { config, proxy, .. } = setup;
     let fail = |error: kube::Error| ConnectError::Setup(explain(&error));
     let own_pool = pool(config, proxy.as_ref())?;
-    // Connections carry the client certificate: an identity without it must not meet them.
+    // Connections carry the client certificate: an identity without it must not share them.
     let bare_pool = if has_certificate(&config.auth_info) {
         let mut bare = config.clone();
         bare.auth_info = AuthInfo::default();
@@ -176,7 +178,7 @@ fn has_certificate(auth: &AuthInfo) -> bool {
     auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
 }
 
-/// Changes with whatever a session is made of. Holds no secret.
+/// A fingerprint of everything that a session is made of. Holds no secret.
 fn fingerprint(setup: &Setup) -> u64 {
     let config = &setup.config;
     let mut hasher = DefaultHasher::new();

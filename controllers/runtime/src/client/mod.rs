@@ -1,4 +1,4 @@
-//! The connection to the API server: who asks, how fast, how long, and what becomes of "not now".
+//! The connection to the API server: credentials, rate limit, deadlines, and retries.
 //!
 //! ```text
 //! Client ─> rate (when asked for) ─> Link (own credentials) or Account (a controller's) ─> Pool (HTTP/2) ─> API server
@@ -43,7 +43,7 @@ pub(crate) use metrics::{ClientMetrics, REQUEST};
 
 /// How often a request is repeated because the server asked for it (client-go: 10).
 const REPEATS: u32 = 10;
-/// A wait for the client's own rate is told when it is longer than this.
+/// A wait for the client-side rate limit is logged when it is longer than this.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// A client. Cheap to clone; all clones share one pool of connections.
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Whose credentials a request went with.
+/// The credentials that a request was sent with.
 enum Identity {
     Own(Arc<Session>),
     Account(Arc<Token>),
@@ -126,7 +126,7 @@ impl Client {
         Ok(Self { account: Some(account), ..self.clone() }.with_rate(self.rate))
     }
 
-    /// Where this client counts.
+    /// The metrics of this client.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -136,8 +136,8 @@ impl Client {
         self.send_while(call, || Ok(()), &sleep).await
     }
 
-    /// The same, as long as it may: asked before each attempt, since a pause may lie between. The caller makes the pauses,
-    /// and may end the call in one.
+    /// As [`Client::send`], but `may` is checked before each attempt, since a pause may precede it. The caller provides
+    /// the pause, and may end the call in it.
     pub(crate) async fn send_while<E: From<ApiError>>(
         &self,
         call: &Call<'_>,
@@ -177,7 +177,7 @@ impl Client {
         Ok(frames.map(|frame| frame.map_err(|e| ApiError::Transport(chain(&e)))))
     }
 
-    /// Sends until there is an answer that is no "not now": `client-go/rest/with_retry.go`.
+    /// Sends until the server no longer asks to retry: `client-go/rest/with_retry.go`.
     async fn start<E: From<ApiError>>(
         &self,
         call: &Call<'_>,
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    /// Waits for the client's own rate, if it has one.
+    /// Waits for the client-side rate limit, if there is one.
     async fn pace<E: From<ApiError>>(&self, call: &Call<'_>, deadline: Instant, pause: &Pause<'_, E>) -> Result<(), E> {
         let Some(limiter) = &self.limiter else {
             self.metrics.rest_rate_limited(call.verb(), &self.link.peer.host, Duration::ZERO);
@@ -297,13 +297,13 @@ impl Client {
 /// Waits before an attempt, or says why there is none.
 pub(crate) type Pause<'a, E> = dyn Fn(Duration) -> BoxFuture<'a, Result<(), E>> + Sync + 'a;
 
-/// A pause that nothing ends.
+/// A pause that cannot be interrupted.
 pub(crate) fn sleep<E: 'static>(wait: Duration) -> BoxFuture<'static, Result<(), E>> {
     tokio::time::sleep(wait).map(Ok).boxed()
 }
 
-/// "Not now": 429 and 5xx, with a time. A version from the future comes with one, too, but after an etcd was restored it may
-/// be long in coming.
+/// Whether the server asks to retry: 429 or 5xx with a delay. A resource version from the future comes with one, too,
+/// but after an etcd restore it may take long to be reached.
 fn asked_to_wait(error: &ApiError) -> Option<Duration> {
     match error {
         error if error.is_too_large_version() => None,

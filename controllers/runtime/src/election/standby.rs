@@ -14,9 +14,9 @@ use serde_json::Value;
 use super::{Candidate, Lease};
 use crate::client::ApiError;
 
-/// How long a watch lasts before it is opened anew.
+/// How long a watch lasts before it is opened again.
 const WATCH_TIME: Duration = Duration::from_secs(300);
-/// How long to leave it after the server said that we may not watch; roles change rarely.
+/// Pause after a 403 for the watch; roles change rarely.
 const FORBIDDEN_PAUSE: Duration = Duration::from_secs(600);
 /// No Lease is larger.
 const MAX_LINE: usize = 1 << 20;

@@ -294,7 +294,7 @@ async fn the_tenth_different_message_within_ten_minutes_is_combined() {
     assert_eq!(created[9], "(combined from similar events): failure 9");
     let (_, _, last) = bed.log().pop().unwrap();
     assert_eq!((&last["count"], &last["message"]), (&json!(3), &json!("(combined from similar events): failure 11")));
-    // A message that is known is still counted by itself, and after ten quiet minutes all begins anew.
+    // A known message is still counted separately; after ten quiet minutes a new series begins.
     bed.warn(&service("web"), "failure 3");
     bed.settle().await;
     assert_eq!(bed.log().pop().unwrap().2["message"], "failure 3");

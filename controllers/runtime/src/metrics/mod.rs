@@ -1,9 +1,9 @@
-//! The registry of metrics and its text. What is counted, each module says where it happens, with [`metrics!`](crate::metrics!):
-//! upstream's names where upstream has one, `ccm_` for ours.
+//! The registry of metrics and its text. Each module declares its metrics with [`metrics!`](crate::metrics!): with
+//! upstream's name where there is one, else with the prefix `ccm_`.
 //!
-//! Left out of upstream's: what only Go has (`go_*`), the accounts of its own metrics framework (`registered_metrics_total` and
-//! the like), of its transport cache (`rest_client_transport_*`), and what belongs to API servers
-//! (`aggregator_*`, `apiserver_{audit,envelope,storage,validation,webhooks}_*`) and stays 0 for ever.
+//! Left out of upstream's: what only Go has (`go_*`), the accounts of its own metrics framework
+//! (`registered_metrics_total` and the like), of its transport cache (`rest_client_transport_*`), and what belongs to
+//! API servers (`aggregator_*`, `apiserver_{audit,envelope,storage,validation,webhooks}_*`) and would always stay 0.
 
 mod def;
 mod process;
@@ -83,9 +83,9 @@ impl Metrics {
         kept.downcast().unwrap_or(made)
     }
 
-    // A second metric of this name would not be exported: controllers that share one, told apart by a label, all count
-    // with the first. A metric whose name or labels are malformed is a slip that every test meets at once. Neither may stop a
-    // controller, hence the fall-back to an unregistered one.
+    // A second metric of this name would not be exported: controllers that share one and differ by a label all use the
+    // first. A metric with a malformed name or label fails in every test. Neither may stop a controller, hence the
+    // fallback to an unregistered one.
     fn export<T: prometheus::core::Collector + Clone + 'static>(&self, def: &Def, new: impl FnOnce(&Def) -> T) -> T {
         let mut made = lock(&self.0.made);
         if let Some(there) = made.get(def.name).and_then(|there| there.downcast_ref::<T>()) {

@@ -290,8 +290,7 @@ impl Kept for PersistentVolume {
     const PATH: &'static str = "/api/v1/persistentvolumes";
     const NAME: &'static str = "persistentvolumes";
 
-    /// Of a volume that no cloud can have more to say about, because it has its topology or no source of a cloud, only what
-    /// tells so stays.
+    /// A volume that needs no labels, because it has its topology or no cloud source, keeps only its topology labels.
     fn decode(json: &str, _keep: &Keep) -> Result<Self, serde_json::Error> {
         let mut volume: Self = serde_json::from_str(json)?;
         let settled = volume.topology().is_some() || VolumeSource::of(&volume, &VolumeSource::ALL).is_none();

@@ -1,16 +1,16 @@
 //! Fills a store: a list, then a watch that goes on from there.
 //!
-//! The list is streamed where the server can, because a page is held whole while it is parsed; whatever goes wrong before
-//! it is complete, the same list follows in pages, as in client-go. A broken watch goes on from the last version seen. A
-//! forgotten version (410), one from the future (504) and a silent watch bring a new list, during which the store keeps
-//! what it has. After etcd was restored from a backup, a watch from the last version would be silent until that version
-//! comes again; so each watch that goes on begins with a look at the server's version.
+//! The list is streamed where the server can, because a page is held whole while it is parsed; whatever goes wrong
+//! before it is complete, the same list follows in pages, as in client-go. A broken watch goes on from the last version
+//! seen. An expired version (410), one from the future (504) and a silent watch bring a new list, during which the
+//! store keeps what it has. After etcd was restored from a backup, a watch from the last version would be silent until
+//! that version comes again; so each watch that goes on begins with a look at the server's version.
 //!
-//! Not `kube_runtime::watcher`: its streaming list is begun again for ever where it ends in an error other than 410 (any
-//! etcd before 3.4.31), it notices neither silence nor a version from the future, and it wants owned, cloneable objects.
+//! Not `kube_runtime::watcher`: it retries a streaming list indefinitely after an error other than 410 (any etcd before
+//! 3.4.31), it notices neither silence nor a version from the future, and it needs owned, cloneable objects.
 //!
-//! What stays unseen, as in client-go: an etcd that was restored and has come past the last version before this process looks
-//! at it again. etcd's `--bump-revision` prevents that.
+//! Not detected, as in client-go: an etcd that was restored and has passed the last version before this process sees it
+//! again. etcd's `--bump-revision` prevents that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct Reflector<T: Kept> {
     rng: StdRng,
     /// The newest version seen, from which a watch goes on.
     version: Option<String>,
-    /// Whether the next thing is a list.
+    /// Whether the next step is a list.
     relist: bool,
     /// Since when the server is older than that.
     older_since: Option<Instant>,
@@ -73,9 +73,9 @@ type Listing<K> = Option<BTreeSet<K>>;
 /// Why a list or watch ended.
 #[derive(Debug)]
 enum Ended {
-    /// As it should, or cut: go on from the last version.
+    /// Normally, or cut: continue from the last version.
     Normally,
-    /// The version is of no use: list again.
+    /// The version is unusable: list again.
     Desynced(&'static str),
     /// The server is older than what was seen: ask again soon.
     Older(String),
@@ -116,7 +116,7 @@ impl<T: Kept> Reflector<T> {
         Self { forbidden: Some((pause, hint)), ..self }
     }
 
-    /// Runs for ever; ends by being dropped.
+    /// Runs until it is dropped.
     pub async fn run(mut self) {
         loop {
             self.store.alive();
@@ -128,7 +128,8 @@ impl<T: Kept> Reflector<T> {
             match ended {
                 Ok(()) | Err(Ended::Normally) => {
                     self.hint_logged = false;
-                    // A busy API server cuts the watch of who lags behind: one that brought news goes on at once.
+                    // A busy API server cuts the watches of slow clients: a watch that delivered events is reopened at
+                    // once.
                     if self.version != before {
                         continue;
                     }
@@ -168,7 +169,7 @@ impl<T: Kept> Reflector<T> {
         }
     }
 
-    /// Lists once, for who does not watch.
+    /// Lists once, without a watch.
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl<T: Kept> Reflector<T> {
     /// Lists by a watch that begins with all objects, else in pages, and goes on watching.
     async fn list_and_watch(&mut self) -> Result<(), Ended> {
         if self.older_since.is_some() {
-            // Pages are small, and the first shows the version before anything is taken over.
+            // Pages are small, and the first shows the version before anything is stored.
             self.list_in_pages().await?;
             return self.watch().await;
         }
@@ -248,14 +249,14 @@ impl<T: Kept> Reflector<T> {
 
     /// A list is complete: a watch goes on from its version.
     fn complete(&mut self, seen: &BTreeSet<T::Key>, version: &str) {
-        // What is newer than a restored etcd is gone, too.
+        // Objects newer than a restored etcd are gone, too.
         self.store.complete(seen, if self.older_since.take().is_some() { "" } else { version });
         self.version = Some(version.to_owned());
         self.relist = false;
         self.backoff = BACKOFF.0;
     }
 
-    /// A list that is older than what the store has seen would take objects back in time, or away.
+    /// A list older than what the store has seen would revert or remove objects.
     fn check_age(&mut self, listed: &str) -> Result<(), Ended> {
         if !self.version.as_deref().is_some_and(|seen| is_older(listed, seen)) {
             self.older_since = None;
@@ -287,7 +288,7 @@ impl<T: Kept> Reflector<T> {
         self.client.stream(&Call::get(path)).await
     }
 
-    /// Takes over events until the stream ends.
+    /// Applies events until the stream ends.
     async fn follow(
         &mut self,
         frames: impl Stream<Item = Result<Bytes, ApiError>>,
@@ -355,7 +356,7 @@ impl<T: Kept> Reflector<T> {
         Ok(())
     }
 
-    /// Takes over one object and answers its key and version. Of one that cannot be read, the store keeps what it has.
+    /// Stores one object and returns its key and version. When it cannot be decoded, the store keeps the previous one.
     fn apply(&self, json: &str, listed: bool) -> Result<(T::Key, String), Ended> {
         match T::decode(json, self.store.keep()) {
             Ok(object) => {
@@ -393,8 +394,8 @@ struct WatchEvent<'a> {
 }
 
 impl<'a> WatchEvent<'a> {
-    /// Every API server writes an event as `{"type":"…","object":{…}}`: then the object, which may be long, is parsed only
-    /// once, by whoever decodes it. Any other way of writing it is parsed here.
+    /// Every API server writes an event as `{"type":"…","object":{…}}`: then the object, which may be long, is parsed
+    /// only once, by the decoder. Any other formatting is parsed here.
     fn read(line: &'a [u8]) -> Result<Self, serde_json::Error> {
         let usual = || {
             let text = std::str::from_utf8(line).ok()?.trim_end();
