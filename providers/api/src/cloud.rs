@@ -230,7 +230,8 @@ pub trait EventSink: Send + Sync {
     }
 }
 
-/// Annotation of events that tell a failure: [`ErrorClass::word`], for who explains it without having met the error.
+/// Annotation of events that report a failure: [`ErrorClass::word`], for tools that explain the failure without the
+/// error.
 pub const EVENT_ERROR_CLASS: &str = "cloud-controller-manager/error-class";
 
 /// Severity of an event.

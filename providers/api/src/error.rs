@@ -135,7 +135,7 @@ impl ErrorClass {
 pub enum ErrorClass {
     /// Positive knowledge that the object does not exist.
     NotFound,
-    /// Could not tell. Never acted on; tried again with back-off.
+    /// The state is unknown. Never acted on; retried with back-off.
     Unknown,
     /// The cloud asks for fewer calls. Tried again after the delay, if it names one, else with back-off.
     Throttled {

@@ -1,4 +1,4 @@
-//! What a provider tells people who ask: why a node or Service is as it is, what leaked, what breaks in a migration.
+//! Diagnosis by a provider: why a node or Service is in its state, what leaked, what breaks in a migration.
 //!
 //! `ccm explain`, `ccm orphans` and `ccm migrate-check` ask; no controller does. Every method reads the cloud at most, save
 //! [`Inspect::delete_orphan`]. The answers must come from the same tables and decisions that the provider works with: a
@@ -38,10 +38,10 @@ pub trait Inspect: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Removes one orphan, as [`Inspect::orphans`] of this process told it. Looks again first: an object that has lost its
-    /// mark or is in use is refused. Not there any more is a success.
+    /// Removes one orphan that [`Inspect::orphans`] returned in this process. Reads it again first: an object that has
+    /// lost its mark or is in use is refused. Not there any more is a success.
     ///
-    /// The caller has shown [`Orphan::step`] and was told to go on. Never called in a dry run.
+    /// The caller has shown [`Orphan::step`], and the user has confirmed. Never called in a dry run.
     async fn delete_orphan(&self, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
         let _ = (cluster, orphan);
         Err(ProviderError::NotImplemented)
@@ -97,12 +97,12 @@ impl Fact {
         Self { about: about.into(), state: FactState::Good, text: text.into(), hint: None }
     }
 
-    /// A link that time mends.
+    /// A link that only needs time.
     pub fn waiting(about: impl Into<String>, text: impl Into<String>) -> Self {
         Self { state: FactState::Waiting, ..Self::good(about, text) }
     }
 
-    /// A link that is broken, and the way out.
+    /// A link that is broken, and the remedy.
     pub fn bad(about: impl Into<String>, text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { state: FactState::Bad, hint: Some(hint.into()), ..Self::good(about, text) }
     }
@@ -123,7 +123,7 @@ pub struct Orphan {
     pub owner: String,
     /// Why it is an orphan, and what it was recognized by.
     pub reason: String,
-    /// When it was made, where the cloud tells.
+    /// When it was created, if the cloud reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
     /// What it costs, roughly and in words, where that is known.

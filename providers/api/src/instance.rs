@@ -19,7 +19,7 @@ use crate::node::NodeRef;
 #[async_trait]
 pub trait InstancesV2: Send + Sync {
     /// Answers for each node, in the order of the nodes; the number of answers must equal the number of nodes (anything
-    /// else is read as "could not tell" for all of them).
+    /// else is read as [`Lookup::Unknown`] for all of them).
     ///
     /// The instance is found by `provider_id` first, else by name, labels or annotations. `aspects` says what the caller
     /// will read; a provider may leave out the rest where it costs extra calls.
@@ -78,7 +78,7 @@ pub enum Lookup {
     Gone(Evidence),
     /// The node belongs to another cloud: counted, never touched.
     Foreign,
-    /// Could not tell: initialization is tried again with back-off, nothing is deleted or tainted.
+    /// The state is unknown: initialization is retried with back-off, nothing is deleted or tainted.
     Unknown(ProviderError),
 }
 
@@ -96,7 +96,7 @@ pub struct Instance {
     /// Whether it is stopped: then the node gets the shutdown taint while it is not Ready. An error leaves the taints
     /// alone, [`ProviderError::NotImplemented`] means "not stopped".
     pub shutdown: Result<bool, ProviderError>,
-    /// What the node shall carry; `Ok(None)` skips the node quietly.
+    /// What to write to the node; `Ok(None)` skips the node silently.
     pub metadata: Result<Option<InstanceMetadata>, ProviderError>,
 }
 
@@ -171,8 +171,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The answer for one node. A node without provider ID that is not found by name is "could not tell": its name may
-    /// just not be the one the cloud knows.
+    /// The answer for one node. A node without provider ID that is not found by name is [`Lookup::Unknown`]: the cloud
+    /// may know it by another name.
     ///
     /// The caller sorts out the nodes of other clouds by [`crate::Node::provider_scheme`] first. As a second line, an ID
     /// of a scheme that no instance of the list has is never taken for gone, nor is one that is no provider ID at all.

@@ -7,12 +7,12 @@
 //!
 //! Three rules shape every trait:
 //!
-//! * **No method is per node.** The core hands over all nodes that it wants to know about at once. A cloud that can only
+//! * **No method is per node.** The core passes all nodes that it needs to know about at once. A cloud that can only
 //!   answer for one object at a time implements [`SingleInstances`] or [`SingleRoutes`] and wraps it in [`OneByOne`],
 //!   which bounds the number of calls in flight. The older pair [`Instances`] + [`Zones`] is wrapped in
 //!   [`LegacyInstances`].
-//! * **An error is not a "no".** "Could not tell" ([`Lookup::Unknown`]) is an answer of its own and the core never acts
-//!   on it. "It is gone" ([`Lookup::Gone`]) carries [`Evidence`].
+//! * **An error is not a "no".** "Unknown" ([`Lookup::Unknown`]) is an answer of its own and the core never acts on it.
+//!   "It is gone" ([`Lookup::Gone`]) carries [`Evidence`].
 //! * **Cancellation is by dropping.** The core gives each call a deadline and drops the future when that passes or when
 //!   the process shuts down; any call may end at any `await`. A provider must leave the cloud in a state from which the
 //!   next `ensure` finishes the job.

@@ -1,7 +1,7 @@
 //! Controllers over nodes that a provider brings along: tags on instances, pod ranges that the cloud delegates.
 //!
-//! The core owns queue, retries, pace and every write to the cluster; the provider says which nodes are due, works on the
-//! cloud, and answers with what the node shall carry.
+//! The core owns queue, retries, pace and every write to the cluster; the provider says which nodes are due, works on
+//! the cloud, and returns what to write to the node.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ pub struct NodeTaskLimits {
     pub workers: usize,
     /// Nodes per second and burst, of first tries too.
     pub rate: Option<(f64, u32)>,
-    /// Further tries of what failed; `None` for ever.
+    /// Retries after a failure; `None`: no limit.
     pub tries: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ pub struct NodeWork {
     pub node: Option<NodeRef>,
 }
 
-/// What a node shall carry.
+/// What to write to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeChanges {
     /// Labels that are set.

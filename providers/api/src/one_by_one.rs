@@ -23,7 +23,7 @@ pub trait SingleInstances: Send + Sync {
     /// Whether the instance is stopped. [`ProviderError::NotImplemented`] means "no".
     async fn shutdown(&self, node: &Node) -> Result<bool, ProviderError>;
 
-    /// What the node shall carry; `Ok(None)` skips the node quietly.
+    /// What to write to the node; `Ok(None)` skips the node silently.
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, ProviderError>;
 
     /// Only the addresses, where that is cheaper; the rest of the answer is not read.

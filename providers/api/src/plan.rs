@@ -129,7 +129,7 @@ impl Plan {
         self.steps.is_empty()
     }
 
-    /// Whether there is nothing to tell at all.
+    /// Whether there is neither a step nor a finding.
     pub fn is_silent(&self) -> bool {
         self.steps.is_empty() && self.findings.is_empty()
     }

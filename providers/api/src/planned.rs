@@ -138,8 +138,8 @@ pub struct Steps<S> {
 
 /// The adapter from [`Planned`] to [`LoadBalancer`].
 ///
-/// Each read and each write has a deadline of its own ([`READ_DEADLINE`], [`WRITE_DEADLINE`]), so that a long plan is not
-/// cut off while it makes progress and a hanging call doesn't hold up its group for ever.
+/// Each read and each write has a deadline of its own ([`READ_DEADLINE`], [`WRITE_DEADLINE`]), so that a long plan is
+/// not cut off while it makes progress and a hanging call doesn't block its group indefinitely.
 #[derive(Debug)]
 pub struct PlannedLoadBalancer<P>(pub P);
 

@@ -136,7 +136,7 @@ pub struct ServicePort {
 pub struct ServiceStatus {
     /// The balancer's addresses.
     pub load_balancer: LoadBalancerStatus,
-    /// What holds of the Service, one entry per type, whoever wrote it.
+    /// Conditions of the Service, one entry per type, from all controllers.
     #[serde(deserialize_with = "null_default")]
     pub conditions: Vec<Condition>,
 }
@@ -201,7 +201,7 @@ impl LoadBalancerStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Condition {
-    /// Its type, by which conditions are told apart.
+    /// Its type, the key of the list.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
@@ -238,7 +238,7 @@ impl Service {
         self.spec.kind == "LoadBalancer"
     }
 
-    /// Whether this controller shall provide a balancer: type LoadBalancer and no class.
+    /// Whether the Service asks this controller for a balancer: type LoadBalancer and no class.
     pub fn wants_load_balancer(&self) -> bool {
         self.is_load_balancer() && self.spec.load_balancer_class.is_none()
     }

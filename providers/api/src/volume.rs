@@ -33,8 +33,8 @@ pub trait Volumes: Send + Sync {
     /// What the volumes of this cloud are declared with. A volume with another source is never asked about, and cannot be
     /// held up by an outage of this program.
     ///
-    /// The default is every source that a cloud may have; then [`Volumes::labels`] alone tells which are foreign. Name your
-    /// own, for example `VolumeSource::csi("disk.example.com", "Example disk")`.
+    /// The default is every source that a cloud may have; then only [`Volumes::labels`] decides which are foreign. Name
+    /// your own, for example `VolumeSource::csi("disk.example.com", "Example disk")`.
     fn sources(&self) -> &[VolumeSource] {
         &VolumeSource::ALL
     }

@@ -204,7 +204,7 @@ impl OpenCall<'_> {
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // The trait cancels by dropping, which does not tell a deadline from a shutdown.
+            // The trait cancels by dropping, so a deadline and a shutdown look the same.
             let error = ErrorFields { error: Some("context canceled".into()), kind: Some("Other"), retry_after: None };
             self.write_end(Outcome { result: None, error });
         }

@@ -139,7 +139,7 @@ impl Cloud {
         self.reload()
     }
 
-    /// The balancers as they are. No call: whoever relies on one asks for it.
+    /// The current balancers. Not logged as a call: a caller that needs one makes it.
     pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
         self.reload();
         self.world().tables.balancers.clone()

@@ -18,7 +18,7 @@ mod tests;
 /// Type of instances that are not listed.
 const INVENTED_TYPE: &str = "fake.small";
 
-/// An instance as the cloud tells it, with all defaults filled in.
+/// An instance as the cloud reports it, with all defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) metadata: InstanceMetadata,

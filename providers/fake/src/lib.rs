@@ -110,7 +110,7 @@ impl Fake {
         &self.cloud.start.interfaces
     }
 
-    /// A call of the core that has no answer, so that an error can only be told to the log.
+    /// A call of the core that has no answer, so an error can only be logged.
     async fn note(cloud: &Cloud, method: Method) {
         if let Err(error) = cloud.call(method, Subject::default(), json!({}), |_, _| Ok(())).await {
             tracing::warn!(call = method.name(), %error, "the fake cloud was told to fail");

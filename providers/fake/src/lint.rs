@@ -22,7 +22,7 @@ impl Lint for Checks {
         Vec::new()
     }
 
-    /// Mistakes first; doubts are told once there are none.
+    /// Errors first; warnings only if there are none.
     fn config(&self, text: &str) -> Vec<Finding> {
         match Config::parse(text, Path::new(""), None) {
             Ok(config) => config.doubts(),

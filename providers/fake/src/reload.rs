@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What tells two states of a file apart without reading it: modification time, size and inode of what the path leads to,
-/// through symbolic links.
+/// What distinguishes two states of a file without reading it: modification time, size and inode of what the path leads
+/// to, through symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stamp {
     /// There is a file.
@@ -144,7 +144,7 @@ mod tests {
         std::fs::write(&path, "1").unwrap();
         let mut file = Watched::new(&path, "1", 1);
         assert!(matches!(file.poll(number), Change::None));
-        replace(&path, "2"); // same size, perhaps the same modification time: the inode tells
+        replace(&path, "2"); // same size, perhaps the same modification time: the inode differs
         assert!(matches!(file.poll(number), Change::Reloaded { old, new } if (*old, *new) == (1, 2)));
         assert!(matches!(file.poll(number), Change::None));
         assert_eq!(**file.current(), 2);

@@ -145,7 +145,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What is wrong, and the way out.
+    /// The problem and its remedy.
     pub(super) fn problem(&self, node: &Node) -> Option<(String, &'static str)> {
         Some(match self {
             Self::Listed(_) | Self::Invented => return None,
