@@ -7,8 +7,8 @@
 #   hack/fuzz.sh merge [TARGET...]        takes into tests/fuzz/corpus what was found and covers more, and nothing else
 #
 # What a run finds grows in ${XDG_CACHE_HOME:-~/.cache}/ccm/fuzz/TARGET. An input that fails is printed and kept as
-# ${XDG_CACHE_HOME:-~/.cache}/ccm/fuzz/failed/TARGET-*: mend the code, and put the input into tests/fuzz/corpus/TARGET under
-# a name that says what it is, where the tests of the workspace run it from then on.
+# ${XDG_CACHE_HOME:-~/.cache}/ccm/fuzz/failed/TARGET-*: fix the code, and put the input into tests/fuzz/corpus/TARGET
+# under a name that says what it is, where the tests of the workspace run it from then on.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

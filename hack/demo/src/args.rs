@@ -32,7 +32,7 @@ pub(crate) struct Pace {
     pub(crate) grace: Duration,
     /// `--node-monitor-period` and `--route-reconciliation-period`.
     pub(crate) period: &'static str,
-    /// How many answers "could not tell" are waited for.
+    /// How many "unknown" answers to wait for.
     pub(crate) doubts: u64,
     /// How long a manager with nothing to do is watched: a few periods.
     pub(crate) quiet: Duration,

@@ -1,4 +1,4 @@
-//! What happened, in order, told once: by the tour, the cluster, the cloud and the manager.
+//! The log of what happened, in order and without duplicates: from the tour, the cluster, the cloud and the manager.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -100,22 +100,23 @@ impl Feed {
         self.lock().fact(self.elapsed(), source, subject, text.into());
     }
 
-    /// The same, told only once in each act.
+    /// The same, but logged only once in each act.
     pub(crate) fn fact_once(&self, source: Source, subject: &str, text: impl Into<String>) {
         self.fact_once_at(self.elapsed(), source, subject, text);
     }
 
-    /// When something happened that a log tells later.
+    /// The time of something that is read from a log later.
     pub(crate) fn when(&self, at: SystemTime) -> Duration {
         at.duration_since(self.began_at).unwrap_or_default()
     }
 
-    /// As [`Feed::fact`], for something that happened before: it is told in its place, if that is still open.
+    /// As [`Feed::fact`], for something that happened before: it is inserted at its time, if that part is not printed
+    /// yet.
     pub(crate) fn fact_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
         self.lock().fact(at, source, subject, text.into());
     }
 
-    /// As [`Feed::fact_at`], told only once in each act.
+    /// As [`Feed::fact_at`], but logged only once in each act.
     pub(crate) fn fact_once_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
         let text = text.into();
         let mut state = self.lock();
@@ -124,7 +125,7 @@ impl Feed {
         }
     }
 
-    /// Anything else; what comes after it is never told before it.
+    /// Anything else; later facts are never inserted before it.
     pub(crate) fn tell(&self, item: Item) {
         let mut state = self.lock();
         if matches!(item, Item::Act { .. }) {

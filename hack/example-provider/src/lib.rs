@@ -1,8 +1,9 @@
 //! A provider for machines in a rack: `--cloud-provider=example`.
 //!
-//! The cloud is a folder. Whoever looks after the rack keeps a file per machine in `machines/`; the provider writes a file per
-//! load balancer into `balancers/` and one per route into `routes/`, from which the configuration of a proxy and of a router
-//! is made. Small as it is, it keeps the whole contract; see `providers/api/README.md` for what each part is for.
+//! The cloud is a folder. The operator of the rack keeps a file per machine in `machines/`; the provider writes a file
+//! per load balancer into `balancers/` and one per route into `routes/`, from which the configuration of a proxy and of
+//! a router is made. It is small but fulfils the whole contract; see `providers/api/README.md` for the purpose of each
+//! part.
 
 mod balancers;
 mod machines;
@@ -37,7 +38,7 @@ pub fn app() -> ccm::App {
 /// Makes the provider.
 #[derive(Debug, Default)]
 pub struct Factory {
-    /// For the controller of this crate, which needs more than the provider API tells.
+    /// For the controller of this crate, which needs more than the provider API offers.
     rack: Arc<OnceLock<Arc<rack::Rack>>>,
 }
 

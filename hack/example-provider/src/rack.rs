@@ -20,7 +20,7 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// Reads the configuration. All problems are told at once, each with its key.
+    /// Reads the configuration. All problems are reported at once, each with its key.
     pub(crate) fn new(config: &CloudConfig, folder: &str) -> Result<Self, DocumentError> {
         let tree = document::parse(&config.text)?;
         let problems = Problems::default();

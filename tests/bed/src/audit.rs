@@ -101,9 +101,9 @@ impl std::fmt::Display for AuditEntry {
 
 /// Reads the audit log from where it left off.
 ///
-/// The API server writes the entry of a request when it has ended, which can be a moment after the client has its answer;
-/// of a watch, when it is closed. Whoever waits for an entry asks again until it is there. Whoever says that there is none
-/// first waits for the entry of a request that was made later.
+/// The API server writes the entry of a request when it has ended, which can be a moment after the client has its
+/// answer; of a watch, when it is closed. To wait for an entry, read until it is there. To assert that there is none,
+/// first wait for the entry of a later request.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,

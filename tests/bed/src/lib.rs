@@ -143,7 +143,7 @@ impl Bed {
         blocking(move || Self::start_blocking(&options)).await
     }
 
-    /// The one bed that all tests of this process share, started by whoever asks first. Tests that use it must not
+    /// The one bed that all tests of this process share, started by the first caller. Tests that use it must not
     /// disturb each other: names or namespaces of their own, and no stopping of the server.
     ///
     /// # Errors

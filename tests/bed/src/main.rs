@@ -19,7 +19,7 @@ Starts etcd and kube-apiserver (with RBAC) on 127.0.0.1, until Ctrl-C.
 #[derive(Default)]
 struct Wanted {
     options: Options,
-    /// Flags of the kube-controller-manager, if there shall be one.
+    /// Flags of the kube-controller-manager, if one is started.
     controller_manager: Option<Vec<String>>,
 }
 

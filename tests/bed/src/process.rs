@@ -380,7 +380,7 @@ fn apiserver_args(folder: &Path, etcd: u16, options: &Options) -> Vec<String> {
         "--service-cluster-ip-range=10.96.0.0/12".into(),
         "--endpoint-reconciler-type=none".into(),
         "--allow-privileged=true".into(),
-        // Nobody creates the default service account of a namespace here, and pods shall be accepted without.
+        // Nobody creates the default service account of a namespace here, and pods must be accepted without it.
         "--disable-admission-plugins=ServiceAccount".into(),
     ];
     if options.audit != Audit::Off {

@@ -13,8 +13,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! A clause says what the core relies on, and why. What it doesn't do: it knows no cloud's rules, so it can't tell whether a
-//! balancer forwards to the right port. That is for the author's own tests.
+//! A clause says what the core relies on, and why. It knows no cloud's rules, so it can't check whether a balancer
+//! forwards to the right port. That is for the author's own tests.
 #![deny(missing_docs)]
 
 mod bed;

@@ -68,7 +68,7 @@ fn parsed(profile: &Profile) -> Options {
 }
 
 impl Managers {
-    /// As many as the profile says, none of them running. The receiver tells when one ends.
+    /// As many as the profile says, none of them running. The receiver gets a message when one ends.
     pub fn new(world: Arc<World>, profile: &Profile) -> (Self, mpsc::UnboundedReceiver<Exit>) {
         let options = parsed(profile);
         let (exits, ended) = mpsc::unbounded_channel();
@@ -130,12 +130,12 @@ impl Managers {
         self.slots.iter().enumerate().filter_map(|(slot, running)| Some((slot, running.as_ref()?)))
     }
 
-    /// How many replicas there shall be.
+    /// The number of replicas.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there shall be none.
+    /// Whether there are no replicas.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

@@ -28,7 +28,7 @@ pub struct Violation {
 /// What must always hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// No Node is deleted whose instance is not gone, nor one that the cloud could not tell about, nor too many at once.
+    /// No Node is deleted whose instance is not gone, nor one whose state is unknown, nor too many at once.
     NodeEvidence,
     /// No balancer loses its last host while that host should serve.
     Backends,

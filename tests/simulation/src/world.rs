@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// A node is gone or made anew: the label is not there any more.
+    /// Records the exclusion label; a node that is gone or recreated has none.
     pub fn note_exclusion(&self, name: &str, excluded: bool) {
         let now = self.trace.now();
         let mut inner = self.lock();
@@ -256,7 +256,7 @@ impl World {
         record.excluded = excluded;
     }
 
-    /// Whether the label says that it shall not serve.
+    /// Whether the label excludes it from balancers.
     pub fn is_excluded(&self, name: &str) -> bool {
         self.lock().hosts.get(name).is_some_and(|record| record.excluded)
     }

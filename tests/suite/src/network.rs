@@ -18,7 +18,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Breaks or mends it. Requests fail at once while it is broken; open watches are not affected (see
+    /// Breaks or restores it. Requests fail at once while it is broken; open watches are not affected (see
     /// [`crate::Rig::set_api_gone`], which ends them too).
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);

@@ -366,7 +366,7 @@ impl Rig {
         self.until(SHORTLY, &format!("{count} calls of {call}"), enough).await
     }
 
-    /// Watches the cloud's call log for `time` and tells when calls of this name began, from now on.
+    /// Watches the cloud's call log for `time` and returns when calls of this name began, relative to now.
     pub async fn moments(&self, call: &str, time: Duration) -> Vec<Duration> {
         let began = Instant::now();
         let mut seen = self.cloud.calls(call).len();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::feed::{Feed, Source};
 use crate::world::World;
 
-/// Entries at INFO that tell a decision.
+/// Entries at INFO that record a decision.
 const DECISIONS: [&str; 2] = ["deleting node", "node is not deleted yet"];
 /// How the message of an entry with a step of a dry run begins; `1/3: create …` follows.
 const PLAN: &str = "Plan (dry run, nothing is written) ";

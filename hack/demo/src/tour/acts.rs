@@ -164,7 +164,7 @@ impl Tour {
         Ok(())
     }
 
-    /// The cloud cannot tell; the Node stays.
+    /// The cloud gives no answer; the Node stays.
     pub(super) async fn cannot_tell(&mut self, number: usize) -> Result<()> {
         let (_, silent) = self.names()?;
         self.act(

@@ -34,7 +34,7 @@ pub(crate) enum Act {
     Changed,
     /// A machine goes; its Node follows.
     Terminated,
-    /// The cloud cannot tell; the Node stays.
+    /// The cloud gives no answer; the Node stays.
     CannotTell,
     /// Another process takes over and finds nothing to do.
     Restarted,

@@ -58,7 +58,7 @@ fn send(text: &str) -> io::Result<()> {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The terminal may be gone; there is nobody left to tell.
+        // The terminal may be gone; ignore the error.
         let _gone = send("\x1b[?25h\x1b[?1049l");
     }
 }

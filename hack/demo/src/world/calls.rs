@@ -27,7 +27,7 @@ pub(crate) struct Calls {
     pub(crate) changes: u64,
     /// By name of the call; the first are those that changed something.
     pub(crate) by_name: BTreeMap<(Effect, String), u64>,
-    /// Answers "could not tell", by node; under no name those that hold for all.
+    /// "Unknown" answers, by node; those for all nodes under an empty name.
     pub(crate) unknown: BTreeMap<String, u64>,
     /// Routes made and removed.
     pub(crate) routes: (u64, u64),
@@ -71,7 +71,7 @@ impl Calls {
         self.by_name.get(&(Effect::Read, name.to_owned())).copied().unwrap_or_default()
     }
 
-    /// How often the cloud could not tell about a node.
+    /// How often the answer about a node was "unknown".
     pub(crate) fn doubts(&self, node: &str) -> u64 {
         [node, ""].iter().filter_map(|key| self.unknown.get(*key)).sum()
     }
@@ -164,7 +164,7 @@ impl State {
         self.calls.asked += instances;
     }
 
-    /// The cloud could not tell about a node, or without a name about anything.
+    /// The cloud had no answer about a node, or about anything if the name is empty.
     pub(crate) fn doubted(&mut self, node: &str) {
         *self.calls.unknown.entry(node.to_owned()).or_default() += 1;
     }

@@ -34,7 +34,7 @@ impl Rack {
         self.folder.path().join(name)
     }
 
-    /// As whoever looks after the rack does.
+    /// As the operator of the rack does.
     pub fn write(&self, object: &str, value: &Value) {
         let path = self.path("rack").join(format!("{object}.json"));
         std::fs::write(path.with_extension("new"), value.to_string()).unwrap();

@@ -33,7 +33,7 @@ pub(crate) enum Externals {
 const KUBE: &[&str] = &["kube", "kube-client", "kube-core", "kube-derive", "kube-runtime"];
 /// HTTP, in either direction.
 const HTTP: &[&str] = &["axum", "h2", "hyper", "hyper-util", "reqwest", "ureq"];
-/// What belongs to the edge of a program: command lines, and errors that no caller can tell apart.
+/// Only for the edge of a program: command lines, and errors that no caller can match on.
 const EDGE: &[&str] = &["anyhow", "clap", "eyre", "tracing-subscriber"];
 
 const fn library(

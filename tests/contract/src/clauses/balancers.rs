@@ -33,7 +33,7 @@ async fn updated(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
     bed.finished(async || balancer.update(CLUSTER, service, nodes).await).await.map_err(failed("update"))
 }
 
-/// Get tells what ensure told, and another ensure writes nothing.
+/// `get` returns what `ensure` returned, and another `ensure` writes nothing.
 pub(super) async fn is_settled(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
     let status = bed.without_writing("an ensure of what is there", ensured(bed, service, nodes)).await??;
     let told = bed.without_writing("get", got(bed, service)).await??;

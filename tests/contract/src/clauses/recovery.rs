@@ -131,7 +131,7 @@ pub(super) async fn an_interrupted_deletion_is_finished_by_the_next(harness: Arc
         holds!(!done || !left, "a deletion of which {writes} write(s) took effect succeeded and left something");
         case.calm().await?;
         if left {
-            // The core asks before it deletes: what get does not tell is never deleted.
+            // The core calls `get` before it deletes: what `get` does not report is never deleted.
             let told = case.bed.balancer()?.get(CLUSTER, &case.service).await;
             holds!(
                 !matches!(told, Ok(None)),

@@ -133,7 +133,7 @@ impl SingleLoadBalancer for Handle {
         if !self.lock().balancers.contains_key(&name) {
             self.write("create balancer", |state| {
                 let balancer = Balancer { owner, ..Balancer::default() };
-                // Whoever creates the same twice at once gets the same object.
+                // Two concurrent creations return the same object.
                 state.balancers.entry(name.clone()).or_insert(balancer);
                 Some(format!("create balancer {name} for {key}"))
             })

@@ -49,7 +49,7 @@ impl Instance {
         matches!(self.power, Power::Terminated | Power::Forgotten)
     }
 
-    /// What its node shall show, without the host name.
+    /// The addresses that its node must have, without the host name.
     pub fn addresses(&self) -> Vec<(&'static str, String)> {
         let (number, external) = (self.number, self.external);
         vec![

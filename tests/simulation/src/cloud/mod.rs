@@ -35,7 +35,7 @@ pub struct Traits {
     pub grace: Duration,
     /// Whether an instance that it does not find by name counts as absent.
     pub absent_by_name: bool,
-    /// Whether routes are told with the addresses of their node.
+    /// Whether routes are listed with the addresses of their node.
     pub route_addresses: bool,
     /// Whether Services share cloud objects.
     pub shared: bool,

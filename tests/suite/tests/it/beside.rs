@@ -61,7 +61,8 @@ impl World {
         let kubeconfig = self.rig.bed().kubeconfig_for_user(US, &["system:masters"]).unwrap();
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let args = ["--leader-elect=true", "--configure-cloud-routes=true", "-v=2", RANGE, &kubeconfig];
-        // As many manifests have it, whoever gives out the ranges: ours doesn't unless its controller is named too.
+        // Set in many manifests whichever program allocates the ranges: ours doesn't unless its controller is enabled
+        // too.
         let routes = ["--allocate-node-cidrs=true", "--route-reconciliation-period=1s"];
         let nodes = ["--node-monitor-period=1s", "--node-status-update-frequency=1s"];
         let args = self.rig.args(&[&args[..], &routes, &nodes, more].concat());
@@ -113,7 +114,7 @@ impl World {
         asked.1.clone()
     }
 
-    /// Begins anew with [`World::asked`].
+    /// Clears what [`World::asked`] returns.
     fn forget(&self) {
         self.asked();
         self.asked.lock().unwrap().1.clear();
@@ -198,7 +199,7 @@ fn sets_taints(entry: &AuditEntry) -> bool {
     entry.body.as_ref().is_some_and(|body| body["spec"].get("taints").is_some())
 }
 
-/// Whoever writes the list of taints says which one it has seen.
+/// Every write of the taint list must carry the resource version.
 fn assert_no_taint_can_get_lost(writes: &[AuditEntry]) {
     let version = |entry: &AuditEntry| entry.body.as_ref().map(|body| body["metadata"]["resourceVersion"].clone());
     let blind = writes.iter().filter(|entry| sets_taints(entry) && version(entry).is_none_or(|v| !v.is_string()));

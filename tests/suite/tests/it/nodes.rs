@@ -263,7 +263,7 @@ async fn the_stable_label_follows_the_beta_label_with_an_exact_patch() {
     assert_eq!(writes.len(), 1, "{writes:?}");
     let body = format!(r#"{{"metadata":{{"labels":{{"{LABEL_ZONE}":"a"}},"uid":"{}"}}}}"#, done.uid());
     assert_eq!(sent(&writes[0]), ("", STRATEGIC, body));
-    // Whoever changes the stable label loses, also later.
+    // A change of the stable label by another client is reverted, also later.
     rig.patch_node("a", json!({"metadata": {"labels": {(LABEL_ZONE): "c"}}})).await;
     rig.until_node("a", "stable label again", |node| node.label(LABEL_ZONE) == "a").await;
 }

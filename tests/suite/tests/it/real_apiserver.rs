@@ -268,7 +268,7 @@ async fn routes_are_made_and_the_condition_is_taken_over_beside_the_others() {
     manager.stop().await.unwrap();
 }
 
-/// What writers rely on to tell another object of the same name from a conflict.
+/// Writers rely on this to distinguish another object of the same name from a conflict.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_patch_for_another_uid_is_refused_in_words_that_say_so() {
     let Some(rig) = Rig::real("suite-uid", "").await else { return };

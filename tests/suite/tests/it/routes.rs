@@ -454,7 +454,7 @@ async fn pod_ranges_in_another_order_keep_their_routes() {
         let manager = start(&rig, gate).await;
         until_network(&rig, "a", "False RouteCreated").await;
         manager.stop().await.unwrap();
-        // The API server lets nobody turn the ranges of a node: it registers anew, and gets the same ones.
+        // The API server rejects a reordering of a node's ranges: the node registers again, with the same ones.
         rig.delete("nodes", "", "a").await;
         add(&rig, "a", &["fd00:8:0:1::/64", "10.8.1.0/24"]).await;
         let _manager = start(&rig, gate).await;
@@ -495,7 +495,7 @@ async fn a_call_that_hangs_holds_up_no_shutdown() {
             manager.stop().await.unwrap();
             let took = rig.lap();
             assert!(took < Duration::from_secs(30), "{call} {gate:?}: {took:?}");
-            // What was under way is given up, and nothing is told that is not known.
+            // The call in flight is dropped, and no unconfirmed condition is written.
             assert_eq!(rig.node("a").await, Some(before), "{call} {gate:?}");
             release();
         }
@@ -568,7 +568,7 @@ async fn the_route_of_a_node_that_failed_is_made_up_for_while_others_are_untouch
         let status = |write: WriteEntry| write.body["status"]["conditions"][0]["status"].clone();
         rig.writes_of("nodes", name).into_iter().map(status).collect()
     };
-    // Told once of the failure and once of the success.
+    // One condition for the failure and one for the success.
     assert_eq!((told("bad"), told("good")), (vec![json!("True"), json!("False")], vec![json!("False")]));
 }
 

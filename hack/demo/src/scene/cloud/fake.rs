@@ -97,7 +97,7 @@ impl Cloud for CloudFile {
         self.wanted().names.clone()
     }
 
-    /// As the user may have edited the file; those of before while it cannot be read.
+    /// The machines in the file, which the user may have edited; the previous ones while it cannot be read.
     fn machines(&self) -> Vec<Machine> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = std::fs::metadata(&self.path).and_then(|meta| meta.modified()).ok();

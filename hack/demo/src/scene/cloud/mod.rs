@@ -47,7 +47,7 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
     /// Ends the failing; answers in words what was done.
     fn recover(&self) -> Result<String>;
 
-    /// Tells the world about calls, load balancers and routes, until the tasks end.
+    /// Reports calls, load balancers and routes to the world, until the tasks end.
     fn watch(self: Arc<Self>, world: Arc<World>, feed: Arc<Feed>, tasks: &mut JoinSet<()>);
 
     /// What is still there of load balancers.
@@ -92,7 +92,7 @@ pub(crate) struct Profile {
 pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) on: bool,
-    /// What the kubelet was told with `--provider-id`.
+    /// The kubelet's `--provider-id`.
     pub(crate) provider_id: Option<String>,
 }
 

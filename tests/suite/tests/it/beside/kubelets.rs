@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 /// How often a kubelet renews its lease: well below every `--node-monitor-grace-period` here.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What kubelets do for their nodes: each renews its lease, and tells that it is ready as soon as there is a pod range.
+/// What kubelets do for their nodes: each renews its lease, and reports Ready as soon as there is a pod range.
 pub(super) struct Kubelets {
     client: Client,
-    /// Node names, and whether the node is told to be ready.
+    /// Node names, and whether the node was reported Ready.
     alive: Arc<Mutex<BTreeMap<String, bool>>>,
     task: JoinHandle<()>,
 }

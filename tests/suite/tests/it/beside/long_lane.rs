@@ -34,7 +34,7 @@ async fn one_gives_ranges_and_the_other_makes_the_routes_and_they_share_no_field
     }
     let (ours, theirs) = world.writes();
     assert_no_taint_can_get_lost(&[&ours[..], &theirs].concat());
-    // Both write the taints of a new node, so one of them may have to try again, but not for ever.
+    // Both write the taints of a new node, so one of them may have to retry, but not indefinitely.
     let conflicts: Vec<_> = ours.iter().filter(|entry| entry.code == 409).cloned().collect();
     assert!(conflicts.len() <= 2 * names.len(), "{}", lines(&conflicts));
     let unexpected = |entry: &&AuditEntry| is_ours(entry) && entry.code >= 400 && entry.code != 409;

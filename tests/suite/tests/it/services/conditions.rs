@@ -1,4 +1,4 @@
-//! What the conditions of a Service tell, and how many writes that takes.
+//! The conditions of a Service, and how many writes they take.
 
 use super::*;
 

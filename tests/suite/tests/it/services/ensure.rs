@@ -263,7 +263,7 @@ async fn a_storm_of_events_is_cut_and_slows_nothing() {
     rig.faults().clear();
     rig.pass(2 * MINUTE).await;
     let told = rig.events("s").await.len();
-    // The count of an event goes on while it is cut, and is told when one passes again.
+    // An event is still counted while its requests fail; the next successful one carries the count.
     let requests = rig.store().log().count_of("create", "events") + rig.store().log().count_of("patch", "events");
     assert!(requests <= 26, "{requests} requests for events, {told} told");
 }

@@ -1,4 +1,4 @@
-//! What is wrong is told where users look, with key, value and cause; other Services go on.
+//! Bad input is reported where users look, with key, value and cause; other Services still work.
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
 
@@ -56,7 +56,7 @@ async fn what_does_not_exist_is_named_and_other_services_go_on() {
     manager.terminate();
     manager.ended(LONG).await;
 
-    // No way out of the network any more: nothing is left for balancers that face the internet.
+    // Without a default route, no subnet is left for internet-facing balancers.
     let way_out = format!("RouteTableId={}&DestinationCidrBlock=0.0.0.0/0", world.table);
     world.cloud.hand("ec2:DeleteRoute", &way_out);
     let manager = world.manager(&world.config("NLBSecurityGroupMode = Managed", &[]), ARGS);
