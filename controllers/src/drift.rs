@@ -1,6 +1,6 @@
-//! Drift: what the cloud has that no change of an object explains.
+//! Drift: differences in the cloud that no change of an object explains.
 //!
-//! A plan that is not empty for an object that was in order and did not change since: somebody else changed the cloud.
+//! If the plan is not empty for an object that was in sync and did not change since, something else changed the cloud.
 
 use ccm_runtime::metrics::{Def, IntCounterVec, IntGaugeVec};
 use ccm_runtime::{Metrics, metrics};
@@ -20,7 +20,7 @@ metrics! {
     }
 }
 
-/// The metrics of one controller. They are not there before its first look: 0 means that it looked and found nothing.
+/// The metrics of one controller. They are absent before its first check: 0 means that it checked and found nothing.
 #[derive(Clone)]
 pub(crate) struct Drift {
     controller: String,
@@ -32,7 +32,7 @@ impl Drift {
         Self { controller: controller.to_owned(), metrics: DriftMetrics::new(registry) }
     }
 
-    /// What a look found: the writes that are due, and those among them that were not due at the last look.
+    /// The result of a check: the due writes, and those among them that were not due at the last check.
     pub(crate) fn saw(&self, steps: usize, new: usize) {
         let of = &[&self.controller];
         self.metrics.now.with_label_values(of).set(i64::try_from(steps).unwrap_or(i64::MAX));

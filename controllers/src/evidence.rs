@@ -1,10 +1,10 @@
-//! What absence says about a node. Pure.
+//! What the absence of an instance proves about a node. Pure.
 
 use std::time::SystemTime;
 
 use ccm_provider::{Evidence, Node};
 
-/// Clouds show new instances late: absence is no evidence about a node that was young when the read began.
+/// Clouds list new instances late: absence is no evidence about a node that was young when the read began.
 pub(crate) fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String> {
     if evidence.grace.is_zero() {
         return None;

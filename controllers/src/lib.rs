@@ -36,7 +36,7 @@ pub fn metrics_reference() -> Vec<&'static Def> {
 /// What all controllers share.
 #[derive(Clone)]
 pub struct Shared {
-    /// The one way to write.
+    /// The gate for all writes.
     pub gate: Gate,
     /// Watched nodes.
     pub nodes: Arc<Store<Node>>,

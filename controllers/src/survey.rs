@@ -1,7 +1,7 @@
 //! One pass of a controller that only shows what it would do: for `ccm plan` and similar commands.
 //!
-//! The controllers themselves run, over stores that are filled once and a gate that collects plans instead of writing. So
-//! what is shown is what would happen, by the same decisions.
+//! The controllers themselves run, over stores that are filled once and a gate that collects plans instead of writing.
+//! So it shows what would happen, by the same decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -12,13 +12,13 @@ use ccm_runtime::runner::Reconciler;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-/// Groups at work at once: enough for providers to join their questions.
+/// Groups at work at once: enough for providers to batch their reads.
 const GROUPS: usize = 64;
 
-/// What is looked at.
+/// The scope of a survey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything that the controllers look after.
+    /// Everything that the controllers manage.
     All,
     /// One node.
     Node(NodeName),

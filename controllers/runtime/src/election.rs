@@ -9,7 +9,7 @@
 //!
 //! Better than upstream (`client-go/tools/leaderelection`): a standby watches the Lease where it may, so a released one
 //! is taken at once; a holder that sees another holder stops at once and not after the renew deadline; and it never
-//! believes in its lease for longer than others do.
+//! counts its lease as held for longer than others do.
 
 mod lease;
 mod standby;
@@ -95,7 +95,7 @@ pub struct Seen {
     pub renewed: Option<jiff::Timestamp>,
 }
 
-/// Reads the Lease of this name; `None` when there is none. For people: an election never believes in clocks of others.
+/// Reads the Lease of this name; `None` when there is none. For display only: an election never trusts other clocks.
 pub async fn look(client: &Client, namespace: &str, name: &str) -> Result<Option<Seen>, ApiError> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let lease = match client.read(&Call::get(path)).await.map(Lease::from_value) {
@@ -123,7 +123,7 @@ pub enum Ended {
 pub struct Election {
     /// Which Lease, and the times; must be valid.
     pub config: ElectionConfig,
-    /// Under the user agent of the election; paced by nobody.
+    /// With the user agent of the election, and without a rate limit.
     pub client: Client,
     /// Notified of acquisition, renewal and loss. When it is drained, renewal goes on until `release` says otherwise.
     pub leadership: Leadership,
@@ -135,10 +135,10 @@ pub struct Election {
     pub metrics: Metrics,
     /// Cancelled by the caller once **all writers have ended** and events are flushed: the lease is given back.
     pub release: CancellationToken,
-    /// Of the jitter.
+    /// Seed of the jitter.
     pub seed: u64,
-    /// What the log says when the lease is lost; upstream has `leaderelection lost` and, for the second lease of a
-    /// leader migration, `migration leaderelection lost`.
+    /// Log message for a lost lease; upstream has `leaderelection lost` and, for the second lease of a leader
+    /// migration, `migration leaderelection lost`.
     pub lost_message: &'static str,
 }
 
@@ -187,7 +187,7 @@ struct Observed {
     at: Instant,
 }
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 enum Attempt {
     Held(Held),
     /// Another process holds the lease.
@@ -211,14 +211,14 @@ impl Candidate {
         self.parts.clock.now()
     }
 
-    /// Tries until the lease is ours. `None` if it is not wanted any more.
+    /// Tries until the lease is ours. `None` on shutdown.
     async fn acquire(&mut self) -> Option<Held> {
         tracing::info!("attempting to acquire leader lease {}...", self.leases.label());
         loop {
             if self.unwanted() {
                 return None;
             }
-            // Not cut short by a shutdown: what the server did with the request must be known.
+            // Not cancelled by a shutdown: the result of the request must be known.
             match self.attempt().await {
                 Attempt::Held(held) => return self.acquired(held).await,
                 Attempt::Foreign => {}
@@ -300,7 +300,7 @@ impl Candidate {
         }
     }
 
-    /// Notes what was read, and since when it has been so.
+    /// Records what was read, and since when it is unchanged.
     fn observe(&mut self, lease: Lease) {
         let holder = lease.record().holder;
         if holder != self.leader && !holder.is_empty() {
@@ -314,12 +314,12 @@ impl Candidate {
         self.observed = Some(Observed { lease, at });
     }
 
-    /// When the lease that was seen may be taken; `None` for at once.
+    /// When the observed lease may be taken; `None`: at once.
     fn foreign_until(&self) -> Option<Instant> {
         let Observed { lease, at } = self.observed.as_ref()?;
         let record = lease.record();
         let free = record.holder.is_empty() || record.holder == self.parts.config.identity;
-        // A record without a duration comes from no known program: wait as long as we would ask of others.
+        // No known program writes a record without a duration: use our own lease duration.
         (!free).then(|| *at + record.duration.unwrap_or(self.parts.config.lease_duration))
     }
 
@@ -392,7 +392,7 @@ impl Candidate {
         };
         self.observe(lease.clone());
         let (record, ours) = (lease.record(), held.lease.record());
-        // An emptied holder (an administrator's hand) is taken again, if nobody led in between.
+        // An empty holder (set by an administrator) is taken again, if nobody led in between.
         let emptied = record.holder.is_empty() && record.transitions == ours.transitions;
         if record.holder != self.parts.config.identity && !emptied {
             if record.holder.is_empty() {
@@ -455,7 +455,7 @@ impl Candidate {
 
     /// Logs a failure once, and again only after a while: attempts come every two seconds.
     fn complain(&mut self, verb: &str, error: &ApiError) {
-        // Losing a race is the normal course.
+        // Losing a race is normal.
         if error.is_conflict() {
             tracing::debug!(lease = self.leases.label(), verb, "another process wrote the lease first");
             return;

@@ -32,7 +32,7 @@ const QUEUE: usize = 1000;
 #[derive(Debug, Clone)]
 struct Recorded {
     component: Arc<str>,
-    /// Whose identity it is written with; `None` is that of the process.
+    /// The identity that writes it; `None`: that of the process.
     gate: Option<Gate>,
     subject: Subject,
     kind: EventType,
@@ -42,7 +42,7 @@ struct Recorded {
     class: Option<&'static str>,
     /// Wall clock.
     at: SystemTime,
-    /// Nanoseconds since 1970, made unique: it ends the name of the event.
+    /// Nanoseconds since 1970, made unique: the suffix of the event's name.
     stamp: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The one way to write: to the API server and to the cloud.
+//! The gate for all writes to the API server and to the cloud.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -18,26 +18,26 @@ use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
 use crate::priority::Priority;
 
-/// API writes in flight at once. More buy nothing: about 20 keep an API server busy.
+/// API writes in flight at once. More do not help: about 20 keep an API server busy.
 const IN_FLIGHT: usize = 32;
 /// Plans of a dry run that are remembered, so as not to repeat them.
 const SHOWN_AT_MOST: usize = 20_000;
 
-/// Checks before each write that this process leads, is no dry run and does not hurry; counts it.
+/// Checks before each write that this process leads and is no dry run, limits the writes in flight, and counts them.
 #[derive(Debug, Clone)]
 pub struct Gate {
     client: Client,
     leadership: Leadership,
     dry_run: bool,
     in_flight: Arc<Priority>,
-    // The last plan of each subject, so that a dry run says each thing once. Bounded: see `show`.
+    // The last plan of each subject, so that a dry run logs each plan once. Bounded: see `show`.
     shown: Arc<Mutex<HashMap<String, Plan>>>,
     // Where plans go instead of the log.
     collected: Option<Arc<Mutex<Vec<Plan>>>>,
     metrics: Metrics,
 }
 
-/// Why a write was not done, or failed.
+/// Why a write was not sent, or failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum GateError {
     /// The lease is not ours (any more). Nothing was written.
@@ -63,7 +63,7 @@ impl GateError {
         }
     }
 
-    /// Somebody else wrote in between.
+    /// Another client wrote in between.
     pub fn is_conflict(&self) -> bool {
         self.api().is_some_and(ApiError::is_conflict)
     }
@@ -98,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// A gate through which nothing goes, and which keeps the plans that it is shown: for commands.
+    /// A gate that refuses every write and keeps the plans that it is shown: for commands.
     pub fn collecting(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
         Self { collected: Some(Arc::default()), ..Self::new(client, leadership, true, metrics) }
     }
@@ -149,7 +149,7 @@ impl Gate {
         may
     }
 
-    /// Shows a plan, and what was only noticed: at INFO in a dry run, each once until it changes, at DEBUG otherwise.
+    /// Logs a plan and its findings: at INFO in a dry run, each once until it changes, else at DEBUG.
     pub fn show(&self, plan: &Plan) {
         if let Some(collected) = &self.collected {
             if !plan.is_silent() {
@@ -159,7 +159,7 @@ impl Gate {
         }
         if plan.is_silent() {
             if self.dry_run {
-                // What comes up again later is news again.
+                // A plan that comes back later is logged again.
                 self.shown.lock().unwrap_or_else(PoisonError::into_inner).remove(&plan.subject);
             }
             return;
@@ -191,7 +191,7 @@ impl Gate {
         let turn = async { if call.can_wait { self.in_flight.patient().await } else { self.in_flight.urgent().await } };
         let turn = if call.yields { self.until_ending(turn).await? } else { turn.await };
         let _turn = turn.ok_or(GateError::NotLeading)?;
-        // The wait may have been long, and so may be that for a server that said "later": look again before each attempt.
+        // The wait may have been long, and so may be the one that the server asks for: check again before each attempt.
         let pause = |wait| match call.yields {
             true => self.until_ending(tokio::time::sleep(wait)).boxed(),
             false => client::sleep(wait),
@@ -221,8 +221,8 @@ impl Gate {
         Ok(self.client.send(call).await?)
     }
 
-    /// Lets a write to the cloud through. It may consist of many steps, and the process may stand still between two of them,
-    /// so the lease is checked by the local clock each time that the write goes on; it is dropped where that has run out.
+    /// Lets a write to the cloud through. It may consist of many steps, and the process may be suspended between two of
+    /// them. So the lease is checked by the local clock at each poll; the write is dropped when the lease has expired.
     pub async fn cloud<R>(&self, write: impl Future<Output = R>) -> Result<R, GateError> {
         let mut write = pin!(write);
         let fenced = std::future::poll_fn(|cx| match self.open("cloud") {
@@ -236,8 +236,8 @@ impl Gate {
         }
     }
 
-    /// Lets a write to the cloud through that is about `count` things: one answer for each, whatever the provider does. A call
-    /// that takes too long, panics or gives another number of answers has failed for all.
+    /// Lets a write of `count` items to the cloud through, and always returns one answer for each. A call that takes
+    /// too long, panics or gives another number of answers has failed for all.
     pub async fn cloud_each<A: ItemAnswer>(
         &self,
         call: &str,
@@ -265,7 +265,7 @@ impl Gate {
     }
 }
 
-/// What a provider answers for one of many things.
+/// The provider's answer for one item.
 pub trait ItemAnswer: Sized {
     /// The call failed for all.
     fn failed(error: ProviderError) -> Self;
@@ -375,7 +375,7 @@ mod tests {
         assert!(matches!(answer, Err(GateError::NotLeading)));
     }
 
-    /// What becomes of a write of two steps when this much time passes between them and the election notices nothing of it.
+    /// The result of a write of two steps when this much time passes between them and the election does not notice.
     async fn two_steps(frozen_for: Duration) -> (bool, Vec<u32>) {
         let (gate, leadership) = gate();
         leadership.lead(Some(Duration::from_secs(15)));

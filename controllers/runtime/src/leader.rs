@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::metrics::{Def, IntGaugeVec, Metrics};
 
-/// Where the process stands. It only ever moves down this list.
+/// The state of the process. It only moves down this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Watches, keeps its stores warm, writes nothing.
+    /// Standby: watches and keeps its stores filled, writes nothing.
     Standby,
     /// May write until the given moment unless the lease is renewed. `None`: no election, no limit.
     Leading {
@@ -40,11 +40,11 @@ impl State {
     }
 }
 
-/// The state as a value that is passed around; every write asks it.
+/// A shared handle on the state; every write checks it.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     state: Arc<watch::Sender<State>>,
-    /// That of the lease without which this one is worth nothing.
+    /// The leadership that this one depends on.
     main: Option<Arc<watch::Sender<State>>>,
     clock: Arc<dyn Clock>,
 }
@@ -68,7 +68,7 @@ impl Leadership {
         Self { main: Some(self.state.clone()), ..Self::new(self.clock.clone()) }
     }
 
-    /// Where the process stands now.
+    /// The current state.
     pub fn state(&self) -> State {
         *self.state.borrow()
     }
@@ -90,7 +90,7 @@ impl Leadership {
         });
     }
 
-    /// No new work from now on.
+    /// Forbids new work.
     pub fn drain(&self) {
         self.state.send_if_modified(|state| match *state {
             State::Leading { until } => {
@@ -105,7 +105,7 @@ impl Leadership {
         });
     }
 
-    /// No write from now on.
+    /// Forbids every write.
     pub fn lose(&self) {
         self.state.send_if_modified(|state| std::mem::replace(state, State::Lost) != State::Lost);
     }
@@ -126,8 +126,8 @@ impl Leadership {
         }
     }
 
-    /// How long a write that starts now may take at most, so that it has ended before another process can take the lease:
-    /// for writes that a successor cannot see coming. `None` without election; zero when nothing may be written.
+    /// How long a write that starts now may take at most, so that it has ended before another process can take the
+    /// lease: for writes that a successor cannot foresee. `None` without election; zero when nothing may be written.
     pub fn left(&self) -> Option<Duration> {
         match self.state() {
             State::Leading { until } | State::Draining { until } => {
@@ -137,7 +137,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until the process leads; false if it never will.
+    /// Waits until the process leads; false if it can't any more.
     pub async fn leading(&self) -> bool {
         let mut states = self.state.subscribe();
         match states.wait_for(|state| *state != State::Standby).await {
@@ -151,7 +151,7 @@ impl Leadership {
         self.any(|state| matches!(state, State::Draining { .. } | State::Lost)).await;
     }
 
-    /// A read that nobody needs once no new work may begin: `None` then. Slow reads must not hold up a shutdown.
+    /// A read that is dropped (`None`) once no new work may begin: slow reads must not delay a shutdown.
     pub async fn until_ended<R>(&self, read: impl Future<Output = R>) -> Option<R> {
         tokio::select! {
             biased;
@@ -200,7 +200,7 @@ crate::metrics! {
 }
 
 impl Leadership {
-    /// Exports from now on where the process stands.
+    /// Exports the state as metrics.
     pub fn export(&self, registry: &Metrics) {
         let (leadership, gauge) = (self.clone(), registry.part::<LeaseMetrics>());
         registry.at_scrape(move || {

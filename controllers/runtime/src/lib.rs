@@ -1,7 +1,7 @@
-//! What every controller stands on: watched stores, the work queue, the instance view, the write gate, events, election.
+//! The base of every controller: watched stores, the work queue, the instance view, the write gate, events, election.
 //!
-//! A controller is a trigger (change of an object → keys), a pure decision, and an apply. Everything else is here and
-//! exists once. Data flows one way:
+//! A controller is a trigger (change of an object → keys), a pure decision, and an apply. Everything else is here. Data
+//! flows one way:
 //!
 //! ```text
 //! watch ─> Store ─> trigger ─> Queue ─> runner takes all ready keys ─> observe ─> decide ─> Gate ─> API server, cloud
@@ -11,7 +11,7 @@
 //! * [`queue`], [`runner`]: keys, back-off, batches, groups, panics, deadlines.
 //! * [`view`]: the only caller of the provider's instances.
 //! * [`gate`]: the only way to write; [`writer`]: how nodes and Services are written.
-//! * [`permission`]: what of the API server all this needs.
+//! * [`permission`]: the RBAC permissions that all this needs.
 //! * [`events`], [`election`], [`mod@metrics`], [`clock`], [`client`], [`leader`], [`panics`].
 
 pub mod client;

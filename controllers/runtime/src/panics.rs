@@ -1,4 +1,4 @@
-//! What a caught panic says.
+//! Messages of caught panics.
 
 use crate::metrics::{Def, IntCounterVec, Metrics};
 

@@ -17,7 +17,7 @@ pub struct Permission {
     pub names: &'static [&'static str],
     /// The namespace; `None` for objects without one and for all namespaces.
     pub namespace: Option<&'static str>,
-    /// What for, in a few words; shipped as a comment.
+    /// Purpose, in a few words; shipped as a comment.
     pub why: &'static str,
 }
 
@@ -87,7 +87,7 @@ pub const DELEGATED: &[Permission] = &[
 ];
 
 /// `--use-service-account-credentials`: the service accounts of the controllers and their tokens. Every cluster has the
-/// namespace, so nothing here may make it.
+/// namespace, so no right to create it is needed.
 pub const ACCOUNTS: &[Permission] = &[
     Permission::new("", "namespaces", &["get"], "whether their namespace is there before an account is made")
         .within(SYSTEM_NAMESPACE)
@@ -105,8 +105,8 @@ pub const ACCOUNTS: &[Permission] = &[
 /// The service accounts of the controllers.
 pub const CLIENT_NAMES: &[&str] = &["node-controller", "pvl-controller", "route-controller", "service-controller"];
 
-/// Those to which every cluster grants what the controllers need: it is born with the roles `system:controller:<name>` and
-/// binds them to these accounts.
+/// The accounts that every cluster grants what the controllers need: it has the roles `system:controller:<name>` by
+/// default and binds them to these accounts.
 pub const BORN_WITH_ROLES: &[&str] = &["node-controller", "route-controller", "service-controller"];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Which writes to the API server go first while there are more than it can take.
+//! Priorities of writes to an overloaded API server.
 //!
-//! In a burst of new nodes the API server is the bound. A node is usable when its taint is gone; its addresses and events
-//! can follow. So writes that can wait let the others pass, for a limited time.
+//! In a burst of new nodes the API server is the bottleneck. A node is usable when its taint is gone; its addresses and
+//! events can follow. So writes that can wait let the others pass, for a limited time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Priority {
     none_urgent: Notify,
 }
 
-/// The right to write one request; given back when dropped.
+/// A permit for one write; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     _slot: SemaphorePermit<'a>,
@@ -46,7 +46,7 @@ impl Priority {
         Self { slots: Semaphore::new(in_flight), urgent: AtomicUsize::new(0), none_urgent: Notify::new() }
     }
 
-    /// A turn in the order of asking. `None` never comes: the semaphore is not closed.
+    /// A permit in FIFO order. Never `None`: the semaphore is not closed.
     pub(crate) async fn urgent(&self) -> Option<Turn<'_>> {
         self.urgent.fetch_add(1, Ordering::AcqRel);
         let urgent = Urgent(self);
@@ -54,7 +54,7 @@ impl Priority {
         Some(Turn { _slot: slot, _urgent: Some(urgent) })
     }
 
-    /// A turn once no urgent write waits, or after [`PATIENCE`].
+    /// A permit once no urgent write waits, or after [`PATIENCE`].
     pub(crate) async fn patient(&self) -> Option<Turn<'_>> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -72,7 +72,7 @@ impl Priority {
         loop {
             let none = self.none_urgent.notified();
             tokio::pin!(none);
-            // Registered before the look, so that it is not missed in between.
+            // Registered before the check, so that no notification is missed.
             none.as_mut().enable();
             if self.is_free(until) || tokio::time::timeout_at(until, none).await.is_err() {
                 return;

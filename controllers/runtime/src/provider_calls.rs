@@ -1,4 +1,4 @@
-//! Metrics of the calls of the core to the provider, and of what was seen in the cloud.
+//! Metrics of the core's calls to the provider, and of complete reads of the cloud.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ crate::metrics! {
     }
 }
 
-/// When everything of each kind was last seen in the cloud.
+/// When each kind of object was last read completely.
 #[derive(Debug, Default)]
 struct Observed(Arc<Mutex<BTreeMap<&'static str, Instant>>>);
 
@@ -53,7 +53,7 @@ impl Part for Observed {
 }
 
 impl Metrics {
-    /// A call to the provider ended. Of many failures in one answer, any one.
+    /// A call to the provider ended. If the answer has several errors, `error` is any of them.
     pub fn provider_call(&self, call: &str, error: Option<&ProviderError>, took: Duration) {
         let provider = self.part::<ProviderMetrics>();
         let outcome = match error.map(ProviderError::class) {
@@ -77,12 +77,12 @@ impl Metrics {
         }
     }
 
-    /// Everything of one kind was seen in the cloud, without gaps: `instances` or `routes`.
+    /// One kind of object, `instances` or `routes`, was read completely.
     pub fn observed(&self, of: &'static str) {
         self.part::<Observed>().lock().insert(of, Instant::now());
     }
 
-    /// How long ago everything of each kind was last seen in the cloud, without gaps.
+    /// Time since the last complete read of each kind.
     pub fn observations(&self) -> Vec<(&'static str, Duration)> {
         self.part::<Observed>().lock().iter().map(|(of, at)| (*of, at.elapsed())).collect()
     }

@@ -4,7 +4,7 @@
 //! * A key is never worked on twice at once; added meanwhile, it is handed out again after [`Queue::done`].
 //! * A delayed add keeps the earliest due time.
 //! * Failures are counted per key and decide the delay of the next try.
-//! * After [`Queue::shut_down`] nothing is handed out any more; what runs may end.
+//! * After [`Queue::shut_down`] nothing is handed out any more; running work may finish.
 //!
 //! Source: `kubernetes/client-go` `util/workqueue`.
 
@@ -224,13 +224,13 @@ impl<K: Key> Queue<K> {
         self.lock().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// Waits for at least one key and takes all that are ready, at most `max`. Each must be given back with
+    /// Waits for at least one key and takes all that are ready, at most `max`. Each must be marked with
     /// [`Queue::done`]. `None` once the queue is shut down.
     pub async fn take_ready(&self, max: usize) -> Option<Vec<K>> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Registered before the look, so that nothing added in between is missed.
+            // Registered before the check, so that no added key is missed.
             changed.as_mut().enable();
             let next = {
                 let mut state = self.lock();
@@ -280,7 +280,7 @@ impl<K: Key> Queue<K> {
         keys
     }
 
-    /// Gives a key back. If it was added meanwhile, it is ready again.
+    /// Marks a key as done. If it was added meanwhile, it is ready again.
     pub fn done(&self, key: &K) {
         let mut state = self.lock();
         if let Some(since) = state.processing.remove(key) {
@@ -294,7 +294,7 @@ impl<K: Key> Queue<K> {
         self.changed.notify_waiters();
     }
 
-    /// Hands out nothing any more and drops what waits.
+    /// Hands out no more keys and drops the waiting ones.
     pub fn shut_down(&self) {
         let mut state = self.lock();
         state.closed = true;

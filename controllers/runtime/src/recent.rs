@@ -1,4 +1,4 @@
-//! What happened last: the plans and failures that `/debug/state` shows. Bounded, and without effect on anything.
+//! Recent plans and failures, for `/debug/state`. Bounded, and for display only.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ const LONGEST: usize = 2000;
 pub struct Happened {
     /// What it happened to: `service default/web`.
     pub subject: String,
-    /// What it was, at last.
+    /// The latest text.
     pub text: String,
     /// How often something of this kind happened to the subject since it was first noted; since it last succeeded, for
     /// failures.
@@ -33,7 +33,7 @@ pub struct Happened {
     pub failure: Option<Failed>,
 }
 
-/// What is known of a failure beside its text.
+/// Details of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failed {
@@ -45,10 +45,10 @@ pub struct Failed {
     /// What can be done about it: [`ErrorClass::way_out`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way_out: Option<String>,
-    /// When it is tried again, in seconds from now; 0 when that is due. Absent when only a change of the object brings it back.
+    /// Seconds until the retry; 0 when it is due. Absent when only a change of the object causes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_seconds: Option<u64>,
-    /// Whether it went well since.
+    /// Whether it has succeeded since.
     pub settled: bool,
 }
 
@@ -69,17 +69,17 @@ struct Failure {
     settled: bool,
 }
 
-/// The last things of one kind, one entry per subject; for failures, per controller and subject.
+/// The recent entries of one kind, one per subject; for failures, one per controller and subject.
 #[derive(Debug, Default)]
 pub struct Recent(Mutex<VecDeque<Entry>>);
 
 impl Recent {
-    /// Notes what happened to a subject.
+    /// Records what happened to a subject.
     pub fn note(&self, subject: impl Into<String>, text: &str) {
         self.push(subject.into(), text, None);
     }
 
-    /// Notes that a controller failed, and when it tries again.
+    /// Records that a controller failed, and when it retries.
     pub(crate) fn failed(
         &self,
         controller: &'static str,
@@ -91,7 +91,7 @@ impl Recent {
         self.push(subject, error, Some(Failure { controller, class, next, settled: false }));
     }
 
-    /// Notes that what failed has succeeded.
+    /// Records that a failed sync has succeeded.
     pub fn settled(&self, controller: &str, subject: &str) {
         for entry in self.lock().iter_mut().filter(|entry| entry.subject == subject) {
             if let Some(failure) = entry.failure.as_mut().filter(|failure| failure.controller == controller) {
@@ -100,7 +100,7 @@ impl Recent {
         }
     }
 
-    /// Whether nothing was ever noted.
+    /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
@@ -143,7 +143,7 @@ impl Recent {
     }
 }
 
-/// What a process keeps of both.
+/// The recent plans and failures of a process.
 #[derive(Default)]
 struct Last {
     plans: Arc<Recent>,

@@ -1,4 +1,4 @@
-//! Drives controllers: takes keys in batches, keeps groups apart, bounds what runs, catches panics, puts keys back.
+//! Drives controllers: takes keys in batches, serializes groups, limits concurrency, catches panics, requeues keys.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -18,16 +18,16 @@ use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
 use crate::queue::{Key, Queue};
 
-/// How a sync went.
+/// The result of a sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing is left to do until the object changes.
     Done,
-    /// To be looked at again after this time, without counting a failure.
+    /// Sync again after this time, without counting a failure.
     After(Duration),
 }
 
-/// How a sync failed. Decides when the key comes back.
+/// How a sync failed. Decides when the key is requeued.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SyncError {
     /// After the back-off of the queue.
@@ -38,17 +38,17 @@ pub enum SyncError {
     RetryAfter {
         /// What went wrong.
         message: String,
-        /// When to come back.
+        /// When to retry.
         after: Duration,
     },
-    /// The provider said why: after the time that it asked for, else after the back-off of the queue.
+    /// A provider error: after the delay that it asked for, else after the back-off of the queue.
     #[error("{message}")]
     Provider {
         /// What went wrong.
         message: String,
         /// What kind of failure it is.
         class: ErrorClass,
-        /// When to come back, without counting a failure; `None`: after the back-off.
+        /// When to retry, without counting a failure; `None`: after the back-off.
         after: Option<Duration>,
     },
     /// Only when the object changes.
@@ -66,7 +66,7 @@ impl SyncError {
         Self::Provider { message, class: error.class(), after: error.retry_after() }
     }
 
-    /// What kind of failure it is, where the provider said so.
+    /// The class of the error, if the provider gave one.
     pub fn class(&self) -> Option<&ErrorClass> {
         match self {
             Self::Provider { class, .. } => Some(class),
@@ -74,7 +74,7 @@ impl SyncError {
         }
     }
 
-    /// Whether nothing failed: the provider only needs more time.
+    /// Whether the provider only needs more time, so that nothing failed.
     pub fn is_in_progress(&self) -> bool {
         matches!(self.class(), Some(ErrorClass::InProgress { .. }))
     }
@@ -191,7 +191,7 @@ pub async fn run<R: Reconciler>(
     tokio::select! {
         biased;
         () = async { while tasks.join_next().await.is_some() {} } => {}
-        // Nothing may be written any more: whatever still runs is of no use.
+        // Nothing may be written any more: drop whatever still runs.
         () = leadership.lost() => tasks.shutdown().await,
     }
 }
@@ -239,7 +239,7 @@ impl<R: Reconciler> Batch<R> {
                 match observed.next() {
                     Some(Ok(seen)) => match me.groups(&key) {
                         Some(now) if now.is_subset(&of) => work.push((key, seen)),
-                        // It changed its groups since it was taken: not all that its work touches is kept for it.
+                        // Its groups changed since it was taken, so not all of them are locked for it.
                         Some(_) => {
                             me.queue.add(key.clone());
                             me.queue.done(&key);
@@ -256,7 +256,7 @@ impl<R: Reconciler> Batch<R> {
     }
 
     async fn run_groups(self: Arc<Self>, groups: BTreeSet<R::Group>, work: Vec<(R::Key, R::Observed)>) {
-        // What waits for a slot when no new work may begin is left to the next leader.
+        // When no new work may begin, keys that wait for a slot are left to the next leader.
         if let Some(Ok(_slot)) = self.leadership.until_ended(self.slots.acquire()).await
             && !work.is_empty()
         {
@@ -336,7 +336,7 @@ impl<R: Reconciler> Batch<R> {
         self.queue.done(key);
     }
 
-    /// For those who ask what failed last, and whether it still does.
+    /// Records the failure, or that it is over, for `/debug/state`.
     fn note(&self, key: &R::Key, answer: &Result<Outcome, SyncError>, next: Option<Duration>) {
         let failures = self.metrics.failures();
         match answer {

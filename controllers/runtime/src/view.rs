@@ -1,8 +1,8 @@
-//! What is known of the cloud's instances, shared by all controllers.
+//! The view of the cloud's instances, shared by all controllers.
 //!
-//! One [`InstanceView`] per process is the only caller of the provider's instances. It joins the questions of a short
-//! window into one call, so that the number of calls depends on neither the number of nodes nor that of the askers. When
-//! a large share of the cluster is asked about and the cloud has a cheap complete list, it lists.
+//! One [`InstanceView`] per process is the only caller of the provider's instances. It joins the lookups of a short
+//! window into one call, so that the number of calls depends on neither the number of nodes nor the number of callers.
+//! For a large share of the cluster it lists, if the cloud has a cheap complete list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -30,11 +30,11 @@ const BURST: Duration = Duration::from_secs(2);
 const SNAPSHOT_KEPT: Duration = Duration::from_secs(60);
 /// Fewer nodes than this are always looked up, never listed.
 const LIST_AT_LEAST: usize = 100;
-/// A failed batch is halved down to this size; its members are asked about alone the next time.
+/// A failed batch is halved down to this size; its members are looked up one by one the next time.
 const SPLIT_TO: usize = 8;
 /// Calls that halving may cost in one window.
 const EXTRA_CALLS: usize = 64;
-/// Nodes that are asked about alone in one window.
+/// Nodes that are looked up one by one in one window.
 const SUSPECTS_AT_MOST: usize = 64;
 /// Maximum number of suspects. Suspects whose nodes are gone are never cleared by an answer; when the list is dropped,
 /// the next failure is halved again.
@@ -58,7 +58,7 @@ impl std::fmt::Debug for InstanceView {
 
 #[derive(Default)]
 struct State {
-    // By what is asked: an error in one aspect must not spoil the answer to another.
+    // By aspects: an error in one aspect must not spoil the answer to another.
     pending: BTreeMap<Aspects, BTreeMap<Asked, Question>>,
     // Members of small batches that failed.
     suspects: BTreeSet<Asked>,
@@ -68,7 +68,7 @@ struct State {
     cannot_list: bool,
 }
 
-/// What is asked about: another Node of the same name may stand for another instance.
+/// The key of a lookup: another Node of the same name may stand for another instance.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Asked {
     name: NodeName,
@@ -82,7 +82,7 @@ impl Asked {
     }
 }
 
-/// A node that is asked about, and who waits for the answer.
+/// A node to look up, and the callers that wait for the answer.
 struct Question {
     node: NodeRef,
     askers: Vec<oneshot::Sender<Lookup>>,
@@ -128,13 +128,13 @@ impl InstanceView {
         self.schemes.is_foreign(provider_id)
     }
 
-    /// Answers for each node, in order. What is younger than `max_age` may come from memory.
+    /// Returns one answer per node, in order. Answers younger than `max_age` may come from the cache.
     pub async fn get(self: &Arc<Self>, nodes: &[NodeRef], aspects: Aspects, max_age: Duration) -> Vec<Lookup> {
         futures::future::join_all(self.ask(nodes, aspects, max_age)).await
     }
 
-    /// Asks about all nodes at once; one future per node, in order. Each is ready as soon as its own answer is there: one
-    /// node for which the cloud hangs does not hold up the others.
+    /// Looks up all nodes at once; one future per node, in order. Each is ready as soon as its own answer is there: a
+    /// hanging lookup does not delay the others.
     pub fn ask(
         self: &Arc<Self>,
         nodes: &[NodeRef],
@@ -156,7 +156,7 @@ impl InstanceView {
             async move {
                 let lost = || Lookup::Unknown(ProviderError::bug("the look-up ended without an answer"));
                 match answer {
-                    // An error: the process is ending.
+                    // The channel is closed: the process is ending.
                     Some(answer) => answer.await.unwrap_or_else(|_| lost()),
                     None => known.unwrap_or_else(lost),
                 }
@@ -199,8 +199,8 @@ impl InstanceView {
         self.lock().last_call = Some(Instant::now());
     }
 
-    /// All in one call, but those that were in a small batch that failed: each of them alone, so that one of them does not
-    /// spoil the others again.
+    /// All in one call, except the members of a failed small batch: these one by one, so that one of them does not fail
+    /// the others again.
     async fn lookup_all(&self, questions: Vec<Question>, aspects: Aspects) {
         let (mut alone, mut together): (Vec<Question>, Vec<Question>) = {
             let state = self.lock();
@@ -251,8 +251,8 @@ impl InstanceView {
         }
     }
 
-    /// Looks the nodes up in one call and answers who asked. A call that fails as a whole is halved, since one node may be
-    /// the reason; but when the cloud is away that helps nobody, so the number of calls has a bound.
+    /// Looks the nodes up in one call and answers the callers. A batch that fails as a whole is halved, since one node
+    /// may be the reason; the number of calls is limited, since that does not help when the cloud is down.
     fn lookup<'a>(&'a self, questions: Vec<Question>, aspects: Aspects, calls: &'a AtomicUsize) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let nodes: Vec<NodeRef> = questions.iter().map(|question| question.node.clone()).collect();
@@ -320,7 +320,7 @@ impl InstanceView {
     }
 }
 
-/// Doubles while calls follow each other closely, else starts small again.
+/// Doubles while calls follow each other closely, else resets.
 fn next_window(state: &mut State) -> Duration {
     let burst = state.last_call.is_some_and(|at| at.elapsed() < BURST);
     state.window = if burst { (state.window * 2).min(WINDOW_MAX) } else { WINDOW_MIN };
@@ -425,7 +425,7 @@ mod tests {
         let answers = view.get(&nodes(0..600), Aspects::LIFECYCLE, Duration::ZERO).await;
         assert!(matches!(answers[0], Lookup::Gone(_)));
         assert!(cloud.calls.lock().unwrap().is_empty());
-        // A snapshot that is young enough answers from memory.
+        // A recent snapshot answers from the cache.
         view.get(&nodes(0..3), Aspects::LIFECYCLE, Duration::from_secs(60)).await;
         assert_eq!(cloud.lists.load(Ordering::SeqCst), 1);
         assert!(cloud.calls.lock().unwrap().is_empty());

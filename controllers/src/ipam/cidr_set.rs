@@ -20,7 +20,7 @@ pub struct CidrSet {
     // Blocks with more than one holder, and how many more.
     shared: BTreeMap<u64, u32>,
     used: u64,
-    // Where the next search begins: what was given back rests as long as possible.
+    // Where the next search begins: freed blocks are reused as late as possible.
     next: u64,
     totals: Totals,
 }
@@ -34,12 +34,12 @@ pub struct Totals {
     pub releases: u64,
 }
 
-/// A free block, and how many used ones the search met before.
+/// A free block, and how many used ones the search skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// The block.
     pub block: IpNet,
-    /// Used blocks that were looked at first.
+    /// Used blocks that were skipped.
     pub tries: u64,
 }
 
@@ -82,7 +82,7 @@ impl CidrSet {
         self.totals
     }
 
-    /// The block that comes next, or `None` when all are used.
+    /// The next free block, or `None` when all are used.
     pub fn candidate(&self) -> Option<Candidate> {
         if self.used >= self.blocks {
             return None;
@@ -92,7 +92,7 @@ impl CidrSet {
         Some(Candidate { block: self.block(index)?, tries })
     }
 
-    /// Marks what a [`Candidate`] showed as used; the next search begins behind it.
+    /// Marks the block of a [`Candidate`] as used; the next search begins after it.
     pub fn take(&mut self, candidate: &Candidate) {
         self.occupy(&candidate.block);
         if let Some(span) = self.span(&candidate.block) {
@@ -100,7 +100,7 @@ impl CidrSet {
         }
     }
 
-    /// Marks every block that `cidr` touches as used, once more where it is used already. Answers whether one was;
+    /// Marks every block that `cidr` touches as used, once more where it is used already. Returns whether one was;
     /// `None` when `cidr` lies outside of the range.
     pub fn occupy(&mut self, cidr: &IpNet) -> Option<bool> {
         let mut overlaps = false;
@@ -117,8 +117,7 @@ impl CidrSet {
         Some(overlaps)
     }
 
-    /// Takes back one [`CidrSet::occupy`] or [`CidrSet::take`] of the same `cidr`. Answers how many blocks are free now
-    /// that were not.
+    /// Reverts one [`CidrSet::occupy`] or [`CidrSet::take`] of the same `cidr`. Returns how many blocks became free.
     pub fn release(&mut self, cidr: &IpNet) -> u64 {
         let mut freed = 0;
         for index in self.span(cidr).into_iter().flatten() {

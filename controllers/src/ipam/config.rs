@@ -1,4 +1,4 @@
-//! What the flags ask for, and all that is wrong with them. Pure.
+//! Validates the flags. Pure.
 //!
 //! Source of the behaviour: `kubernetes/kubernetes` `cmd/cloud-controller-manager/nodeipamcontroller.go` and
 //! `pkg/controller/nodeipam/node_ipam_controller.go`. Upstream stops at the first error, ignores a service range that it
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use crate::cluster_cidrs::parse_cluster_cidrs;
 
-/// The only allocator here.
+/// The only supported allocator.
 pub const RANGE_ALLOCATOR: &str = "RangeAllocator";
 /// Prefix length of a node's block where no flag says otherwise: IPv4, IPv6.
 const DEFAULT_PREFIX: (u8, u8) = (24, 64);
@@ -56,7 +56,7 @@ pub struct Range {
 /// Settings from flags; `None` when `--allocate-node-cidrs` is not set.
 ///
 /// # Errors
-/// All that is wrong, in upstream's words where it has some.
+/// All problems, with upstream's messages where there are any.
 pub fn validate(flags: &Flags<'_>) -> Result<Option<Config>, Vec<String>> {
     let mut wrong = Vec::new();
     let services = services(flags.service_cluster_ip_range, flags.allocate_node_cidrs, &mut wrong);

@@ -1,8 +1,9 @@
 //! Whether the store of nodes is as new as the API server.
 //!
-//! A new leader must know every block that the one before it has written. Its store may be late: a standby's watch can lag
-//! behind, and be served by a replica that lags too. So it asks once for the current version of every node, from a quorum,
-//! and waits until the store has these versions or newer ones. Only metadata is asked for, since the store has the rest.
+//! A new leader must know every block that the previous one has written. Its store may be late: a standby's watch can
+//! lag behind, and be served by a replica that lags too. So it asks once for the current version of every node, from a
+//! quorum, and waits until the store has these versions or newer ones. Only metadata is asked for, since the store has
+//! the rest.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use super::pool::is_at_least;
 /// Nodes per page.
 const PAGE: usize = 500;
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// How often the store is looked at while it is late, and after how long the versions are asked for again: a node that was
-/// deleted since never comes.
+/// How often a late store is checked, and after how long the versions are requested again: a node deleted since then
+/// never appears.
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after a failure; doubles up to the maximum.
@@ -68,7 +69,7 @@ async fn versions(client: &Client) -> Result<Vec<(NodeName, String)>, ApiError> 
     }
 }
 
-/// Whether the store gets there in time.
+/// Whether the store catches up in time.
 async fn catches_up(store: &Store<Node>, mut versions: Vec<(NodeName, String)>) -> bool {
     let limit = tokio::time::Instant::now() + PATIENCE;
     loop {

@@ -21,7 +21,7 @@ metrics! {
             LABELS,
             "[ALPHA] Counter measuring total number of CIDR releases.",
         );
-        /// The name has this slip upstream.
+        /// The name has this typo upstream.
         max: IntGaugeVec = Def::gauge(
             "node_ipam_controller_cirdset_max_cidrs",
             LABELS,
@@ -42,7 +42,7 @@ metrics! {
 }
 
 impl IpamMetrics {
-    /// Shows how the ranges stand.
+    /// Exports the usage of the ranges.
     #[allow(clippy::cast_precision_loss)] // a share
     pub(super) fn update(&self, sets: &[CidrSet]) {
         for set in sets {

@@ -1,4 +1,4 @@
-//! Which node has which blocks, and who gets the next ones. Pure.
+//! The blocks of each node, and the choice of new ones. Pure.
 //!
 //! A block is used from the moment in which it is chosen for a node until that node is gone, shows other blocks, or the API
 //! server has refused to write it. So no block is ever chosen for two nodes.
@@ -45,7 +45,7 @@ enum State {
     Seen,
 }
 
-/// What a look at a node came to.
+/// The result of observing a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Whether blocks were taken or given back.
@@ -56,8 +56,8 @@ pub struct Seen {
     pub findings: Vec<Finding>,
 }
 
-/// Something wrong with a range that a node has. Upstream ends the process on the first two of these, and does not notice
-/// the others.
+/// A problem with a range of a node. Upstream ends the process on the first two of these, and does not notice the
+/// others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// It is no range.
@@ -156,12 +156,13 @@ impl Pool {
         &self.sets
     }
 
-    /// Takes over what a node shows.
+    /// Records the ranges that a node shows.
     pub fn see(&mut self, node: &Node) -> Seen {
         let held = self.nodes.get_mut(&node.name).filter(|held| held.uid == node.uid);
         match held {
             Some(held) if node.pod_cidrs.is_empty() => {
-                // What it showed once, and shows no more: data from before our write, or from a backup. The blocks stay its own.
+                // The node no longer shows its ranges: data from before our write, or from a backup. It keeps the
+                // blocks.
                 let late =
                     matches!(&held.state, State::Written(version) if !is_at_least(&node.resource_version, version));
                 if !late && !matches!(held.state, State::Reserved { .. }) {
@@ -207,7 +208,7 @@ impl Pool {
         (blocks, findings)
     }
 
-    /// With whom a range shares addresses. Two small ranges within one block share none.
+    /// What a range overlaps with. Two small ranges within one block do not overlap.
     fn overlap(&self, range: &IpNet) -> Option<Finding> {
         let meets = |other: &&IpNet| other.contains(range) || range.contains(*other);
         let node = self.nodes.iter().find(|(_, held)| held.blocks.iter().any(|block| meets(&block)));
@@ -215,7 +216,7 @@ impl Pool {
             .or_else(|| self.services.iter().find(meets).map(|services| Finding::Services(*range, *services)))
     }
 
-    /// A node is gone. Answers how many blocks are free now.
+    /// A node is gone. Returns how many blocks became free.
     pub fn gone(&mut self, node: &Node) -> u64 {
         self.starved.remove(&node.name);
         let ours = self.nodes.get(&node.name).is_some_and(|held| held.uid == node.uid);
@@ -263,7 +264,7 @@ impl Pool {
         }
     }
 
-    /// Nobody knows whether the blocks of a node are written: they stay its own until it is seen.
+    /// It is unknown whether the blocks of a node are written: it keeps them until it is observed.
     pub fn unsure(&mut self, node: &Node) {
         if let Some(State::Reserved { unsure }) = self.state(node) {
             *unsure = true;
@@ -271,7 +272,7 @@ impl Pool {
     }
 
     /// The API server refused to write the blocks of a node. Unless an earlier try may have written them, they are free
-    /// again. Answers how many.
+    /// again. Returns how many.
     pub fn refused(&mut self, node: &Node) -> u64 {
         match self.state(node) {
             Some(State::Reserved { unsure: false }) => self.drop_held(&node.name),
@@ -288,7 +289,7 @@ impl Pool {
         self.starved.contains(name)
     }
 
-    /// As many nodes that wait as there are free blocks for.
+    /// Waiting nodes, as many as there are free blocks.
     pub fn wake(&mut self, freed: u64) -> Vec<NodeName> {
         let count = usize::try_from(freed).unwrap_or(usize::MAX);
         let names: Vec<NodeName> = self.starved.iter().take(count).cloned().collect();
@@ -303,7 +304,7 @@ impl Pool {
     }
 }
 
-/// Versions of one API server are numbers that grow; of others only equality is known.
+/// Resource versions of one API server are increasing numbers; others are only compared for equality.
 pub(super) fn is_at_least(version: &str, wanted: &str) -> bool {
     match (version.parse::<u64>(), wanted.parse::<u64>()) {
         (Ok(version), Ok(wanted)) => version >= wanted,

@@ -1,4 +1,4 @@
-//! Blocks, who has them, and what the flags come to, as tables; and what holds for all schedules.
+//! Blocks, their holders and the flags: table tests, and properties of all schedules.
 
 use std::collections::BTreeMap;
 

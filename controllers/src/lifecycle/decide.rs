@@ -1,4 +1,4 @@
-//! Whether a node goes, gets the shutdown taint, or stays. Pure.
+//! Whether a node is deleted, gets the shutdown taint, or stays. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -54,7 +54,7 @@ pub fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: &mut Un
             };
         }
         Lookup::Foreign => return Verdict::Keep,
-        // An error says nothing about an earlier list: what was unconfirmed stays so.
+        // An error does not invalidate an earlier list: unconfirmed nodes stay unconfirmed.
         Lookup::Unknown(error) => return Verdict::Unknown(error.clone()),
     };
     if matches!(evidence.kind, EvidenceKind::Terminated { .. }) {
@@ -77,7 +77,7 @@ pub fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: &mut Un
 }
 
 impl Unconfirmed {
-    /// Forgets nodes that are no longer asked about.
+    /// Forgets nodes that are no longer checked.
     pub fn retain(&mut self, asked: &[NodeRef]) {
         let asked: BTreeSet<&NodeName> = asked.iter().map(|node| &node.name).collect();
         self.0.retain(|name, _| asked.contains(name));

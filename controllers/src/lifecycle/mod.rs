@@ -37,7 +37,7 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 /// Writes of one pass that are under way at once.
 const IN_FLIGHT: usize = 32;
-/// Tries that one pass makes for each deletion that its budget allows: where all are refused, the rest waits its turn.
+/// Attempts per deletion that the budget of a pass allows: if all are refused, the rest waits for the next pass.
 const TRIES_PER_DELETION: usize = 2;
 
 /// Settings of the controller.
@@ -56,9 +56,10 @@ pub struct LifecycleController {
     events: Arc<dyn EventSink>,
     budget: Budget,
     unconfirmed: Mutex<Unconfirmed>,
-    // The last node whose deletion was tried: the next pass begins behind it, so that what is refused holds up nobody.
+    // The last node whose deletion was tried: the next pass begins after it, so that refused deletions do not block
+    // others.
     last_tried: Mutex<Option<NodeName>>,
-    // What was last said on each node, so that a pass every few seconds does not repeat it.
+    // The last event message of each node, so that passes do not repeat it every few seconds.
     told: Mutex<BTreeMap<NodeName, String>>,
     // A wall clock that jumps after the start must not make nodes look older than they are.
     started: (Instant, SystemTime),
@@ -135,7 +136,7 @@ impl LifecycleController {
         let mut taints: Vec<(&NodeRef, bool)> =
             nodes.iter().filter(|node| decide::recovered(node)).map(|node| (node, false)).collect();
         for (node, verdict) in asked.iter().zip(verdicts) {
-            // The answer may have taken long: a node that is gone or well by now is not touched.
+            // The answer may have taken long: skip a node that is gone or Ready by now.
             let current = self.shared.nodes.get(&node.name);
             let Some(current) = current.filter(|current| current.uid == node.uid && decide::needs_answer(current))
             else {
@@ -143,7 +144,7 @@ impl LifecycleController {
             };
             match verdict {
                 Verdict::Keep => {}
-                // Only finalizers of others keep it.
+                // Already being deleted; only other finalizers keep it.
                 Verdict::Delete(_) if current.deleting => {}
                 Verdict::Delete(evidence) => deletions.push((node, evidence)),
                 Verdict::Taint => taints.push((node, true)),
@@ -167,8 +168,8 @@ impl LifecycleController {
         futures::stream::iter(taint).for_each_concurrent(IN_FLIGHT, |taint| taint).await;
     }
 
-    /// Deletes as many nodes as the budget allows; others take the place of those whose deletion is refused. Defers the rest to
-    /// a later pass, and says so.
+    /// Deletes as many nodes as the budget allows; refused deletions are replaced by others. Defers the rest to a later
+    /// pass, and emits events about it.
     async fn delete_within_budget(&self, mut due: Vec<(&NodeRef, Evidence)>, cluster: usize) {
         let allowed = self.budget.of(cluster);
         let last_tried = self.last_tried.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -220,7 +221,7 @@ impl LifecycleController {
         self.events.event(&subject, EventType::Warning, reason, message);
     }
 
-    /// Deletes a node; whether that counts against the budget.
+    /// Deletes a node; returns whether that counts against the budget.
     async fn delete(&self, node: &Node, evidence: &Evidence) -> bool {
         let subject = Subject::node(&node.name, &node.uid);
         let plan = Plan::new(format!("node {}", node.name)).with(Step {
@@ -245,7 +246,7 @@ impl LifecycleController {
                 tracing::error!(node = %node.name, %error, "unable to delete node");
                 let message = format!("Failed deleting node {}: {error}", node.name);
                 self.events.event(&subject, EventType::Warning, "DeletingNodeFailed", &message);
-                // Where nobody knows what became of it, it may have taken effect.
+                // If the outcome is unknown, it may have taken effect.
                 !error.api().is_some_and(ApiError::is_refused)
             }
         }

@@ -1,4 +1,4 @@
-//! When a node goes, and when it does not: as tables, and for all inputs.
+//! When a node is deleted and when it is not: table tests and property tests.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -99,7 +99,7 @@ fn absence_counts_only_for_a_node_that_was_old_enough_when_the_read_began() {
     // Born after the read: the cloud could not have shown it.
     check(&born(100), &absent(50), 3600, "wait");
     check(&Node { created: None, ..born(0) }, &absent(3600), 3600, "wait");
-    // A cloud that is never late.
+    // A cloud without a grace period.
     check(&born(100), &gone(EvidenceKind::Absent, 100, Duration::ZERO), 100, "delete");
 }
 
@@ -121,7 +121,7 @@ fn the_reason_to_wait_is_the_same_in_each_pass() {
 fn a_wall_clock_that_jumps_ahead_makes_no_node_old() {
     // The provider stamps its read with the clock that jumped; `now` counts from the start and did not.
     check(&born(0), &absent(10 + 3600), 10, "wait");
-    // Set back: the node looks unborn.
+    // Set back: the node seems to be created in the future.
     check(&born(3600), &absent(10), 10, "wait");
 }
 

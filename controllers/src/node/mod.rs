@@ -74,7 +74,7 @@ pub enum Observed {
     Missing,
     /// The node is initialized.
     Settled(NodeRef),
-    /// The node waits for initialization; what the cloud says of it comes when it comes, for each node by itself.
+    /// The node waits for initialization; the cloud's answer arrives later, for each node separately.
     Waiting(NodeRef, BoxFuture<'static, Lookup>),
 }
 
@@ -103,16 +103,17 @@ pub fn start(
         let queue = queue.clone();
         move |change| match change {
             ObjectChange::Added(node) | ObjectChange::Updated(_, node) => {
-                // An initialized node whose labels are in order needs nothing: no use to queue it.
+                // An initialized node with correct labels needs nothing: don't queue it.
                 if node.has_taint(TAINT_UNINITIALIZED) || !decide::label_fixes(&node).is_empty() {
                     queue.add(node.name.clone());
                 }
             }
-            // The next node of this name starts without failures.
+            // A new node of this name starts without failures.
             ObjectChange::Deleted(node) => queue.forget(&node.name),
         }
     });
-    // Without a flag the gate bounds the writes; the nodes that wait for their addresses must not hold up the taints of others.
+    // Without the flag, the gate limits the writes: nodes that wait for their addresses must not delay the taints of
+    // others.
     let limits = Limits { batch: 5000, groups: config.concurrent_syncs.unwrap_or(5000) };
     let status = controller.clone();
     let parallel = config.concurrent_status_updates.or(config.concurrent_syncs).unwrap_or(100).max(1);
@@ -237,7 +238,7 @@ impl NodeController {
         };
         let subject = Subject::node(&node.name, &node.uid);
         let Some(written) = self.remove_taint(&node, &metadata).await? else { return Ok(Outcome::Done) };
-        // Thousands may wait for their turn to write their addresses: they keep no more than that.
+        // Thousands may wait to write their addresses: keep nothing else for them.
         let addresses = std::mem::take(&mut metadata.node_addresses);
         drop((node, metadata, context));
         self.observe_age(&written, &self.metrics.taint_removal);
@@ -250,7 +251,7 @@ impl NodeController {
         Ok(Outcome::Done)
     }
 
-    /// Emits an event on the node: why it stays tainted. That the cloud needs time is no failure.
+    /// Emits an event on the node: why it stays tainted. No event if the cloud only needs time.
     fn failed(&self, node: &Node, error: SyncError) -> SyncError {
         if error.is_in_progress() {
             return error;
@@ -313,7 +314,7 @@ impl NodeController {
         }
     }
 
-    /// The addresses of these nodes; answers what failed.
+    /// Updates the addresses of these nodes; returns what failed.
     async fn refresh(&self, nodes: Vec<NodeRef>, parallel: usize) -> Vec<(NodeName, SyncError)> {
         let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO);
         let Some(answers) = self.shared.leadership.until_ended(answers).await else { return Vec::new() };
@@ -333,7 +334,7 @@ impl NodeController {
                     Ok(None) => None,
                     Err(error) => Some(SyncError::provider(ADDRESSES_FAILED, error)),
                 },
-                // What becomes of such a node is for the lifecycle controller to say.
+                // The lifecycle controller handles such a node.
                 Lookup::Unknown(error) if error.is_instance_not_found() => None,
                 Lookup::Gone(_) | Lookup::Foreign => None,
                 Lookup::Unknown(error) => Some(SyncError::provider(ADDRESSES_FAILED, &error)),

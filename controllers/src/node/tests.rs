@@ -1,4 +1,4 @@
-//! What initialization, addresses and labels come to, as tables; and what holds for all inputs.
+//! Initialization, addresses and labels: table tests and property tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Controllers over nodes that a provider brings along ([`ccm_provider::NodeTask`]).
 //!
-//! One generic controller: nodes that are due are queued and handed to the provider together; what it answers is written to
-//! the node through the gate. A restart finds what is left to do on the nodes themselves.
+//! One generic controller: nodes that are due are queued and handed to the provider together; what it answers is
+//! written to the node through the gate. After a restart, the nodes themselves show what is left to do.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ use ccm_runtime::{Queue, RateLimit};
 use crate::survey::{self, Scope, Survey};
 use crate::{NotStarted, Shared};
 
-/// What it asks of the API server.
+/// Its RBAC permissions.
 pub const PERMISSIONS: &[Permission] = &[Permission::new(
     "",
     "nodes",
@@ -40,8 +40,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whether the node runs on what the key stands for. A deleted node may be back on the same machine, and what is undone
-    /// for the deleted one would then be missing on it.
+    /// Whether the node runs on what the key stands for. A deleted node may be back on the same machine, and undoing
+    /// the work for the deleted one would break it.
     fn is_of(&self, node: &Node) -> bool {
         self.name == node.name && self.provider_id == node.provider_id
     }
@@ -137,7 +137,7 @@ impl Reconciler for NodeTaskController {
     }
 
     async fn reconcile(&self, work: Vec<(Key, NodeWork)>) -> Vec<(Key, Result<Outcome, SyncError>)> {
-        // What happened since it was queued may have settled it.
+        // The task may have become unnecessary since it was queued.
         let (due, settled): (Vec<_>, Vec<_>) = work.into_iter().partition(|(key, work)| match &work.node {
             Some(node) => key.is_of(node) && self.task.is_due(node),
             None => key.deleted && !self.shared.nodes.get(&key.name).is_some_and(|node| key.is_of(&node)),
@@ -174,7 +174,7 @@ impl Reconciler for NodeTaskController {
 }
 
 impl NodeTaskController {
-    /// Takes over a change of a node.
+    /// Applies a change of a node.
     fn changed(&self, change: &ObjectChange<NodeRef>) {
         let (node, deleted) = match change {
             ObjectChange::Added(node) | ObjectChange::Updated(_, node) => (node, false),

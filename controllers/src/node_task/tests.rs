@@ -1,4 +1,4 @@
-//! What becomes of a task that does not end, and which node a key stands for.
+//! Tasks that do not end, and the node that a key stands for.
 
 use std::sync::Arc;
 

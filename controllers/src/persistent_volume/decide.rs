@@ -1,4 +1,4 @@
-//! Which volumes get labels, and what the labels do to them. Pure; the same for the controller and the webhook.
+//! Which volumes get labels, and the changes to them. Pure; shared by the controller and the webhook.
 //!
 //! Source of the rules: `kubernetes/kubernetes` `plugin/pkg/admission/storage/persistentvolume/label/admission.go`, and
 //! `kubernetes-sigs/cloud-pv-admission-labeler`. Unlike there, requirements are added in the order of their keys.
@@ -12,15 +12,15 @@ use serde_json::{Map, Value, json};
 /// Where the labels of a volume come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin<'a> {
-    /// Nobody gives it labels: it is of another cloud, has its topology from a CSI driver, or is still being made.
+    /// It gets no labels: it is of another cloud, has its topology from a CSI driver, or is still being made.
     Foreign,
-    /// Its provisioner gave them already, and is trusted.
+    /// Its provisioner set them already, and is trusted.
     Provisioner(VolumeLabels),
-    /// The cloud knows.
+    /// From the cloud.
     Cloud(&'a VolumeSource),
 }
 
-/// Says where the labels of a volume come from, for a cloud with these sources.
+/// Where the labels of a volume come from, for a cloud with these sources.
 pub fn origin<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Origin<'a> {
     let Some(source) = VolumeSource::of(volume, sources) else { return Origin::Foreign };
     match volume.topology() {
@@ -30,7 +30,8 @@ pub fn origin<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Ori
     }
 }
 
-/// What the controller asks the cloud about: a volume of it that lacks its topology, and stays.
+/// Whether the controller asks the cloud about a volume: it is of this cloud, lacks its topology, and is not being
+/// deleted.
 pub fn lacks_labels<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Option<&'a VolumeSource> {
     if volume.metadata.deletion_timestamp.is_some() || volume.topology().is_some() {
         return None;
@@ -47,27 +48,27 @@ pub fn matters(old: &PersistentVolume, new: &PersistentVolume) -> bool {
     was.uid != is.uid || was.labels != is.labels || was.annotations != is.annotations || old.spec != new.spec
 }
 
-/// When the labels are put on.
+/// When the labels are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// While the volume is made: what its user says of the topology is not trusted.
+    /// At creation: the topology given by the user is not trusted.
     Made,
-    /// Afterwards: nothing that is there is changed, and the API server lets nobody change an affinity.
+    /// Later: present labels are not changed, and the API server allows no change of the affinity.
     Later,
 }
 
-/// What is to be written to a volume.
+/// Changes of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mutation {
     /// Labels to be set, with their values before.
     pub labels: Vec<(String, Option<String>, String)>,
     /// The whole of `spec.nodeAffinity`, where it changes.
     pub affinity: Option<Value>,
-    /// Labels that say something else than the cloud, and are left: key, value, value of the cloud.
+    /// Labels that differ from the cloud's and are kept: key, value, value of the cloud.
     pub contradictions: Vec<(String, String, String)>,
 }
 
-/// Decides what these labels do to a volume.
+/// Decides the changes of a volume for these labels.
 ///
 /// # Errors
 ///

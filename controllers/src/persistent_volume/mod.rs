@@ -1,9 +1,9 @@
-//! persistentvolume-label-controller: writes on a volume where it is, so that its pods go there.
+//! persistentvolume-label-controller: labels volumes with their topology, so that their pods are scheduled there.
 //!
-//! It takes over what the controller of Kubernetes 1.8 to 1.13 and the admission plugin `PersistentVolumeLabel` did: zone and
-//! region as labels, and as node affinity where a volume has none. It asks about volumes that users declare, with in-tree
-//! sources or for the CSI driver of the same cloud; what a provisioner made carries its topology already. It adds, and never
-//! changes or removes.
+//! It replaces the controller of Kubernetes 1.8 to 1.13 and the admission plugin `PersistentVolumeLabel`: zone and
+//! region as labels, and as node affinity where a volume has none. It asks about volumes that users declare, with
+//! in-tree sources or for the CSI driver of the same cloud; what a provisioner made carries its topology already. It
+//! adds, and never changes or removes.
 //!
 //! The webhook of the same purpose, in the program, decides with the same functions ([`decide`]).
 
@@ -39,20 +39,20 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 /// Writes at once.
 const WORKERS: usize = 5;
-/// How long the cloud may take to answer: about all that wait, and then about each by itself.
+/// How long the cloud may take to answer: for all waiting volumes at once, and then for each separately.
 const READ_DEADLINE: Duration = Duration::from_secs(15);
-/// How long all that are asked about by themselves may take, so that a cloud that answers for none of many is no end.
+/// How long all separate calls together may take, for a cloud that never answers.
 const ALONE: Duration = Duration::from_secs(60);
 /// The call, as the metric and errors name it.
 const CALL: &str = "GetLabelsForVolume";
 /// When a volume whose disk does not exist is asked about again.
 const NO_DISK: Duration = Duration::from_secs(300);
-/// When a right that was missing is tried again, and what to do if it is to watch.
+/// When a missing permission is checked again, and the hint if it is the one to watch.
 const NO_RIGHT: Duration = Duration::from_secs(300);
 const NO_WATCH: &str = "grant `list` and `watch` on persistentvolumes, or switch their labels off with \
                         --controllers=*,-persistentvolume-label-controller";
 
-/// What the cloud said of one volume: `Ok(None)` for one that is not of this cloud.
+/// The cloud's answer for one volume: `Ok(None)` for one that is not of this cloud.
 pub type Answer = Result<Option<VolumeLabels>, ProviderError>;
 
 /// The controller.
@@ -85,8 +85,9 @@ pub enum Observed {
     Late(Arc<PersistentVolume>, VolumeSource, Instant),
 }
 
-/// Starts the controller with what the provider has for volumes; the future runs until no new work may begin. It watches the
-/// volumes by itself, with its own rights: nobody else reads them, and a cluster may not let it.
+/// Starts the controller with what the provider has for volumes; the future runs until no new work may begin. It
+/// watches the volumes by itself, with its own rights: no other controller reads them, and a cluster may not grant
+/// that.
 pub fn start(
     shared: Shared,
     labeller: Option<Arc<dyn Volumes>>,
@@ -173,7 +174,7 @@ pub const LIST: &str = "persistentvolumes";
 ///
 /// # Errors
 ///
-/// In words for people.
+/// A message for users.
 pub async fn list(client: &Client) -> Result<Arc<Store<PersistentVolume>>, String> {
     let listed = Store::new(Keep::default());
     let filled = Reflector::new(listed.clone(), client.clone(), 0).fill().await;
@@ -330,7 +331,7 @@ impl VolumeController {
         if mutation.is_empty() {
             return Ok(Outcome::Done);
         }
-        // Another volume of the same batch may have met the refusal.
+        // Another volume of the same batch may have been refused meanwhile.
         if let Some(left) = self.forbidden() {
             return Ok(Outcome::After(left));
         }
@@ -346,7 +347,7 @@ impl VolumeController {
             Err(error) if error.is_not_found() => Ok(Outcome::Done),
             Err(error) if lacks_right(&error) => Ok(Outcome::After(self.refused(&error))),
             Err(error) => {
-                // A conflict or an outage goes by itself; what the API server does not take stays.
+                // A conflict or an outage is temporary; a volume that the API server rejects is reported.
                 let stays = error.api().is_some_and(|api| api.is_refused() && !api.is_conflict());
                 let error = SyncError::gate("failed to label the volume", error);
                 if stays {
@@ -365,7 +366,7 @@ impl VolumeController {
         self.events.event(&subject(volume), EventType::Warning, "FailedToLabelVolume", &message);
     }
 
-    /// How long no write is worth trying.
+    /// How long writes are paused for lack of permission.
     fn forbidden(&self) -> Option<Duration> {
         let until = (*self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner))?;
         Some(until.saturating_duration_since(self.shared.clock.now())).filter(|left| !left.is_zero())
@@ -395,7 +396,7 @@ fn again(text: String, error: &ProviderError) -> SyncError {
     }
 }
 
-/// Whether no volume can be written. A refusal by an admission policy has the same code, and is about this one.
+/// Whether no volume can be written. A refusal by an admission policy has the same code, but concerns one volume.
 fn lacks_right(error: &GateError) -> bool {
     error.api().is_some_and(|api| {
         let text = api.to_string();

@@ -1,4 +1,4 @@
-//! Which volumes get labels and what these do to them, as tables; and what holds for all inputs.
+//! Which volumes get labels and how they change: table tests and property tests.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use ccm_provider::{
 };
 use ipnet::IpNet;
 
-/// What one reconcile does.
+/// The changes of one reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
     /// Routes to remove, as listed.
@@ -23,7 +23,7 @@ pub struct Changes {
     pub create: Vec<NewRoute>,
     /// Whether all deletions must end before the first creation: the provider knows addresses, or a destination is in both.
     pub delete_first: bool,
-    /// Nodes that a listed route or a pod range concerns: how many routes each needs in all.
+    /// Nodes with a listed route or a pod range: how many routes each needs in all.
     pub nodes: BTreeMap<NodeName, usize>,
     /// Routes to nodes that are not known (any more), which are kept for now.
     pub unconfirmed: Vec<NodeName>,

@@ -1,4 +1,4 @@
-//! node-route-controller: one route per pod range of a node, and the condition that says so.
+//! node-route-controller: one route per pod range of a node, and the condition `NetworkUnavailable`.
 //!
 //! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`.
 
@@ -162,7 +162,7 @@ impl RouteController {
                 }
             };
             if let (true, Some(queue)) = (matters, &queue) {
-                // The first one waits a moment for others, so that a burst is one reconcile.
+                // Waits briefly after the first change, so that a burst is one reconcile.
                 queue.add_after((), Duration::from_millis(500));
             }
         });
@@ -240,7 +240,7 @@ impl RouteController {
         }
     }
 
-    /// Counts what is due although the nodes are as they were when nothing was left to do.
+    /// Counts due changes of nodes that have not changed since they were in sync: drift.
     fn note_drift(&self, changes: &Changes, nodes: &[NodeRef]) {
         let same = |a: &NodeRef, b: &NodeRef| {
             Arc::ptr_eq(a, b) || (a.name == b.name && a.pod_cidrs == b.pod_cidrs && a.addresses == b.addresses)
@@ -250,20 +250,20 @@ impl RouteController {
             .as_ref()
             .is_some_and(|settled| settled.len() == nodes.len() && settled.iter().zip(nodes).all(|(a, b)| same(a, b)));
         let drifted = if as_before { changes.delete.len() + changes.create.len() } else { 0 };
-        // Put right in this reconcile: what the next one finds is new.
+        // Repaired in this reconcile: what the next one finds is new.
         self.drift.saw(drifted, drifted);
     }
 
     fn plan(&self, routes: &[Route], nodes: &[NodeRef]) -> Changes {
         let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.schemes);
-        // What no route leads to any more need not be remembered.
+        // Forget missing nodes without routes.
         departed.retain(|name| routes.iter().any(|route| route.target_node.as_ref() == Some(name)));
         departed.extend(changes.unconfirmed.iter().cloned());
         changes
     }
 
-    /// Deletes and creates; answers how many routes each node lacks after that. Failed deletions count for no node.
+    /// Deletes and creates; returns how many routes each node still lacks. Failed deletions count for no node.
     async fn apply(&self, changes: &Changes) -> Result<BTreeMap<NodeName, usize>, GateError> {
         let cluster = &self.shared.cluster;
         let delete = async {
@@ -348,7 +348,7 @@ impl RouteController {
         self.events.event(&subject, EventType::Warning, "FailedToCreateRoute", &message);
     }
 
-    /// Writes the condition of each node that a route concerns, where it differs. Answers how many writes failed.
+    /// Writes the condition of each node that needs routes, if it differs. Returns how many writes failed.
     async fn tell_nodes(&self, changes: &Changes, lacking: &BTreeMap<NodeName, usize>) -> usize {
         let mut due = Vec::new();
         for (name, wanted) in &changes.nodes {

@@ -1,4 +1,4 @@
-//! Which routes go, come and stay, as tables; and what holds for all inputs.
+//! Which routes are deleted, created and kept: table tests and property tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

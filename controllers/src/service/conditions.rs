@@ -1,4 +1,4 @@
-//! What the conditions of a Service say about its balancer. Pure.
+//! Conditions of a Service about its balancer. Pure.
 //!
 //! Types, reasons and meaning are those of KEP-4631. Two things are as for any other condition of Kubernetes, and not as there:
 //! `lastTransitionTime` moves only when `status` changes, and what changed nothing is not written, so that neither a restart nor
@@ -17,7 +17,7 @@ mod tests;
 pub const SERVING: &str = "LoadBalancerServing";
 /// Whether it is being made or changed.
 pub const PROVISIONING: &str = "LoadBalancerProvisioning";
-/// Whether it is known to be less than what the Service asks for. There only while it is.
+/// Whether it is known to lack something that the Service asks for. Present only in that case.
 pub const DEGRADED: &str = "LoadBalancerDegraded";
 
 /// Reasons that conditions are given here.
@@ -56,7 +56,7 @@ pub enum Progress<'a> {
         /// As the event has it.
         message: &'a str,
     },
-    /// Somebody else looks after the balancer.
+    /// Another controller manages the balancer.
     Elsewhere,
     /// No balancer is left, and none is wanted.
     Gone,
@@ -139,13 +139,13 @@ fn wanted(service: &Service, present: &[Condition], progress: Progress<'_>) -> (
     }
 }
 
-/// What an attempt has come to.
+/// The result of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stand {
     /// It goes on by itself.
     Working,
     Done,
-    /// It ended without the balancer as it is wanted, for this reason.
+    /// It failed, for this reason.
     Failed(&'static str),
 }
 
@@ -166,7 +166,7 @@ fn stand(class: &ErrorClass) -> Stand {
     }
 }
 
-/// Both conditions that every balancer has. A balancer that has an address goes on serving, whatever becomes of a change.
+/// Both conditions that every balancer has. A balancer that has an address keeps serving even if a change fails.
 fn pair(has_address: bool, stand: Stand, message: &str) -> Vec<Wanted> {
     let serving = match stand {
         _ if has_address => (SERVING, "True", reason::SERVING, ENSURED.to_owned()),
@@ -180,7 +180,7 @@ fn pair(has_address: bool, stand: Stand, message: &str) -> Vec<Wanted> {
     vec![serving, provisioning]
 }
 
-/// What the status itself shows to be missing. Where it has names instead of addresses, less is known.
+/// What is missing according to the status. Less is known if it has host names instead of addresses.
 fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static str, String)> {
     let ips: Vec<IpAddr> = status.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok()).collect();
     let only_ips = !ips.is_empty() && ips.len() == status.ingress.len();
@@ -213,7 +213,7 @@ fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static 
     Some((reason, texts.join("; ")))
 }
 
-/// Whether a condition of our types was written here, and not by who looks after the balancer instead.
+/// Whether a condition of our types was written by this controller, and not by another one that manages the balancer.
 fn is_ours(condition: &Condition) -> bool {
     match &*condition.kind {
         DEGRADED => reason::OF_DEGRADED.contains(&&*condition.reason),

@@ -1,4 +1,4 @@
-//! What a Service needs, and which nodes stand behind its balancer. Pure.
+//! What a Service needs, and which nodes are hosts of its balancer. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ pub fn is_leaving(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether the user took the node out of all balancers. A value that reads as "false" keeps it in.
+/// Whether the user excluded the node from all balancers. A value that parses as false does not exclude it.
 pub fn is_excluded(node: &Node) -> bool {
     node.labels
         .get(LABEL_EXCLUDE_BALANCERS)
@@ -104,7 +104,7 @@ fn identity(host: &NodeRef) -> (&str, &str) {
 /// Why a host that served before is no candidate any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// Somebody said so on the Node: the exclusion label, the autoscaler's taint, a deletion.
+    /// The Node says so: the exclusion label, the autoscaler's taint, a deletion.
     OnPurpose,
     /// The Node object is not there. That alone says nothing about the instance.
     NodeMissing,

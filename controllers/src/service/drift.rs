@@ -9,13 +9,13 @@ use futures::StreamExt;
 
 use super::{Known, ServiceController};
 
-/// Services that are looked at at once: enough for a provider to join its questions.
+/// Services that are checked at once: enough for a provider to batch its reads.
 const AT_ONCE: usize = 20;
 /// Longest text about the differences in an event.
 const LONGEST: usize = 800;
 
 impl ServiceController {
-    /// One look at the balancers of all Services that are in order.
+    /// One check of the balancers of all Services that are in sync.
     pub(super) async fn look_for_drift(self: Arc<Self>) {
         let converged: Vec<(ServiceKey, Known)> = self
             .lock()
@@ -36,7 +36,7 @@ impl ServiceController {
         let before = std::mem::take(&mut *self.lock_drifted());
         for (key, known, plan) in found.into_iter().flatten() {
             let earlier = before.get(&key);
-            // No answer says nothing: what was seen stays.
+            // Without an answer, the earlier finding stays.
             let Some(plan) = plan.or_else(|| earlier.cloned()).filter(|plan| !plan.is_empty()) else { continue };
             if earlier != Some(&plan) {
                 new += plan.steps.len();

@@ -1,8 +1,8 @@
 //! Never empties a balancer on weak evidence.
 //!
-//! That the API server shows no node says nothing about the instances: a restored backup, a mistaken `kubectl delete nodes`
-//! or a broken registration looks the same. So the last host leaves only when its instance is positively gone, or somebody
-//! said on the Node that it should leave.
+//! A missing Node proves nothing about its instance: a restored backup, a mistaken `kubectl delete nodes` or a broken
+//! registration looks the same. So the last host is removed only when its instance is known to be gone, or the Node
+//! itself is excluded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::decide::{Left, why_left};
 use super::{Known, ServiceController};
 use crate::evidence::too_young;
 
-/// What an asked instance may be remembered for.
+/// How old a cached answer about an instance may be.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Why a balancer keeps its hosts.
 pub(super) struct Kept {
     pub(super) reason: String,
-    /// The hosts to ensure meanwhile: those that nobody took out on purpose. `None` where they are not known.
+    /// The hosts to ensure meanwhile: those that were not excluded on purpose. `None` if unknown.
     pub(super) hosts: Option<Arc<[NodeRef]>>,
 }
 
@@ -29,7 +29,7 @@ impl ServiceController {
         if self.config.allow_emptying {
             return Ok(());
         }
-        // Nodes that are there were taken out on purpose; those of another cloud say nothing.
+        // Present nodes were excluded on purpose; nodes of another cloud don't count.
         if !known.all_present && self.shows_no_node() {
             let reason = "the cluster shows no node at all, and which hosts it has now is not known".to_owned();
             return Err(Kept { reason, hosts: None });
@@ -62,7 +62,7 @@ impl ServiceController {
         };
         let answers = view.get(missing, Aspects::LIFECYCLE, MAX_AGE).await;
         let now = self.shared.clock.wall();
-        // Absence says nothing about a machine that the cloud may not show yet.
+        // Absence proves nothing about an instance that the cloud may not list yet.
         let young = |host: &NodeRef, answer: &Lookup| match answer {
             Lookup::Gone(evidence) if !matches!(evidence.kind, EvidenceKind::Terminated { .. }) => {
                 too_young(host, evidence, now)

@@ -15,7 +15,7 @@ use futures::FutureExt;
 
 use super::{Known, ServiceController, Work, decide};
 
-/// When a balancer whose hosts were kept against the node list is looked at again.
+/// When a balancer whose hosts the guard kept is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
 impl ServiceController {
@@ -54,7 +54,7 @@ impl ServiceController {
             if hosts.is_empty() {
                 let allowed = self.may_empty(&known).await;
                 if !self.candidates(&known.service).is_empty() {
-                    // A node came while the cloud was asked: what was found is out of date.
+                    // A node was added during the cloud call: the result is out of date.
                     self.node_queue.add(());
                     return;
                 }
@@ -65,7 +65,7 @@ impl ServiceController {
                 }
             }
             if let Some(known) = self.lock().get_mut(&key) {
-                // Known before the call, so that a slow update never overwrites what a later ensure gave.
+                // Recorded before the call, so that a slow update never overwrites the hosts of a later ensure.
                 known.hosts = Some(hosts);
                 known.pass = Some(pass.clone());
             }
@@ -135,7 +135,7 @@ impl ServiceController {
             work.nodes.len()
         );
         self.events.event(&subject, EventType::Warning, "UpdateLoadBalancerFailed", &message);
-        // A full ensure repairs whatever the update met, and brings its own back-off. A cloud that asks for time gets it.
+        // A full ensure repairs the failure, and has its own back-off. A delay that the cloud asks for is kept.
         self.queue.add_after(Work::Sync(key), error.retry_after().unwrap_or_default());
         Ok(Outcome::Done)
     }

@@ -8,13 +8,13 @@ use std::net::IpAddr;
 
 use ccm_provider::{Finding, Service, ServicePort, Severity, source_ranges, well_known};
 
-/// Where annotations for balancers live that belong to Kubernetes and to clouds of its own tree.
+/// Prefix of balancer annotations of Kubernetes and of its in-tree clouds.
 pub const DOMAINS: [&str; 2] = ["service.beta.kubernetes.io", "service.kubernetes.io"];
 
-/// What a Service can be.
+/// Types of a Service.
 const TYPES: [&str; 4] = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
 
-/// Everything that is noticed. Fields that the API server fills in when they are left out are expected to be filled in.
+/// All findings. Expects the API server's defaults to be filled in.
 pub fn lint(service: &Service) -> Vec<Finding> {
     let mut findings = words(service);
     findings.extend(ports(service));
@@ -224,7 +224,7 @@ fn no_balancer(service: &Service) -> Vec<Finding> {
     findings
 }
 
-/// Whether an annotation is for balancers, as all clouds of the Kubernetes tree spell theirs.
+/// Whether an annotation is for balancers, by the naming of the in-tree clouds.
 fn is_for_balancers(key: &str) -> bool {
     key.split_once('/').is_some_and(|(domain, name)| DOMAINS.contains(&domain) && name.contains("load-balancer"))
 }

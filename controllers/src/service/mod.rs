@@ -59,7 +59,7 @@ pub struct Config {
     pub conditions: bool,
 }
 
-/// What is queued: the Service as a whole, or only the hosts of its balancer. Each has its own back-off.
+/// A queue key: the Service as a whole, or only the hosts of its balancer. Each has its own back-off.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Work {
     /// Ensure or delete.
@@ -76,7 +76,7 @@ impl Work {
     }
 }
 
-/// What the controller remembers of a Service.
+/// The cached state of a Service.
 #[derive(Clone)]
 struct Known {
     /// As last synced.
@@ -90,7 +90,7 @@ struct Known {
     all_present: bool,
     /// The pass that found other hosts and waits for their update.
     pass: Option<Arc<Pass>>,
-    /// What the balancer was last brought to; `None` while it is being changed, or failed to.
+    /// The last ensured state; `None` during a change or after a failure.
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
     /// All groups in which it may have left something since it was last ensured.
     groups: BTreeSet<GroupKey>,
@@ -125,7 +125,7 @@ pub struct ServiceController {
     config: Config,
     metrics: ServiceMetrics,
     drift: Drift,
-    // What the last look for drift found.
+    // Findings of the last drift check.
     drifted: Mutex<BTreeMap<ServiceKey, Plan>>,
     known: Mutex<BTreeMap<ServiceKey, Known>>,
     queue: Arc<Queue<Work>>,
@@ -239,7 +239,7 @@ impl ServiceController {
         });
     }
 
-    /// Whether a node changed in what matters behind a balancer.
+    /// Whether a node changed in a way that matters for balancers.
     fn is_another_backend(&self, old: &Node, new: &Node) -> bool {
         let differs = |service: &Service| self.balancer.backend(service, old) != self.balancer.backend(service, new);
         self.lock().values().any(|known| differs(&known.service))

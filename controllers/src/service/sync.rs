@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::conditions::Progress;
 use super::{Known, ServiceController, Work, conditions, decide};
 
-/// When a Service whose first ensure would empty its balancer is looked at again.
+/// When a Service whose first ensure would empty its balancer is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 /// A provider that works on a whole group at once gets more time than one call for one Service.
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
@@ -121,7 +121,8 @@ impl ServiceController {
         };
         let known = self.known(key);
         let Some(service) = service else {
-            // Whatever is remembered was not cleaned up: also a Service that changed its type and went before that succeeded.
+            // Whatever is cached was not cleaned up yet: also a Service that changed its type and was deleted before
+            // that succeeded.
             let Some(known) = known else { return Prepared::Ended(Ok(Outcome::Done)) };
             return match self.is_gone(&known.service).await {
                 Ok(()) => self.prepare_forgotten(known).await,
@@ -153,7 +154,7 @@ impl ServiceController {
         known.groups.extend(groups);
     }
 
-    /// Nothing if the object is gone for sure, or another one has its name. That a watch does not show it is no proof.
+    /// Succeeds if the object is gone, or another one has its name. Absence from the watch is no proof.
     async fn is_gone(&self, service: &Service) -> Result<(), SyncError> {
         let call = Call::get(path(service)).brief();
         match self.shared.gate.client().read::<Value>(&call).await {
@@ -177,8 +178,8 @@ impl ServiceController {
         self.planned(work, Purpose::Forget).await
     }
 
-    /// Where another object has the name of one that is remembered, the balancer of the old one goes first. Answers for whom
-    /// that failed.
+    /// Where another object has the name of one that is remembered, the balancer of the old one goes first. Returns
+    /// those for which that failed.
     async fn delete_replaced(&self, work: &[(Work, Option<Arc<Service>>)]) -> BTreeMap<ServiceKey, SyncError> {
         let mut due = Vec::new();
         for (work, service) in work {
@@ -402,7 +403,7 @@ impl ServiceController {
         }
         let mut conditions = self.conditions(service, Progress::Gone);
         if !self.finalizers(service).present.is_empty() {
-            // Where the object goes with its finalizer, no later write would find it.
+            // If the object disappears with its finalizer, no later write would find it.
             if let Err(error) = self.remove_finalizers(service, conditions.take()).await {
                 return Err(self.failed(&subject, error));
             }

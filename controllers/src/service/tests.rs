@@ -1,4 +1,4 @@
-//! What asks for a sync, and which nodes stand behind balancers, as tables; and what holds for all inputs.
+//! What triggers a sync, and which nodes are hosts of balancers: table tests and property tests.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use super::ElectionConfig;
 use crate::client::{ApiError, Call, Client};
 use crate::clock::timestamp;
 
-/// A Lease as read, with every field that we do not know.
+/// A Lease as read, including unknown fields.
 #[derive(Clone)]
 pub(super) struct Lease(Value);
 
@@ -19,14 +19,14 @@ pub(super) struct Lease(Value);
 pub(super) struct Record<'a> {
     /// Empty when it is free.
     pub(super) holder: &'a str,
-    /// What the holder asks others to wait.
+    /// `leaseDurationSeconds`: how long others must wait.
     pub(super) duration: Option<Duration>,
     /// How often the holder has changed.
     pub(super) transitions: i64,
 }
 
 impl Lease {
-    /// Takes what the server sent; `None` if that is no Lease that can be written back safely.
+    /// Parses the server's answer; `None` if it is no Lease that can be written back safely.
     pub(super) fn from_value(value: Value) -> Option<Self> {
         // Without a version a write would have no precondition.
         value.pointer("/metadata/resourceVersion")?.as_str().filter(|version| !version.is_empty())?;
@@ -69,8 +69,8 @@ impl Lease {
         let record = self.record();
         let mut now = micro_time(wall);
         if now == self.text("/spec/renewTime") {
-            // The server ignores a write without a change and others would not see a renewal. The wall clock can stand
-            // still, or be set back onto the same microsecond.
+            // The server ignores a write without a change, so others would not see the renewal. The wall clock can
+            // stand still, or be set back to the same microsecond.
             now = micro_time(wall + Duration::from_micros(1));
         }
         let mut fields = vec![
@@ -111,7 +111,7 @@ impl Lease {
     }
 }
 
-/// Rounded up: others must not wait for less than we count on.
+/// Rounded up: others must not wait less than we assume.
 fn seconds(lease: Duration) -> u64 {
     lease.as_secs() + u64::from(lease.subsec_nanos() > 0)
 }
@@ -190,7 +190,7 @@ impl Leases {
         (self.client.clone(), Call::get(path).within(self.config.request_deadline()))
     }
 
-    /// A failure with what to do about it.
+    /// An error with its remedy.
     pub(super) fn explain(&self, verb: &str, error: &ApiError) -> String {
         let (label, namespace) = (&self.label, &self.config.namespace);
         let text = format!("cannot {verb} lease {label}: {error}");

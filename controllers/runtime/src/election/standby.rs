@@ -1,7 +1,7 @@
 //! Waiting for a lease that another process holds.
 //!
-//! The watch is no more than a hint that wakes the candidate early: before it writes, it reads the Lease again. Roles made
-//! for upstream allow no watch on leases; then there is only the polling that upstream does.
+//! The watch is only a hint that wakes the candidate early: it reads the Lease again before it writes. Roles made for
+//! upstream allow no watch on leases; then the candidate only polls, as upstream does.
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::client::ApiError;
 const WATCH_TIME: Duration = Duration::from_secs(300);
 /// Pause after a 403 for the watch; roles change rarely.
 const FORBIDDEN_PAUSE: Duration = Duration::from_secs(600);
-/// No Lease is larger.
+/// Maximum size of a Lease.
 const MAX_LINE: usize = 1 << 20;
 
 /// A watch of the Lease, or why there is none.
@@ -44,7 +44,7 @@ enum Seen {
 }
 
 impl Open {
-    /// May be dropped at any await without losing anything.
+    /// Cancel-safe.
     async fn next(&mut self) -> Seen {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -80,7 +80,7 @@ impl Candidate {
         self.open_watch();
         let (leadership, release) = (self.parts.leadership.clone(), self.parts.release.clone());
         loop {
-            // A lease that had run out before the last attempt gives no reason to hurry.
+            // A lease that had expired before the last attempt is no reason to retry early.
             let expiry = self.foreign_until().filter(|until| *until > waiting_since);
             let wake = expiry.map_or(poll, |expiry| expiry.min(poll));
             let seen = tokio::select! {
@@ -103,7 +103,7 @@ impl Candidate {
         }
     }
 
-    /// Opens no connection yet: that is the first thing that waiting for a change does.
+    /// Opens no connection yet: the first wait for a change does.
     fn open_watch(&mut self) {
         let now = self.now();
         if self.watch.open.as_ref().is_some_and(|open| open.until <= now) {
@@ -117,7 +117,7 @@ impl Candidate {
         let opening = async move { client.stream(&call).await };
         let frames: Frames = Box::pin(futures::stream::once(opening).try_flatten());
         let frames = Mutex::new(frames);
-        // The server ends a watch by itself; a connection that died without a word must end here.
+        // The server ends a watch by itself; a silently dead connection must end here.
         self.watch.open = Some(Open { frames, buffer: Vec::new(), until: now + WATCH_TIME + WATCH_TIME / 10 });
     }
 

@@ -1,4 +1,4 @@
-//! What becomes of an event before it is sent: repeats are counted, similar ones combined, storms cut.
+//! Processes events before they are sent: counts repeats, combines similar events, limits storms.
 //!
 //! The rules and numbers are those of `client-go/tools/record/events_cache.go`, with its order: an event is counted even
 //! if it is then cut, so the count is right when one passes again.
@@ -18,7 +18,7 @@ use crate::gate::Gate;
 
 /// Keys remembered per rule.
 const CACHE: usize = 4096;
-/// Distinct messages of one key from which on they are combined.
+/// Number of distinct messages of one key from which they are combined.
 const SIMILAR: usize = 10;
 /// For how long messages of one key count as similar.
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
@@ -41,9 +41,9 @@ pub(super) struct Outgoing {
     pub(super) subject: Subject,
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
-    /// What has changed since the event was sent before; `None` if it is new.
+    /// What has changed since the event was last sent; `None` if it is new.
     pub(super) patch: Option<Value>,
-    /// Whose identity it is written with; `None` is that of the process.
+    /// The identity that writes it; `None`: that of the process.
     pub(super) gate: Option<Gate>,
 }
 
@@ -86,7 +86,7 @@ impl Correlator {
         self.admit(&object, now).then_some(outgoing)
     }
 
-    /// Whether there were so many different messages lately that this one is combined with them.
+    /// Whether there were so many different recent messages that this one is combined with them.
     fn combine(&mut self, key: &SimilarKey, message: &str, now: Instant) -> bool {
         let similar = self.similar.entry(key, Similar::default);
         if similar.last.is_some_and(|last| now.saturating_duration_since(last) > SIMILAR_WITHIN) {
@@ -94,7 +94,7 @@ impl Correlator {
         }
         similar.last = Some(now);
         if !similar.messages.contains(message) {
-            // The set never reaches the limit: those that are known go on being counted one by one.
+            // The set never reaches the limit: known messages are still counted separately.
             if similar.messages.len() + 1 >= SIMILAR {
                 return true;
             }
@@ -143,7 +143,7 @@ impl Correlator {
         let refill = now.saturating_duration_since(bucket.filled).as_secs_f64() / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + refill).min(BURST);
         bucket.filled = now;
-        // A sum of fractions may miss one by a hair.
+        // Tolerates rounding errors in a sum of fractions.
         let admitted = bucket.tokens >= 1.0 - 1e-9;
         if admitted {
             bucket.tokens -= 1.0;

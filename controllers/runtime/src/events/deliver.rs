@@ -1,4 +1,4 @@
-//! Sends events: in order per object, a few at a time, again when the server cannot be reached.
+//! Sends events: in order per object, a few at a time, with retries when the server cannot be reached.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const IN_FLIGHT: usize = 4;
 const PENDING: usize = 256;
 /// Attempts per event.
 const TRIES: u32 = 12;
-/// Pause between attempts; the first one is random below this, so that programs do not come back all at once.
+/// Pause between attempts; the first one is random below this, so that programs do not retry all at once.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The delivering side of a [`super::Recorder`].
@@ -66,7 +66,7 @@ impl Delivery {
     /// Delivers until all recorders are gone and everything is delivered.
     pub async fn run(mut self) {
         let mut correlator = Correlator::new();
-        // What waits behind the event of the same object that is being sent.
+        // Events that wait behind the one in flight for the same object.
         let mut waiting: HashMap<Subject, VecDeque<Outgoing>> = HashMap::new();
         let mut sending: FuturesUnordered<BoxFuture<'static, Subject>> = FuturesUnordered::new();
         let mut pending = 0_usize;
@@ -165,7 +165,7 @@ impl Sender {
         Ok(())
     }
 
-    /// In a dry run the log has what would be an event. Repeats, which would only be counted, are left out.
+    /// In a dry run, events are logged instead. Repeats, which would only be counted, are left out.
     fn only_told(&self, event: &Outgoing) {
         self.metrics.event("dry-run");
         if event.patch.is_none() {
@@ -195,7 +195,7 @@ impl Sender {
     }
 }
 
-/// Whether the server will not take it later either.
+/// Whether a retry is useless.
 fn is_final(error: &ApiError) -> bool {
     matches!(error, ApiError::Status { code: 400..=428 | 430..=499, .. })
 }

@@ -1,4 +1,4 @@
-//! A map that forgets what was not used for the longest time.
+//! A map that evicts the least recently used entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -15,7 +15,7 @@ impl<K: Eq + Hash + Clone, V> Lru<K, V> {
         Self { size, tick: 0, entries: HashMap::new(), by_use: BTreeMap::new() }
     }
 
-    /// The value of a key, which becomes the one used last; made if there is none.
+    /// The value of a key, which becomes the most recently used; created if absent.
     pub(super) fn entry(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         self.tick += 1;
         if !self.entries.contains_key(key)

@@ -1,4 +1,4 @@
-//! What a metric is, as data: the metric, its reference and the tests come from the same entry.
+//! Metric definitions as data: the metric, its reference and the tests use the same entry.
 
 use std::fmt;
 
@@ -69,9 +69,9 @@ impl Def {
     }
 }
 
-/// A metric that can be made of its definition. One without labels is there from the start, as upstream's are.
+/// A metric that can be made from its definition. One without labels exists from the start, as upstream's do.
 pub trait Exported {
-    /// Makes and exports it; each caller gets the same one.
+    /// Creates and exports it; each caller gets the same one.
     fn export(registry: &Metrics, def: &Def) -> Self;
 }
 

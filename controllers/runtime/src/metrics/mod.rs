@@ -26,7 +26,7 @@ pub use slis::HealthMetrics;
 
 /// Runs at each scrape, before the metrics are read.
 type AtScrape = Box<dyn Fn() + Send>;
-/// Asked at each scrape for families of its own, as text.
+/// Called at each scrape for more families, as text.
 type Appended = Box<dyn Fn() -> String + Send>;
 
 /// The registry of a process. Cheap to clone.
@@ -41,7 +41,7 @@ struct Inner {
     appended: Mutex<Vec<Appended>>,
 }
 
-/// What a module attaches to the registry: its metrics, and what it shows beside them.
+/// What a module adds to the registry.
 pub trait Part: Send + Sync + 'static {
     /// Made once for each registry.
     fn new(registry: &Metrics) -> Self;
@@ -77,7 +77,7 @@ impl Metrics {
         if let Some(part) = there.and_then(|part| part.downcast().ok()) {
             return part;
         }
-        // Without the lock: it may ask for other parts. Of two that are made at once, the first stays.
+        // Without the lock, since it may request other parts. Of two that are made at once, the first stays.
         let made: Arc<T> = Arc::new(T::new(self));
         let kept = lock(&self.0.parts).entry(TypeId::of::<T>()).or_insert_with(|| made.clone()).clone();
         kept.downcast().unwrap_or(made)
@@ -99,12 +99,12 @@ impl Metrics {
         new
     }
 
-    /// Has something done before each scrape: for gauges that cost a look at the state. Must be quick.
+    /// Registers a function that runs before each scrape: for gauges computed from the state. Must be quick.
     pub fn at_scrape(&self, refresh: impl Fn() + Send + 'static) {
         lock(&self.0.at_scrape).push(Box::new(refresh));
     }
 
-    /// Shows families that somebody else counts, a provider for example, in the text format of Prometheus.
+    /// Adds families from another source, such as a provider, in the text format of Prometheus.
     pub fn append(&self, families: impl Fn() -> String + Send + 'static) {
         lock(&self.0.appended).push(Box::new(families));
     }

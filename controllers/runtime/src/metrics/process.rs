@@ -1,4 +1,4 @@
-//! What the kernel knows of the process, from `/proc`. Elsewhere these metrics are absent.
+//! Process metrics from `/proc`. Absent on systems without it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::{Def, text};
 /// Ticks a second of the times in `/proc/self/stat`: fixed in Linux's interface to programs.
 const TICKS: f64 = 100.0;
 
-/// What the kernel knows of the process.
+/// Metrics of the process.
 pub(crate) const DEFS: &[&Def] = &[
     &Def::counter("process_cpu_seconds_total", &[], "Total user and system CPU time spent in seconds."),
     &Def::gauge("process_max_fds", &[], "Maximum number of open file descriptors."),

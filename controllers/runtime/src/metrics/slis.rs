@@ -1,4 +1,4 @@
-//! `/metrics/slis`: how the health checks went.
+//! `/metrics/slis`: the results of the health checks.
 
 use super::{Def, IntCounterVec, IntGaugeVec, Metrics, text};
 
@@ -39,7 +39,7 @@ impl HealthMetrics {
         self.checks.all.with_label_values(&[name, kind, if healthy { "success" } else { "error" }]).inc();
     }
 
-    /// Forgets all, as a DELETE asks for.
+    /// Clears all samples, for a DELETE.
     pub fn reset(&self) {
         self.checks.last.reset();
         self.checks.all.reset();

@@ -38,7 +38,7 @@ crate::metrics! {
     }
 }
 
-/// What the metrics ask at each scrape.
+/// What the metrics read at each scrape.
 pub(super) trait QueueTimes: Send + Sync {
     /// Sum of the running times of what is being worked on, and the longest of them.
     fn running(&self) -> (Duration, Duration);

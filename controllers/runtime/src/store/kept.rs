@@ -1,4 +1,4 @@
-//! How an object of the API becomes what is kept of it.
+//! Decodes API objects into the part that is kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -254,7 +254,7 @@ impl Kept for Node {
     }
 }
 
-/// kubectl's copy of the object as applied: long, and of no use to anybody here.
+/// kubectl's copy of the applied object: long, and not used here.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Kept for Service {

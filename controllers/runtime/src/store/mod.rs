@@ -1,7 +1,7 @@
 //! Watched stores: slim copies of Kubernetes objects, kept current by a list and a watch.
 //!
-//! Objects are parsed straight into their kept form ([`kept`]); what nobody reads never reaches memory. The
-//! [`reflector`] fills a [`Store`]; readers get shared pointers; handlers get every change in order.
+//! Objects are parsed directly into their kept form ([`kept`]); unused fields never reach memory. The [`reflector`]
+//! fills a [`Store`]; readers get shared pointers; handlers get every change in order.
 
 pub mod intern;
 pub mod kept;
@@ -25,24 +25,23 @@ pub use reflector::Reflector;
 
 type Handler<T> = Box<dyn Fn(ObjectChange<Arc<T>>) + Send + Sync>;
 
-/// Three periods of bookmarks: a store that has heard nothing for so long shows the past.
+/// Three bookmark periods: a store without any event for this long is stale.
 const SILENT_AFTER: Duration = Duration::from_secs(180);
-/// Longer than any single wait of a reflector, whatever the API server does: one that did nothing for so long hangs or has
-/// ended.
+/// Longer than any single wait of a reflector: one that did nothing for this long hangs or has ended.
 const STUCK_AFTER: Duration = Duration::from_secs(300);
 
 /// The known objects of one kind.
 pub struct Store<T: Kept> {
     keep: Keep,
     objects: RwLock<BTreeMap<T::Key, Arc<T>>>,
-    // Taken around each change, from the comparison with what is known to the end of the last handler: nothing older wins,
-    // and a handler registered late sees every object once and then every change.
+    // Held for each change, from the comparison of versions to the end of the last handler: no older version wins, and
+    // a handler registered late sees every object once and then every change.
     handlers: Mutex<Vec<Handler<T>>>,
     metrics: OnceLock<Metrics>,
-    // When the API server was last heard, and when the reflector last did anything.
+    // When the API server last sent anything, and when the reflector last did anything.
     pulse: Mutex<(Option<Instant>, Instant)>,
     synced: AtomicBool,
-    // Wakes in the order of waiting, unlike tokio's watch: so that a simulation repeats itself.
+    // Wakes waiters in FIFO order, unlike tokio's watch, so that simulations are reproducible.
     became_synced: Notify,
 }
 
@@ -104,7 +103,7 @@ impl<T: Kept> Store<T> {
     pub async fn synced(&self) {
         let became_synced = self.became_synced.notified();
         tokio::pin!(became_synced);
-        // Registered before the look, so that it is not missed in between.
+        // Registered before the check, so that no notification is missed.
         became_synced.as_mut().enable();
         if !self.is_synced() {
             became_synced.await;
@@ -158,7 +157,7 @@ impl<T: Kept> Store<T> {
         Some(self.pulse().0?.elapsed())
     }
 
-    /// Whether the store shows the present: readiness.
+    /// Whether the store is current: readiness.
     ///
     /// # Errors
     ///
@@ -171,7 +170,7 @@ impl<T: Kept> Store<T> {
         }
     }
 
-    /// Whether the reflector of the store works, whatever the API server does: liveness.
+    /// Whether the reflector of the store makes progress, whatever the API server does: liveness.
     ///
     /// # Errors
     ///
@@ -204,15 +203,15 @@ impl<T: Kept> Store<T> {
         self.put(object, |known, new| known.is_none_or(|known| supersedes(new, known)));
     }
 
-    /// A list shows this object. What is known is newer only if it is newer than everything that lists and watches have
-    /// shown (`seen`): then it is the answer to a write. Otherwise etcd was restored to an older state.
+    /// A list shows this object. The stored object counts as newer only if it is newer than everything that lists and
+    /// watches have shown (`seen`): then it is the answer to a write. Otherwise etcd was restored to an older state.
     pub fn apply_listed(&self, object: T, seen: &str) {
         let newer = |known: &str, new: &str| is_older(new, known) && is_older(seen, known);
         self.put(object, |known, new| known.is_none_or(|known| new != known && !newer(known, new)));
     }
 
-    /// The API server's answer to a write of ours: known at once, before the watch shows it. A new object is left to the
-    /// watch, since the answer may be that to a write of an object deleted meanwhile.
+    /// The API server's answer to a write of ours: stored at once, before the watch shows it. A new object is left to
+    /// the watch, since the answer may be that to a write of an object deleted meanwhile.
     pub fn written(&self, answer: &[u8]) {
         let Ok(Ok(object)) = std::str::from_utf8(answer).map(|json| T::decode(json, &self.keep)) else { return };
         self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
@@ -231,8 +230,8 @@ impl<T: Kept> Store<T> {
         self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
     }
 
-    /// As [`Store::apply`], but an older version is believed too, and the same version may be another object: a restored
-    /// etcd gives versions a second time.
+    /// As [`Store::apply`], but an older version is accepted too, and the same version may be another object: a
+    /// restored etcd reuses versions.
     pub fn replace(&self, object: T) {
         self.put(object, |_, _| true);
     }
@@ -253,7 +252,7 @@ impl<T: Kept> Store<T> {
         self.notify(&handlers, &change);
     }
 
-    /// An object is gone as of a version. One that is newer was made since.
+    /// An object was deleted as of a version. A newer one was created since.
     pub fn remove(&self, key: &T::Key, version: &str) {
         let handlers = self.lock_handlers();
         if self.get(key).is_none_or(|known| is_older(version, known.resource_version())) {
@@ -265,7 +264,7 @@ impl<T: Kept> Store<T> {
         }
     }
 
-    /// A list of this version is complete: what it did not show is gone.
+    /// A list of this version is complete: objects that it did not contain are gone.
     pub fn complete(&self, seen: &BTreeSet<T::Key>, version: &str) {
         let gone: Vec<T::Key> = {
             let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
@@ -306,7 +305,7 @@ fn supersedes(version: &str, known: &str) -> bool {
     version != known && !is_older(version, known)
 }
 
-/// Versions of one API server are numbers that grow; anything else is not compared.
+/// Resource versions of one API server are increasing numbers; anything else is not compared.
 pub(crate) fn is_older(version: &str, than: &str) -> bool {
     matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }
@@ -396,7 +395,7 @@ mod tests {
         assert_eq!(store.len(), 1);
     }
 
-    /// An object that lets somebody else act whenever its version is read, as between a comparison and what follows.
+    /// An object that runs a hook whenever its version is read, to simulate a concurrent change after a comparison.
     #[derive(Clone)]
     struct Slow(String, Option<Arc<dyn Fn() + Send + Sync>>);
 

@@ -1,10 +1,10 @@
 //! Fills a store: a list, then a watch that goes on from there.
 //!
-//! The list is streamed where the server can, because a page is held whole while it is parsed; whatever goes wrong
-//! before it is complete, the same list follows in pages, as in client-go. A broken watch goes on from the last version
-//! seen. An expired version (410), one from the future (504) and a silent watch bring a new list, during which the
-//! store keeps what it has. After etcd was restored from a backup, a watch from the last version would be silent until
-//! that version comes again; so each watch that goes on begins with a look at the server's version.
+//! The list is streamed if the server supports it, because a page is held in memory while it is parsed. If streaming
+//! fails, the list is read in pages, as in client-go. A broken watch continues from the last version seen. An expired
+//! version (410), one from the future (504) and a silent watch bring a new list, during which the store keeps what it
+//! has. After etcd was restored from a backup, a watch from the last version would be silent until that version comes
+//! again; so each continued watch begins with a check of the server's version.
 //!
 //! Not `kube_runtime::watcher`: it retries a streaming list indefinitely after an error other than 410 (any etcd before
 //! 3.4.31), it notices neither silence nor a version from the future, and it needs owned, cloneable objects.
@@ -33,15 +33,15 @@ const WATCH_FOR: Duration = Duration::from_secs(290);
 /// How long a list or watch may be silent. Bookmarks come once a minute, but never from a server over an etcd that cannot
 /// report progress.
 const SILENCE: Duration = Duration::from_secs(150);
-/// Pause after a failure; doubles up to the maximum. client-go's maximum is 30 s; this one is shorter because nothing is
-/// seen of a restored cluster before the pause and [`BELIEVE_OLDER_AFTER`] are over.
+/// Pause after a failure; doubles up to the maximum. client-go's maximum is 30 s; this one is shorter because a
+/// restored cluster is not seen before the pause and [`BELIEVE_OLDER_AFTER`] are over.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(10));
 /// The longest pause that a server may ask for: a store that waits longer counts as stuck.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// For how long a server whose version is older than what was seen is not believed: a single API server that lags behind
-/// must not take objects back in time. Longer means that etcd was restored.
+/// How long a server with an older version than the last seen is ignored: a single lagging API server must not revert
+/// objects. After this time, etcd counts as restored.
 const BELIEVE_OLDER_AFTER: Duration = Duration::from_secs(25);
-/// Pause between two looks at such a server.
+/// Pause between two checks of such a server.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Keeps a [`Store`] current.
@@ -133,7 +133,7 @@ impl<T: Kept> Reflector<T> {
                     if self.version != before {
                         continue;
                     }
-                    // A cut alone is no reason to wait long.
+                    // A cut watch is no reason for a long pause.
                     let pause = self.backoff.min(Duration::from_secs(1)).mul_f64(self.rng.random_range(0.1..1.0));
                     tokio::time::sleep(pause).await;
                 }
@@ -175,7 +175,7 @@ impl<T: Kept> Reflector<T> {
     ///
     /// The list failed; the store is not synced then.
     pub async fn fill(mut self) -> Result<(), ApiError> {
-        // A list that takes so long that its version is forgotten meanwhile begins again, once.
+        // A list that takes so long that its version expires is restarted once.
         for last in [false, true] {
             match self.list_in_pages().await {
                 Ok(()) | Err(Ended::Normally) => break,
@@ -268,7 +268,7 @@ impl<T: Kept> Reflector<T> {
         }
     }
 
-    /// Watches from the last version, if the server has come to it.
+    /// Watches from the last version, if the server has reached it.
     async fn resume(&mut self) -> Result<(), Ended> {
         let page = self.client.send(&Call::get(format!("{}?limit=1", T::PATH))).await?;
         self.check_age(Page::read(&page)?.metadata.resource_version)?;
@@ -348,7 +348,7 @@ impl<T: Kept> Reflector<T> {
                 String::new()
             }
         };
-        // While the initial events come, they are in no order of versions.
+        // Initial events are not ordered by version.
         if listing.is_none() && !version.is_empty() {
             self.version = Some(version);
             self.backoff = BACKOFF.0;
@@ -448,7 +448,7 @@ struct Meta<'a> {
 }
 
 impl Meta<'_> {
-    /// The key of an object whose other fields may be unreadable. Without one, it is not known what the store lacks.
+    /// The key of an object whose other fields may be unreadable. Without it, the store can't know what it lacks.
     fn key<T: Kept>(&self) -> Result<T::Key, ApiError> {
         let nameless = || ApiError::Decode(format!("an object of {} has no name", T::NAME));
         Some(self.name).filter(|name| !name.is_empty()).map(|name| T::key_of(self.namespace, name)).ok_or_else(nameless)

@@ -1,8 +1,7 @@
-//! The writers of nodes and Services: what the bodies look like, whom they are meant for, what a conflict means, and what the
-//! stores know at once.
+//! The writers of nodes and Services: patch bodies, preconditions, conflicts, and updates of the stores.
 //!
-//! All are strategic-merge patches, each with no more than what it changes, and bound to the object that was decided on: by
-//! its version where a list is written whole, else by its UID. Source of the bodies: `kubernetes/cloud-provider`
+//! All are strategic-merge patches that contain only what changes. The precondition is the version where a whole list
+//! is written, else the UID. Source of the bodies: `kubernetes/cloud-provider`
 //! `node/helpers/{address,labels,taints}.go`, `service/helpers/helper.go` and `controllers/route/route_controller.go`.
 
 pub mod node;
@@ -21,12 +20,12 @@ use crate::client::Call;
 use crate::gate::{Gate, GateError};
 use crate::store::{Kept, Store};
 
-/// Tries of a write that meets conflicts, and the pause between them: what somebody else wrote must reach the store first.
+/// Attempts of a write that meets conflicts, and the pause between them: the other write must reach the store first.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Writes a change of one object, decided again on what the store shows after each conflict. The object that was written over,
-/// with the answer; `None` when nothing is to be written, or when the object is gone or another one has its name.
+/// Writes a change of one object, decided again on the state of the store after each conflict. Returns the previous
+/// object and the answer; `None` when nothing is to be written, or when the object is gone or another one has its name.
 async fn write<T: Kept>(
     gate: &Gate,
     store: &Store<T>,

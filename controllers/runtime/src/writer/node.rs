@@ -14,7 +14,7 @@ use crate::clock::rfc3339;
 use crate::gate::{Gate, GateError};
 use crate::store::{Store, version_of};
 
-/// What is to be changed of a node. Addresses and the condition are in its status, and are written by themselves.
+/// Changes of a node. Addresses and the condition are in its status, and are written separately.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePatch {
     /// `spec.providerID`
@@ -23,7 +23,7 @@ pub struct NodePatch {
     pub labels: BTreeMap<String, String>,
     /// The whole list of taints. The API server refuses the patch if the node changed since it was read.
     pub taints: Option<Vec<Taint>>,
-    /// `spec.podCIDRs`, which the API server lets nobody change once they are there.
+    /// `spec.podCIDRs`, immutable once set.
     pub pod_cidrs: Vec<String>,
     /// The addresses, in place of the present ones.
     pub addresses: Vec<NodeAddress>,
@@ -31,7 +31,7 @@ pub struct NodePatch {
     pub network: Option<(bool, jiff::Timestamp)>,
 }
 
-/// The one way to write nodes.
+/// The writer of nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeWriter<'a> {
     gate: &'a Gate,
@@ -44,8 +44,8 @@ impl<'a> NodeWriter<'a> {
         Self { gate, nodes }
     }
 
-    /// Writes what `decide` answers for the node, and after a conflict for the node as it is then. The node after that; `None`
-    /// when nothing was to be written, or the node is gone or another one has its name.
+    /// Writes the changes that `decide` returns for the node, and decides again after a conflict. Returns the node
+    /// after the write; `None` when nothing was to be written, or the node is gone or another one has its name.
     pub async fn write(
         &self,
         node: &NodeRef,
@@ -65,7 +65,7 @@ impl<'a> NodeWriter<'a> {
         Ok(self.nodes.get(&base.name).or(Some(base)))
     }
 
-    /// One try that ends after `limit`, at the API server too. The version that the node has after it.
+    /// One attempt that ends after `limit`, at the API server too. Returns the new version of the node.
     pub async fn write_once(&self, node: &Node, patch: &NodePatch, limit: Duration) -> Result<String, GateError> {
         let mut call = patch.call(node).within(limit);
         call.path = format!("{}?timeout={}ms", call.path, limit.as_millis().max(1)).into();
@@ -73,7 +73,7 @@ impl<'a> NodeWriter<'a> {
         Ok(version_of(&answer).unwrap_or_default())
     }
 
-    /// Deletes this node, and no other one that has its name. Whether it was there.
+    /// Deletes this node, and no other one that has its name. Returns whether it existed.
     pub async fn delete(&self, node: &Node) -> Result<bool, GateError> {
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}});
         match self.gate.write(&Call::json(Method::DELETE, path(node), &body)).await {
@@ -95,7 +95,7 @@ fn path(node: &Node) -> String {
 impl NodePatch {
     fn call(&self, node: &Node) -> Call<'static> {
         let subresource = if self.addresses.is_empty() && self.network.is_none() { "" } else { "/status" };
-        // Pods wait for the taint of a new node to go, and nobody for its addresses.
+        // Pods wait for the taint of a new node to be removed, but not for its addresses.
         let can_wait = !self.addresses.is_empty();
         let call = Call::strategic(format!("{}{subresource}", path(node)), &self.body(node));
         // A node is some 20 KB, and a writer knows what it wrote. Hundreds may wait for their turn in a burst.

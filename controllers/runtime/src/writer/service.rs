@@ -11,10 +11,10 @@ use crate::client::Call;
 use crate::gate::{Gate, GateError};
 use crate::store::Store;
 
-/// What is to be changed of a Service.
+/// Changes of a Service.
 #[derive(Debug, Clone, Default)]
 pub struct ServicePatch {
-    /// Finalizers to add behind the existing ones. Those of others stay, also when they are not known here yet.
+    /// Finalizers to add behind the existing ones. Other finalizers stay, even if the store has not seen them yet.
     pub add_finalizers: Vec<&'static str>,
     /// Finalizers to remove. Upstream sends `"finalizers":null` when its own is the only one it has seen, which wipes one that
     /// was added meanwhile.
@@ -36,7 +36,7 @@ pub struct ConditionChanges {
     pub gone: Vec<&'static str>,
 }
 
-/// The one way to write Services.
+/// The writer of Services.
 #[derive(Debug, Clone, Copy)]
 pub struct ServiceWriter<'a> {
     gate: &'a Gate,
@@ -49,7 +49,7 @@ impl<'a> ServiceWriter<'a> {
         Self { gate, services }
     }
 
-    /// Writes the patch; whether the Service was there. An empty patch is no write.
+    /// Writes the patch; returns whether the Service existed. An empty patch is not sent.
     pub async fn write(&self, service: &Arc<Service>, patch: &ServicePatch) -> Result<bool, GateError> {
         if patch.is_empty() {
             return Ok(true);
