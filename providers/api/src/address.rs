@@ -89,8 +89,8 @@ impl NodeAddress {
 }
 
 /// Parses an IP address as Kubernetes does: octets with leading zeros are read as decimal (`010.0.0.1` is `10.0.0.1`),
-/// which is what objects of old clusters may hold. Zone IDs (`fe80::1%eth0`) are refused. An IPv4 address in IPv6 clothes
-/// (`::ffff:10.0.0.1`) is the IPv4 address.
+/// which is what objects of old clusters may hold. Zone IDs (`fe80::1%eth0`) are refused. An IPv4-mapped IPv6 address
+/// (`::ffff:10.0.0.1`) is read as the IPv4 address.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
     match parse_v4(text) {
         Some(ip) => Some(ip.into()),
@@ -159,9 +159,9 @@ pub fn parse_provided_node_ips(provided: &str) -> Result<Vec<IpAddr>, String> {
     Ok(ips)
 }
 
-/// The cloud's addresses as the kubelet's `--node-ip` wants them: for each provided IP, in order, the addresses equal to it
-/// (in the cloud's spelling); then all addresses of the types that were not among those, in the cloud's order. So other
-/// addresses of a matched type are dropped.
+/// The cloud's addresses, filtered and ordered by the kubelet's `--node-ip`: for each provided IP, in order, the
+/// addresses equal to it (in the cloud's spelling); then all addresses of the types that were not among those, in the
+/// cloud's order. So other addresses of a matched type are dropped.
 ///
 /// # Errors
 ///
@@ -186,7 +186,7 @@ pub fn filter_by_node_ips(cloud: &[NodeAddress], provided: &str) -> Result<Vec<N
     Ok(kept)
 }
 
-/// Appends those of `more` that are not there yet with the same type and address.
+/// Appends the addresses of `more` that are not yet in the list with the same type.
 pub fn add_missing(list: &mut Vec<NodeAddress>, more: impl IntoIterator<Item = NodeAddress>) {
     for address in more {
         if !list.contains(&address) {

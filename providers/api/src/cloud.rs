@@ -38,8 +38,8 @@ pub trait CloudProvider: Send + Sync {
     }
 
     /// Called once per process, when it leads, before any controller starts. May start background tasks, which must end
-    /// with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. What is wrong with the
-    /// configuration belongs into [`crate::ProviderFactory::build`].
+    /// with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. Report configuration
+    /// errors in [`crate::ProviderFactory::build`].
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How long calls of a provider may take before the core gives up on them.
+//! Deadlines of calls to a provider.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a provider, and what the core does about it.
+//! Errors of a provider, and how the core handles them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use crate::plan::Finding;
 /// The variants with fixed texts are the sentinels of the Go interface; they are recognized through any number of
 /// [`ProviderError::wrap`]s. Everything else is [`ProviderError::Cloud`] with an [`ErrorClass`].
 ///
-/// As data, for snapshots, it is what the core decides by and what users read; the log text stays behind.
+/// Serialized for snapshots, it holds what the core decides by and what users read, without the log text.
 #[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProviderError {
-    /// The instance does not exist. From a legacy existence look-up it is evidence that the node may be deleted.
+    /// The instance does not exist. From a legacy existence lookup it is evidence that the node may be deleted.
     #[error("instance not found")]
     InstanceNotFound,
-    /// The provider cannot answer this at all. The node controller goes on without a provider ID; the lifecycle
+    /// The provider cannot answer this at all. The node controller continues without a provider ID; the lifecycle
     /// controller reads it as "not shut down".
     #[error("unimplemented")]
     NotImplemented,
-    /// Somebody else looks after this object. The service controller counts the call as a success and does nothing more.
+    /// Another controller manages this object. The service controller counts the call as a success and does nothing
+    /// more.
     #[error("implemented by alternate to cloud provider")]
     ImplementedElsewhere,
     /// The disk behind a volume does not exist. Volume labelling tries again at long intervals only.
@@ -40,7 +41,7 @@ pub enum ProviderError {
     /// A volume cannot be deleted because it is in use. Not used by the core.
     #[error("{0}")]
     DeletedVolumeInUse(String),
-    /// A volume hangs on another node than the one asked for. Not used by the core.
+    /// A volume is attached to another node than the requested one. Not used by the core.
     #[error("{message}")]
     DanglingAttach {
         /// What the user reads.
@@ -76,7 +77,7 @@ pub struct CloudError {
 }
 
 impl ErrorClass {
-    /// One word, as commands and metrics have it.
+    /// One word, for commands and metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
@@ -92,7 +93,7 @@ impl ErrorClass {
         }
     }
 
-    /// The class of this word, without what its error knew beside it.
+    /// The class of this word, without the details of its error.
     pub fn of_word(word: &str) -> Option<Self> {
         let all = [
             Self::NotFound,
@@ -109,7 +110,7 @@ impl ErrorClass {
         all.into_iter().find(|class| class.word() == word)
     }
 
-    /// What somebody who reads the error can do about it.
+    /// The remedy for the user.
     pub fn way_out(&self) -> String {
         match self {
             Self::NotFound => "nothing of that kind exists in the cloud: make it, or correct what refers to it".into(),
@@ -147,21 +148,21 @@ pub enum ErrorClass {
         /// When it is worth trying again.
         after: Option<Duration>,
     },
-    /// Not a failure: the work has begun, and the cloud needs time to finish it. Looked at again after the delay, without an
+    /// Not a failure: the work has begun, and the cloud needs time to finish it. Retried after the delay, without an
     /// event and without counting an error.
     InProgress {
-        /// When to look again.
+        /// When to retry.
         after: Duration,
     },
-    /// Somebody changed the object in between: observe again, now.
+    /// The object was changed in between: observe again at once.
     Conflict,
     /// A permission is missing. Tried again with back-off, since it may be granted.
     Denied {
         /// The permission, as the cloud spells it: `ec2:CreateTags`.
         action: String,
     },
-    /// The object, or another one that it refers to, must change first. Tried again with back-off: nothing says when the other
-    /// one does.
+    /// The object, or another one that it refers to, must change first. Retried with back-off: the time of that change
+    /// is unknown.
     Invalid {
         /// What is wrong, each naming key and value.
         findings: Vec<Finding>,
@@ -241,7 +242,7 @@ impl ProviderError {
         }
     }
 
-    /// Whether nothing failed: the cloud only needs more time. See [`ErrorClass::InProgress`].
+    /// Whether the cloud only needs more time, so that nothing failed. See [`ErrorClass::InProgress`].
     pub fn is_in_progress(&self) -> bool {
         matches!(self.class(), ErrorClass::InProgress { .. })
     }

@@ -1,8 +1,7 @@
 //! Diagnosis by a provider: why a node or Service is in its state, what leaked, what breaks in a migration.
 //!
-//! `ccm explain`, `ccm orphans` and `ccm migrate-check` ask; no controller does. Every method reads the cloud at most, save
-//! [`Inspect::delete_orphan`]. The answers must come from the same tables and decisions that the provider works with: a
-//! second opinion would be worse than none.
+//! For `ccm explain`, `ccm orphans` and `ccm migrate-check`; no controller uses it. Only [`Inspect::delete_orphan`]
+//! writes to the cloud. The answers must come from the same tables and decisions that the provider itself uses.
 
 use std::sync::Arc;
 
@@ -16,10 +15,10 @@ use crate::node::{Node, NodeRef};
 use crate::plan::{Finding, Severity, Step};
 use crate::service::Service;
 
-/// Answers of a provider to people. Each method has a default that says nothing.
+/// Diagnosis by a provider. By default, each method returns nothing.
 #[async_trait]
 pub trait Inspect: Send + Sync {
-    /// The chain from a node to the cloud, nearest first: instance, its state, where it is, what marks it.
+    /// The chain from a node to the cloud, nearest first: instance, its state, its location, its tags.
     async fn explain_node(&self, cluster: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
         let _ = (cluster, node);
         Ok(Vec::new())
@@ -31,8 +30,8 @@ pub trait Inspect: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Cloud objects with this cluster's marks that nothing claims, in an order in which they can be deleted (what others
-    /// refer to comes last). Complete, or an error: nothing is an orphan on a partial read.
+    /// Cloud objects with this cluster's marks that nothing claims, in an order in which they can be deleted (what
+    /// others refer to comes last). Must be complete or an error: a partial read can't show orphans.
     async fn orphans(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
         let _ = (cluster, claims);
         Ok(Vec::new())
@@ -70,7 +69,7 @@ pub struct Claims {
 pub struct Fact {
     /// What it is about: `instance i-0123`, `load balancer abc`, `target group abc`.
     pub about: String,
-    /// How it stands.
+    /// Its state.
     pub state: FactState,
     /// What is seen, in words.
     pub text: String,
@@ -79,20 +78,20 @@ pub struct Fact {
     pub hint: Option<String>,
 }
 
-/// How a link of the chain stands.
+/// The state of a link of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FactState {
-    /// As it should be, or merely good to know.
+    /// In order, or for information only.
     Good,
-    /// Not there yet; nobody has to act.
+    /// Not ready yet; no action needed.
     Waiting,
-    /// Somebody has to act.
+    /// Action needed.
     Bad,
 }
 
 impl Fact {
-    /// A link that is as it should be.
+    /// A link that is in order.
     pub fn good(about: impl Into<String>, text: impl Into<String>) -> Self {
         Self { about: about.into(), state: FactState::Good, text: text.into(), hint: None }
     }
@@ -134,7 +133,7 @@ pub struct Orphan {
     pub kept: Option<String>,
     /// Its deletion in words.
     pub step: Step,
-    /// Whatever the provider needs to find it again.
+    /// Data that the provider needs to find it again.
     #[serde(skip)]
     pub handle: Value,
 }
@@ -183,8 +182,8 @@ impl Check {
     }
 }
 
-/// What a provider says of files and Services without any cloud: for `ccm lint`. Implemented by the factory, so that it
-/// needs no credentials, and reads the same tables as the parsers.
+/// Checks of files and Services without any cloud, for `ccm lint`. Implemented by the factory, so that it needs no
+/// credentials, and reads the same tables as the parsers.
 pub trait Lint: Send + Sync {
     /// What is wrong with the annotations of a Service, or ignored: unknown keys under this provider's prefixes with the key
     /// that may be meant, wrong values, combinations without effect.

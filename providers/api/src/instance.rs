@@ -1,4 +1,4 @@
-//! What a cloud knows of its instances (upstream: `InstancesV2`).
+//! Instances of a cloud (upstream: `InstancesV2`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,9 +12,9 @@ use crate::address::NodeAddress;
 use crate::error::ProviderError;
 use crate::node::NodeRef;
 
-/// Instances of the cloud, asked about in batches.
+/// Instances of the cloud, looked up in batches.
 ///
-/// The only caller is the core's instance view, which joins the questions of all controllers: initialization of new
+/// The only caller is the core's instance view, which joins the lookups of all controllers: initialization of new
 /// nodes, the lifecycle pass over nodes that are not Ready, and the periodic refresh of addresses. Calls may overlap.
 #[async_trait]
 pub trait InstancesV2: Send + Sync {
@@ -30,13 +30,13 @@ pub trait InstancesV2: Send + Sync {
 
     /// All instances of this cluster in one complete read, where the cloud has a cheap one; `None` where it has not.
     ///
-    /// The core prefers it to [`InstancesV2::lookup`] when it wants to know about a large share of the cluster, and uses
-    /// absence from it as evidence. A read that may be incomplete must be an error.
+    /// The core prefers it to [`InstancesV2::lookup`] for a large share of the cluster, and uses absence from it as
+    /// evidence. A read that may be incomplete must be an error.
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
         None
     }
 
-    /// Whether a node may only lose its uninitialized taint once it has a provider ID. True for all but
+    /// Whether a node keeps its uninitialized taint until it has a provider ID. True for all but
     /// [`crate::LegacyInstances`].
     fn provider_id_required(&self) -> bool {
         true
@@ -100,7 +100,7 @@ pub struct Instance {
     pub metadata: Result<Option<InstanceMetadata>, ProviderError>,
 }
 
-/// What a node takes over from its instance. Every field may be empty, which means "do not set".
+/// Metadata that a node takes from its instance. Every field may be empty, which means "do not set".
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InstanceMetadata {
@@ -127,15 +127,15 @@ pub struct Evidence {
     pub kind: EvidenceKind,
     /// When the read that shows it began.
     pub read_began: SystemTime,
-    /// Clouds show new instances late: a node younger than this at [`Evidence::read_began`] is not judged by absence.
+    /// Clouds list new instances late: absence is ignored for a node younger than this at [`Evidence::read_began`].
     pub grace: Duration,
 }
 
-/// What was seen of an instance that is gone.
+/// The kind of evidence that an instance is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EvidenceKind {
-    /// The cloud shows the instance in a state from which none returns.
+    /// The instance is in a final state.
     Terminated {
         /// The state, as the cloud spells it.
         state: String,
@@ -174,8 +174,8 @@ impl Snapshot {
     /// The answer for one node. A node without provider ID that is not found by name is [`Lookup::Unknown`]: the cloud
     /// may know it by another name.
     ///
-    /// The caller sorts out the nodes of other clouds by [`crate::Node::provider_scheme`] first. As a second line, an ID
-    /// of a scheme that no instance of the list has is never taken for gone, nor is one that is no provider ID at all.
+    /// The caller filters out the nodes of other clouds by [`crate::Node::provider_scheme`]. As a second safeguard, an
+    /// ID with a scheme that no listed instance has never counts as gone, nor does a malformed provider ID.
     pub fn find(&self, name: &str, provider_id: Option<&str>) -> Lookup {
         let Some(id) = provider_id else { return self.find_by_name(name) };
         if let Some(answer) = self.by_provider_id.get(id) {

@@ -204,7 +204,7 @@ mod tests {
 
     type Script<T> = Result<T, ProviderError>;
 
-    /// Plays fixed answers and writes down what was asked.
+    /// Returns fixed answers and records the calls.
     struct Cloud {
         calls: Mutex<Vec<String>>,
         id: Script<String>,
@@ -415,7 +415,7 @@ mod tests {
     async fn an_existence_error_is_not_a_no() {
         let (_, legacy) = adapter(Cloud { id: fails("down"), ..Cloud::default() });
         assert!(legacy.exists(&node(None)).await.is_err());
-        // Only the look-up of the ID may answer "not found".
+        // Only the lookup of the ID may return "not found".
         let (_, legacy) = adapter(Cloud { exists: Err(ProviderError::InstanceNotFound), ..Cloud::default() });
         assert!(legacy.exists(&node(Some("fake://i-1"))).await.is_err());
         let (_, legacy) = adapter(Cloud { id: Err(ProviderError::NotImplemented), ..Cloud::default() });

@@ -19,7 +19,7 @@ use crate::service::{LoadBalancerStatus, Service};
 /// A provider that plans its writes implements [`crate::Planned`] and wraps it in [`crate::PlannedLoadBalancer`]. One whose
 /// Services share no cloud objects may implement [`SingleLoadBalancer`] and wrap it in [`OneByOneBalancers`].
 ///
-/// The controller never has two calls of [`LoadBalancer::reconcile`] for one [`GroupKey`] under way.
+/// The controller never has two calls of [`LoadBalancer::reconcile`] for one [`GroupKey`] in flight.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
     /// The name of the balancer. Pure.
@@ -28,17 +28,18 @@ pub trait LoadBalancer: Send + Sync {
         service.default_load_balancer_name()
     }
 
-    /// The cloud objects that this Service shares with others: Services with a group in common are handed over together or
-    /// worked on one after the other. Not empty. Pure; by default every Service is a group of its own.
+    /// The cloud objects that this Service shares with others: Services with a group in common are passed together or
+    /// handled one after the other. Not empty. Pure; by default every Service is a group of its own.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         [GroupKey(service.key().to_string())].into()
     }
 
-    /// What of a node matters behind the balancer of this Service, as a text that is compared; `None` where the node does not
-    /// belong behind it. When a text changes, the hosts of the balancer are updated. Pure, and called often.
+    /// The properties of a node that matter for the balancer of this Service, as a text to compare; `None` if the node
+    /// is no host of it. When a text changes, the hosts of the balancer are updated. Pure, and called often.
     ///
-    /// By default the provider ID. A cloud that registers addresses names the address; one whose Services select nodes by
-    /// label answers `None` for the others. Nodes that are excluded, deleted or about to be removed are never asked about.
+    /// By default the provider ID. A cloud that registers addresses names the address; one whose Services select nodes
+    /// by label answers `None` for the others. Never called for nodes that are excluded, deleted or about to be
+    /// removed.
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(node.provider_id_or_empty().into())
     }
@@ -58,9 +59,10 @@ pub trait LoadBalancer: Send + Sync {
     /// Does the work of one group: one answer per item, in order. `Ok(None)` for an ensure breaks the contract and counts as
     /// an error.
     ///
-    /// Ensures come when a Service appears or changes, once per Service after each start, and after a failed host update; host
-    /// updates when the backends change; deletions when a Service goes, or wants no balancer any more. The nodes may be none.
-    /// [`ProviderError::ImplementedElsewhere`] is a success without status; a delay in an error is honoured exactly.
+    /// Ensures come when a Service appears or changes, once per Service after each start, and after a failed host
+    /// update; host updates when the backends change; deletions when a Service is deleted or no longer asks for a
+    /// balancer. The list of nodes may be empty. [`ProviderError::ImplementedElsewhere`] is a success without status; a
+    /// delay in an error is honoured exactly.
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer>;
 
     /// Everything that a plan for this item must know of the cloud, as a value that can be kept and planned from elsewhere
@@ -73,7 +75,7 @@ pub trait LoadBalancer: Send + Sync {
     ///
     /// # Errors
     ///
-    /// What the Service asks wrongly, and a value that [`LoadBalancer::observe`] cannot have given.
+    /// Invalid requests of the Service, and a value that [`LoadBalancer::observe`] cannot have returned.
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
         let mut plan = Plan::new(format!("service {}", item.service.key()));
         let verb = match (item.action, observed.as_bool()) {
@@ -109,7 +111,7 @@ pub trait LoadBalancer: Send + Sync {
     }
 }
 
-/// Shorter ways to call a [`LoadBalancer`], for one item.
+/// Shorthands to call a [`LoadBalancer`] for one item.
 #[async_trait]
 pub trait LoadBalancerExt: LoadBalancer {
     /// The plan for one item, for `--dry-run` and `ccm plan`. Reads the cloud, writes nothing.
@@ -170,7 +172,7 @@ pub trait LoadBalancerExt: LoadBalancer {
 impl<B: LoadBalancer + ?Sized> LoadBalancerExt for B {}
 
 /// Load balancers of a cloud whose Services share nothing, as upstream has them; [`OneByOneBalancers`] makes a
-/// [`LoadBalancer`] of it. Plans say no more than whether there is a balancer.
+/// [`LoadBalancer`] of it. Plans show only whether there is a balancer.
 #[async_trait]
 pub trait SingleLoadBalancer: Send + Sync {
     /// [`LoadBalancer::name`]
@@ -242,8 +244,8 @@ impl<B: SingleLoadBalancer> LoadBalancer for OneByOneBalancers<B> {
     }
 }
 
-/// The work as the controller hands it to [`LoadBalancer::reconcile`]: the places of all items that have a group in common,
-/// also by way of others.
+/// The work as the controller passes it to [`LoadBalancer::reconcile`]: the indexes of all items that have a group in
+/// common, directly or through others.
 pub fn batches(balancers: &dyn LoadBalancer, work: &[ServiceWork]) -> Vec<Vec<usize>> {
     let mut batches: Vec<(BTreeSet<GroupKey>, Vec<usize>)> = Vec::new();
     for (place, item) in work.iter().enumerate() {
@@ -282,16 +284,16 @@ pub struct ServiceWork {
 }
 
 impl ServiceWork {
-    /// An item of copies.
+    /// An item from copies.
     pub fn new(service: &Service, nodes: &[NodeRef], action: ServiceAction) -> Self {
         Self { service: service.clone().into(), nodes: nodes.into(), action }
     }
 }
 
-/// What became of one item.
+/// The result of one item.
 #[derive(Debug, Clone)]
 pub struct ServiceAnswer {
-    /// The status after an ensure, or the error. [`ProviderError::in_progress`]: nothing failed, look again later.
+    /// The status after an ensure, or the error. [`ProviderError::in_progress`]: nothing failed, retried later.
     pub result: Result<Option<LoadBalancerStatus>, ProviderError>,
     /// What the provider writes on the Service beside the status, whatever the result.
     pub notes: Notes,

@@ -56,9 +56,9 @@ impl fmt::Debug for NodeName {
 /// A Node as the stores keep it. Shared: many readers, no copies.
 pub type NodeRef = Arc<Node>;
 
-/// The fields of a Node that are kept. Images, managed fields, capacities and foreign annotations never reach memory.
+/// The cached fields of a Node. Images, managed fields, capacities and foreign annotations never reach memory.
 ///
-/// As data, for snapshots, it is these fields; it is not read from the API server in this form.
+/// Serialized for snapshots with these fields; the API server's form differs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Node {

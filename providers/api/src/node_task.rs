@@ -22,10 +22,10 @@ pub struct NodeTaskSpec {
     pub aliases: &'static [&'static str],
     /// Name of the work queue, the label of its metrics.
     pub queue: &'static str,
-    /// Whether `*` in `--controllers` means it.
+    /// Whether `*` in `--controllers` includes it.
     pub on_by_default: bool,
-    /// What is wrong with the flags. Asked only when the controller is switched on and its provider is the chosen one; any
-    /// answer ends the process.
+    /// What is wrong with the flags. Checked only when the controller is enabled and its provider is chosen; any error
+    /// ends the process.
     pub check: fn(&FlagValues) -> Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub trait NodeTask: Send + Sync {
     /// How fast and how often.
     fn limits(&self) -> NodeTaskLimits;
 
-    /// Whether a node that is there wants work. Runs on the path of the watch: no I/O.
+    /// Whether an existing node needs work. Runs on the path of the watch: no I/O.
     fn is_due(&self, node: &Node) -> bool;
 
     /// Whether deleted nodes are work too.
@@ -48,13 +48,13 @@ pub trait NodeTask: Send + Sync {
     /// [`crate::deadline::WRITE_DEADLINE`].
     async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>>;
 
-    /// What [`NodeTask::run`] would do: for `--dry-run`. Reads the cloud at most.
+    /// What [`NodeTask::run`] would do: for `--dry-run`. Must not write to the cloud.
     async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError>;
 
     /// Called after the changes of a node were written: the node before them.
     fn written(&self, _node: &Node) {}
 
-    /// Called after each failure; `last` when it is not tried again.
+    /// Called after each failure; `last`: no more retries.
     fn failed(&self, _work: &NodeWork, _error: &ProviderError, _last: bool) {}
 }
 

@@ -56,8 +56,7 @@ pub struct OneByOne<T> {
 }
 
 impl<T> OneByOne<T> {
-    /// Calls that may be under way at once where the provider has no reason for another number; upstream's bound for
-    /// routes.
+    /// Default number of calls in flight; upstream's bound for routes.
     pub const DEFAULT_IN_FLIGHT: usize = 200;
 
     /// Wraps `inner` with at most `in_flight` calls at once.
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorClass;
 
-    /// Answers by the name of the node: `<kind>-<number>`; counts the calls under way.
+    /// Answers by the name of the node: `<kind>-<number>`; counts the calls in flight.
     #[derive(Default)]
     struct Cloud {
         under_way: AtomicUsize,

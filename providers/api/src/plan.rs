@@ -5,15 +5,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An ordered list of writes for one subject. The same input gives the same plan, byte for byte; any prefix of it is safe
-/// to die after. An empty plan means that nothing needs to change.
+/// An ordered list of writes for one subject. The same input gives the same plan, byte for byte; the process may die
+/// after any prefix of it. An empty plan means that nothing needs to change.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
     /// What the plan is for: `node worker-1`, `service default/web`, `routes`.
     pub subject: String,
     /// The writes, in order.
     pub steps: Vec<Step>,
-    /// What was noticed on the way.
+    /// What was noticed while planning.
     pub findings: Vec<Finding>,
 }
 
@@ -55,9 +55,9 @@ pub enum Verb {
     Update,
     /// Remove an object.
     Delete,
-    /// Tie two objects together.
+    /// Attach one object to another.
     Attach,
-    /// Untie two objects.
+    /// Detach one object from another.
     Detach,
 }
 

@@ -28,7 +28,7 @@ pub trait Planned: Send + Sync {
     type Observed: Serialize + DeserializeOwned + Send + Sync;
     /// One write, printable through [`Planned::describe`].
     type Step: Send + Sync;
-    /// What the writes of one plan made, for those that follow: an ID that is only known after creation.
+    /// Results of the writes of one plan that later writes need, such as an ID that is only known after creation.
     type Outputs: Default + Send + Sync;
 
     /// [`LoadBalancer::groups`]
@@ -46,8 +46,8 @@ pub trait Planned: Send + Sync {
         Some(node.provider_id_or_empty().into())
     }
 
-    /// What the Services of the group want; one answer per item for what a Service asks wrongly. Pure, and before any
-    /// read: when no item has a good answer, the cloud is not called at all.
+    /// The desired state of the group, and one result per item for invalid requests of a Service. Pure, and before any
+    /// read: when every item has an error, the cloud is not called at all.
     fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Self::Desired, Vec<Result<(), ProviderError>>);
 
     /// Reads the cloud. The only method that may.
@@ -58,22 +58,21 @@ pub trait Planned: Send + Sync {
         desired: &Self::Desired,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
-    /// Takes out of an observation that is kept in a file (`ccm snapshot`) what no plan for `desired` reads: such a file is
-    /// handed on, and tags and descriptions of users may hold anything. Pure; the plan must stay the same.
+    /// Removes from an observation that is kept in a file (`ccm snapshot`) what no plan for `desired` reads: such files
+    /// are shared, and tags and descriptions of users may hold anything. Pure; the plan must stay the same.
     fn strip(&self, _observed: &mut Self::Observed, _desired: &Self::Desired) {}
 
     /// The writes from observed to desired. Pure; empty when nothing differs. An error where no item can be met in the cloud as
     /// it is; then nothing is written.
     fn plan(&self, observed: &Self::Observed, desired: &Self::Desired) -> Result<Steps<Self::Step>, ProviderError>;
 
-    /// The item of the work, by its place, that a step is for: where the step fails, only the later steps for this item are left
-    /// out. `None`: for all of them.
+    /// The item of the work, by its place, that a step is for: if the step fails, only the later steps for this item
+    /// are skipped. `None`: for all of them.
     fn item(&self, _step: &Self::Step) -> Option<usize> {
         None
     }
 
-    /// Steps that follow each other and have the same stage do not depend on each other, and are done side by side. `None`:
-    /// alone.
+    /// Consecutive steps of the same stage do not depend on each other, and run concurrently. `None`: alone.
     fn stage(&self, _step: &Self::Step) -> Option<u32> {
         None
     }
@@ -93,7 +92,7 @@ pub trait Planned: Send + Sync {
         outputs: &Self::Outputs,
     ) -> impl Future<Output = Result<(), ProviderError>> + Send;
 
-    /// Called after the last write: what went wrong without keeping the writes after it from being done.
+    /// Called after the last write: errors that did not prevent later writes.
     fn finish(&self, _outputs: &Self::Outputs) -> Result<(), ProviderError> {
         Ok(())
     }
@@ -104,8 +103,8 @@ pub trait Planned: Send + Sync {
     /// The step in words.
     fn describe(&self, step: &Self::Step) -> crate::plan::Step;
 
-    /// The status of a Service as observed; `None` when no part of its balancer exists. After writes that should have made
-    /// one, `None` means that the cloud doesn't show it yet: it is looked for again.
+    /// The status of a Service as observed; `None` when no part of its balancer exists. After writes that should have
+    /// made one, `None` means that the cloud doesn't show it yet: it is read again.
     fn status(
         &self,
         observed: &Self::Observed,
@@ -113,7 +112,7 @@ pub trait Planned: Send + Sync {
         service: &Service,
     ) -> Option<LoadBalancerStatus>;
 
-    /// What else belongs on a Service, from the last observation and what was made since. Asked also where a write failed.
+    /// Notes for a Service, from the last observation and what was made since. Called also if a write failed.
     fn notes(
         &self,
         _observed: &Self::Observed,
@@ -128,11 +127,11 @@ pub trait Planned: Send + Sync {
 /// The writes of a plan.
 #[derive(Debug)]
 pub struct Steps<S> {
-    /// In an order of which any prefix is safe to die after.
+    /// In an order such that the process may die after any prefix.
     pub steps: Vec<S>,
-    /// What the user should know.
+    /// Findings for the user.
     pub findings: Vec<Finding>,
-    /// Items, by their place in the work, that cannot be met as the cloud is. No step may be for them.
+    /// Items, by index in the work, that the current state of the cloud makes impossible. No step may be for them.
     pub failed: BTreeMap<usize, ProviderError>,
 }
 
@@ -146,7 +145,7 @@ pub struct PlannedLoadBalancer<P>(pub P);
 impl<P: Planned> PlannedLoadBalancer<P> {
     async fn run(&self, cluster: &str, work: &[ServiceWork]) -> Result<Vec<ServiceAnswer>, ProviderError> {
         let (desired, mut verdicts) = self.0.desired(cluster, work);
-        // One answer per item is owed, whatever desired() gave.
+        // Always one answer per item, whatever `desired()` returned.
         verdicts.resize_with(work.len(), || Err(ProviderError::bug("desired() gave no verdict")));
         if verdicts.iter().all(Result::is_err) {
             return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| None).into()).collect());
@@ -163,7 +162,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         if let Err(error) = self.0.finish(&outputs) {
             fail(&mut verdicts, None, &error);
         }
-        // Read again only when something was written and somebody asks: addresses may have come with it.
+        // Read again only when something was written and the result is needed: addresses may be new.
         let ensured =
             |item: &ServiceWork, verdict: &Result<(), _>| verdict.is_ok() && item.action == ServiceAction::Ensure;
         let asked = !steps.is_empty() && work.iter().zip(&verdicts).any(|(item, verdict)| ensured(item, verdict));
@@ -178,7 +177,8 @@ impl<P: Planned> PlannedLoadBalancer<P> {
             let result = verdict.and_then(|()| match item.action {
                 ServiceAction::Delete | ServiceAction::UpdateHosts => Ok(None),
                 ServiceAction::Ensure => match self.0.status(&after, &desired, &item.service) {
-                    // The cloud answers reads from before the writes. Without another look nobody would learn the address.
+                    // The cloud still answers with the state before the writes. Without another read the address would
+                    // never be known.
                     None if !steps.is_empty() => Err(not_shown_yet()),
                     status => Ok(status),
                 },
@@ -188,7 +188,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         Ok(answers.collect())
     }
 
-    /// Stage by stage, without those for items that failed already.
+    /// Runs the steps stage by stage, without those for failed items.
     async fn apply_all(&self, steps: &[P::Step], outputs: &P::Outputs, verdicts: &mut [Result<(), ProviderError>]) {
         let together = |a: &P::Step, b: &P::Step| self.0.stage(a).is_some() && self.0.stage(a) == self.0.stage(b);
         for stage in steps.chunk_by(together) {
@@ -225,8 +225,8 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         })
     }
 
-    /// The desired state; `None` where somebody else provides it: a real run counts that as done, so there is nothing to
-    /// show, and nothing wrong.
+    /// The desired state; `None` if it is implemented elsewhere: a real run counts that as done, so there is nothing to
+    /// show and no error.
     fn desired_of(&self, cluster: &str, work: &[ServiceWork]) -> Result<Option<P::Desired>, ProviderError> {
         let (desired, verdicts) = self.0.desired(cluster, work);
         match verdicts.into_iter().collect::<Result<Vec<_>, _>>() {
@@ -241,7 +241,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         failed.into_values().next().map_or(Ok(()), Err)?;
         let described = steps.iter().map(|step| self.0.describe(step)).collect();
         let mut plan = Plan { subject: subject(work), steps: described, findings };
-        // A real run would stop here; so the dry one must not look as if it went through.
+        // A real run would stop here; so the dry run must not look as if it succeeded.
         if let Err(refusal) = self.0.guard(observed, desired, &steps) {
             plan.findings.push(Finding::new(Severity::Error, "guard", format!("the plan would be refused: {refusal}")));
         }
@@ -258,7 +258,7 @@ fn fail(verdicts: &mut [Result<(), ProviderError>], place: Option<usize>, error:
     }
 }
 
-/// How long until a balancer that was made and isn't shown yet is looked for again.
+/// How long until a balancer that was made and isn't shown yet is read again.
 const NOT_SHOWN: Duration = Duration::from_secs(5);
 
 fn not_shown_yet() -> ProviderError {
@@ -268,7 +268,7 @@ fn not_shown_yet() -> ProviderError {
 #[async_trait]
 impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        // Asked as for a deletion, which finds more than an ensure wants and minds no annotation.
+        // Observed as for a deletion, which finds more than an ensure needs and ignores annotations.
         let work = [ServiceWork::new(service, &[], ServiceAction::Delete)];
         let (desired, verdicts) = self.0.desired(cluster, &work);
         for verdict in verdicts {
@@ -360,7 +360,7 @@ mod tests {
         no_verdicts: bool,
         /// Steps are for the item of their Service, by its place; listeners and hosts are independent of each other.
         items: Vec<String>,
-        /// Steps that are being done now, and the most that there were.
+        /// Steps in flight now, and their maximum.
         at_once: Mutex<(usize, usize)>,
         /// Reads are answered from before all writes.
         lags: bool,
@@ -691,7 +691,7 @@ mod tests {
         let answers = balancer.reconcile("c", &work).await;
         assert_eq!(answers[0].result.as_ref().unwrap_err().to_string(), "the port is refused");
         assert_eq!(hostname(answers[1].result.clone().unwrap()), "b-2.example");
-        // Steps of one stage were done side by side: those of both items that do not depend on each other.
+        // Steps of one stage ran concurrently: those of both items that do not depend on each other.
         assert!(balancer.0.at_once.lock().unwrap().1 > 1);
         assert_eq!(balancer.0.state().0["default/b"].0, BTreeSet::from([80, 443]));
     }
@@ -759,7 +759,7 @@ mod tests {
             for prefix in 0..writes {
                 let broken = start(Some(prefix));
                 run(&broken).unwrap_err();
-                // Whatever was seen and decided before is forgotten.
+                // Nothing observed or decided before is kept.
                 *broken.0.writes_left.lock().unwrap() = None;
                 run(&broken).unwrap();
                 prop_assert_eq!(broken.0.state(), whole.0.state());

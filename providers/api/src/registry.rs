@@ -1,4 +1,4 @@
-//! The list of providers that a program was built with.
+//! The registry of providers that a program was built with.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub trait ProviderFactory: Send + Sync {
 
     /// Reads the configuration; `None` when `--cloud-config` was not given, which differs from an empty file.
     ///
-    /// Called once per process, on every replica, before election. Should fail early on what is wrong with the
-    /// configuration and make no cloud call that can wait. `flags` holds all flags of the program.
+    /// Called once per process, on every replica, before election. Should fail early on configuration errors and make
+    /// no cloud call that can wait. `flags` holds all flags of the program.
     async fn build(
         &self,
         config: Option<CloudConfig>,
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Why no provider came out of the registry. All end the process with code 255.
+/// Why the registry made no provider. All end the process with code 255.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Two crates claim one name.
@@ -118,7 +118,7 @@ pub enum RegistryError {
     Unknown {
         /// The word given.
         name: String,
-        /// The words that would do.
+        /// The accepted words.
         known: String,
     },
     /// `--cloud-provider=external` is for the other Kubernetes components.
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Remembers the configuration that it got.
+    /// Records the configuration that it got.
     struct Factory {
         name: &'static str,
         fails: bool,
@@ -306,7 +306,7 @@ mod tests {
     #[tokio::test]
     async fn external_is_exactly_that_word_and_gives_no_provider() {
         for name in ["external", ""] {
-            // The file is not even looked at.
+            // The file is not even read.
             let error = error(&registry(&["fake"]), name, "/does/not/exist").await;
             assert!(matches!(error, RegistryError::Nil));
             assert_eq!(error.to_string(), "Cloud provider is nil");

@@ -10,7 +10,7 @@ use crate::node::NodeName;
 /// The cloud's route table. The caller is the route controller, once per reconcile.
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// All routes that are managed for this cluster, and no others.
+    /// All routes managed for this cluster, and no others.
     async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError>;
 
     /// Makes routes; one answer per route, in order. An equal route that exists already is a success.
@@ -42,7 +42,7 @@ pub struct Route {
 /// A route to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRoute {
-    /// Something unique for clouds that name their routes: the UID of the node.
+    /// A unique name hint for clouds that name their routes: the UID of the node.
     pub name_hint: String,
     /// Target, addresses and destination.
     pub route: Route,

@@ -30,9 +30,9 @@ impl fmt::Display for ServiceKey {
 pub struct Service {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// What the user wants.
+    /// The desired state.
     pub spec: ServiceSpec,
-    /// What the cloud gave.
+    /// The observed state.
     pub status: ServiceStatus,
 }
 
@@ -206,7 +206,7 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// The `metadata.generation` that it was made for; 0 when not known.
+    /// The `metadata.generation` that it was set for; 0 when not known.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// When `status` changed last, as the API writes times.
@@ -248,8 +248,8 @@ impl Service {
         self.metadata.finalizers.iter().any(|f| f == FINALIZER_LOAD_BALANCER)
     }
 
-    /// Whether our balancer must go: our finalizer is there, and the object is being deleted or is no longer of type
-    /// LoadBalancer. The class is not looked at.
+    /// Whether our balancer must be deleted: our finalizer is there, and the object is being deleted or is no longer of
+    /// type LoadBalancer. The class does not matter.
     pub fn needs_cleanup(&self) -> bool {
         self.has_finalizer() && (self.metadata.deletion_timestamp.is_some() || !self.is_load_balancer())
     }
@@ -272,7 +272,7 @@ impl Service {
         }
     }
 
-    /// The name of a balancer where the cloud has no better idea: `a`, then the UID without dashes, 32 characters in all.
+    /// The default name of a balancer: `a`, then the UID without dashes, 32 characters in all.
     pub fn default_load_balancer_name(&self) -> String {
         let uid = self.metadata.uid.chars().filter(|c| *c != '-');
         std::iter::once('a').chain(uid).take(32).collect()

@@ -15,11 +15,11 @@ use crate::well_known::{
 /// Labels of a volume, by key.
 pub type VolumeLabels = BTreeMap<String, String>;
 
-/// Knows where volumes are.
+/// The topology of volumes.
 ///
-/// Asked by the controller that labels PersistentVolumes, for all that wait at once, and by the webhook that does the same
-/// while they are made. The webhook is served by every replica: it may ask before [`crate::CloudProvider::initialize`], and
-/// without the lease. Both only read.
+/// Called by the controller that labels PersistentVolumes, for all waiting ones at once, and by the webhook that does
+/// the same at creation. The webhook is served by every replica: it may call before
+/// [`crate::CloudProvider::initialize`], and without the lease. Both only read.
 #[async_trait]
 pub trait Volumes: Send + Sync {
     /// Labels for each volume, in order; `Ok(None)` for a volume that is not of this cloud or is still a placeholder
@@ -30,8 +30,8 @@ pub trait Volumes: Send + Sync {
     /// [`ProviderError::DiskNotFound`] not before five minutes have passed.
     async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Result<Option<VolumeLabels>, ProviderError>>;
 
-    /// What the volumes of this cloud are declared with. A volume with another source is never asked about, and cannot be
-    /// held up by an outage of this program.
+    /// Sources of the volumes of this cloud. Volumes with other sources are ignored, and an outage of this program
+    /// cannot block them.
     ///
     /// The default is every source that a cloud may have; then only [`Volumes::labels`] decides which are foreign. Name
     /// your own, for example `VolumeSource::csi("disk.example.com", "Example disk")`.
@@ -76,7 +76,8 @@ impl VolumeSource {
         Self { field, id, driver: None, words }
     }
 
-    /// Volumes of one CSI driver. Only those count that a user declares: what the driver provisions has its topology from it.
+    /// Volumes of one CSI driver. Only those declared by a user: the driver sets the topology of those that it
+    /// provisions.
     #[must_use]
     pub const fn csi(driver: &'static str, words: &'static str) -> Self {
         Self { driver: Some(driver), words, ..Self::ANY_CSI }
@@ -114,8 +115,8 @@ impl VolumeSource {
         format!("error querying {} {}: {error}", self.words, self.id_of(volume).unwrap_or_default())
     }
 
-    /// A CEL expression that is true for an `object` that is declared with one of these sources: the match condition of the
-    /// webhook. It says what [`VolumeSource::of`] says; no sources match nothing.
+    /// A CEL expression that is true for an `object` that is declared with one of these sources: the match condition of
+    /// the webhook. It agrees with [`VolumeSource::of`]; no sources match nothing.
     #[must_use]
     pub fn match_condition(sources: &[Self]) -> String {
         let provisioned =

@@ -19,7 +19,7 @@ pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-bala
 pub const ANNOTATION_PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Finalizer that keeps a Service until its load balancer is gone.
 pub const FINALIZER_LOAD_BALANCER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// Label that takes a node out of all external load balancers.
+/// Label that excludes a node from all external load balancers.
 pub const LABEL_EXCLUDE_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Zone of a node or volume.
 pub const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
@@ -33,7 +33,7 @@ pub const LABEL_REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 pub const LABEL_INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Older spelling of [`LABEL_INSTANCE_TYPE`], still written and read.
 pub const LABEL_INSTANCE_TYPE_BETA: &str = "beta.kubernetes.io/instance-type";
-/// Volume name or ID of a volume that is still being provisioned; labellers answer "nothing" for it.
+/// Volume name or ID of a volume that is still being provisioned; it gets no labels.
 pub const VOLUME_PLACEHOLDER: &str = "placeholder-for-provisioning";
 /// Separator of several zones in one label value.
 pub const ZONE_DELIMITER: &str = "__";

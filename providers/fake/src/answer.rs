@@ -11,13 +11,13 @@ use crate::method::Method;
 
 /// An answer of a call.
 pub(crate) trait Answer: Sized {
-    /// As the log shows it; `None` for calls without answer.
+    /// The form in the log; `None` for calls without answer.
     fn to_json(&self) -> Option<Json>;
-    /// From the form that [`Answer::to_json`] gives. What is wrong is noted with the value.
+    /// From the form that [`Answer::to_json`] gives. Problems are recorded with the value.
     fn read(value: &Value<'_>) -> Option<Self>;
 }
 
-/// Whether the value is an answer of the call. What is wrong is noted with the value.
+/// Whether the value is an answer of the call. Problems are recorded with the value.
 pub(crate) fn fits(method: Method, value: &Value<'_>) -> Option<()> {
     fn read<T: Answer>(value: &Value<'_>) -> Option<()> {
         T::read(value).map(|_| ())

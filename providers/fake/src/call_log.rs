@@ -87,7 +87,7 @@ impl From<&ProviderError> for ErrorFields {
     }
 }
 
-/// What the end line says of the outcome.
+/// The outcome in the end line.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) result: Option<Json>,
@@ -102,7 +102,7 @@ impl CallLog {
         Ok(Self { out: Some(Mutex::new(Out { file, calls: 0, failed: false })) })
     }
 
-    /// Notes that the file of the cloud changed, with the reason if it was refused.
+    /// Logs that the file of the cloud changed, with the reason if it was refused.
     pub(crate) fn reload(&self, error: Option<&str>) {
         self.write(|_| {
             let error = ErrorFields { error: error.map(str::to_owned), ..ErrorFields::default() };
@@ -124,7 +124,7 @@ impl CallLog {
 
     fn write<'a>(&self, line: impl FnOnce(&mut Out) -> Line<'a>) {
         let Some(out) = &self.out else { return };
-        // Numbers and times are taken under the lock, so that they ascend within one process.
+        // Numbers and times are taken under the lock, so that they increase within one process.
         let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
         let line = line(&mut out);
         let written = serde_json::to_vec(&line).map_err(std::io::Error::from).and_then(|mut bytes| {
@@ -173,7 +173,7 @@ pub(crate) struct OpenCall<'a> {
 }
 
 impl OpenCall<'_> {
-    /// Notes the rule that was used.
+    /// Records the rule that was used.
     pub(crate) fn fault(&mut self, id: String) {
         self.fault = Some(id);
     }

@@ -1,4 +1,4 @@
-//! What all calls have in common: the file is looked at, the call is logged, faults apply.
+//! The common part of all calls: read a changed file, log the call, apply faults.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ struct World {
     tables: Tables,
 }
 
-/// A call that has begun: what the file said then, and the log line to be ended.
+/// A call that has begun: the configuration at that time, and the open log entry.
 struct Begun<'a> {
     config: Arc<Config>,
     line: OpenCall<'a>,
@@ -51,7 +51,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// What the file says without effect.
+/// Settings in the file without effect.
 fn tell(config: &Config) {
     for finding in config.doubts() {
         tracing::warn!(key = finding.key, value = finding.value, "cloud config: {}", finding.message);
@@ -92,12 +92,12 @@ impl Cloud {
         Ok(Self { start, log, world: Mutex::new(world) })
     }
 
-    /// The lock is never held over an `await`. A panic under it leaves at worst a change that is not saved yet.
+    /// The lock is never held over an `await`. After a panic under it, at worst a change is not saved.
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if it changed, and answers what is in force.
+    /// Reads the file again if it changed, and returns the configuration in force.
     fn reload(&self) -> Arc<Config> {
         let mut world = self.world();
         let World { file, config, counters, tables } = &mut *world;
@@ -111,7 +111,7 @@ impl Cloud {
             }
             Change::Reloaded { old, new } => {
                 tracing::info!(file = %file.path().display(), "read the fake cloud again");
-                // Against what the process started with, so that a change back is none.
+                // Compared with the configuration at the start, so that a change back is none.
                 for key in self.start.changes(&new.start) {
                     tracing::warn!(key, "this key is read at the start only; the change takes effect at the next one");
                 }
@@ -134,7 +134,7 @@ impl Cloud {
         Arc::clone(config)
     }
 
-    /// What the file says now.
+    /// The current configuration.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.reload()
     }
@@ -227,7 +227,7 @@ fn judge<T: Answer>(rule: Option<&Rule>, act: impl FnOnce() -> Result<T, Provide
     let Some(rule) = rule else { return act() };
     if let Some(error) = rule.error() {
         if rule.applied {
-            // The effect is wanted, the answer gets lost on the way.
+            // The call takes effect, but its answer is lost.
             let _ = act();
         }
         return Err(error);

@@ -17,7 +17,7 @@ mod doubts;
 #[cfg(test)]
 mod tests;
 
-/// Everything that the file says.
+/// The whole configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) start: StartConfig,
@@ -32,7 +32,7 @@ pub(crate) struct Config {
     pub(crate) faults: Vec<Rule>,
 }
 
-/// The part that is read at the start only.
+/// The part that is only read at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StartConfig {
     pub(crate) provider_name: String,
@@ -81,7 +81,7 @@ pub(crate) struct Instance {
     pub(crate) no_metadata: bool,
 }
 
-/// The entries in order, with the first entry for each way to find one: a big cluster asks for all of its nodes at once.
+/// The entries in order, with an index for each way to find one: a big cluster looks up all of its nodes at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Instances {
     list: Vec<Instance>,
@@ -132,12 +132,12 @@ pub(crate) struct Cluster {
 }
 
 impl Config {
-    /// What an absent or empty file means.
+    /// The configuration for an absent or empty file.
     pub(crate) fn defaults() -> Result<Self, DocumentError> {
         Self::parse("", Path::new(""), None)
     }
 
-    /// Relative paths start at `folder`. `provider_name` is that of the start, where the file may say another one by now.
+    /// Relative paths start at `folder`. `provider_name` is that of the start; the file may have another one by now.
     pub(crate) fn parse(text: &str, folder: &Path, provider_name: Option<&str>) -> Result<Self, DocumentError> {
         let tree = match document::parse(text)? {
             serde_json::Value::Null => serde_json::Value::Object(serde_json::Map::new()),
@@ -148,7 +148,7 @@ impl Config {
         problems.into_result()?;
         match config {
             Some(config) => Ok(config),
-            // Unreachable: what is no map was noted as a problem.
+            // Unreachable: anything but a map was recorded as a problem.
             None => Self::parse("", folder, provider_name),
         }
     }
@@ -334,7 +334,7 @@ impl Routes {
     }
 }
 
-/// The items that could be read; the others were noted as problems.
+/// The items that could be read; the others were recorded as problems.
 pub(crate) fn each<'a, T>(values: &[Value<'a>], read: impl Fn(Fields<'a>) -> Option<T>) -> Vec<T> {
     values.iter().filter_map(|value| value.fields().and_then(&read)).collect()
 }

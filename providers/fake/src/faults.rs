@@ -15,13 +15,13 @@ use crate::method::Method;
 #[cfg(test)]
 mod tests;
 
-/// How often a file that holds calls is looked at.
+/// How often a file that holds calls is checked.
 const HOLD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One entry of `faults`.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    /// The rule as written, in a fixed order of keys: what its counter belongs to.
+    /// The rule as written, in a fixed order of keys: the key of its counter.
     content: String,
     pub(crate) id: String,
     calls: Vec<Glob>,
@@ -99,7 +99,7 @@ impl Rule {
         };
         let mut idle = Vec::new();
         let failure = Failure::read(&mut f, rule.applied, &mut idle);
-        // Null is an answer, too: "nothing" as metadata, say.
+        // Null is an answer, too, for example no metadata.
         let result = f.value_or_null("result");
         if let Some(result) = &result {
             rule.check_result(result);
@@ -169,12 +169,12 @@ impl Rule {
         if limits.is_empty() { what } else { format!("{what} ({})", limits.join(", ")) }
     }
 
-    /// Whether the rule makes calls wait or lie, rather than fail.
+    /// Whether the rule delays calls or changes answers, rather than fail them.
     pub(crate) fn disturbs(&self) -> bool {
         !self.delay.is_zero() || self.hold.is_some() || self.result.is_some()
     }
 
-    /// What was written and has no effect: key within the rule, value, what is wrong.
+    /// Settings without effect: key within the rule, value, problem.
     pub(crate) fn doubts(&self) -> Vec<(&'static str, Option<String>, String)> {
         let mut doubts: Vec<_> = self.idle.iter().map(|key| (*key, None, idle(key).to_owned())).collect();
         // Not an error: a rule may be written for a call that another version of the program makes.

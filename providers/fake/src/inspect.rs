@@ -1,7 +1,7 @@
-//! Answers to people: what the file and the tables say of a node or Service, and what nothing claims any more.
+//! Diagnosis: what the file and the tables contain about a node or Service, and orphans.
 //!
-//! What only the file knows is no call. The tables are read through the calls of upstream's interface, so that the call log
-//! shows them and faults apply.
+//! What comes only from the file is not logged as a call. The tables are read through the calls of upstream's
+//! interface, so that the call log shows them and faults apply.
 
 mod explain;
 mod migration;

@@ -27,7 +27,7 @@ pub(crate) struct Known {
     no_metadata: bool,
 }
 
-/// What the file says of an instance; either of name and provider ID may be empty. `None`: there is no such instance.
+/// The instance according to the file; either of name and provider ID may be empty. `None`: there is no such instance.
 pub(crate) fn find(
     config: &Config,
     provider_name: &str,
@@ -74,7 +74,7 @@ impl Known {
     }
 
     fn invented(config: &Config, provider_name: &str, name: &str, provider_id: &str) -> Self {
-        // An instance that was asked for by ID alone is named like its ID, so that both ways lead to the same one.
+        // An instance that is looked up by ID alone is named like its ID, so that both lookups find the same one.
         let provider_id = match provider_id {
             "" => format!("{provider_name}://{name}"),
             id => id.to_owned(),
@@ -152,7 +152,7 @@ impl InstancesV2 for FakeInstances {
                 .into_iter()
                 .map(|answer| match answer {
                     Ok(true) => None,
-                    // The file is complete and current: nobody has to look twice.
+                    // The file is complete and current: no second list is needed.
                     Ok(false) => Some(Lookup::Gone(Evidence {
                         kind: EvidenceKind::Absent,
                         read_began: began,
@@ -190,7 +190,7 @@ impl InstancesV2 for FakeInstances {
                     return lookup;
                 }
                 match metadata {
-                    // Nobody asked whether it exists, so this is no evidence.
+                    // Its existence was not requested, so this is no evidence.
                     Some(Err(error)) if only_metadata && error.is_instance_not_found() => Lookup::Unknown(error),
                     metadata => Lookup::Found(Arc::new(Instance {
                         shutdown: shutdown.unwrap_or(Ok(false)),

@@ -1,4 +1,4 @@
-//! A cloud that lives in one YAML file.
+//! A cloud in one YAML file.
 //!
 //! `--cloud-provider=fake` needs no account, no network and no credentials. It is for first tries, for authors of manifests,
 //! and for tests that need a cloud in a known state: instances, load balancers, routes and volumes are entries of the file
@@ -171,7 +171,7 @@ impl CloudProvider for Fake {
     }
 }
 
-/// Wants no informers, but shows in the log that and when they are offered.
+/// Needs no informers, but logs when they are offered.
 #[derive(Debug)]
 struct Informed(Arc<Cloud>);
 

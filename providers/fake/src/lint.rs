@@ -1,4 +1,4 @@
-//! What is wrong with the file, without any cloud.
+//! Checks of the file without any cloud.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::config::Config;
 #[cfg(test)]
 mod tests;
 
-/// The key of what is wrong with the file as a whole.
+/// The key of findings about the whole file.
 const WHOLE: &str = "cloud-config";
 
 /// [`Lint`] of the fake cloud.
@@ -17,7 +17,7 @@ const WHOLE: &str = "cloud-config";
 pub(crate) struct Checks;
 
 impl Lint for Checks {
-    /// The fake cloud reads no annotation and takes every Service.
+    /// The fake cloud reads no annotation and accepts every Service.
     fn service(&self, _: &Service) -> Vec<Finding> {
         Vec::new()
     }

@@ -79,7 +79,7 @@ impl FakeLoadBalancer {
         self.look_at(About { cluster, key: &key, uid: &service.metadata.uid, name: &name }).await
     }
 
-    /// The same, of a Service that there may not be.
+    /// The same, for a Service that may not exist.
     pub(crate) async fn look_at(&self, about: About<'_>) -> Result<Observed, ProviderError> {
         let mut seen = None;
         let act = |config: &Config, tables: &mut Tables, key: &str| {
@@ -212,7 +212,7 @@ struct Status {
 }
 
 impl Offer {
-    /// An address is looked for where `own` has none.
+    /// Searches for an address if `own` has none.
     fn of(config: &Config, tables: &Tables, key: &str, own: Option<&Balancer>) -> Self {
         let settings = &config.load_balancers;
         let rule = settings.statuses.iter().find(|rule| rule.service.as_ref().is_none_or(|glob| glob.matches(key)));

@@ -14,7 +14,7 @@ enum Stamp {
     ///
     /// The last number is inode and device; 0 where the system has none.
     File { modified: Option<SystemTime>, size: u64, inode: (u64, u64) },
-    /// There is none, or it cannot be looked at.
+    /// There is none, or it cannot be read.
     Unreadable(std::io::ErrorKind),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Watched<T> {
     current: Arc<T>,
 }
 
-/// What a look at a [`Watched`] file found.
+/// The result of polling a [`Watched`] file.
 #[derive(Debug)]
 pub(crate) enum Change<T> {
     /// Nothing new.
@@ -87,7 +87,7 @@ impl<T> Watched<T> {
         &self.current
     }
 
-    /// Looks at the file, and reads it again with `parse` if its stamp is another one than at the last look.
+    /// Checks the file, and reads it again with `parse` if its stamp has changed.
     pub(crate) fn poll<E: std::fmt::Display>(&mut self, parse: impl FnOnce(&str) -> Result<T, E>) -> Change<T> {
         if self.seen.as_ref() == Some(&Stamp::of(&self.path)) {
             return Change::None;
@@ -107,7 +107,7 @@ impl<T> Watched<T> {
 }
 
 /// The stamp is taken from the opened file and before reading, so that it is never newer than the content: a write in
-/// between shows at the next look.
+/// between is seen by the next check.
 fn read(path: &Path) -> (Stamp, Result<String, String>) {
     let refuse = |error: std::io::Error| (Stamp::Unreadable(error.kind()), Err(error.to_string()));
     let mut file = match File::open(path) {

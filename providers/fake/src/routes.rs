@@ -29,7 +29,7 @@ fn subject(route: &Route) -> Subject<'_> {
     Subject { node: Some(target(route)), cidr: Some(&route.destination_cidr), ..Subject::default() }
 }
 
-/// The place of a route in the table.
+/// The key of a route in the table.
 fn position(tables: &Tables, cluster: &str, route: &Route) -> Option<usize> {
     tables.routes.iter().position(|stored| stored.cluster == cluster && same(&stored.route, route))
 }
@@ -64,7 +64,7 @@ impl FakeRoutes {
     }
 }
 
-/// Whether two routes of one cluster have one place in the table.
+/// Whether two routes of one cluster have the same key in the table.
 fn same(one: &Route, other: &Route) -> bool {
     target(one) == target(other) && one.destination_cidr == other.destination_cidr
 }

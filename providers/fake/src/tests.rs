@@ -1,4 +1,4 @@
-//! A bed for the tests of all modules, and the tests of what spans them.
+//! Fixtures for the tests of all modules, and tests across modules.
 
 use std::path::PathBuf;
 use std::sync::Arc;

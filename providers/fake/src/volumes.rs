@@ -24,7 +24,8 @@ impl FakeVolumes {
     async fn labels_of(&self, volume: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>, ProviderError> {
         let name = &*volume.metadata.name;
         let id = volume.volume_id();
-        // The handle of a CSI volume finds labels, but the call is about the name: only in-tree IDs were ever its subject.
+        // The handle of a CSI volume finds labels, but the subject of the call is the name: upstream only has in-tree
+        // IDs as subject.
         let in_tree = id.filter(|_| !volume.spec.contains_key("csi"));
         let about = in_tree.unwrap_or(name);
         let subject = Subject { volume: Some(about), ..Subject::default() };

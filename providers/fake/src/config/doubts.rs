@@ -1,4 +1,4 @@
-//! What a file says without effect.
+//! Settings in a file without effect.
 
 use ccm_kit::Glob;
 use ccm_provider::{Finding, Severity};
@@ -17,7 +17,7 @@ impl Doubts {
 }
 
 impl Config {
-    /// What is taken as written, but does not do what it seems to; in the order of the reference.
+    /// Valid settings that do not do what they seem to; in the order of the reference.
     pub(crate) fn doubts(&self) -> Vec<Finding> {
         let mut doubts = Doubts::default();
         self.of_interfaces(&mut doubts);
@@ -41,7 +41,7 @@ impl Config {
         doubts.0
     }
 
-    /// What belongs to a part of the cloud that is switched off.
+    /// Settings of a disabled part of the cloud.
     fn of_interfaces(&self, doubts: &mut Doubts) {
         let on = &self.start.interfaces;
         let balancers = &self.load_balancers;

@@ -109,7 +109,7 @@ fn unreadable(about: &str, error: &ProviderError) -> Fact {
     Fact::bad(about, format!("cannot be read: {error}"), "take the fault out of the cloud config")
 }
 
-/// What the file says of the machine of a node.
+/// The machine of a node according to the file.
 #[derive(Debug)]
 pub(super) enum Machine<'a> {
     Listed(&'a Instance),
@@ -118,7 +118,7 @@ pub(super) enum Machine<'a> {
     /// An entry has the name of the node and another provider ID.
     Other(&'a Instance),
     Invented,
-    /// The cloud is sure that there is none.
+    /// The cloud has no such instance.
     Missing,
     /// Of another cloud.
     Foreign(ProviderError),
@@ -282,7 +282,7 @@ fn unwanted(service: &Service, balancer: Option<&Balancer>) -> Vec<Fact> {
     }
 }
 
-/// The rules that apply to such calls. What they were used up for is known to the process that was asked.
+/// The rules that apply to such calls. Only the process that serves the calls knows their counters.
 fn faults(config: &Config, asked: &[(&[Method], Subject<'_>)]) -> Vec<Fact> {
     let hits = |rule: &Rule| {
         let mut names: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! What would break, or differ, when this program takes a cluster over.
+//! What would break or change when this program takes over a cluster.
 
 use ccm_provider::{Check, Claims, LoadBalancerStatus, Node, Service};
 

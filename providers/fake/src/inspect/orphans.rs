@@ -10,7 +10,7 @@ use crate::load_balancer::{About, deletion};
 use crate::routes::target;
 use crate::state::Balancer;
 
-/// What an orphan is found by, and how it was then.
+/// The key of an orphan, and its state when it was found.
 #[derive(Debug, Serialize, Deserialize)]
 enum Handle {
     Balancer { key: String, was: Balancer },
@@ -30,7 +30,7 @@ impl FakeInspect {
     }
 
     async fn balancers_without_service(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
-        // Deletion is under way where our finalizer is left.
+        // A deletion is in progress while our finalizer is present.
         let claiming = claims.services.iter().filter(|service| service.is_load_balancer() || service.has_finalizer());
         let claimed: BTreeSet<String> = claiming.map(|service| service.key().to_string()).collect();
         let present: BTreeSet<String> = claims.services.iter().map(|service| service.key().to_string()).collect();
@@ -65,7 +65,7 @@ impl FakeInspect {
         routes.iter().filter(|route| !nodes.contains(target(route))).map(|route| orphan(cluster, route)).collect()
     }
 
-    /// Removes an orphan if it still is as it was.
+    /// Removes an orphan if it is unchanged.
     pub(super) async fn delete(&self, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
         let handle = Handle::deserialize(&orphan.handle)
             .map_err(|error| ProviderError::bug(format!("no orphan of this cloud: {error}")))?;

@@ -362,7 +362,7 @@ async fn orphans_are_what_no_service_and_no_node_claims() {
         calls(&bed)[before..],
         ["GetLoadBalancer", "GetLoadBalancer", "GetLoadBalancer", "ListRoutes"].map(Json::from)
     );
-    // All go, and nothing else.
+    // All are deleted, and nothing else.
     let inspect = cloud.inspect().unwrap();
     for orphan in &found {
         inspect.delete_orphan(CLUSTER, orphan).await.unwrap();

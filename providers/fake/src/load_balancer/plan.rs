@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::{Offer, names_of};
 use crate::state::Balancer;
 
-/// What a plan for one Service must know of the cloud.
+/// The state of the cloud that a plan for one Service needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Observed {
     /// The balancer, if there is one.
@@ -21,7 +21,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// As a snapshot keeps it.
+    /// The form in a snapshot.
     pub(super) fn to_json(&self) -> Result<Json, ProviderError> {
         serde_json::to_value(self).map_err(|error| ProviderError::bug(format!("what was observed is no JSON: {error}")))
     }
@@ -120,7 +120,7 @@ fn changed(name: String, item: &ServiceWork, balancer: &Balancer, wanted: &Wante
     update(name, changes, "the load balancer is not as the Service wants it", risk)
 }
 
-/// The order of hosts means nothing.
+/// The order of hosts does not matter.
 fn hosts(item: &ServiceWork, balancer: Option<&Balancer>) -> Option<Change> {
     let sorted = |mut names: Vec<String>| {
         names.sort_unstable();

@@ -1,4 +1,4 @@
-//! The contract that every provider keeps, over the fake cloud: with the batch interface of instances and with the older one.
+//! The contract suite over the fake cloud: with the batch interface of instances and with the older one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
@@ -88,7 +88,7 @@ impl Fake {
     fn objects(&self) -> BTreeSet<String> {
         let mut tables = self.tables();
         for balancer in tables["loadBalancers"].as_object_mut().unwrap().values_mut() {
-            // The fake cloud keeps the hosts in the order of the call, which is part of no balancer.
+            // The fake cloud keeps the hosts in the order of the call, which does not matter for a balancer.
             balancer["nodes"].as_array_mut().unwrap().sort_by_key(ToString::to_string);
         }
         let balancers =
