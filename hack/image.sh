@@ -22,7 +22,7 @@ build() {
 	RUSTFLAGS='-C target-feature=+crt-static' CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked \
 		--package ccm --no-default-features --features "$features" --target "$target"
 	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/$profile/ccm" "$folder/ccm"
-	# For providers, and for kubeconfigs without an authority.
+	# For providers, and for kubeconfigs without a CA.
 	install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
 	echo 'hosts: files dns' >"$folder/etc/nsswitch.conf"
 	echo "ccm:x:$user:$user::/:/ccm" >"$folder/etc/passwd"
@@ -44,7 +44,7 @@ check() {
 		return 3
 	fi
 	printf '127.0.0.1 localhost\n' >"$folder/etc/hosts"
-	# Port 1 is closed, so the look-up of the host is all that can go well; it is the C library in the binary that does it.
+	# Port 1 is closed, so only the lookup of the host can succeed; the C library in the binary does it.
 	cat >"$folder/kubeconfig" <<-'END'
 		{"apiVersion": "v1", "kind": "Config", "current-context": "a",
 		 "clusters": [{"name": "a", "cluster": {"server": "https://localhost:1"}}],

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Obtains what the tests of the AWS provider need from others: moto, an independent imitation of AWS, and the service models
-# of botocore, which describe each request and answer of AWS.
+# Obtains what the tests of the AWS provider need: moto, an independent imitation of AWS, and the service models of
+# botocore, which describe each request and answer of AWS.
 #
 #   hack/moto.sh
 #

@@ -50,7 +50,7 @@ in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
 declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780
 	[fuzz]=900 [benches]=180)
-# CI ends a run after 90 minutes; the last stage started gets ten of them to be wrong about its estimate.
+# CI ends a run after 90 minutes; the last stage started gets ten of them as a reserve.
 ci_seconds=4800
 not_run=3
 reason=
@@ -116,7 +116,7 @@ stage_toolchain() {
 	fi
 }
 
-# Runs the scripts that obtain components; what they are for goes into the reason if one can't.
+# Runs the scripts that obtain components; their purpose goes into the reason if one can't.
 obtain() {
 	local what=$1 status=0
 	shift
@@ -168,7 +168,7 @@ stage_docs() { run env RUSTDOCFLAGS=-Dwarnings cargo doc "${workspace[@]}" --no-
 stage_tests-long() {
 	obtain kube-controller-manager hack/k8s/build.sh etcd kube-apiserver kube-controller-manager || return
 	obtain moto hack/moto.sh || return
-	# Seeds of the day look for new faults. What they find must not hold up an unrelated change, so CI leaves them out.
+	# Seeds of the day look for new faults. Their findings must not block an unrelated change, so CI leaves them out.
 	local filter=(long_lane)
 	if [[ -n $within ]]; then
 		filter+=(--skip of_the_day)

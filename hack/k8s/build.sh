@@ -10,8 +10,8 @@
 #   2. what an earlier run built into the user's cache: ${XDG_CACHE_HOME:-~/.cache}/ccm/{k8s,etcd}-<version>/
 #   3. a build with Go, from the modules beside this file, into that cache
 #
-# CCM_TEST_KUBERNETES=1.33 and CCM_TEST_ETCD=3.5 select another kube-apiserver or etcd than the default, by the name of the
-# folder with its module (1.33/, etcd-3.5/). KUBEBUILDER_ASSETS is not asked for a component that is selected so.
+# CCM_TEST_KUBERNETES=1.33 and CCM_TEST_ETCD=3.5 select another kube-apiserver or etcd than the default, by the name of
+# the folder with its module (1.33/, etcd-3.5/). KUBEBUILDER_ASSETS is ignored for such a component.
 #
 # Exit status: 0 all found; 3 not available on this machine; 1 anything else, and with CI=true also what
 # would be 3 elsewhere. The library tests/bed looks in the same places but never builds.
@@ -25,7 +25,7 @@ unlock=
 
 say() { printf 'k8s: %s\n' "$*" >&2; }
 
-# The status for "this machine can't": a failure in CI, a loud skip elsewhere.
+# The status for "not available on this machine": a failure in CI, a visible skip elsewhere.
 unavailable() {
 	say "NOT AVAILABLE: $1"
 	say 'Any one of these provides the real components:'
@@ -118,8 +118,8 @@ find_go() {
 	go=$venv/bin/go
 }
 
-# One builder at a time; the second waits and then finds the first one's result. flock lets go by itself when
-# its owner dies; where there is none (macOS), a folder with the owner's pid does.
+# One builder at a time; the second waits and then finds the first one's result. flock is released when its owner dies;
+# without flock (macOS), a folder with the owner's PID is the lock.
 lock() {
 	mkdir -p "$cache_root"
 	if command -v flock >/dev/null; then
@@ -162,7 +162,7 @@ build() {
 	say "building $name $version with $("$go" env GOVERSION), once; usually $usual (log: $log)"
 	(
 		cd "$(module_of "$name")"
-		# GOFLAGS of the user could say -mod=vendor or pull in build tags; what is built is ours to say.
+		# GOFLAGS of the user could set -mod=vendor or build tags, which must not change the build.
 		GOFLAGS='' CGO_ENABLED=0 exec nice -n 10 "$go" build -buildvcs=false -trimpath \
 			-ldflags "-s -w ${stamp[*]-}" -o "$temp" "$package"
 	) >"$log" 2>&1 9>&- &

@@ -353,7 +353,7 @@ def v2_target_groups():
             )
         ]
 
-    # The setter is there for moto's constructor. What moto appends to, it appends to a copy.
+    # The setter is there for moto's constructor. moto appends to a copy.
     elbv2.FakeTargetGroup.load_balancer_arns = property(load_balancer_arns, lambda self, value: None)
 
     @around(elbv2.FakeTargetGroup, "__init__")

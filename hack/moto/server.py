@@ -32,7 +32,7 @@ class QuietHandler(MotoRequestHandler):
 
 
 def main():
-    # About codes that botocore's models don't declare.
+    # For codes that botocore's models don't declare.
     warnings.simplefilter("ignore")
     patches.apply()
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
@@ -42,7 +42,7 @@ def main():
     server.log = lambda *_args, **_kwargs: None
     host, port = server.server_address[:2]
     assert host == "127.0.0.1", host
-    # moto asks itself for some answers at this port.
+    # moto sends some requests to itself at this port.
     os.environ["MOTO_PORT"] = str(port)
     threading.Thread(target=end_with_stdin, daemon=True).start()
     print(f"{host}:{port}", flush=True)

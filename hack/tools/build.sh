@@ -91,7 +91,7 @@ printf 'helm %s\n' "$cache/helm"
 
 if [[ ! -d $crds_cache ]]; then
 	find_go
-	# The go.sum beside the go.mod is what makes sure that it is the same every time.
+	# The go.sum beside the go.mod makes the build reproducible.
 	module=$(cd "$here/crds" && GOFLAGS='' "$go" mod download -json "$crds_module" | awk -F'"' '$2 == "Dir" { print $4 }') || true
 	[[ -d $module ]] || unavailable "go could not download $crds_module $crds_version"
 	temp=$(mktemp -d "$cache_root/.crds.XXXXXX")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command, value_parser};
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) nodes: usize,
@@ -21,14 +21,14 @@ pub(crate) enum CloudName {
     Aws,
 }
 
-/// How long things take in the tour.
+/// Times of the tour.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     /// Time to read a paragraph.
     pub(crate) read: Duration,
-    /// Between two looks of the kubelets at their machines.
+    /// Period in which the kubelets check their machines.
     pub(crate) tick: Duration,
-    /// From the last sign of a kubelet to Ready=Unknown; 40 s in a real cluster.
+    /// From the last heartbeat of a kubelet to Ready=Unknown; 40 s in a real cluster.
     pub(crate) grace: Duration,
     /// `--node-monitor-period` and `--route-reconciliation-period`.
     pub(crate) period: &'static str,

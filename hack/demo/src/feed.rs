@@ -6,12 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Facts of the same words within this time are one line.
 const FOLD: Duration = Duration::from_millis(350);
-/// Items that the live view can look back on.
+/// Number of items kept for the live view.
 const KEPT: usize = 400;
-/// Subjects that are all named.
+/// Up to this many subjects are all named.
 const NAMED: usize = 3;
 
-/// Who says it.
+/// The source of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The demo itself: what it does to the cloud or the cluster.
@@ -135,7 +135,7 @@ impl Feed {
         state.open = state.end();
     }
 
-    /// What the plain log prints next: all that can change no more, or all.
+    /// What the plain log prints next: all entries that are final, or all.
     pub(crate) fn take(&self, all: bool) -> Vec<Entry> {
         let now = self.elapsed();
         let mut state = self.lock();
@@ -184,7 +184,7 @@ impl State {
                 let item = Item::Fact { source, subjects: subject.into_iter().collect(), text };
                 let later = self.entries.iter().skip(open).rev().take_while(|entry| entry.at > at).count();
                 self.push(Entry { at, item });
-                // What comes late goes before what happened after it.
+                // A late entry is inserted before those that happened after it.
                 let end = self.entries.len();
                 if let Some(moved) = self.entries.make_contiguous().get_mut(end.saturating_sub(later + 1)..) {
                     moved.rotate_right(1);

@@ -1,9 +1,9 @@
-//! What the simulated AWS needs of the process: a build with the AWS SDK, and an environment that leads nowhere else.
+//! Requirements of the simulated AWS: a build with the AWS SDK, and an environment without other AWS settings.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-/// Runs the demo in another process where this one cannot show AWS; its exit code. `None`: this process will do.
+/// Runs the demo in another process where this one cannot show AWS; its exit code. `None`: this process can.
 pub(crate) fn elsewhere() -> Option<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let command = command(&args)?;
@@ -44,7 +44,7 @@ fn command(args: &[OsString]) -> Option<Command> {
     Some(command)
 }
 
-/// How cargo is asked for it.
+/// The cargo command for it.
 #[cfg(any(test, not(feature = "aws")))]
 fn build(cargo: OsString, args: &[OsString]) -> Command {
     let mut command = Command::new(cargo);

@@ -7,14 +7,14 @@ use crate::view;
 use crate::view::text::{count, pad, wrap};
 use crate::world::Calls;
 
-/// Where to go on, besides the provider's own page; each exists.
+/// Further reading, besides the provider's own page; each page exists.
 const READ_NEXT: [(&str, &str); 3] = [
     ("README.md", "what works today, and how to install it"),
     ("ccm/ARCHITECTURE.md", "one page: the parts, and what must always hold"),
     ("controllers/src", "the decisions that you saw: pure functions in files named decide.rs"),
 ];
 
-/// What was seen on the way.
+/// Observations of the tour.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) acts: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     let width = view::width();
     let mut text = format!("\n── Summary {}\n", "─".repeat(width.saturating_sub(11)));
     if live {
-        // The live view is gone, and with it what it showed.
+        // The live view is gone, and its text with it.
         for act in &told.acts {
             text.push_str(&paragraph("  => ", act, width));
         }

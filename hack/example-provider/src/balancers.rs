@@ -1,11 +1,11 @@
-//! Load balancers: what a proxy in front of the rack forwards. Observed, planned without I/O, then written.
+//! Load balancers: the configuration of a proxy in front of the rack. Observed, planned without I/O, then written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ccm_provider::{
-    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Risk, Service, ServiceAction,
-    ServiceWork, Step, Steps, Verb,
+    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Risk, Service,
+    ServiceAction, ServiceWork, Step, Steps, Verb,
 };
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::rack::Rack;
 /// `balancers/<name>.json`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Balancer {
-    /// Whose it is. A file without our mark is not ours, whatever its name.
+    /// The owner. A file without our mark is not ours, whatever its name.
     owner: String,
     address: String,
     /// Port of the balancer, port of the hosts.
@@ -63,7 +63,7 @@ fn name(service: &Service) -> String {
 }
 
 impl Balancers {
-    /// What should be there for one Service. An address that it takes is taken for those after it, too.
+    /// The desired state of one Service. Its address is not available to later ones.
     fn balancer(
         &self,
         desired: &Desired,

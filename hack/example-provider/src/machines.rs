@@ -1,5 +1,5 @@
-//! Instances, one at a time: [`OneByOne`](ccm_provider::OneByOne) makes the batch interface of it. Each question reads the
-//! whole rack, which holds tens of machines; a cloud of thousands implements `InstancesV2` and reads once for all.
+//! Instances, one at a time: [`OneByOne`](ccm_provider::OneByOne) makes the batch interface of it. Each lookup reads
+//! the whole rack, which holds tens of machines; a cloud of thousands implements `InstancesV2` and reads once for all.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::rack::Rack;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Machine {
-    /// Serial number: survives a new name, and is never given again.
+    /// Serial number: survives a new name, and is never reused.
     pub(crate) serial: String,
     addresses: Vec<String>,
     #[serde(default)]
     zone: String,
     #[serde(default)]
     powered_off: bool,
-    /// Somebody is going to work on it.
+    /// Maintenance is planned.
     #[serde(default)]
     pub(crate) maintenance: bool,
 }
@@ -29,8 +29,8 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 pub(crate) struct Machines(pub(crate) Arc<Rack>);
 
-/// The machine of a node: by serial number if the node has one, else by name. An ID that is not ours is an error: it says
-/// nothing about any machine.
+/// The machine of a node: by serial number if the node has one, else by name. An ID that is not ours is an error: it
+/// proves nothing about any machine.
 pub(crate) fn find(rack: &Rack, node: &Node) -> Result<Option<Machine>, ProviderError> {
     let id = node.provider_id_or_empty();
     let serial = match id.strip_prefix(NAME).and_then(|rest| rest.strip_prefix("://")) {

@@ -1,4 +1,4 @@
-//! A controller of its own: labels the nodes whose machine somebody is going to work on.
+//! A controller of its own: labels the nodes whose machine has planned maintenance.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

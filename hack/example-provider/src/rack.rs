@@ -10,7 +10,7 @@ use ccm_provider::{CloudConfig, ProviderError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The folder and what the configuration says of it.
+/// The folder and its configuration.
 #[derive(Debug)]
 pub(crate) struct Rack {
     folder: PathBuf,

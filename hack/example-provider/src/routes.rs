@@ -1,4 +1,4 @@
-//! Routes: what the router of the rack does with the pod ranges.
+//! Routes: the configuration of the router of the rack for pod ranges.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! `cargo xtask check-each`: what people use alone compiles alone, without the other members of the workspace.
+//! `cargo xtask check-each`: crates that are used alone compile alone, without the other members of the workspace.
 //!
 //! In a build of the whole workspace, cargo unites the features that all members ask for, so that a crate which forgot
-//! one compiles anyway, until somebody uses it alone. Crates that only this workspace uses are not checked, and all features
+//! one compiles anyway, until it is used alone. Crates that only this workspace uses are not checked, and all features
 //! together are what its tests are built with.
 
 use std::path::Path;

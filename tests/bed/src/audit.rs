@@ -1,4 +1,4 @@
-//! What the API server was asked, by whom, and what it answered: its audit log as values.
+//! The audit log of the API server, parsed.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AuditEntry {
-    /// User name; of the one who was impersonated, if somebody was.
+    /// User name; the impersonated user's, if any.
     pub user: String,
     /// Groups of that user.
     pub groups: Vec<String>,
@@ -118,7 +118,7 @@ impl AuditLog {
     /// The entries since the last call, at first all of them, in the order in which the requests ended.
     ///
     /// # Errors
-    /// When the file can't be read or holds something else. A file that does not exist yet is an empty one.
+    /// When the file can't be read or parsed. A file that does not exist yet counts as empty.
     pub fn read(&mut self) -> anyhow::Result<Vec<AuditEntry>> {
         let mut file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -134,7 +134,7 @@ impl AuditLog {
         bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(AuditEntry::parse).collect()
     }
 
-    /// [`AuditLog::read`], and of that what this user asked for.
+    /// [`AuditLog::read`], filtered by this user.
     ///
     /// # Errors
     /// As [`AuditLog::read`].

@@ -54,7 +54,7 @@ impl Component {
         Ok(Self { name: "etcd", version, kind: "etcd", selected: !selector.is_empty() })
     }
 
-    /// The version of somebody's own assets is their choice; what is in our cache must be what go.mod says.
+    /// `KUBEBUILDER_ASSETS` may have any version; our cache must have the version of go.mod.
     fn locate(&self) -> Option<PathBuf> {
         let assets = env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty() && !self.selected);
         let own = assets.map(|folder| Path::new(&folder).join(self.name)).filter(|path| path.is_file());
@@ -88,7 +88,7 @@ pub(crate) struct Binaries {
     pub(crate) apiserver: PathBuf,
 }
 
-/// `None`, with a loud line on stderr, when this machine has no API server; an error in CI.
+/// `None`, with a message on stderr, when this machine has no API server; an error in CI.
 pub(crate) fn find() -> anyhow::Result<Option<Binaries>> {
     let selector = |name: &str| env::var(name).unwrap_or_default();
     let etcd = Component::etcd(&selector("CCM_TEST_ETCD"))?;
@@ -107,7 +107,7 @@ pub(crate) fn kubectl() -> anyhow::Result<Option<PathBuf>> {
     here(&Component::kubernetes("kubectl"))
 }
 
-/// Where it is; or `None`, and the first time a loud line on stderr; an error in CI.
+/// Its path; or `None`, with a message on stderr the first time; an error in CI.
 fn here(component: &Component) -> anyhow::Result<Option<PathBuf>> {
     static REPORTED: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     let found = component.locate();

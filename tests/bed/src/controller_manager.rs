@@ -19,7 +19,7 @@ pub const CONTROLLER_MANAGER_USER: &str = "system:kube-controller-manager";
 /// A running kube-controller-manager; dropping it kills it. The bed's other processes live at least as long.
 #[derive(Debug)]
 pub struct ControllerManager {
-    /// `https://127.0.0.1:<port>`; its certificate is of the bed's authority.
+    /// `https://127.0.0.1:<port>`; its certificate is signed by the bed's authority.
     pub url: String,
     port: u16,
     log: PathBuf,
@@ -53,7 +53,7 @@ impl ControllerManager {
         processes.write_kubeconfig_for_certificate(&kubeconfig, &own)?;
         let mut arguments = arguments(processes, &kubeconfig, port);
         arguments.extend(extra.iter().cloned());
-        // One file for each, so that a second one leaves the log of the first.
+        // One file for each, so that a second one does not overwrite the log of the first.
         let log = processes.folder().join(format!("kube-controller-manager-{port}.log"));
         let child = processes.launch(program, &arguments, &log)?;
         let url = format!("https://127.0.0.1:{port}");
@@ -111,7 +111,7 @@ impl ControllerManager {
     /// Whether it has not ended.
     ///
     /// # Errors
-    /// When the system doesn't say.
+    /// When the system call fails.
     pub fn is_running(&mut self) -> anyhow::Result<bool> {
         let child = self.child.as_mut().context("the process was given up")?;
         Ok(child.try_wait()?.is_none())

@@ -1,4 +1,4 @@
-//! A small shell process which outlives the test process by a moment, to stop what it left behind.
+//! A small shell process that briefly outlives the test process, to stop the processes that it left behind.
 //!
 //! A static is never dropped, and nothing is dropped after SIGKILL. But the kernel closes our end of a pipe in every
 //! case; the guardian reads the other end. It needs no privilege, no unsafe code and nothing but a POSIX shell.
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context as _;
 
 /// `watch PID` and `forget PID` come in as lines; at the end of the input everything watched is killed and the folder
-/// given as the first argument is deleted. The data is worthless by then, so nobody is asked to stop politely.
+/// given as the first argument is deleted. The data is worthless by then, so SIGKILL is enough.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 pids=' '
@@ -50,7 +50,7 @@ impl Guardian {
         self.tell("watch", pid)
     }
 
-    /// To be called before the process is waited for: after that its number may belong to somebody else.
+    /// To be called before the process is waited for: after that its PID may be reused.
     pub(crate) fn forget(&mut self, pid: u32) -> anyhow::Result<()> {
         self.tell("forget", pid)
     }

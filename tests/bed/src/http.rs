@@ -1,4 +1,4 @@
-//! A client for one request at a time: enough for readiness and for setting a scene, with no runtime behind it.
+//! A client for one request at a time: enough for readiness checks and test setup, without an async runtime.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -52,13 +52,13 @@ pub enum Audit {
     /// There is none.
     #[default]
     Off,
-    /// Who asked for what, and the answer's status.
+    /// Metadata of requests, and the response status.
     Metadata,
     /// Also the bodies of writes of nodes and Services.
     Bodies,
 }
 
-/// What differs from the usual bed.
+/// Options of a bed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
@@ -324,8 +324,8 @@ impl Bed {
         self.request("GET", path, &self.token, None).await
     }
 
-    /// One request with the given bearer token and JSON body; `PATCH` is sent as a merge patch. Meant for setting a
-    /// scene; what is tested should use the client of the program.
+    /// One request with the given bearer token and JSON body; `PATCH` is sent as a merge patch. Meant for test setup;
+    /// the code under test should use the program's client.
     ///
     /// # Errors
     /// As [`Bed::get`].
@@ -359,7 +359,7 @@ impl Bed {
         blocking(move || processes.start_apiserver()).await
     }
 
-    /// Freezes the API server: connections stay open, and nobody answers.
+    /// Suspends the API server: connections stay open, without answers.
     ///
     /// # Errors
     /// When it isn't running.
@@ -388,7 +388,7 @@ impl Bed {
         blocking(move || processes.replace_apiserver()).await
     }
 
-    /// `127.0.0.1:<port>` of the API server that runs now.
+    /// `127.0.0.1:<port>` of the running API server.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.processes.port())
@@ -453,7 +453,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + 
     tokio::task::spawn_blocking(work).await.context("a task of the test bed was lost")?
 }
 
-/// The port is open to every user of the machine, so tokens are not guessable.
+/// Every user of the machine can reach the port, so tokens must not be guessable.
 fn secret(prefix: &str) -> String {
     format!("{prefix}-{}", uuid::Uuid::new_v4().simple())
 }

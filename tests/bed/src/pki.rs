@@ -1,4 +1,4 @@
-//! Keys and certificates of one bed. Generated each time: nothing secret lies in the tree, and nothing expires.
+//! Keys and certificates of one bed. Generated each time: no secret is in the repository, and nothing expires.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// Whose signature a certificate carries.
+/// The authority that signs a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
     /// `--client-ca-file` of the API server: the certificate's subject is the user. It signed the serving certificate too.

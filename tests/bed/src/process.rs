@@ -20,7 +20,7 @@ use crate::{Audit, FRONT_PROXY_USER, Options, User};
 
 /// Ready usually takes 3 s; a shared machine that compiles at the same time can need much longer.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(120);
-/// How often a start is tried again, when somebody else took a port between our look and the process's bind.
+/// Retries of a start, when another process took a port between our check and the bind.
 pub(crate) const ATTEMPTS: usize = 3;
 /// Below the range that the kernel takes for outgoing connections. In that range a client which keeps trying to
 /// reconnect to a stopped server on the same machine ends up connected to itself, and holds the port.
@@ -234,7 +234,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Ready means: the server says so, and the namespaces that it makes for itself just after saying so exist.
+    /// Ready: the server reports it, and the namespaces that it creates right after that exist.
     fn wait_ready(&self) -> anyhow::Result<()> {
         let client = self.client(&self.admin_token);
         let started = Instant::now();
@@ -271,7 +271,7 @@ impl Processes {
         {
             ended.push(("kube-apiserver", status));
         }
-        // etcd first: an API server without etcd ends too, and its log says nothing of the cause.
+        // etcd first: an API server without etcd ends too, and its log does not show the cause.
         match ended.first() {
             Some((name, status)) => {
                 bail!(
@@ -292,7 +292,7 @@ impl Processes {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Reaps the children too; what is gone already makes both calls fail, which is fine.
+        // Reaps the children too; for an ended process both calls fail, which is fine.
         for child in self.apiserver.iter_mut().chain(&mut self.etcd) {
             let _ = self.guardian.forget(child.id());
             let _ = child.kill();
@@ -305,7 +305,7 @@ fn launch(guardian: &mut Guardian, program: &Path, args: &[String], log: &Path) 
     let log: File = OpenOptions::new().create(true).append(true).open(log)?;
     let child = Command::new(program)
         .args(args)
-        // Their defaults and proxies come from the environment, and the tests' environment is not ours to know.
+        // Their defaults and proxies come from the environment, and the environment of the tests is unknown.
         .env_clear()
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -392,8 +392,8 @@ fn apiserver_args(folder: &Path, etcd: u16, options: &Options) -> Vec<String> {
     args
 }
 
-/// One event per finished request. Bodies only of the objects that a cloud-controller-manager writes: a token or a Secret in
-/// a log would be one too many even here.
+/// One event per finished request. Bodies only of the objects that a cloud-controller-manager writes: tokens and
+/// Secrets must not be logged even here.
 fn audit_policy(audit: Audit) -> serde_json::Value {
     let resources = ["nodes", "nodes/status", "services", "services/status"];
     let bodies = serde_json::json!({"level": "Request", "verbs": ["create", "update", "patch", "delete"],

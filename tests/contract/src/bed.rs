@@ -1,4 +1,4 @@
-//! What the clauses are written with.
+//! Helpers for clauses.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use futures::future::join_all;
 use crate::report::{Outcome, Result};
 use crate::{Harness, Trouble};
 
-/// How often a call is made that says each time when to look again.
+/// How often a call that asks for a retry is repeated.
 const ATTEMPTS: usize = 40;
 
 /// `--cluster-name` of all clauses.
@@ -43,7 +43,7 @@ pub(crate) struct Bed {
 /// The answer to one of several questions.
 pub(crate) type Answer<T> = std::result::Result<T, ProviderError>;
 
-/// What went wrong where everything works.
+/// An unexpected error.
 pub(crate) fn failed(what: &str) -> impl FnOnce(ProviderError) -> Outcome {
     let what = what.to_owned();
     move |error| Outcome::Broken(format!("{what} failed although the cloud works: {error}"))
@@ -150,8 +150,8 @@ impl Bed {
         self.harness.pass(time).await;
     }
 
-    /// The answers to all questions, one each. As long as one says "not finished, look again after so long", that time
-    /// passes and it is asked again, as the core does.
+    /// The answers to all questions, one each. While one is not finished and asks for a retry, that time passes and the
+    /// call is repeated, as the core does.
     pub(crate) async fn answers<Q: Clone, T>(
         &self,
         questions: &[Q],
@@ -181,7 +181,7 @@ impl Bed {
         answers.ok().and_then(|mut answers| answers.pop()).unwrap_or_else(|| Err(ProviderError::bug("no answer")))
     }
 
-    /// Does what is to be done as the core does it: one call for the Services of a group, and groups side by side.
+    /// Does the work as the core does it: one call for the Services of a group, and groups concurrently.
     pub(crate) async fn reconciled(&self, work: &[ServiceWork]) -> Result<Vec<Answer<Option<LoadBalancerStatus>>>> {
         let balancer = self.balancer()?;
         let reconcile = async |work: &[ServiceWork]| {
@@ -203,12 +203,12 @@ impl Bed {
 /// Moves tokio's clock.
 pub(crate) fn skip(time: Duration) {
     tokio::time::pause();
-    // The clock moves with the first poll; the second would only let others run.
+    // The clock moves with the first poll; the second would only let other tasks run.
     let _ = tokio::time::advance(time).now_or_never();
     tokio::time::resume();
 }
 
-/// How long until a call is worth repeating that has not failed and is not finished.
+/// The delay after which a call that is not finished asks for a retry.
 fn look_again<T>(answer: &Answer<T>) -> Option<Duration> {
     let error = answer.as_ref().err()?;
     if error.class() == ErrorClass::Conflict { Some(Duration::ZERO) } else { error.retry_after() }
@@ -218,7 +218,7 @@ fn is_final<T>(answer: &Answer<T>) -> bool {
     look_again(answer).is_none()
 }
 
-/// A node that the cloud may know nothing of; an empty provider ID is none.
+/// A node that the cloud may not know; an empty provider ID is none.
 pub(crate) fn bare(name: &str, provider_id: &str) -> Node {
     let provider_id = Some(provider_id).filter(|id| !id.is_empty()).map(Into::into);
     Node { name: name.into(), uid: format!("uid-of-{name}").into(), provider_id, ..Node::default() }

@@ -12,10 +12,10 @@ use ccm_provider::{
 /// A provider and the cloud behind it. Each is used for one clause, and begins with a cloud that holds nothing of the
 /// cluster; instances, objects of others and trouble come when the suite asks for them.
 ///
-/// Only the methods without a default are needed. What a cloud or its simulation can't do leaves the clauses about it out.
+/// Only the methods without a default are needed. Clauses about what a cloud or its simulation can't do are skipped.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// What makes the provider.
+    /// The factory of the provider.
     fn factory(&self) -> Arc<dyn ProviderFactory>;
 
     /// The configuration that leads to the cloud of this harness.
@@ -58,11 +58,11 @@ pub trait Harness: Send + Sync {
     /// Disturbs the cloud until further notice. False for a kind of trouble that can't be made.
     async fn trouble(&self, trouble: Trouble) -> bool;
 
-    /// Waits until the cloud has ended what an abandoned call began. For clouds behind a network.
+    /// Waits until the cloud has finished the operations of an abandoned call. For clouds behind a network.
     async fn settle(&self) {}
 
-    /// Lets time pass in a cloud that has a clock of its own. The suite does that when a call answers that it is not finished
-    /// and when to look again ([`ProviderError::retry_after`]); the provider's clock and tokio's are moved by then.
+    /// Lets time pass in a cloud that has a clock of its own. The suite calls it when a call is not finished and asks
+    /// for a retry ([`ProviderError::retry_after`]); the provider's clock and tokio's are moved by then.
     async fn pass(&self, time: Duration) {
         let _ = time;
     }
@@ -91,7 +91,7 @@ pub trait Harness: Send + Sync {
         false
     }
 
-    /// Makes a route of this cluster lead nowhere, as when its instance is gone; false where that can't be.
+    /// Turns a route of this cluster into a blackhole, as when its instance is gone; false where that can't be.
     async fn orphan_route(&self, destination_cidr: &str) -> bool {
         let _ = destination_cidr;
         false

@@ -1,4 +1,4 @@
-//! The list of clauses, from which the table and the tests of an author are made.
+//! The list of clauses, which generates the table and the tests of an author.
 
 /// Makes one `#[test]` per clause. `$make` is an `async fn() -> Arc<dyn Harness>` that makes a clean cloud.
 #[macro_export]

@@ -1,17 +1,17 @@
-//! How clauses end.
+//! Results of clauses.
 
 use std::fmt;
 
 use crate::Clause;
 
-/// End of a clause.
+/// The result of a clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The provider does what it says.
+    /// The provider keeps the clause.
     Kept,
-    /// It doesn't: how.
+    /// The provider breaks the clause, and how.
     Broken(String),
-    /// It doesn't, and its author says why.
+    /// The provider breaks the clause on purpose.
     Deviates {
         /// What was seen.
         how: String,
@@ -36,7 +36,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The ends of all clauses.
+/// The results of all clauses.
 #[derive(Debug, Default)]
 pub struct Report {
     /// In the order of [`crate::clauses`].

@@ -1,4 +1,4 @@
-//! Whether everything is as it should be, and stays so.
+//! Checks that the cluster has converged, and stays so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) fn has_candidate(world: &World) -> bool {
     nodes.iter().any(|node| !is_excluded(node) && cloud.living(name(node)).is_some_and(|(_, i)| i.power == Power::On))
 }
 
-/// The first thing that is not as it should be.
+/// The first deviation from the desired state.
 pub(crate) fn lacking(simulation: &Simulation) -> Option<String> {
     let world = &*simulation.world;
     let nodes = world.store.objects("nodes").unwrap_or_default();
@@ -205,7 +205,7 @@ fn orphan(cloud: &State, services: &[Value], nodes: &[Value], routes: bool) -> O
     orphan.map(|row| format!("route {} to {:?} belongs to no node", row.cidr, row.node))
 }
 
-/// What is not ours is as it was made.
+/// Foreign objects are unchanged.
 fn foreign(world: &World, cloud: &State) -> Option<String> {
     let theirs = Balancer { owner: "somebody-else".into(), ..Balancer::default() };
     let routes = cloud.routes.keys().filter(|name| name.starts_with(FOREIGN_ROUTE)).count();
@@ -258,7 +258,7 @@ pub(crate) fn calls_at_rest(world: &World, since: Duration) {
     }
 }
 
-/// However much goes wrong, the number of look-ups is bounded by time and not by the number of nodes.
+/// Whatever fails, the number of lookups is bounded by time and not by the number of nodes.
 pub(crate) fn calls_in_all(world: &World) {
     const WINDOW: Duration = Duration::from_secs(10);
     let allowed = 40;

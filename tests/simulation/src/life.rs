@@ -1,4 +1,4 @@
-//! One run of a manager's process, from its start to its end, and the ways in which it is hurt.
+//! One manager process, from start to end, and its faults.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub struct Life {
     pub clock: LifeClock,
     dead: AtomicBool,
     hung: AtomicBool,
-    // Wakes in the order of waiting, unlike tokio's watch.
+    // Wakes waiters in FIFO order, unlike tokio's watch.
     changed: Notify,
     cut_off: AtomicBool,
     crash: Mutex<Option<CrashPoint>>,
@@ -65,12 +65,12 @@ impl LifeClock {
         Self { began, epoch: epoch(), slept: AtomicU64::new(0), jumped: AtomicU64::new(0) }
     }
 
-    /// The process did not run for this long, and has not yet noticed it.
+    /// The process was suspended for this long, and has not noticed it yet.
     pub fn leap(&self, by: Duration) {
         self.slept.fetch_add(millis(by), Ordering::SeqCst);
     }
 
-    /// Somebody sets the wall clock forward.
+    /// Sets the wall clock forward.
     pub fn jump(&self, by: Duration) {
         self.jumped.fetch_add(millis(by), Ordering::SeqCst);
     }
@@ -93,7 +93,7 @@ impl Clock for LifeClock {
     }
 }
 
-/// What a write may do.
+/// What happens to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
     /// It happens.
@@ -147,7 +147,7 @@ impl Life {
         }
     }
 
-    /// Stops its exchange with the world, or lets it go on.
+    /// Suspends or resumes its communication.
     pub fn set_hung(&self, hung: bool) {
         self.hung.store(hung, Ordering::SeqCst);
         self.changed.notify_waiters();

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it ends.
+//! Faults, and how they end.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::steps::Action;
 const WATCHED: [&str; 2] = ["nodes", "services"];
 
 impl Simulation {
-    /// One mishap of those that the profile allows.
+    /// One of the faults that the profile allows.
     pub(crate) fn bad_luck(&mut self) {
         let Some(luck) = self.profile.luck.choose(&mut self.rng).copied() else { return };
         let resource = *WATCHED.choose(&mut self.rng).unwrap();
@@ -30,7 +30,7 @@ impl Simulation {
                 }
                 let end = self.between(500, 40_000);
                 self.after(end, Action::Fresh(resource));
-                // Broken only later, so that what is shown is older than what is known.
+                // Broken later, so that what is shown is older than what is known.
                 if self.rng.random_bool(0.7) {
                     self.world.faults.add(Fault::new(Effect::EndWatch { after: 1, abrupt: true }).times(2));
                     self.world.faults.drop_watches(Some(resource));
@@ -215,7 +215,8 @@ impl Simulation {
                 life.set_hung(true);
                 self.after(time, Action::Awake(slot));
             }
-            // A process that does not lead would see a lease that nobody renewed meanwhile, which is not what sleep does.
+            // Only for the leader: to a standby, the lease would seem not to be renewed, which is not the effect of
+            // sleep.
             1 if self.world.holder() == life.name => {
                 self.say(format_args!("{life} has slept for {time:?}"));
                 life.clock.leap(time);
@@ -232,7 +233,7 @@ impl Simulation {
         }
     }
 
-    /// Processes, and the ends of mishaps.
+    /// Processes, and the ends of faults.
     pub(crate) fn hurt(&mut self, action: &Action) {
         match *action {
             Action::Start(slot) => self.managers.start(slot, self.next_crash.take()),
@@ -266,7 +267,7 @@ impl Simulation {
         }
     }
 
-    /// Everything that goes wrong ends.
+    /// Ends all faults.
     pub(crate) fn calm(&mut self) {
         self.say("nothing goes wrong from here on");
         self.world.faults.clear();

@@ -24,7 +24,7 @@ pub const CLUSTER_CIDR: &str = "10.200.0.0/16";
 /// A process that runs.
 #[derive(Debug)]
 pub struct Running {
-    /// How it is hurt.
+    /// Its faults.
     pub life: Arc<Life>,
     /// As SIGTERM.
     pub stop: CancellationToken,
@@ -37,7 +37,7 @@ pub struct Running {
 pub struct Exit {
     /// Which of the replicas.
     pub slot: usize,
-    /// What it says.
+    /// Its result.
     pub why: String,
 }
 
@@ -112,7 +112,7 @@ impl Managers {
                     }
                 },
             };
-            // Whatever it has left behind ends with the process.
+            // Its remaining tasks end with the process.
             dying.die();
             world.trace.say(format_args!("{dying} has ended: {why}"));
             let _ = exits.send(Exit { slot, why });
@@ -120,7 +120,7 @@ impl Managers {
         self.slots[slot] = Some(Running { life, stop, metrics });
     }
 
-    /// Notes that a replica has ended.
+    /// Records that a replica has ended.
     pub fn ended(&mut self, slot: usize) {
         self.slots[slot] = None;
     }

@@ -1,4 +1,4 @@
-//! What kind of cluster, cloud and bad luck a seed stands for.
+//! The cluster, cloud and faults of a seed.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use rand::{Rng, SeedableRng};
 
 use crate::cloud::Traits;
 
-/// A kind of bad luck.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Luck {
     /// Processes die, at any moment or at a chosen write.
     Crashes,
     /// Watches break, stall, or are too old to go on.
     Watches,
-    /// Lists and watches begin with the past.
+    /// Lists and watches begin with stale data.
     StaleReads,
     /// The API server refuses, throttles, or loses requests and answers.
     ApiErrors,
@@ -53,7 +53,7 @@ const ALL: [Luck; 10] = [
     Luck::Sleep,
 ];
 
-/// The frame of one run.
+/// The parameters of one run.
 #[derive(Debug, Clone)]
 pub struct Profile {
     /// Everything else follows from it.
@@ -74,14 +74,14 @@ pub struct Profile {
     pub chaos: Duration,
     /// Mean pause between two steps.
     pub pace: Duration,
-    /// What can go wrong. Few kinds at once find more than all of them together.
+    /// What can go wrong. A few kinds at once find more than all together.
     pub luck: Vec<Luck>,
     /// The cloud.
     pub traits: Traits,
 }
 
 impl Profile {
-    /// The frame that a seed stands for.
+    /// The parameters of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let elects = rng.random_bool(0.25);
@@ -113,7 +113,7 @@ impl Profile {
         }
     }
 
-    /// A calm, small cluster with everything switched on, for scripts.
+    /// A small cluster without faults and with everything enabled, for scripts.
     pub fn calm(elects: bool) -> Self {
         Self {
             seed: 1,

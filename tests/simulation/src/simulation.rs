@@ -1,4 +1,4 @@
-//! One run: things happen at their time, then all mishaps end, then everything must come to rest.
+//! One run: scheduled steps, then the end of all faults, then everything must come to rest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,12 +19,13 @@ use crate::steps::Action;
 use crate::trace::{Invariant, Violation};
 use crate::world::{World, text};
 
-/// How long everything may take to be as it should be, once nothing goes wrong any more: the longest back-off of a
-/// Service (5 minutes), a refresh of addresses (5 minutes), and the work itself.
+/// How long convergence may take once all faults have ended: the longest back-off of a Service (5 minutes), a refresh
+/// of addresses (5 minutes), and the work itself.
 pub const BOUND: Duration = Duration::from_secs(660);
 /// How long nothing may be written then; in all, longer than the refresh of addresses and the life of a watch.
 const QUIET: Duration = Duration::from_secs(265);
-/// How long a process may still see the past: the longest pause of a watch that failed. What it does on it changes nothing.
+/// How long a process may still see stale data: the longest pause of a watch that failed. What it does on it changes
+/// nothing.
 const CAUGHT_UP: Duration = Duration::from_secs(65);
 /// How long calls to the cloud are counted then. Before that, a retry may come of something that was repaired meanwhile.
 const COUNTED: Duration = Duration::from_secs(60);
@@ -33,7 +34,7 @@ const COUNTED: Duration = Duration::from_secs(60);
 const LATE_EVENTS: Duration = Duration::from_secs(250);
 /// How long a restarted process is watched for writes.
 const RESTARTED: Duration = Duration::from_secs(60);
-/// How often it is looked whether everything is as it should be.
+/// How often convergence is checked.
 const LOOK: Duration = Duration::from_secs(10);
 /// Lines of the trace that are shown with a failure.
 const SHOWN: usize = 60;
@@ -43,7 +44,7 @@ const SHOWN: usize = 60;
 pub struct Simulation {
     /// The cluster and the cloud.
     pub world: Arc<World>,
-    /// The frame.
+    /// The parameters.
     pub profile: Profile,
     /// The processes.
     pub managers: Managers,
@@ -57,12 +58,12 @@ pub struct Simulation {
     sequence: u64,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Summary {
     /// Of every line of the trace: equal for equal runs.
     pub digest: u64,
-    /// How long it took until everything was as it should be.
+    /// How long it took to converge.
     pub settled: Duration,
     /// Processes that were started.
     pub lives: usize,
@@ -81,11 +82,11 @@ pub struct Summary {
 /// A run that broke an invariant.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The frame.
+    /// The parameters.
     pub profile: String,
     /// What was wrong.
     pub violation: Violation,
-    /// How to see it again.
+    /// How to reproduce it.
     pub replay: String,
     /// Everything that happened.
     pub lines: Vec<String>,
@@ -120,7 +121,7 @@ impl Simulation {
         }
     }
 
-    /// A time in milliseconds by the dice.
+    /// A random time in milliseconds.
     pub(crate) fn between(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_millis(self.rng.random_range(least..=most))
     }
@@ -129,13 +130,13 @@ impl Simulation {
         self.rng.random_range(range)
     }
 
-    /// Puts something on the agenda.
+    /// Schedules a step.
     pub(crate) fn after(&mut self, delay: Duration, action: Action) {
         self.sequence += 1;
         self.agenda.insert((self.world.trace.now() + delay, self.sequence), action);
     }
 
-    /// Lets time pass and things happen.
+    /// Lets time pass and runs the due steps.
     async fn pass(&mut self, time: Duration) {
         let end = self.world.trace.now() + time;
         loop {
@@ -166,7 +167,7 @@ impl Simulation {
         self.world.trace.first_violation().is_some()
     }
 
-    /// From the end of the mishaps to the end of the run. Answers how long it took to settle.
+    /// From the end of the mishaps to the end of the run. Returns how long it took to settle.
     async fn settle(&mut self) -> Duration {
         self.calm();
         if !check::has_candidate(&self.world) {
@@ -195,8 +196,8 @@ impl Simulation {
         settled
     }
 
-    /// An administrator deletes nodes that nobody can know anything about: they have no provider ID, their machine is gone,
-    /// and to this cloud a name that it does not know says nothing.
+    /// An administrator deletes nodes whose state can't be determined: they have no provider ID, their machine is gone,
+    /// and an unknown name is no evidence in this cloud.
     fn tidy(&mut self) {
         if self.profile.traits.absent_by_name {
             return;
@@ -258,7 +259,7 @@ fn in_simulated_time<T>(run: impl Future<Output = T>) -> T {
     runtime.block_on(run)
 }
 
-/// Runs the schedule that a seed stands for.
+/// Runs the schedule of a seed.
 pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
     in_simulated_time(async {
         let mut simulation = Simulation::new(Profile::of(seed));
@@ -282,7 +283,7 @@ pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
     })
 }
 
-/// Runs a script in a calm world; the first process dies at `crash`.
+/// Runs a script without faults; the first process dies at `crash`.
 pub fn play(
     script: &[(u64, Action)],
     length: Duration,

@@ -1,4 +1,4 @@
-//! What happens to the cluster and the cloud: users, kubelets, instances.
+//! Steps that change the cluster and the cloud: users, kubelets, instances.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::cloud::{Power, SIZE};
 use crate::simulation::Simulation;
 use crate::world::text;
 
-/// One thing that happens.
+/// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Anything, by the dice; and the next one after a while.
+    /// A random step; schedules the next one.
     Anything,
     /// An instance of this name starts, and its kubelet a moment later.
     Join(String),
@@ -38,16 +38,16 @@ pub enum Action {
     Switch {
         /// Name.
         name: String,
-        /// What becomes of it.
+        /// Its new state.
         power: Power,
     },
     /// The cloud forgets a terminated instance.
     Forget(String),
     /// An instance gets another address.
     Readdress(String),
-    /// Somebody deletes a node; its kubelet makes it again, if the instance lives.
+    /// A node is deleted; its kubelet creates it again, if the instance exists.
     DeleteNode(String),
-    /// Somebody labels a node out of the balancers, or in again.
+    /// A node is excluded from the balancers by label, or included again.
     Exclude(String, bool),
     /// A Service of type LoadBalancer is created.
     CreateService(String),
@@ -69,17 +69,17 @@ pub enum Action {
     Stop(usize),
     /// SIGKILL for a replica.
     Kill(usize),
-    /// The end of a mishap.
+    /// The end of a fault.
     Thaw(&'static str),
-    /// The end of a mishap.
+    /// The end of a fault.
     Fresh(&'static str),
-    /// The end of a mishap.
+    /// The end of a fault.
     ApiBack,
-    /// The end of a mishap.
+    /// The end of a fault.
     ApiFast,
-    /// The end of a mishap.
+    /// The end of a fault.
     Awake(usize),
-    /// The end of a mishap.
+    /// The end of a fault.
     Connected(usize),
 }
 
@@ -88,7 +88,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 impl Simulation {
-    /// Does one thing now.
+    /// Runs one step.
     pub(crate) fn act(&mut self, action: Action) {
         match action {
             Action::Anything => self.anything(),
@@ -198,7 +198,7 @@ impl Simulation {
             return;
         }
         let power = self.world.cloud().lock().instances[id].power;
-        // A kubelet on a machine that does not run says nothing any more.
+        // A kubelet on a stopped machine reports nothing.
         let status = if power == Power::On { status } else { "Unknown" };
         self.world.set_ready(name, status);
     }
@@ -206,7 +206,7 @@ impl Simulation {
     fn switch(&mut self, name: &str, power: Power) {
         let Some(id) = self.living(name) else { return };
         self.world.cloud().switch(&id, power);
-        // What the condition will be then follows from how the machine is then.
+        // The condition follows from the state of the machine at that time.
         let after = if power == Power::On { self.between(2000, 30_000) } else { self.between(1000, 45_000) };
         self.after(after, Action::Ready { name: name.to_owned(), id: id.clone(), status: "True" });
         if power == Power::Terminated {
@@ -229,7 +229,7 @@ impl Simulation {
         self.world.create("services", service);
     }
 
-    /// Objects that nobody of ours may touch.
+    /// Objects that no manager may touch.
     pub(crate) fn create_foreign(&mut self) {
         let node = json!({
             "metadata": {
@@ -261,7 +261,7 @@ impl Simulation {
         self.world.lock().foreign.extend(names.map(|(kind, name)| (kind.to_owned(), name.to_owned())));
     }
 
-    /// A step by the dice.
+    /// A random step.
     fn anything(&mut self) {
         let pace = u64::try_from(self.profile.pace.as_millis()).unwrap_or(5000);
         // Bursts and pauses.

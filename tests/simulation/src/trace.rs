@@ -1,4 +1,4 @@
-//! What happened, in order, under simulated time.
+//! The trace of a run, under simulated time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The record of a run, and what was found to be wrong in it.
+/// The record of a run, and its violations.
 #[derive(Debug)]
 pub struct Trace {
     began: Instant,
@@ -21,24 +21,24 @@ pub struct Trace {
 pub struct Violation {
     /// Which one.
     pub invariant: Invariant,
-    /// What was seen.
+    /// What was observed.
     pub details: String,
 }
 
-/// What must always hold.
+/// The invariants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
     /// No Node is deleted whose instance is not gone, nor one whose state is unknown, nor too many at once.
     NodeEvidence,
     /// No balancer loses its last host while that host should serve.
     Backends,
-    /// What does not belong to this cluster, cloud or controller stays as it is.
+    /// Objects of other clusters, clouds or controllers stay unchanged.
     Foreign,
     /// At rest, every balancer, route and finalizer has an owner that wants it.
     Orphans,
-    /// What is in order is not written again.
+    /// Objects in the desired state are not written again.
     Quiet,
-    /// Nodes, Services and routes end as they should, in time.
+    /// Nodes, Services and routes converge in time.
     Convergence,
     /// Only the holder of the lease writes.
     OneWriter,
@@ -85,7 +85,7 @@ impl Trace {
         lock(&self.found).push(violation);
     }
 
-    /// The first thing that was wrong.
+    /// The first violation.
     pub fn first_violation(&self) -> Option<Violation> {
         lock(&self.found).first().cloned()
     }
@@ -100,7 +100,7 @@ impl Trace {
         lock(&self.lines).clone()
     }
 
-    /// A number that differs when anything in the run differs.
+    /// A digest of the run.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for line in lock(&self.lines).iter() {

@@ -1,4 +1,4 @@
-//! The way from one process to the in-memory API, where requests get lost, are counted and are judged.
+//! The transport from one process to the in-memory API: it drops, counts and checks requests.
 
 use std::fmt;
 use std::future::Future;
@@ -46,7 +46,7 @@ impl tower::Service<Request<kube::client::Body>> for Transport {
     }
 }
 
-/// A write as the simulation looks at it.
+/// A write, parsed for the simulation.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) method: Method,
@@ -130,7 +130,7 @@ impl Transport {
             return answer;
         };
         let before = world.before(&write);
-        // Without faults of latency this does not wait, so whatever differs after it was done by it.
+        // Without latency faults this does not wait, so every difference after it is its effect.
         let answer = world.handler.call(Request::from_parts(parts, Full::new(write.body.clone()))).await;
         let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         world.judge(&Judged { life, write: &write, sent, before, status });
@@ -143,7 +143,7 @@ impl Transport {
         answer
     }
 
-    /// Time on the way; fails where there is no way.
+    /// Latency; fails if the network is down.
     async fn travel(&self) -> Result<(), Closed> {
         let range = self.world.latency();
         let millis = self.world.dice(|rng| rng.random_range(range));

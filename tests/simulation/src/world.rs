@@ -1,4 +1,4 @@
-//! The cluster: the in-memory API, who may write to it, and what each write is judged by.
+//! The cluster: the in-memory API, who may write to it, and the checks of each write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub const DELETION_BUDGET: usize = 2;
 pub const MONITOR_PERIOD: Duration = Duration::from_secs(5);
 const LEASE: (&str, &str) = ("kube-system", "cloud-controller-manager");
 
-/// What is known of a host beyond what the API shows.
+/// State of a host that the API does not show.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostRecord {
     /// Since when it is excluded, and when it last was.
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     /// Instance of each node by UID.
     pub(crate) instance_of: BTreeMap<String, String>,
     hosts: BTreeMap<String, HostRecord>,
-    /// Names of nodes and Services that nobody of ours may touch.
+    /// Names of nodes and Services that no manager may touch.
     pub(crate) foreign: BTreeSet<(String, String)>,
     holder: String,
     deletions: BTreeMap<String, VecDeque<Duration>>,
@@ -86,7 +86,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) status: u16,
 }
 
-/// The state that a write met.
+/// The state before a write.
 #[derive(Debug)]
 pub(crate) struct Before {
     version: u64,
@@ -166,12 +166,12 @@ impl World {
         self.slow.store(millis, Ordering::SeqCst);
     }
 
-    /// Whether the API server is away.
+    /// Whether the API server is down.
     pub fn is_api_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Takes the API server away, or brings it back.
+    /// Stops or restores the API server.
     pub fn set_api_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::SeqCst);
         if gone {
@@ -208,7 +208,7 @@ impl World {
         answer.is_ok()
     }
 
-    /// What the kubelet says, or the node controller where it says nothing. Other conditions stay.
+    /// The Ready condition from the kubelet, or from the node controller if it is silent. Other conditions stay.
     pub fn set_ready(&self, name: &str, status: &str) {
         let patch = Patch::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}}));
         let answer = self.store.patch_status("nodes", "", name, &patch);
@@ -236,7 +236,7 @@ impl World {
         self.trace.say(format_args!("user: delete {resource}/{name}: {}", answer.is_ok()));
     }
 
-    /// Labels a node out of all balancers, or in again.
+    /// Excludes a node from all balancers by label, or includes it again.
     pub fn exclude(&self, name: &str, excluded: bool) {
         let value = if excluded { json!("") } else { Value::Null };
         let label = json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": value}}});

@@ -22,7 +22,7 @@ impl Cloud {
         cloud
     }
 
-    /// For `--cloud-config`.
+    /// The path for `--cloud-config`.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("cloud.yaml")
     }

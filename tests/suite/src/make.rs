@@ -1,4 +1,4 @@
-//! Objects to begin with.
+//! Objects for tests.
 
 use ccm_provider::well_known::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
 use serde_json::{Value, json};

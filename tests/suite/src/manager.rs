@@ -24,7 +24,7 @@ pub struct Running {
     clock: Option<Arc<SimulatedClock>>,
 }
 
-/// What a manager of a rig stands on.
+/// What a manager of a rig runs on.
 pub(crate) struct Ground {
     pub(crate) client: Client,
     pub(crate) line: Network,
@@ -81,7 +81,7 @@ impl Running {
         (&mut self.task).await.expect("the manager panicked")
     }
 
-    /// Asks it to stop and goes on.
+    /// Asks it to stop, without waiting.
     pub fn ask_to_stop(&self) {
         self.stop.cancel();
     }
@@ -94,7 +94,7 @@ impl Running {
         self.line.set_down(cut_off);
     }
 
-    /// Lets the task panic that watches nodes, at the next thing that it reads.
+    /// Makes the node watch task panic at its next read.
     pub fn panic_in_watches(&self) {
         self.line.panic_in_watches();
     }
@@ -114,7 +114,7 @@ impl Running {
         self.metrics.sample(line_start)
     }
 
-    /// What a health check of a probe answers; panics where there is none of that name.
+    /// The answer of a health check; panics if there is none of that name.
     pub fn health(&self, probe: Probe, check: &str) -> Result<(), String> {
         self.health.single(probe, check).unwrap_or_else(|| panic!("no check {check}"))
     }

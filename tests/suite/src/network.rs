@@ -1,4 +1,4 @@
-//! The way from a manager to the in-memory API server, which can break.
+//! The network between a manager and the in-memory API server, with faults.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What tests ask of an object.
+//! Accessors of an object for tests.
 
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use serde_json::Value;

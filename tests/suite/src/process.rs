@@ -63,7 +63,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it printed so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.output).unwrap_or_default()
     }

@@ -19,9 +19,9 @@ use crate::manager::Ground;
 use crate::network::Transport;
 use crate::{Cloud, Make, Network, Object, Running};
 
-/// How long a thing may take that needs no more than a few requests and back-offs.
+/// Timeout for anything that needs only a few requests and back-offs.
 pub const SHORTLY: Duration = Duration::from_secs(30);
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// See the crate's documentation.
@@ -70,7 +70,7 @@ impl Rig {
         Self::over(Api::InMemory(server), "fake", cloud)
     }
 
-    /// Before any time of the machine: what the fake cloud stamps with real time is never too old.
+    /// Before any real time: time stamps of the fake cloud are never too old.
     fn epoch() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000)
     }
@@ -82,7 +82,7 @@ impl Rig {
         Some(Self::over(Api::Real(RealBed::Shared(bed)), provider_name, cloud))
     }
 
-    /// A real API server for this rig alone, for tests in which something acts on all of a cluster. Otherwise as
+    /// A real API server for this rig alone, for tests in which something acts on the whole cluster. Otherwise as
     /// [`Rig::real`].
     pub async fn real_alone(bed: ccm_test_bed::Options, provider_name: &str, cloud: &str) -> Option<Self> {
         let bed = Bed::start_with(bed).await.unwrap()?;
@@ -100,7 +100,7 @@ impl Rig {
     pub fn args(&self, args: &[&str]) -> Vec<String> {
         let config = format!("--cloud-config={}", self.cloud.file().display());
         let fixed = ["--cloud-provider=fake", "--secure-port=0", "--leader-elect=false", &config];
-        // Without pod ranges there is nothing that routes could be made of; tests of routes say otherwise.
+        // Without pod ranges there are no routes; tests of routes override this.
         let defaults = ["--configure-cloud-routes=false"];
         fixed.iter().chain(&defaults).chain(args).map(|arg| (*arg).to_owned()).collect()
     }
@@ -131,7 +131,7 @@ impl Rig {
         };
         let seed = self.managers.fetch_add(1, Ordering::SeqCst);
         let clock = match &self.api {
-            // The time of the API server on a clock of its own: no two machines agree to the nanosecond.
+            // A separate clock for the API server: clocks of two machines differ.
             Api::InMemory(_) => {
                 let now = Self::epoch() + self.began.elapsed() + Duration::from_nanos(seed);
                 Some(Arc::new(SimulatedClock::new(now)))
@@ -299,7 +299,7 @@ impl Rig {
         self.patch("services", "default", name, "", change).await
     }
 
-    /// What the kubelet or the node controller says of a node.
+    /// Sets the Ready condition of a node, as the kubelet or the node controller does.
     pub async fn set_ready(&self, name: &str, status: &str) {
         let change = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
         self.patch("nodes", "", name, "status", change).await;
@@ -328,7 +328,7 @@ impl Rig {
         tokio::time::sleep(time).await;
     }
 
-    /// Waits until `look` finds what the test waits for; fails with the state of everything after `limit`.
+    /// Waits until `look` returns a value; fails after `limit` with the whole state.
     pub async fn until<T>(&self, limit: Duration, what: &str, mut look: impl AsyncFnMut(&Self) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
@@ -342,7 +342,7 @@ impl Rig {
         }
     }
 
-    /// Waits for a node to be so.
+    /// Waits until a node meets a condition.
     pub async fn until_node(&self, name: &str, what: &str, mut is_so: impl FnMut(&Object) -> bool) -> Object {
         let what = format!("node {name}: {what}");
         self.until(SHORTLY, &what, async |rig| rig.node(name).await.filter(&mut is_so)).await
@@ -354,7 +354,7 @@ impl Rig {
             .await;
     }
 
-    /// Waits for a Service of the namespace `default` to be so.
+    /// Waits until a Service of the namespace `default` meets a condition.
     pub async fn until_service(&self, name: &str, what: &str, mut is_so: impl FnMut(&Object) -> bool) -> Object {
         let what = format!("service {name}: {what}");
         self.until(SHORTLY, &what, async |rig| rig.service(name).await.filter(&mut is_so)).await
@@ -392,7 +392,7 @@ impl Rig {
         std::mem::replace(&mut *lap, Instant::now()).elapsed()
     }
 
-    /// Everything that helps to see why a test failed.
+    /// State for the message of a failed test.
     pub async fn state(&self) -> String {
         let mut text = String::from("--- nodes\n");
         for node in self.list("nodes").await.iter().take(20) {

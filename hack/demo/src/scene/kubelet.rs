@@ -1,5 +1,5 @@
-//! Plays what a cluster has beside the manager: the kubelet of each machine that is on, the part of
-//! kube-controller-manager that hands out pod ranges, and the part that notices a silent kubelet.
+//! Simulates the rest of a cluster: the kubelet of each machine that is on, the part of kube-controller-manager that
+//! hands out pod ranges, and the part that detects a silent kubelet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ pub(crate) struct Kubelets {
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) nodes: usize,
     pub(crate) pace: Pace,
-    /// Kubelets that nobody hears although their machine is on.
+    /// Kubelets that are cut off although their machine is on.
     pub(crate) cut_off: CutOff,
 }
 
@@ -47,7 +47,7 @@ impl CutOff {
     }
 }
 
-/// What is remembered of a machine.
+/// The state of a machine.
 #[derive(Debug)]
 struct Machine {
     index: usize,
@@ -129,9 +129,9 @@ impl Kubelets {
         made
     }
 
-    /// One sign of life: Ready once the node may take pods and its network is there.
+    /// One heartbeat: Ready once the node may take pods and its network is there.
     fn report(&self, row: &NodeRow, machine: &mut Machine, now: Instant) {
-        // Large clusters need not show that a laptop can take their heartbeats.
+        // Fewer heartbeats in large clusters, to save CPU.
         let period =
             Duration::from_secs(10) + Duration::from_millis(10) * u32::try_from(self.nodes).unwrap_or(u32::MAX);
         let ready_now = !row.uninitialized && row.routed;
@@ -153,7 +153,7 @@ impl Kubelets {
 
     fn write_ready(&self, name: &str, status: &str, reason: &str, message: &str) {
         let change = json!({"status": {"conditions": [ready(status, reason, message)]}});
-        // An error means that the Node went in this moment.
+        // An error means that the Node was deleted just now.
         let _gone = self.store.patch_status("nodes", "", name, &Patch::Strategic(change));
     }
 }

@@ -1,4 +1,4 @@
-//! The manager's log: all of it into a file, what a newcomer should see into the feed.
+//! The manager's log: everything goes to a file, the important entries go to the feed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -72,7 +72,7 @@ struct Step {
     text: String,
 }
 
-/// What an entry in klog's format is to the viewer.
+/// Converts an entry in klog's format for the viewer.
 fn read(entry: &str) -> Option<Line> {
     let (head, text) = entry.trim_end().split_once("] ")?;
     // Without fields the message stands alone, with fields it is quoted in front of them.

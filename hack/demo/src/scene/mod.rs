@@ -1,4 +1,4 @@
-//! The stage: an API server, a cloud, kubelets, and a folder for their files.
+//! The environment: an API server, a cloud, kubelets, and a folder for their files.
 
 pub(crate) mod cloud;
 pub(crate) mod kubelet;
@@ -107,7 +107,7 @@ impl Scene {
         args
     }
 
-    /// Leaves the files where they are, for a look at what went wrong.
+    /// Keeps the files, for debugging.
     pub(crate) fn keep_files(&mut self) {
         self.folder.disable_cleanup(true);
     }

@@ -1,4 +1,4 @@
-//! The tour: what is done to the cluster and the cloud, and what must follow from it.
+//! The tour: actions on the cluster and the cloud, and their expected results.
 
 mod acts;
 
@@ -16,7 +16,7 @@ use crate::scene::manager::Running;
 use crate::summary::Told;
 use crate::world::{Calls, State};
 
-/// Between two looks at what is waited for.
+/// Poll interval of waits.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long anything may take; large clusters get more (see [`crate::scene::cloud::Profile`]).
 const LIMIT: Duration = Duration::from_secs(20);
@@ -58,7 +58,7 @@ impl Tour {
         Self { scene, told: Told::default(), args, pace: args.pace(), feed, manager: None }
     }
 
-    /// All acts, in order. An error says what did not happen.
+    /// Runs all acts, in order. An error says what did not happen.
     pub(crate) async fn run(&mut self) -> Result<()> {
         for (number, act) in (1..).zip(self.scene.cloud.profile().acts) {
             let before = self.calls();
@@ -95,7 +95,7 @@ impl Tour {
         self.scene.world.look(|state| state.calls.clone())
     }
 
-    /// Something that the demo does, in its words.
+    /// Describes an action of the demo.
     fn does(&self, text: impl Into<String>) {
         self.feed.fact(Source::Demo, "", text);
     }
@@ -105,7 +105,7 @@ impl Tour {
         tokio::time::sleep(self.pace.read.mul_f64(share)).await;
     }
 
-    /// Waits until `look` finds what follows from what was done before.
+    /// Waits until `look` finds the expected result.
     async fn until<T>(&self, what: &str, mut look: impl FnMut(&State) -> Option<T>) -> Result<T> {
         let began = Instant::now();
         let limit = LIMIT + self.scene.cloud.profile().per_node * u32::try_from(self.args.nodes).unwrap_or(u32::MAX);
@@ -198,7 +198,7 @@ fn port_of(name: &str, port: u16) -> serde_json::Value {
 pub(crate) struct Writes {
     /// To Nodes and Services.
     pub(crate) objects: u64,
-    /// The same, refused because somebody else had written in between.
+    /// The same, refused because of a conflict.
     pub(crate) conflicts: u64,
     /// To events and leases.
     pub(crate) notes: u64,

@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// Between two frames, or two looks for new lines.
 const FRAME: Duration = Duration::from_millis(100);
-/// Lines are no longer than this, to be read with ease.
+/// Maximum line length, for readability.
 const WIDTH: usize = 110;
 /// Items that a frame looks back on.
 const BACK: usize = 100;
@@ -65,7 +65,7 @@ impl View {
         let _aborted = self.task.await;
         match self.screen {
             Some(screen) => drop(screen),
-            // Nobody reads any more: nothing to do about it.
+            // The reader is gone: ignore it.
             None => drop(plain::print(&mut io::stdout().lock(), width(), &self.feed.take(true))),
         }
     }

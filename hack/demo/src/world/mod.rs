@@ -1,4 +1,4 @@
-//! What is known of the cluster and the cloud, in a form that is quick to look at.
+//! The state of the cluster and the cloud, for quick access.
 
 pub(crate) mod calls;
 mod objects;
@@ -41,7 +41,7 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the state; no look takes long.
+    /// Reads the state; must be quick.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.lock())
     }
@@ -55,7 +55,7 @@ impl World {
         self.lock().nodes.get(name).cloned()
     }
 
-    /// Notes a plan of the dry run.
+    /// Records a plan of the dry run.
     pub(crate) fn planned(&self, subject: String, lines: Vec<String>) {
         self.lock().plans.insert(subject, lines);
     }
@@ -69,7 +69,7 @@ impl World {
 }
 
 impl State {
-    /// How many nodes are as asked.
+    /// How many nodes meet a condition.
     pub(crate) fn count(&self, is: impl Fn(&NodeRow) -> bool) -> usize {
         self.nodes.values().filter(|node| is(node)).count()
     }

@@ -11,7 +11,7 @@ use crate::feed::{Feed, Source};
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// What the kubelet says, or what is said of it.
+/// The Ready condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Ready {
     True,
@@ -210,7 +210,7 @@ fn service(event: EventType, object: &Value, world: &World, feed: &Feed) {
     }
 }
 
-/// Who leads is left out.
+/// Leaves out leader election.
 fn kube_event(event: EventType, object: &Value, feed: &Feed) {
     let reason = text(object, "/reason");
     if event != EventType::Added || reason == "LeaderElection" {

@@ -168,7 +168,7 @@ impl Scan<'_> {
     }
 }
 
-/// What follows on the item that begins here.
+/// What follows the item that begins here.
 fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
     let ends = |token: &TokenTree| {
         is_punct(token, ';') || matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)

@@ -6,7 +6,7 @@ pub(crate) struct Rule {
     pub(crate) folder: &'static str,
     pub(crate) workspace: Workspace,
     pub(crate) externals: Externals,
-    /// External crates that are welcome without some features.
+    /// External crates that are allowed without some features.
     pub(crate) features: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -45,7 +45,7 @@ const fn library(
     Rule { name, folder, workspace: Workspace::Only(workspace), externals: Externals::Except(banned), features: &[] }
 }
 
-/// Providers know the contract and the kit: no controller, no other provider, no Kubernetes client.
+/// Providers use the contract and the kit: no controller, no other provider, no Kubernetes client.
 const fn provider(name: &'static str, folder: &'static str) -> Rule {
     library(name, folder, &["ccm-provider", "ccm-kit"], &[KUBE, EDGE])
 }

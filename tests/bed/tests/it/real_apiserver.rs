@@ -176,7 +176,7 @@ async fn a_flag_the_server_refuses_is_an_error_with_its_log() {
     assert!(text.contains("kube-apiserver ended") && text.contains("no-such-flag"), "{text}");
 }
 
-/// The guardian's whole reason: SIGKILL leaves nothing behind.
+/// The purpose of the guardian: SIGKILL leaves nothing behind.
 #[tokio::test]
 async fn a_killed_owner_leaves_neither_processes_nor_data() {
     if Bed::shared().await.unwrap().is_none() {

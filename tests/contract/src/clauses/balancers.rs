@@ -170,7 +170,7 @@ pub(super) async fn a_deletion_leaves_nothing(harness: Arc<dyn Harness>) -> Resu
     let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     let before = bed.contents().await;
     ensured(&bed, &web, &nodes).await?;
-    // What deletes may have another idea of the Service than what made it: its type and ports are gone.
+    // A deletion may see another Service than the creation did: its type and ports are gone.
     let mut plain = web.clone();
     plain.spec.kind = "ClusterIP".into();
     plain.spec.ports.clear();
@@ -204,7 +204,7 @@ pub(super) async fn objects_of_others_stay_untouched(harness: Arc<dyn Harness>) 
         let gone: Vec<String> = others.difference(&contents).cloned().collect();
         if gone.is_empty() { Ok(()) } else { Err(Outcome::Broken(format!("changed, though of others: {gone:?}"))) }
     };
-    // Where one of them is in the way, an error is the right answer.
+    // If one of them conflicts, an error is correct.
     drop(balancer.ensure(CLUSTER, &web, &nodes).await);
     untouched(bed.contents().await)?;
     drop(balancer.update(CLUSTER, &web, nodes.get(..1).unwrap_or_default()).await);
@@ -255,7 +255,7 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
     ensured(&bed, &web, &nodes).await?;
     let before = bed.contents().await;
     bed.trouble(Trouble::Down).await?;
-    // What this process knows from before must not count either.
+    // Cached state of this process must not count either.
     for process in [None, Some(bed.restarted().await)] {
         let balancer = match &process {
             None => Arc::clone(&balancer),
@@ -363,7 +363,7 @@ pub(super) async fn the_plan_is_empty_when_nothing_is_to_do(harness: Arc<dyn Har
     Ok(())
 }
 
-/// Services that no user should write, and some did.
+/// Malformed Services, as some users wrote them.
 fn hostile(bed: &Bed) -> Vec<Service> {
     let mut services = Vec::new();
     for (number, text) in HOSTILE.iter().enumerate() {
@@ -408,7 +408,7 @@ pub(super) async fn hostile_services_neither_panic_nor_leak(harness: Arc<dyn Har
     ensured(&bed, &good, &nodes).await?;
     let before = bed.contents().await;
     for service in hostile(&bed) {
-        // Either answer will do.
+        // Both answers are allowed.
         drop(balancer.ensure(CLUSTER, &service, &nodes).await);
         drop(balancer.update(CLUSTER, &service, &nodes).await);
         let deleted = bed.finished(async || balancer.ensure_deleted(CLUSTER, &service).await).await;

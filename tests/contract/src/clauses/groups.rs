@@ -1,4 +1,4 @@
-//! Services that share cloud objects, by a group or unsaid.
+//! Services that share cloud objects, with or without a common group.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ async fn sharing(bed: &Bed) -> Result<[Service; 2]> {
     }
 }
 
-/// What the core does for two Services at the same time.
+/// What the core does for two Services concurrently.
 async fn at_once(bed: &Bed, what: [(&Service, ServiceAction); 2], nodes: &[NodeRef]) -> Result {
     let work = what.map(|(service, action)| {
         let nodes = if action == ServiceAction::Delete { Arc::from([]) } else { Arc::from(nodes) };
@@ -30,7 +30,7 @@ async fn at_once(bed: &Bed, what: [(&Service, ServiceAction); 2], nodes: &[NodeR
     Ok(())
 }
 
-/// Two Services come, change and go at the same time; afterwards all is as if one had done so after the other.
+/// Two Services are created, changed and deleted concurrently; the result is the same as one after the other.
 async fn side_by_side(bed: &Bed, [one, two]: &[Service; 2]) -> Result {
     use ServiceAction::{Delete, Ensure};
     let (nodes, empty) = (bed.nodes(&["one", "two"]).await, bed.contents().await);
@@ -81,7 +81,7 @@ pub(super) async fn deleting_one_of_a_group_keeps_the_other(harness: Arc<dyn Har
     let bed = Bed::new(harness).await?;
     let services = sharing(&bed).await?;
     let (nodes, empty) = (bed.nodes(&["one"]).await, bed.contents().await);
-    // The one that made the shared object goes first, then the one that found it.
+    // The one that created the shared object is deleted first, then the one that found it.
     for [stays, goes] in [[&services[1], &services[0]], [&services[0], &services[1]]] {
         ensured(&bed, &services[0], &nodes).await?;
         ensured(&bed, &services[1], &nodes).await?;

@@ -163,7 +163,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
         for answer in ask(&bed, &asked, aspects).await? {
             let told = match &answer {
                 Lookup::Unknown(_) => false,
-                // Found, with errors in place of what was asked for, says nothing either.
+                // `Found` with errors for the requested aspects is no evidence either.
                 Lookup::Found(found) => {
                     (aspects.shutdown && found.shutdown.is_ok()) || (aspects.metadata && found.metadata.is_ok())
                 }

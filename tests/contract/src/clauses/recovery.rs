@@ -38,14 +38,14 @@ impl Case {
         Ok(Self { bed, service: sample, nodes, before, size })
     }
 
-    /// Another Service each time, and another process: nothing that a process remembers may help.
+    /// Another Service and another process each time: no cached state may help.
     async fn next(&mut self, number: u64) -> Result<Arc<dyn LoadBalancer>> {
         self.service = self.bed.service(&format!("service-{number}"));
         self.bed = self.bed.restarted().await?;
         self.bed.balancer()
     }
 
-    /// Whether an ensure succeeds, in trouble.
+    /// Whether an ensure succeeds while the cloud fails.
     async fn ensures(&self, balancer: &dyn LoadBalancer) -> bool {
         self.bed.finished(async || balancer.ensure(CLUSTER, &self.service, &self.nodes).await).await.is_ok()
     }
@@ -62,7 +62,7 @@ impl Case {
         Ok(())
     }
 
-    /// The next ensure makes it whole, and no more than whole; then it goes.
+    /// The next ensure completes it, without extra objects; then it is deleted.
     async fn finishes(&mut self, after: &str) -> Result {
         self.calm().await?;
         let tell = |outcome: Outcome| match outcome {
@@ -207,7 +207,7 @@ pub(super) async fn a_deletion_dropped_at_any_await_is_finished_by_the_next(harn
         ensured(&case.bed, &case.service, &case.nodes).await?;
         let ended = dropped_after(case.deletes(&*balancer), polls, answered).await.is_some();
         case.vanishes(&format!("a deletion that was dropped at await no. {polls}")).await?;
-        // And the Service may come back instead.
+        // Or the Service is created again.
         ensured(&case.bed, &case.service, &case.nodes).await?;
         deleted(&case.bed, &case.service).await?;
         if ended {

@@ -197,7 +197,7 @@ pub(super) async fn interrupted_routes_converge(harness: Arc<dyn Harness>) -> Re
             bed.trouble(trouble).await?;
             let answers = routes.create(CLUSTER, &wanted).await;
             bed.trouble(Trouble::None).await?;
-            // As the route controller does: what is listed is not made again.
+            // As the route controller does: a listed route is not created again.
             let there = listed(&bed).await?;
             let missing: Vec<NewRoute> = wanted
                 .iter()
@@ -234,7 +234,7 @@ pub(super) async fn hostile_routes_do_not_panic(harness: Arc<dyn Harness>) -> Re
         }
         let answers = routes.create(CLUSTER, &odd).await;
         holds!(answers.len() == odd.len(), "{} answers for {} routes", answers.len(), odd.len());
-        // What was taken can be removed again.
+        // An accepted route can be removed again.
         let taken = listed(&bed).await?.into_iter().filter(|route| route.destination_cidr == *text);
         removed(&bed, &taken.collect::<Vec<_>>()).await?;
     }

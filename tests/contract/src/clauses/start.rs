@@ -49,7 +49,7 @@ pub(super) async fn hostile_configurations_are_refused_or_taken_without_panic(ha
     let hostile = HOSTILE.iter().map(|text| (*text).to_owned());
     for text in hostile.chain([deep]).chain(cut.step_by(each)) {
         let config = CloudConfig { path: good.path.clone(), text };
-        // Either answer will do; a panic is caught above.
+        // Both answers are allowed; a panic is caught above.
         drop(harness.factory().build(Some(config), &harness.flags()).await);
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ccm_provider::{NodeAddress, ProviderError};
 use ccm_provider_contract::Trouble;
 
-/// What the provider, or its cloud, does wrong.
+/// Defects of the provider or its cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Defect {
     GoneOnError,
@@ -168,7 +168,7 @@ impl Cloud {
         self.state().writes
     }
 
-    /// Behind the back of everybody.
+    /// A change that the provider does not know of.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Tables) -> T) -> T {
         act(&mut self.state().tables)
     }

@@ -1,4 +1,4 @@
-//! The suite over a cloud in memory: it is kept, and with one defect at a time it is broken.
+//! The suite over a cloud in memory: it passes, and with one defect at a time it fails.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cloud;

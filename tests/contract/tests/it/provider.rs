@@ -156,12 +156,12 @@ fn wait(busy: Duration) -> Result<(), ProviderError> {
     if busy.is_zero() { Ok(()) } else { Err(ProviderError::retry("the address is not ready", busy)) }
 }
 
-/// What the cloud has for a Service.
+/// The objects of a Service in the cloud.
 #[derive(Debug, Default, PartialEq)]
 struct Observed {
     addresses: Vec<u32>,
     balancer: Option<Balancer>,
-    /// Somebody else's balancer has our name.
+    /// A foreign balancer has our name.
     taken: bool,
     /// Another balancer needs the address too.
     shared: bool,
@@ -343,7 +343,7 @@ impl LoadBalancer for Memorial {
         answers
     }
 
-    /// What would be done, in a word; null for nothing.
+    /// The planned action, in a word; null for none.
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
         let service = &item.service;
         let seen = Self::observe(self, cluster, service).await?;

@@ -18,7 +18,7 @@ pub const SIZE: &str = "sim.example/size";
 /// A load balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Balancer {
-    /// UID of its Service, or whatever somebody else writes there.
+    /// UID of its Service, or a foreign value.
     pub owner: String,
     /// Address; empty until it has listeners.
     pub ip: String,
@@ -31,7 +31,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// What the Service shows.
+    /// The status for the Service.
     pub fn status(&self) -> LoadBalancerStatus {
         let ingress = LoadBalancerIngress { ip: self.ip.clone(), ..LoadBalancerIngress::default() };
         LoadBalancerStatus { ingress: if self.ip.is_empty() { Vec::new() } else { vec![ingress] } }
@@ -51,7 +51,7 @@ impl Handle {
         service.default_load_balancer_name()
     }
 
-    /// First the new hosts come, then the old ones go.
+    /// New hosts are added before old ones are removed.
     async fn set_hosts(&self, name: &str, nodes: &[NodeRef]) -> Result<(), ProviderError> {
         let wanted = hosts(nodes);
         let asker = (self.life.name.clone(), name.to_owned());
@@ -91,13 +91,13 @@ impl Handle {
         before: &BTreeMap<String, String>,
         asked: Option<&BTreeSet<String>>,
     ) {
-        // A new process does not know the hosts, so it cannot ask about them. The controller takes it as meant when all the
-        // nodes that it sees are excluded: else a balancer without hosts would never be looked after again following a
+        // A new process does not know the hosts, so it cannot ask about them. The controller takes it as intended when
+        // all the nodes that it sees are excluded: else a balancer without hosts would never be synced again after a
         // restart. The price is that hosts whose nodes were deleted by mistake at that very time are lost.
         if asked.is_none() && self.cloud.witness.any_excluded() {
             return;
         }
-        // A host that was to leave while others stayed, by a request that failed, has lost its place already then.
+        // A failed request that removed this host while others stayed already allowed its removal.
         let left = |host: &String| asked.is_some_and(|asked| !asked.is_empty() && !asked.contains(host));
         for (host, id) in before.iter().filter(|(host, _)| !left(host)) {
             if self.cloud.witness.may_leave(state, host, id).is_none() {

@@ -121,7 +121,7 @@ impl Cloud {
         id
     }
 
-    /// Changes the power of an instance. What is terminated stays so.
+    /// Changes the power state of an instance. A terminated instance stays terminated.
     pub fn switch(&self, id: &str, power: Power) {
         let mut state = self.lock();
         let Some(instance) = state.instances.get_mut(id) else { return };
@@ -181,8 +181,8 @@ impl Handle {
         }
     }
 
-    /// Notes for the ledger which nodes were reported as gone to this process. An error says nothing, so that what was
-    /// reported a moment ago to another controller of the process holds.
+    /// Records which nodes were reported as gone to this process. An error changes nothing: an earlier report to
+    /// another controller of the process stays valid.
     fn report(&self, nodes: &[NodeRef], answers: &[Lookup]) {
         let mut state = self.lock();
         let now = self.cloud.trace.now();
@@ -235,7 +235,7 @@ impl InstancesV2 for Handle {
             }
         }
         self.report(nodes, &answers);
-        // The answer is on its way for a while.
+        // Latency of the answer.
         self.pause().await;
         answers
     }

@@ -1,7 +1,7 @@
-//! A cloud that is only a model: instances, load balancers and routes in memory, with the manners of a real one.
+//! A model cloud: instances, load balancers and routes in memory, with the behaviour of a real one.
 //!
-//! Every change is a write of its own with time before and after it, so that a process can die between any two. What the
-//! cloud does wrong on purpose is in [`Mishaps`]; what it would count as a mistake of the caller is a violation.
+//! Every change is a write of its own with time before and after it, so that a process can die between any two.
+//! Deliberate faults of the cloud are in [`Mishaps`]; a mistake of the caller is a violation.
 
 pub mod balancers;
 pub mod instances;
@@ -31,7 +31,7 @@ pub const SCHEME: &str = "sim";
 pub struct Traits {
     /// Whether it has a complete list of instances.
     pub lists: bool,
-    /// How late it shows a new instance at most; what it promises as grace.
+    /// Maximum delay before a new instance is shown; the promised grace.
     pub grace: Duration,
     /// Whether an instance that it does not find by name counts as absent.
     pub absent_by_name: bool,
@@ -43,7 +43,7 @@ pub struct Traits {
     pub latency: Duration,
 }
 
-/// What goes wrong in the cloud from now on. Numbers count down, moments pass.
+/// Faults of the cloud. Numbers count down, times expire.
 #[derive(Debug, Default)]
 pub struct Mishaps {
     /// Until when calls are throttled, whether only writes are, and whether it says how long to wait.
@@ -92,7 +92,7 @@ pub struct WriteRecord {
     pub what: String,
 }
 
-/// All that the cloud knows.
+/// The state of the cloud.
 #[derive(Debug, Default)]
 pub struct State {
     /// By ID.
@@ -114,7 +114,7 @@ pub struct State {
     next: u32,
 }
 
-/// What the model asks of the cluster when a balancer loses its last host.
+/// What the model checks in the cluster when a balancer loses its last host.
 pub trait Witness: Send + Sync + std::fmt::Debug {
     /// Why this host may leave, if there is a reason.
     fn may_leave(&self, state: &State, host: &str, provider_id: &str) -> Option<String>;
@@ -136,7 +136,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// A cloud with one balancer and two routes of somebody else.
+    /// A cloud with one foreign balancer and two foreign routes.
     pub fn new(traits: Traits, trace: Arc<Trace>, seed: u64, witness: Arc<dyn Witness>) -> Arc<Self> {
         let mut state = State::default();
         let foreign = Balancer { owner: "somebody-else".into(), ..Balancer::default() };
@@ -166,7 +166,7 @@ impl Cloud {
     }
 }
 
-/// The cloud in the hands of one process.
+/// The cloud as used by one process.
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
     cloud: Arc<Cloud>,

@@ -8,7 +8,7 @@ use ccm_provider::{AddressType, ErrorClass, NewRoute, NodeAddress, ProviderError
 use super::Handle;
 use crate::trace::Invariant;
 
-/// How the names of routes begin that are none of our business.
+/// Name prefix of foreign routes.
 pub const FOREIGN_ROUTE: &str = "theirs";
 
 /// A route.

@@ -1,4 +1,4 @@
-//! Runs that repeat themselves, and a script of a situation that was wrong once.
+//! Reproducible runs, and a script of a former bug.
 
 use std::time::Duration;
 

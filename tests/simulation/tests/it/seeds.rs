@@ -30,7 +30,7 @@ mod long_lane {
     /// About five minutes of one core.
     const SEEDS: u64 = 3000;
 
-    /// Others each day.
+    /// Different ones each day.
     #[test]
     fn no_schedule_of_the_day_breaks_an_invariant() {
         let day = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;

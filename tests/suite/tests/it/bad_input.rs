@@ -190,7 +190,7 @@ async fn each_way_in_which_the_api_server_fails_is_waited_out() {
         create_new(&rig, ["a".into()]).await;
         rig.create(node("gone").provider_id("fake://gone").ready("Unknown")).await;
         let manager = rig.start(&[]).await;
-        // Everything but the question at the start whether the server is well, for a minute and a half.
+        // Everything but the health check at the start, for a minute and a half.
         for resource in ["nodes", "services", "events"] {
             let matching = Match { resource: Some(resource.into()), ..Match::any() };
             rig.faults().add(Fault::new(effect.clone()).on(matching));
@@ -240,7 +240,7 @@ async fn a_dropped_watch_goes_on_from_the_last_version_without_a_new_list() {
         create_new(&rig, [format!("late{round}")]).await;
         until_waiting(&rig, Duration::from_secs(5), &[]).await;
     }
-    // One look at the version of the server for each watch; two pages would be a list.
+    // One check of the server's version for each watch; two pages would be a list.
     let watches = rig.store().log().count_of("watch", "nodes");
     assert!((20..=25).contains(&watches), "{watches}");
     assert_eq!(rig.store().log().count_of("list", "nodes"), watches);
@@ -324,7 +324,7 @@ async fn many_nodes_that_fail_back_off_and_are_done_soon_after_the_cloud_is_mend
     assert!(calls <= 10, "{calls} calls in two minutes of throttling");
     rig.cloud.write("");
     until_waiting(&rig, Duration::from_secs(25), &[]).await;
-    // What the user saw meanwhile: events, but no storm of them.
+    // Events for the user, but no storm of them.
     let events = rig.list("events").await;
     assert!(events.iter().all(|event| event["count"].as_u64().unwrap() <= 25));
 }

@@ -1,5 +1,5 @@
-//! Beside a kube-controller-manager that runs with `--cloud-provider=external`: it hands out pod ranges and judges the
-//! kubelets, we make routes, conditions, addresses and balancers, and neither undoes what the other did.
+//! Beside a kube-controller-manager that runs with `--cloud-provider=external`: it allocates pod ranges and monitors
+//! the kubelets, we make routes, conditions, addresses and balancers, and neither reverts the other.
 
 mod kubelets;
 mod long_lane;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use kubelets::Kubelets;
 
-/// Whom the audit log knows our manager as.
+/// The user of our manager in the audit log.
 const US: &str = "ccm";
 const RANGE: &str = "--cluster-cidr=10.90.0.0/16";
 /// Routes and balancers outlive a restart of ours.
@@ -29,7 +29,7 @@ struct World {
     kubelets: Kubelets,
     // None only between two of them.
     controller_manager: Option<ControllerManager>,
-    /// Everything that was asked since the beginning or the last [`World::forget`].
+    /// All requests since the beginning or the last [`World::forget`].
     asked: Mutex<(AuditLog, Vec<AuditEntry>)>,
     rig: Rig,
 }
@@ -106,7 +106,7 @@ impl World {
         lease.and_then(|l| l["spec"]["holderIdentity"].as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     fn asked(&self) -> Vec<AuditEntry> {
         let mut asked = self.asked.lock().unwrap();
         let new = asked.0.read().unwrap();
@@ -136,7 +136,7 @@ impl World {
         assert!(ours.is_empty() && theirs.is_empty(), "{when}:\n{}{}", lines(&ours), lines(&theirs));
     }
 
-    /// Lets both look at everything a few times: three passes of each of our loops, and three renewals of their lease.
+    /// Lets both check everything a few times: three passes of each of our loops, and three renewals of their lease.
     async fn let_both_look(&self) {
         let begin = self.asked().len();
         let calls = ["ListRoutes", "InstanceMetadata"];
@@ -194,7 +194,7 @@ fn is_renewal(entry: &AuditEntry) -> bool {
     entry.is_about("leases") && entry.namespace == "kube-system" && entry.is_write()
 }
 
-/// Whether it writes the list of taints, be it empty.
+/// Whether it writes the list of taints, even an empty one.
 fn sets_taints(entry: &AuditEntry) -> bool {
     entry.body.as_ref().is_some_and(|body| body["spec"].get("taints").is_some())
 }
@@ -244,7 +244,7 @@ fn target(args: &Value) -> (String, String) {
     (text("destinationCIDR"), text("targetNode"))
 }
 
-/// Who made which fields, from the object's own account: manager's name and paths such as `status.conditions.Ready`.
+/// Who set which fields, from `managedFields`: manager's name and paths such as `status.conditions.Ready`.
 fn fields(object: &Object, manager: &str) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let of = entries.iter().filter(|entry| entry["manager"].as_str().is_some_and(|m| m.starts_with(manager)));

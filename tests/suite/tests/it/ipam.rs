@@ -129,7 +129,7 @@ async fn no_block_of_another_node_or_of_services_is_given_out() {
         add(&rig, name).await;
         assert_eq!(until_ranges(&rig, name).await, wanted);
     }
-    // Somebody else gives one while the manager runs.
+    // Another client assigns one while the manager runs.
     rig.create(node("own").pod_cidr("10.8.9.0/24")).await;
     add(&rig, "c").await;
     assert_eq!(until_ranges(&rig, "c").await, "10.8.10.0/24");
@@ -150,7 +150,7 @@ async fn a_node_that_finds_no_free_block_gets_the_first_that_becomes_free() {
     let events = rig.list("events").await;
     let event = events.iter().find(|event| event["reason"] == "CIDRNotAvailable").unwrap();
     assert_eq!(event["source"]["component"], "cidrAllocator");
-    // Its heartbeats bring no further events.
+    // Its heartbeats cause no further events.
     for _ in 0..4 {
         rig.set_ready("c", "True").await;
         rig.set_ready("c", "False").await;
@@ -257,7 +257,7 @@ async fn a_range_that_somebody_else_gave_meanwhile_is_never_overwritten() {
     assert_eq!(ranges(&rig.node("a").await.unwrap()), "10.8.9.0/24");
     let refused = patches(&rig);
     assert!(!refused.is_empty() && refused.iter().all(|write| write == "422 a"), "{refused:?}");
-    // Theirs is taken, and all that was refused is free.
+    // The block of the other client is used, and all refused ones are free.
     for i in 0..15 {
         add(&rig, &format!("n{i}")).await;
     }
@@ -338,7 +338,7 @@ async fn a_new_leader_with_a_late_watch_gives_out_no_block_of_the_last_one() {
     rig.pass(SECOND).await;
     add(&rig, "a").await;
     rig.pass(SECOND / 2).await;
-    // From here on nobody's watch shows anything: the write of b least of all.
+    // From here on no watch shows anything, in particular not the write of b.
     rig.faults().freeze_watches(Some("nodes"));
     rig.pass(5 * SECOND).await;
     assert_eq!(ranges(&rig.node("b").await.unwrap()), "10.8.0.0/24");
@@ -458,7 +458,7 @@ mod real_apiserver {
         assert_eq!(distinct(&nodes), 2 * NODES);
         manager.stop().await.unwrap();
 
-        // Another process: it knows what is given from the nodes alone.
+        // Another process: it learns the used blocks only from the nodes.
         let manager = start(&rig, &RANGES).await;
         rig.create(node("ipam-late")).await;
         let after = until_assigned(&rig, NODES + 1).await;

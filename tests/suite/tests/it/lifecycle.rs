@@ -71,7 +71,7 @@ async fn a_cloud_error_deletes_nothing_and_taints_nothing() {
         rig.create(node(name).provider_id(&format!("fake://{name}")).ready("Unknown")).await;
     }
     let manager = rig.start(&[LIFECYCLE]).await;
-    // One node's failure holds up no other.
+    // One node's failure does not block others.
     rig.until_gone("gone").await;
     rig.pass(30 * MINUTE).await;
     for name in ["unsure-1", "unsure-2", "half"] {
@@ -87,7 +87,7 @@ async fn a_stopped_instance_taints_its_node_once_until_the_node_is_ready() {
     let made = rig.create(node("a").provider_id("fake://a").taint("own", "NoExecute").ready("Unknown")).await;
     let _manager = rig.start(&[LIFECYCLE]).await;
     rig.until_node("a", "tainted", |node| node.taints() == ["own:NoExecute", SHUTDOWN]).await;
-    // Time and again, without a second patch.
+    // Several passes, without a second patch.
     rig.pass(5 * MINUTE).await;
     let writes = rig.writes();
     let [write] = &writes[..] else { panic!("{writes:?}") };
@@ -153,7 +153,7 @@ async fn a_node_that_was_recreated_under_the_same_name_survives() {
     rig.create(node("a").provider_id("fake://a").ready("Unknown")).await;
     let _manager = rig.start(&[LIFECYCLE]).await;
     rig.until_calls("InstanceExists", 1).await;
-    // The manager does not hear of the new node until it has deleted the old one.
+    // The manager does not see the new node until it has deleted the old one.
     rig.faults().freeze_watches(Some("nodes"));
     rig.delete("nodes", "", "a").await;
     let new = rig.create(node("a").provider_id("fake://new")).await;

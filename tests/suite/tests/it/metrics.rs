@@ -1,4 +1,4 @@
-//! What `/metrics` shows, held against what the Go program shows.
+//! The metrics, compared with those of the Go program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -60,7 +60,7 @@ async fn the_node_of_a_terminated_instance_is_deleted_and_one_that_nobody_could_
     let shutdown = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule";
     let tainted = rig.until_node("real-stopped", "tainted", |node| node.taints() == [shutdown]).await;
     rig.until_event("real-gone", "DeletingNode").await;
-    // Some more passes.
+    // A few more passes.
     let passes = rig.cloud.calls("InstanceExists").len();
     rig.until_calls("InstanceExists", passes + 4).await;
     assert_eq!(rig.node("real-unsure").await.unwrap().taints(), [""; 0]);
@@ -223,7 +223,7 @@ async fn a_service_gets_finalizer_and_address_and_goes_only_after_its_balancer()
     assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 2);
     let calls = rig.cloud.calls("EnsureLoadBalancer").len();
 
-    // What waits for others only is left alone.
+    // An object that waits only for other controllers is left alone.
     rig.patch_service("real-lb", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
     rig.create(service("real-lb-2")).await;
     rig.until_service("real-lb-2", "has an address", |s| !s.ingress().is_empty()).await;

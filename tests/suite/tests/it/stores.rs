@@ -1,4 +1,4 @@
-//! Stores and their reflectors over the in-memory API server: what it and the way to it can do to them.
+//! Stores and their reflectors over the in-memory API server, under faults of the server and the network.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The value of a label that is no text any more when it arrives.
+/// The value of a label that is corrupted on the way, so that it is no string.
 const UNREADABLE: &str = "\"unreadable\"";
 
 /// A store of nodes with its reflector, and the API server below.
@@ -105,7 +105,7 @@ impl Bench {
         self.store.list().iter().map(|node| (node.name.to_string(), node.resource_version.to_string())).collect()
     }
 
-    /// Breaks the watch and forgets the version from which it could go on.
+    /// Breaks the watch and expires the version from which it could continue.
     fn forget(&self) {
         self.down.store(true, Ordering::SeqCst);
         self.faults.drop_watches(None);
@@ -114,7 +114,7 @@ impl Bench {
         self.down.store(false, Ordering::SeqCst);
     }
 
-    /// Requests since the last look: streaming lists, pages, looks at the version, watches.
+    /// Requests since the last call: streaming lists, pages, version checks, watches.
     fn asked(&self) -> [usize; 4] {
         let requests = std::mem::take(&mut *self.requests.lock().unwrap());
         let count = |part: &str| requests.iter().filter(|request| request.contains(part)).count();
@@ -221,7 +221,7 @@ async fn a_restored_cluster_is_believed_within_a_minute() {
             bench.faults.drop_watches(None);
             tokio::time::sleep(away).await;
             bench.api.restore(then);
-            // A version of the old times is given again, to another node.
+            // An old version is reused, for another node.
             bench.label("n3", "y");
             bench.down.store(false, Ordering::SeqCst);
             let took = bench.until_same(10 * MINUTE).await;

@@ -104,7 +104,7 @@ async fn volumes_of_others_are_neither_asked_about_nor_written() {
     ] {
         rig.create(make).await;
     }
-    // Deleted and still there, since somebody uses it.
+    // Deleted and still there, since it is in use.
     rig.create(ebs("going", "vol-1").with(|pv| pv["metadata"]["finalizers"] = json!(["example.com/in-use"]))).await;
     rig.delete("persistentvolumes", "", "going").await;
     let manager = rig.start(&[ON]).await;
@@ -294,7 +294,7 @@ async fn without_the_right_to_patch_volumes_one_try_stands_for_all_of_them() {
     let manager = rig.start(&[ON]).await;
     rig.pass(31 * MINUTE).await;
     let tries = rig.faults().fired(refused);
-    // As many writes as are under way at once, every five minutes.
+    // As many writes as may be in flight at once, every five minutes.
     assert!((6..=7 * 5).contains(&tries), "{tries} tries in half an hour");
     rig.faults().clear();
     rig.until(15 * MINUTE, "all are labelled", async |rig| {

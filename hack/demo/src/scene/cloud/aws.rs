@@ -62,7 +62,7 @@ pub(super) struct SimulatedAws {
     config: PathBuf,
 }
 
-/// The account as the tour looks at it.
+/// The state of the account for the tour.
 #[derive(Debug, Default)]
 struct Seen {
     balancers: BTreeMap<String, Balancer>,
@@ -76,7 +76,7 @@ impl SimulatedAws {
         let ms = Duration::from_millis;
         let options = Options {
             latency: Latency { read: ms(20), write: ms(60), actions: BTreeMap::new() },
-            // The tour need not wait for what AWS takes minutes for.
+            // Skips the delays of AWS, which can be minutes.
             delays: Delays::none(),
             // For tests of the provider; here it is only slow.
             validate: false,
@@ -148,7 +148,7 @@ fn node_name(account: &Account, id: &str) -> Option<String> {
 
 fn balancers(account: &Account) -> BTreeMap<String, Balancer> {
     let name = |id: &String| node_name(account, id).unwrap_or_else(|| id.clone());
-    // A classic balancer shows terminated instances no more.
+    // A classic balancer no longer shows terminated instances.
     let is_there = |id: &&String| {
         account.ec2.instances.get(*id).is_some_and(|instance| instance.state != InstanceState::Terminated)
     };
@@ -267,7 +267,7 @@ impl Cloud for SimulatedAws {
     }
 }
 
-/// Writes the ledger into the file of the calls, and what it comes to into the world.
+/// Writes the ledger into the file of the calls, and its totals into the world.
 async fn follow(cloud: Arc<SimulatedAws>, world: Arc<World>, feed: Arc<Feed>) {
     let mut file = File::create(cloud.config.with_file_name("calls.jsonl")).ok();
     let mut mark = 0;

@@ -43,7 +43,7 @@ unlisted: missing
 interfaces: {routes: true}
 ";
 
-/// The cloud as the tour wants it.
+/// The desired state of the cloud.
 #[derive(Debug)]
 pub(crate) struct CloudFile {
     path: PathBuf,

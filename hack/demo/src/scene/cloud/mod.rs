@@ -1,4 +1,4 @@
-//! The simulated clouds: what the tour does to them, and what it must know of each.
+//! The simulated clouds: actions of the tour, and the properties of each cloud.
 
 #[cfg(feature = "aws")]
 mod aws;
@@ -38,13 +38,13 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
     /// The machines as they are now, in a stable order.
     fn machines(&self) -> Vec<Machine>;
 
-    /// Terminates a machine; answers in words what was done.
+    /// Terminates a machine; returns a description.
     fn terminate(&self, name: &str) -> Result<String>;
 
-    /// Makes questions about a machine fail; answers in words what was done.
+    /// Makes calls about a machine fail; returns a description.
     fn fail(&self, name: &str) -> Result<String>;
 
-    /// Ends the failing; answers in words what was done.
+    /// Ends the failures; returns a description.
     fn recover(&self) -> Result<String>;
 
     /// Reports calls, load balancers and routes to the world, until the tasks end.

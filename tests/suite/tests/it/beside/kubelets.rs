@@ -48,7 +48,7 @@ impl Kubelets {
         self.alive.lock().unwrap().remove(name).unwrap();
     }
 
-    /// It is there again.
+    /// Starts it again.
     pub(super) fn resume(&self, name: &str) {
         self.alive.lock().unwrap().insert(name.to_owned(), false);
     }
@@ -60,7 +60,7 @@ impl Kubelets {
             let nodes = alive.lock().unwrap().clone();
             for (name, told) in nodes {
                 let renewal = json!({"spec": {"renewTime": now()}});
-                // A failed one is made up for by the next.
+                // A failed one is repeated by the next.
                 let _answer = client.send(&Call::strategic(leases(&name), &renewal)).await;
                 if !told
                     && Self::tell(&client, &name).await
@@ -72,7 +72,7 @@ impl Kubelets {
         }
     }
 
-    /// Says that the node is ready, if it has a range; the answer is whether it was said.
+    /// Reports the node as Ready, if it has a range; returns whether it was reported.
     async fn tell(client: &Client, name: &str) -> bool {
         let path = format!("/api/v1/nodes/{name}");
         let Ok(node) = client.read::<Value>(&Call::get(&path)).await else { return false };

@@ -1,4 +1,4 @@
-//! On the real programs.
+//! With the real programs.
 
 use ccm_test_bed::AuditEntry;
 use ccm_test_suite::{Make, Object, Rig, service};
@@ -39,7 +39,7 @@ async fn one_gives_ranges_and_the_other_makes_the_routes_and_they_share_no_field
     assert!(conflicts.len() <= 2 * names.len(), "{}", lines(&conflicts));
     let unexpected = |entry: &&AuditEntry| is_ours(entry) && entry.code >= 400 && entry.code != 409;
     let refused: Vec<_> = world.asked().iter().filter(unexpected).cloned().collect();
-    // The first look for a lease that nobody has made yet.
+    // The first read of a lease that does not exist yet.
     assert!(refused.iter().all(|entry| entry.is_about("leases") && entry.code == 404), "{}", lines(&refused));
 }
 
@@ -104,7 +104,7 @@ async fn at_rest_neither_writes_and_a_restart_of_either_changes_nothing() {
     world.let_both_look().await;
     world.assert_no_writes("after a restart of theirs");
 
-    // What a user changes is theirs, and wakes nobody for long.
+    // A user's change stays, and causes no lasting activity.
     world.rig.patch_node(&names[0], json!({"metadata": {"labels": {"mine": "1"}}})).await;
     world.rig.patch_service("rest", json!({"metadata": {"annotations": {"mine": "1"}}})).await;
     world.let_both_look().await;

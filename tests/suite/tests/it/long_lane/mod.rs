@@ -1,3 +1,3 @@
-//! What takes minutes.
+//! Tests that take minutes.
 
 mod chaos;

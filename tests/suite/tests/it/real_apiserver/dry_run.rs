@@ -1,4 +1,4 @@
-//! A dry run as a process of its own: what the API server and the cloud were asked.
+//! A dry run as a separate process: its requests to the API server and the cloud.
 
 use ccm_runtime::client::{Call, ConnectOptions};
 use ccm_runtime::{Client, Metrics};
@@ -20,7 +20,7 @@ loadBalancers: {initial: [{service: default/leaving, ingress: [{ip: 203.0.113.9}
 routes: {initial: [{destinationCIDR: 10.88.9.0/24, blackhole: true}]}
 faults: [{call: InstanceExists, node: unsure, error: busy}]
 "#;
-/// All that a cloud may be asked in a dry run.
+/// All cloud calls that a dry run may make.
 const READS: [&str; 9] = [
     "Initialize",
     "SetInformers",
@@ -61,7 +61,7 @@ fn start(rig: &Rig, cloud: &Cloud, user: &str, args: &[&str]) -> Process {
     Process::start(env!("CARGO_BIN_EXE_ccm-under-test"), &rig.args(&more), &cloud.path(&format!("{user}.log")))
 }
 
-/// Asks the process itself, as somebody whom the API server must review.
+/// Sends a request to the process, as a user whom the API server must review.
 async fn ask(bed: &Bed, cloud: &Cloud, port: u16, path: &str) -> String {
     let token = bed.service_account_token("default", "somebody").await.unwrap();
     let cluster = json!({"server": format!("https://127.0.0.1:{port}"), "insecure-skip-tls-verify": true});
@@ -78,7 +78,7 @@ async fn ask(bed: &Bed, cloud: &Cloud, port: u16, path: &str) -> String {
     }
 }
 
-/// Everything that the API server was asked, once all of it is in the log.
+/// All requests to the API server, once the log is complete.
 async fn asked(rig: &Rig) -> Vec<AuditEntry> {
     let (mut log, mut entries) = (rig.bed().audit(), Vec::new());
     rig.get("configmaps", "default", "the-last-request").await;

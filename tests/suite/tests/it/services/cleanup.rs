@@ -1,4 +1,4 @@
-//! Balancers that go.
+//! Deletion of balancers.
 
 use super::*;
 
@@ -74,7 +74,7 @@ async fn finalizers_of_others_survive_status_and_clean_up_also_when_we_have_not_
     rig.create(service("s").finalizer("example.com/first")).await;
     let _manager = rig.start(&[SERVICES]).await;
     rig.until_calls("EnsureLoadBalancer", 1).await;
-    // Behind the back of the manager.
+    // Without the manager's knowledge.
     rig.faults().freeze_watches(Some("services"));
     let all = ["example.com/first", FINALIZER, "example.com/late"];
     rig.patch_service("s", json!({"metadata": {"finalizers": all, "labels": {"late": "1"}}})).await;

@@ -117,7 +117,7 @@ async fn a_service_that_wants_no_balancer_any_more_loses_its_conditions_with_its
     assert_eq!(conditions(&plain), ["example.com/Checked=True/Checked: by another program"]);
     rig.pass(10 * MINUTE).await;
     assert_eq!(rig.service("s").await.unwrap().ingress(), [""; 0]);
-    // The address, where the API server has not taken it away with the type.
+    // The address, if the API server has not removed it with the type.
     let writes = bodies(&rig, "s");
     assert!(
         writes.len() <= 2 && writes.iter().filter(|(_, body)| body.contains("conditions")).count() == 1,
@@ -190,7 +190,7 @@ async fn a_balancer_that_is_provided_elsewhere_keeps_the_conditions_of_who_provi
     let theirs = ["Serving=True/Checked: by another program"];
     assert_eq!(conditions(&rig.service("s").await.unwrap()), theirs);
     assert_eq!(bodies(&rig, "s").len(), 1, "the finalizer");
-    // What was said before that was known is taken back.
+    // The earlier condition is removed.
     rig.create(service("t")).await;
     rig.until_calls("EnsureLoadBalancer", 2).await;
     rig.pass(10 * MINUTE).await;

@@ -42,7 +42,7 @@ async fn a_balancer_that_somebody_else_removed_is_told_once_and_nothing_is_writt
     rig.pass(5 * MINUTE).await;
     assert_eq!((manager.metric(STEPS), manager.metric(TOTAL)), (Some(steps), Some(steps)));
     assert_eq!(rig.count_events("s", "LoadBalancerDrift").await, 1);
-    // The next change puts it right.
+    // The next change repairs it.
     rig.patch_service("s", json!({"metadata": {"annotations": {"a": "b"}}})).await;
     rig.until_calls("EnsureLoadBalancer", 2).await;
     rig.pass(2 * MINUTE).await;

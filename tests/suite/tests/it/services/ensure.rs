@@ -1,4 +1,4 @@
-//! Balancers that are made and changed, and what is written of them.
+//! Creation and change of balancers, and the resulting writes.
 
 use super::*;
 
@@ -138,7 +138,7 @@ async fn a_finalizer_that_cannot_be_set_means_no_call_to_the_cloud() {
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
 }
 
-/// Lets the finalizer pass and then hits so many status patches.
+/// Fails so many status patches after the finalizer.
 fn on_status(code: u16, times: u64) -> Fault {
     Fault::status(code).on(Match::on("patch", "services").subresource("status")).skip(1).times(times)
 }

@@ -155,7 +155,7 @@ async fn a_service_that_changes_its_group_is_synced_under_both() {
     rig.faults().thaw_watches(Some("services"));
     rig.pass(MINUTE).await;
     assert_eq!(cloud.0.lock().unwrap().overlaps, [""; 0]);
-    // Once it is there, the old group is none of its business.
+    // Once it is there, the Service no longer uses the old group.
     rig.patch_service("moves", json!({"metadata": {"annotations": {"y": "1"}}})).await;
     rig.patch_service("stays", json!({"metadata": {"annotations": {"y": "1"}}})).await;
     rig.until(MINUTE, "both at once", async |_| (cloud.0.lock().unwrap().at_work.len() == 2).then_some(())).await;

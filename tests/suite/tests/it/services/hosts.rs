@@ -134,7 +134,7 @@ async fn a_slow_host_update_never_overwrites_newer_hosts_of_another_service() {
     rig.pass(5 * MINUTE).await;
     assert_eq!(hosts(&rig, "UpdateLoadBalancer", "t"), ["m n", "m n o"]);
     assert_eq!(hosts(&rig, "EnsureLoadBalancer", "t").last().unwrap(), "m n o");
-    // And the slow one got the newest list in the end.
+    // In the end the slow one has the newest list.
     assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s").last().unwrap(), "m n o");
 }
 

@@ -24,7 +24,7 @@ fn has_address(service: &Object) -> bool {
     !service.ingress().is_empty()
 }
 
-/// A node that may stand behind balancers.
+/// A node that may be a host of balancers.
 async fn add_node(rig: &Rig, name: &str) {
     rig.create(node(name).provider_id(&format!("fake://{name}"))).await;
 }

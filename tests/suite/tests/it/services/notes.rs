@@ -1,4 +1,4 @@
-//! What a provider says of a Service beside its status: the nodes that belong behind it, annotations, conditions, finalizers.
+//! What a provider defines for a Service besides its status: hosts, annotations, conditions, finalizers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ async fn only_nodes_that_belong_are_hosts_and_what_is_registered_of_them_counts(
     rig.pass(MINUTE).await;
     let before = cloud.hosts();
     assert!(before.iter().all(|hosts| hosts == "10.0.0.97"), "{before:?}");
-    // Of a node that does not belong, nothing counts.
+    // Changes of a node that is no host don't matter.
     let address = |address: &str| json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
     rig.patch("nodes", "", "b", "status", address("10.0.1.98")).await;
     rig.pass(MINUTE).await;
@@ -135,7 +135,7 @@ async fn annotations_and_conditions_are_written_also_when_the_ensure_fails() {
     cloud.0.lock().unwrap().fails = false;
     let served = rig.until_service("s", "has an address", has_address).await;
     assert_eq!(served.condition("PortsOpen").unwrap()["status"], "True");
-    // What is as it should be is not written again.
+    // Unchanged values are not written again.
     rig.store().log().clear();
     rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
     rig.pass(MINUTE).await;

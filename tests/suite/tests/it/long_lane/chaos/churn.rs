@@ -1,4 +1,4 @@
-//! Nodes and Services that come and go, and what must be true of them afterwards.
+//! Nodes and Services that are created and deleted, and the checks afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IteratorRandom;
 use serde_json::{Value, json};
 
-/// What exists by the will of the test.
+/// The desired state of the test.
 #[derive(Clone, Default)]
 struct Wanted {
     /// Nodes with an instance, by name with their UID.
@@ -43,7 +43,7 @@ impl<'a> Churn<'a> {
         self.request("POST", path, Some(&make.object)).await
     }
 
-    /// Does one thing, if the API server takes it.
+    /// Does one change, if the API server accepts it.
     pub(super) async fn act(&mut self) {
         self.number += 1;
         let number = self.number;
@@ -83,7 +83,7 @@ impl<'a> Churn<'a> {
         }
     }
 
-    /// The kubelet of this node says nothing any more.
+    /// The kubelet of this node is silent.
     async fn silence(&self, name: &str) {
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
         self.request("PATCH", &format!("/api/v1/nodes/{name}/status"), Some(&status)).await;
@@ -124,7 +124,7 @@ impl<'a> Churn<'a> {
         Some([self.list("/api/v1/nodes").await?.len(), self.list("/api/v1/services").await?.len()])
     }
 
-    /// What is not yet as it should be. Panics when something is gone that lives.
+    /// What has not converged yet. Panics when an existing object lost its counterpart.
     pub(super) async fn unsettled(&self) -> Option<String> {
         let Some(nodes) = self.list("/api/v1/nodes").await else { return Some("nodes cannot be listed".into()) };
         for (name, uid) in &self.wanted.nodes {

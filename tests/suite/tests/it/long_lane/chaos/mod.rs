@@ -1,4 +1,4 @@
-//! What becomes of two replicas, a real API server and a cloud when all that may fail does.
+//! Two replicas, a real API server and a cloud, under every kind of fault.
 //!
 //! One test, since each fault meets what the ones before it left. `CCM_CHAOS_SEED` decides what comes and goes, and what
 //! the proxy does; it is printed with the time that each fault took to be over.
@@ -22,7 +22,7 @@ use churn::Churn;
 use proxy::{Fault, Proxy, Upstream, relay};
 use replicas::Replica;
 
-/// Within which all must be as it should after a fault.
+/// Time to converge after a fault.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a lease lasts without being renewed.
 const LEASE: SignedDuration = SignedDuration::from_secs(15);
@@ -37,7 +37,7 @@ struct Chaos<'a> {
 }
 
 impl<'a> Chaos<'a> {
-    /// Things come and go for this long.
+    /// Objects are created and deleted for this long.
     async fn churn(&mut self, time: Duration) {
         let began = Instant::now();
         while began.elapsed() < time {
@@ -47,7 +47,7 @@ impl<'a> Chaos<'a> {
         }
     }
 
-    /// What is not yet as it should be, of the cluster, the cloud and the replicas.
+    /// What has not converged yet, of the cluster, the cloud and the replicas.
     async fn unsettled(&self) -> Option<String> {
         if let Some(what) = self.churn.unsettled().await {
             return Some(what);
@@ -62,7 +62,7 @@ impl<'a> Chaos<'a> {
         None
     }
 
-    /// Waits until all is as it should be after a fault, and notes how long that took.
+    /// Waits for convergence after a fault, and records how long it took.
     async fn settle(&mut self, fault: &str) {
         let began = Instant::now();
         loop {
@@ -196,7 +196,7 @@ async fn servers(chaos: &mut Chaos<'_>, upstream: &Upstream, rig: &Rig) {
     chaos.settle("etcd restored from an older snapshot").await;
 }
 
-/// The leader stands still for longer than its lease lasts.
+/// The leader is suspended for longer than its lease lasts.
 async fn frozen_leader(chaos: &mut Chaos<'_>) {
     let leader = chaos.leader().await;
     chaos.churn(Duration::from_secs(1)).await;
@@ -208,7 +208,7 @@ async fn frozen_leader(chaos: &mut Chaos<'_>) {
     assert_ne!(chaos.leader().await, leader, "another one leads since");
 }
 
-/// The first address of the API server's name takes connections and says nothing.
+/// The first address of the API server's name accepts connections and sends nothing.
 async fn dead_address<'a>(chaos: &mut Chaos<'a>, upstream: &Upstream, rig: &'a Rig) {
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = dead.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! What stands between the replicas and the API server: a relay of bytes, and a proxy that speaks HTTP and misbehaves.
+//! Between the replicas and the API server: a TCP relay, and an HTTP proxy with faults.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -131,7 +131,7 @@ async fn head(client: &mut TcpStream) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// Where the API server is at the moment.
+/// The current address of the API server.
 #[derive(Clone)]
 pub(super) struct Upstream(Arc<Mutex<String>>);
 
@@ -149,7 +149,7 @@ impl Upstream {
     }
 }
 
-/// Carries bytes, so that clients see one address and the TLS of the API server.
+/// A TCP relay, so that clients see one address and the TLS of the API server.
 pub(super) async fn relay(listener: TcpListener, upstream: Upstream) {
     while let Ok((mut client, _)) = listener.accept().await {
         let upstream = upstream.clone();

@@ -17,7 +17,7 @@ pub(super) struct Replica<'a> {
     name: &'static str,
     kubeconfig: PathBuf,
     port: u16,
-    /// What `/etc/hosts` says to it, in a mount namespace of its own.
+    /// Its `/etc/hosts`, in a mount namespace of its own.
     hosts: Option<PathBuf>,
     pub(super) process: Process,
     pub(super) restarts: usize,
@@ -99,7 +99,7 @@ impl<'a> Replica<'a> {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// Whether it says that it is ready.
+    /// Whether it reports ready.
     pub(super) async fn is_ready(&self) -> bool {
         self.client.send(&Call::get("/readyz")).await.is_ok()
     }

@@ -96,14 +96,14 @@ async fn an_api_that_refuses_or_talks_nonsense_stops_only_what_needs_it() {
     world.rig.create(service("nlb-html", &[("type", "nlb")], &[80])).await;
     println!("html: {}", world.fails("nlb-html", &["no usable answer", "502"]).await);
     moved(8082).await;
-    // Well again: what waited is done, without anybody's help.
+    // After the fault, the pending work is done without intervention.
     aws.faults(ccm_cloudsim::core::faults::Faults::clear);
     world.address("nlb-expired").await;
     world.address("nlb-html").await;
     manager.terminate();
     manager.ended(LONG).await;
 
-    // A port where nobody listens.
+    // A port without a listener.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let down = format!("http://{nobody}");
     let manager = world.manager(&world.config("", &[("Elastic Load Balancing v2", &down)]), ARGS);

@@ -128,7 +128,7 @@ impl Cloud {
         self.since(mark).into_iter().filter(Call::writes).map(|call| call.action).collect()
     }
 
-    /// How long ago the last call was that serves more than the periodic looks at nodes and routes.
+    /// Time since the last call, apart from the periodic reads of nodes and routes.
     pub(super) fn quiet_for(&self) -> Duration {
         let periodic = ["DescribeInstances", "DescribeRouteTables"];
         let calls = self.calls.lock().unwrap();
@@ -136,7 +136,7 @@ impl Cloud {
         last.map_or(Duration::ZERO, |call| call.at.elapsed())
     }
 
-    /// Carries out `service:Operation`, as somebody else than the program. The code of the error, if there is one.
+    /// Calls `service:Operation`, as another client than the program. The code of the error, if there is one.
     pub(super) fn try_hand(&self, operation: &str, form: &str) -> Result<Element, String> {
         let (service, action) = operation.split_once(':').unwrap();
         let (scope, version) = match service {
@@ -145,7 +145,7 @@ impl Cloud {
             "elbv2" => ("elasticloadbalancing", "2015-12-01"),
             other => panic!("unknown service {other}"),
         };
-        // Nobody verifies the value of a signature here.
+        // Signatures are not verified here.
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential=AKIAHAND/20261121/{REGION}/{scope}/aws4_request, \
              SignedHeaders=host;x-amz-date, Signature={}",

@@ -120,7 +120,7 @@ pub(super) async fn classic_life(title: &str, world: World) {
     manager.terminate();
 }
 
-/// Stops the program and starts it again; it has looked at everything then.
+/// Restarts the program and waits until it has checked everything.
 async fn restart(world: &World, mut manager: Process) -> Process {
     manager.terminate();
     manager.ended(LONG).await;
@@ -132,7 +132,7 @@ async fn restart(world: &World, mut manager: Process) -> Process {
     manager
 }
 
-/// Only the groups of the scene are left, without a rule in that of the nodes.
+/// Only the security groups of the setup are left, without a rule in that of the nodes.
 fn nothing_is_left(world: &World) {
     let of_vpc = format!("Filter.1.Name=vpc-id&Filter.1.Value.1={}", world.vpc);
     let names = world.cloud.texts("ec2:DescribeSecurityGroups", &of_vpc, "securityGroupInfo", "groupName");

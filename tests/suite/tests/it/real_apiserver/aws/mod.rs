@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use cloud::{Cloud, REGION};
 
-/// A busy machine makes seconds of what takes milliseconds.
+/// On a busy machine, milliseconds can become seconds.
 const LONG: Duration = Duration::from_secs(90);
 const ANNOTATION: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 /// No test has more than this between two calls of one piece of work.
@@ -42,14 +42,14 @@ fn program() -> Option<String> {
     if found.is_none() {
         let reason = "no program with the provider for AWS: --features aws builds it, CCM_AWS_PROGRAM names another";
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-        // Past the test harness, which would swallow it.
+        // Bypasses the test harness, which would capture it.
         let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("\nNOT RUN: {reason}\n").as_bytes());
     }
     found
 }
 
 impl World {
-    /// `None` where something is missing, which has been said then.
+    /// `None` if something is missing, after a message about it.
     async fn start(cloud: impl FnOnce() -> Option<Cloud>) -> Option<Self> {
         let (program, cloud) = (program()?, cloud()?);
         let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
@@ -137,12 +137,12 @@ impl World {
         Process::start_with(&self.program, &args, environment, &self.rig.cloud.path("manager.log"))
     }
 
-    /// Waits until what began has ended: no call for a while, other than the periodic ones.
+    /// Waits until the work has ended: no call for a while, other than the periodic ones.
     async fn quiet(&self) {
         deadline(LONG, || format!("{:?}", self.cloud.since(0)), async || self.cloud.quiet_for() >= QUIET).await;
     }
 
-    /// Waits until the cloud is so.
+    /// Waits until the cloud meets a condition.
     async fn until(&self, what: &str, mut is_so: impl FnMut(&Cloud) -> bool) {
         self.rig.until(LONG, what, async |_| is_so(&self.cloud).then_some(())).await;
     }
