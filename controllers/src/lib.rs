@@ -70,7 +70,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Why a controller does not run; the process goes on without it.
+/// Why a controller does not run; the process continues without it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotStarted(pub String);

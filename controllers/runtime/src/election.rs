@@ -125,7 +125,7 @@ pub struct Election {
     pub config: ElectionConfig,
     /// With the user agent of the election, and without a rate limit.
     pub client: Client,
-    /// Notified of acquisition, renewal and loss. When it is drained, renewal goes on until `release` says otherwise.
+    /// Notified of acquisition, renewal and loss. While it drains, renewal continues until `release` is cancelled.
     pub leadership: Leadership,
     /// Takes the events on the Lease.
     pub events: Arc<dyn EventSink>,
@@ -257,7 +257,7 @@ impl Candidate {
 
     /// Reads the lease and takes it if it is free.
     async fn attempt(&mut self) -> Attempt {
-        // The second round is for a Lease that somebody else created in between.
+        // The second round is for a Lease that another process created in between.
         for _ in 0..2 {
             match self.leases.get().await {
                 Ok(lease) => {

@@ -81,7 +81,7 @@ impl Recorder {
         ComponentRecorder { shared: Arc::clone(&self.shared), component: component.into(), gate: None }
     }
 
-    /// Waits until everything recorded so far is delivered or dropped, at most for the given time. Answers how many are
+    /// Waits until everything recorded so far is delivered or dropped, at most for the given time. Returns how many are
     /// left.
     pub async fn flush(&self, limit: Duration) -> usize {
         let mut open = self.shared.open.subscribe();

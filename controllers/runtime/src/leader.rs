@@ -81,7 +81,7 @@ impl Leadership {
                 *state = State::Leading { until };
                 true
             }
-            // Waiters look for changes of the kind of state, not for each renewal.
+            // Waiters are only woken when the kind of state changes, not at each renewal.
             State::Leading { until: old } | State::Draining { until: old } => {
                 *old = until;
                 false
@@ -116,7 +116,7 @@ impl Leadership {
         may_write(self.state(), now) && self.main.as_ref().is_none_or(|main| may_write(*main.borrow(), now))
     }
 
-    /// For how long the lease has been over although nobody took it from this process: a sign that renewal hangs.
+    /// How long the lease has been expired without being lost: a sign that renewal hangs.
     pub fn overdue(&self) -> Option<Duration> {
         match self.state() {
             State::Leading { until: Some(until) } | State::Draining { until: Some(until) } => {

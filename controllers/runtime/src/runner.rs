@@ -110,7 +110,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// All groups that the work on a key touches, at least one. Read when the key is taken from the queue.
     fn groups(&self, key: &Self::Key) -> BTreeSet<Self::Group>;
 
-    /// What a key stands for, as plans and `/debug/state` call it: `service default/web`.
+    /// The object of a key, as named in plans and `/debug/state`: `service default/web`.
     fn subject(&self, key: &Self::Key) -> String {
         format!("{key:?}")
     }

@@ -44,7 +44,7 @@ const SUSPECTS_KEPT: usize = 1024;
 pub struct InstanceView {
     provider: Arc<dyn InstancesV2>,
     schemes: Schemes,
-    // Number of nodes in the cluster, for the choice between look-up and list.
+    // Number of nodes in the cluster, for the choice between lookup and list.
     cluster_size: Box<dyn Fn() -> usize + Send + Sync>,
     state: Arc<Mutex<State>>,
     metrics: Metrics,

@@ -362,7 +362,7 @@ enum Op {
     See(u8),
     /// The watch shows it as it was before any write.
     SeeLate(u8),
-    /// Somebody else gives it this block.
+    /// Another client assigns this block to it.
     Foreign(u8, u8),
     /// It comes back under the same name.
     Renew(u8),
@@ -491,7 +491,7 @@ proptest! {
                     let node = cluster.node(id);
                     let text = format!("10.0.{block}.0/24");
                     let other = cluster.nodes.values().any(|n| n.pod_cidrs.iter().any(|c| **c == *text));
-                    // Another allocator that does not look at what we have chosen is not what this is about.
+                    // Allocators that ignore our choices are out of scope.
                     if node.pod_cidrs.is_empty() && !other && block < 15 {
                         let mut probe = pool.clone();
                         let fresh = probe.see(&Node { pod_cidrs: [text.clone().into()].into(), ..node.clone() });

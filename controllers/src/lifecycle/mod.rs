@@ -35,7 +35,7 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["delete"], "nodes whose instance is gone"),
     Permission::new("", "nodes", &["patch"], "the taint of nodes whose instance is stopped"),
 ];
-/// Writes of one pass that are under way at once.
+/// Concurrent writes of one pass.
 const IN_FLIGHT: usize = 32;
 /// Attempts per deletion that the budget of a pass allows: if all are refused, the rest waits for the next pass.
 const TRIES_PER_DELETION: usize = 2;

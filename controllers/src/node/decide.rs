@@ -1,4 +1,4 @@
-//! What a node takes over from its instance. Pure.
+//! What a node takes from its instance. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ static RESERVED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(^|\.)(
 pub struct Initialization {
     /// The write: provider ID where the node has none, labels that differ from the node's, and the taints that remain.
     pub patch: NodePatch,
-    /// Additional labels that were left out, in words.
+    /// Messages about additional labels that were skipped.
     pub left_out: Vec<String>,
 }
 

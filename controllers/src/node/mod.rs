@@ -322,7 +322,7 @@ impl NodeController {
             let error = match answer {
                 Lookup::Found(instance) => match &instance.metadata {
                     Ok(Some(metadata)) => {
-                        // The cache again: the look-up may have taken long, and the node may be another one by now.
+                        // Read the cache again: the lookup may have taken long, and the node may be another one by now.
                         match self.shared.nodes.get(&node.name).filter(|current| current.uid == node.uid) {
                             Some(current) => {
                                 let updated = self.update_addresses(&current, &metadata.node_addresses).await;

@@ -31,7 +31,7 @@ pub const PERMISSIONS: &[Permission] = &[Permission::new(
     "labels and pod ranges that the provider's own controllers answer with",
 )];
 
-/// A node, in the incarnation that its provider ID stands for.
+/// A node and the incarnation given by its provider ID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     name: NodeName,

@@ -96,7 +96,7 @@ pub fn mutate(volume: &PersistentVolume, labels: &VolumeLabels, when: When) -> R
     Ok(mutation)
 }
 
-/// A requirement on nodes that a label of a volume stands for.
+/// The node requirement for a label of a volume.
 fn requirement(key: &str, value: &str) -> Result<Value, String> {
     let values = if [LABEL_ZONE, LABEL_ZONE_BETA].contains(&key) {
         zones(value).ok_or_else(|| format!("failed to convert label string for Zone: {value} to a Set"))?

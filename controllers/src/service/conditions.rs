@@ -142,15 +142,14 @@ fn wanted(service: &Service, present: &[Condition], progress: Progress<'_>) -> (
 /// The result of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stand {
-    /// It goes on by itself.
+    /// In progress.
     Working,
     Done,
     /// It failed, for this reason.
     Failed(&'static str),
 }
 
-/// The cloud is at work where it says when to come back, or where only somebody was faster. What the Service must change comes
-/// first is not supported; everything else is the cloud's.
+/// In progress if the error gives a delay or is a conflict; unsupported if the Service must change; else a cloud error.
 fn stand(class: &ErrorClass) -> Stand {
     match class {
         ErrorClass::Transient { after: Some(_) } | ErrorClass::InProgress { .. } | ErrorClass::Conflict => {

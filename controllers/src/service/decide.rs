@@ -49,13 +49,13 @@ pub fn is_excluded(node: &Node) -> bool {
         .is_some_and(|value| !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
 }
 
-/// Whether a node belongs behind balancers.
+/// Whether a node is a host of balancers.
 pub fn is_candidate(node: &Node) -> bool {
     why_left_out(node).is_none()
 }
 
-/// Why a node does not belong behind balancers, in words; `None` if it does. Readiness, cordons and roles play no part: health
-/// checks decide there.
+/// Why a node is no host of balancers; `None` if it is. Readiness, cordons and roles don't matter: health checks cover
+/// them.
 pub fn why_left_out(node: &Node) -> Option<String> {
     if node.deleting {
         Some("it is being deleted".to_owned())

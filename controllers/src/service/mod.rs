@@ -88,11 +88,11 @@ struct Known {
     present: Arc<[NodeRef]>,
     /// Whether `present` names them all. Not after a restart, until a call succeeds: an earlier process gave the hosts.
     all_present: bool,
-    /// The pass that found other hosts and waits for their update.
+    /// The pass that found changed hosts and waits for their update.
     pass: Option<Arc<Pass>>,
     /// The last ensured state; `None` during a change or after a failure.
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
-    /// All groups in which it may have left something since it was last ensured.
+    /// All groups that may hold parts of it since it was last ensured.
     groups: BTreeSet<GroupKey>,
 }
 
@@ -245,12 +245,12 @@ impl ServiceController {
         self.lock().values().any(|known| differs(&known.service))
     }
 
-    /// The nodes that belong behind the balancer of a Service now.
+    /// The current hosts of the balancer of a Service.
     fn candidates(&self, service: &Service) -> Arc<[NodeRef]> {
         self.hosts_among(&decide::candidates(self.shared.nodes.list()).into(), service)
     }
 
-    /// Those of them that belong behind the balancer of a Service: most often all candidates, then without a copy.
+    /// The candidates that are hosts of the balancer of a Service: mostly all of them, then without a copy.
     fn hosts_among(&self, candidates: &Arc<[NodeRef]>, service: &Service) -> Arc<[NodeRef]> {
         let belongs = |node: &NodeRef| self.balancer.backend(service, node).is_some();
         match candidates.iter().all(belongs) {

@@ -235,7 +235,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         }
     }
 
-    /// The plan in words, with the refusal that a real run would meet.
+    /// The plan, with the refusal that a real run would get.
     fn planned(&self, work: &ServiceWork, observed: &P::Observed, desired: &P::Desired) -> Result<Plan, ProviderError> {
         let Steps { steps, findings, failed } = self.0.plan(observed, desired)?;
         failed.into_values().next().map_or(Ok(()), Err)?;

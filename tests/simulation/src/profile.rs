@@ -23,7 +23,7 @@ pub enum Luck {
     ApiAway,
     /// The cloud throttles.
     Throttling,
-    /// Look-ups fail, panic, or answer for the wrong number of nodes.
+    /// Lookups fail, panic, or return the wrong number of answers.
     Lookups,
     /// Changes in the cloud fail, before or after they took effect.
     CloudWrites,

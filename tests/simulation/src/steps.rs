@@ -59,7 +59,7 @@ pub enum Action {
     ChangeType(String, &'static str),
     /// It is deleted.
     DeleteService(String),
-    /// Look-ups of all instances fail for so many milliseconds.
+    /// Lookups of all instances fail for so many milliseconds.
     FailLookups(u64),
     /// The next patch of an object of this resource takes so many milliseconds.
     SlowPatch(&'static str, u64),

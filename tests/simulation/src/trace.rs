@@ -46,7 +46,7 @@ pub enum Invariant {
     Calls,
     /// Queues are empty at rest.
     Baseline,
-    /// Nothing of the program panics, and it does not end without a reason.
+    /// The program neither panics nor exits without a reason.
     Alive,
 }
 
@@ -72,13 +72,13 @@ impl Trace {
         self.began.elapsed()
     }
 
-    /// Notes one line.
+    /// Adds one line.
     pub fn say(&self, line: impl fmt::Display) {
         let now = self.now();
         lock(&self.lines).push(format!("{:>5}.{:03} {line}", now.as_secs(), now.subsec_millis()));
     }
 
-    /// Notes that an invariant does not hold.
+    /// Records a violation of an invariant.
     pub fn violated(&self, invariant: Invariant, details: impl fmt::Display) {
         let violation = Violation { invariant, details: details.to_string() };
         self.say(format_args!("VIOLATED {violation}"));

@@ -149,7 +149,8 @@ impl Client {
             let body = response.into_body().collect().await.map_err(|error| ApiError::Transport(chain(&error)))?;
             let body = body.to_bytes();
             self.metrics.rest_response_size(call.verb(), &self.link.peer.host, body.len());
-            // What is read gets decoded. Few look at the answer to a write, and one of a proxy must not pass for success.
+            // Callers decode the answers to reads, but mostly ignore those to writes: a proxy's answer must not count
+            // as success.
             if call.method != Method::GET && !body.trim_ascii_start().starts_with(b"{") {
                 let text = "the API server, or a proxy before it, answered a write with something that is no object";
                 return Err(ApiError::Decode(text.to_owned()).into());
@@ -165,8 +166,8 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|e| ApiError::Decode(e.to_string()))
     }
 
-    /// Sends a request and hands out the answer as it comes; the deadline covers only its beginning. The rate of the
-    /// client does not count: watches have none in client-go either.
+    /// Sends a request and streams the answer; the deadline covers only its beginning. Not rate-limited, as watches in
+    /// client-go.
     pub async fn stream(
         &self,
         call: &Call<'_>,

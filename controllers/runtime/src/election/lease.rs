@@ -85,7 +85,7 @@ impl Lease {
         self.with(fields)
     }
 
-    /// The same object, held by nobody.
+    /// The same object without holder.
     pub(super) fn released(&self, wall: SystemTime) -> Value {
         let now = micro_time(wall);
         self.with(vec![

@@ -309,7 +309,7 @@ async fn a_lease_counts_from_before_the_request_was_sent() {
     let net = Arc::new(Net { slow: 3_000.into(), ..Net::default() });
     let times = ElectionConfig { renew_deadline: ms(14_900), ..config("a") };
     let a = Process::start_with(&server, times, net, 1, |_| {});
-    // Until the write is under way: others may see it from now on.
+    // Until the write is in flight: others may see it from now on.
     until(ms(3_050), || server.holder() == "a").await;
     let seen = Instant::now();
     until(ms(3_050), || a.leads()).await;
@@ -598,7 +598,7 @@ async fn host(server: Arc<Server>, name: &'static str, seed: u64, everyone: Ever
                         process.leadership.drain();
                         process.release.cancel();
                     }
-                    // Killed: requests under way still arrive, nothing is given back, nothing is written any more.
+                    // Killed: requests in flight still arrive, the lease is not released, nothing more is written.
                     2 => {
                         running.abort();
                         process.leadership.lose();

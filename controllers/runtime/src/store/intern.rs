@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A set of shared texts. Texts that nobody holds any more are dropped when the set has doubled.
+/// A set of shared texts. Unused texts are dropped when the set has doubled.
 #[derive(Debug)]
 pub struct Interner(Mutex<Inner>);
 

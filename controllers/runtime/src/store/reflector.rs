@@ -1,4 +1,4 @@
-//! Fills a store: a list, then a watch that goes on from there.
+//! Fills a store: a list, then a watch that continues from there.
 //!
 //! The list is streamed if the server supports it, because a page is held in memory while it is parsed. If streaming
 //! fails, the list is read in pages, as in client-go. A broken watch continues from the last version seen. An expired
@@ -49,7 +49,7 @@ pub struct Reflector<T: Kept> {
     store: Arc<Store<T>>,
     client: Client,
     rng: StdRng,
-    /// The newest version seen, from which a watch goes on.
+    /// The newest version seen, from which a watch continues.
     version: Option<String>,
     /// Whether the next step is a list.
     relist: bool,
@@ -196,7 +196,7 @@ impl<T: Kept> Reflector<T> {
         tokio::time::sleep(delay.max(at_least.unwrap_or_default())).await;
     }
 
-    /// Lists by a watch that begins with all objects, else in pages, and goes on watching.
+    /// Lists by a streaming list, else in pages, and continues to watch.
     async fn list_and_watch(&mut self) -> Result<(), Ended> {
         if self.older_since.is_some() {
             // Pages are small, and the first shows the version before anything is stored.
@@ -247,7 +247,7 @@ impl<T: Kept> Reflector<T> {
         }
     }
 
-    /// A list is complete: a watch goes on from its version.
+    /// A list is complete: a watch continues from its version.
     fn complete(&mut self, seen: &BTreeSet<T::Key>, version: &str) {
         // Objects newer than a restored etcd are gone, too.
         self.store.complete(seen, if self.older_since.take().is_some() { "" } else { version });

@@ -85,7 +85,7 @@ impl Kubelets {
             machine.heard = now;
         }
         match row {
-            // A kubelet registers when it starts; a Node that somebody deletes later does not come back.
+            // A kubelet registers when it starts; a Node that is deleted later does not come back.
             None if heard && !machine.registered => {
                 machine.registered = self.register(power, machine.index);
                 machine.reported = now;

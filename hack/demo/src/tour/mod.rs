@@ -36,7 +36,7 @@ pub(crate) enum Act {
     Terminated,
     /// The cloud gives no answer; the Node stays.
     CannotTell,
-    /// Another process takes over and finds nothing to do.
+    /// Another process takes over and has nothing to do.
     Restarted,
     /// Services go, but not before their balancers.
     Deleted,

@@ -12,7 +12,7 @@ use self::live::{Frame, SMALLEST, Screen};
 use crate::feed::Feed;
 use crate::world::World;
 
-/// Between two frames, or two looks for new lines.
+/// Period of frames, or of polls for new lines.
 const FRAME: Duration = Duration::from_millis(100);
 /// Maximum line length, for readability.
 const WIDTH: usize = 110;

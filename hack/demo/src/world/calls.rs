@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{State, World};
 use crate::feed::{Feed, Source};
 
-/// Between two looks at the log.
+/// Poll interval of the log.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Calls that ended.

@@ -1,4 +1,4 @@
-//! Look-ups.
+//! Lookups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

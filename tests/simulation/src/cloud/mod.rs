@@ -48,7 +48,7 @@ pub struct Traits {
 pub struct Mishaps {
     /// Until when calls are throttled, whether only writes are, and whether it says how long to wait.
     pub throttled: Option<(Duration, bool, Option<Duration>)>,
-    /// Until when look-ups fail, for all nodes or for every second instance.
+    /// Until when lookups fail, for all nodes or for every second instance.
     pub lookups_fail: Option<(Duration, bool)>,
     /// So many calls panic.
     pub panics: u32,

@@ -1,4 +1,4 @@
-//! Broken objects, a broken cloud file, a broken cloud and a broken API server: the rest goes on.
+//! Broken objects, a broken cloud file, a broken cloud and a broken API server: the rest still works.
 
 use std::time::Duration;
 

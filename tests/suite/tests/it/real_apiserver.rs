@@ -223,7 +223,7 @@ async fn a_service_gets_finalizer_and_address_and_goes_only_after_its_balancer()
     assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 2);
     let calls = rig.cloud.calls("EnsureLoadBalancer").len();
 
-    // An object that waits only for other controllers is left alone.
+    // A Service that waits only for other finalizers is left alone.
     rig.patch_service("real-lb", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
     rig.create(service("real-lb-2")).await;
     rig.until_service("real-lb-2", "has an address", |s| !s.ingress().is_empty()).await;

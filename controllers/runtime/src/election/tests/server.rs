@@ -43,7 +43,7 @@ pub(super) struct Net {
     pub(super) no_watch: AtomicBool,
     /// Answers to everything but watches, if not 0.
     pub(super) status: AtomicUsize,
-    /// Milliseconds that each answer is under way.
+    /// Latency of each answer, in milliseconds.
     pub(super) slow: AtomicUsize,
     /// Random latencies and failures.
     pub(super) chaos: Mutex<Option<StdRng>>,
@@ -106,7 +106,7 @@ impl Server {
         let method = request.method().clone();
         net.log.lock().unwrap().push(format!("{}{method} {path}", if watch { "WATCH " } else { "" }));
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        // A task of its own: what is under way arrives, also when its sender has given up waiting.
+        // A separate task: a request in flight arrives even if its sender has given up.
         let answer = tokio::spawn(async move {
             tokio::time::sleep(fate.there).await;
             if fate.lost || net.cut.load(Ordering::Relaxed) {

@@ -48,7 +48,7 @@ const NAME: &str = "Name";
 const CONTROL_PLANE: &str = "control-plane";
 /// On balancers of Services: their namespace and name.
 const SERVICE: &str = "kubernetes.io/service-name";
-/// Between two looks at the account.
+/// Poll interval of the account.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The account, and the metadata service of the instance that the manager runs on.

@@ -55,7 +55,7 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Where else to look at it.
+    /// Other ways to inspect it.
     fn windows(&self) -> Vec<String> {
         Vec::new()
     }
