@@ -1,4 +1,4 @@
-//! What the tests of controllers share.
+//! Shared helpers for tests of controllers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) fn shared() -> Shared {
     }
 }
 
-/// Events that nobody reads.
+/// Discards events.
 pub(crate) struct NoEvents;
 
 impl EventSink for NoEvents {

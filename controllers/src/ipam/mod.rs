@@ -1,6 +1,6 @@
 //! node-ipam-controller: gives every node a block of each pod range (`spec.podCIDR`, `spec.podCIDRs`).
 //!
-//! Off unless asked for, since in most clusters kube-controller-manager does it. Two allocators for one cluster give a block
+//! Off by default, since in most clusters kube-controller-manager does it. Two allocators for one cluster give a block
 //! to two nodes.
 //!
 //! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/**`. Differences, all on the safe side:
@@ -48,7 +48,7 @@ use crate::{NotStarted, Shared};
 pub const NAME: &str = "node-ipam-controller";
 /// Component of the events.
 pub const COMPONENT: &str = "cidrAllocator";
-/// What it asks of the API server.
+/// Its RBAC permissions.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["list"], "the state of all nodes before the first pod range is assigned"),
     Permission::new("", "nodes", &["patch"], "pod ranges of nodes"),
@@ -78,7 +78,7 @@ impl std::fmt::Debug for IpamController {
     }
 }
 
-/// What was found for a key.
+/// The observed state of a key.
 #[derive(Debug)]
 pub enum Observed {
     /// The node is gone, is being deleted, or has its ranges.

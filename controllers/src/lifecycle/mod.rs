@@ -30,7 +30,7 @@ use crate::{NotStarted, Shared};
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 /// Component of its events.
 pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
-/// What this controller asks of the API server, events and the shared stores aside.
+/// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["delete"], "nodes whose instance is gone"),
     Permission::new("", "nodes", &["patch"], "the taint of nodes whose instance is stopped"),

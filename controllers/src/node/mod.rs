@@ -31,7 +31,7 @@ use crate::{NotStarted, Shared};
 pub const NAME: &str = "cloud-node-controller";
 /// Component of its events.
 pub const COMPONENT: &str = "cloud-node-controller";
-/// What this controller asks of the API server, events and the shared stores aside.
+/// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["patch"], "provider ID, labels, and the taint of new nodes"),
     Permission::new("", "nodes/status", &["patch"], "addresses of nodes"),
@@ -40,7 +40,7 @@ const ADDRESSES_FAILED: &str = "failed to update node addresses";
 /// Nodes whose addresses are compared at once in a survey.
 const SURVEYED_AT_ONCE: usize = 100;
 
-/// A node that takes no pods is looked at again once a minute: not after 1,000 s as upstream, since all that wait share a call.
+/// A tainted node is retried once a minute: not after 1,000 s as upstream, since all waiting nodes share a call.
 const LIMIT: RateLimit = RateLimit { max: Duration::from_secs(60), ..RateLimit::DEFAULT };
 
 /// Settings of the controller.
@@ -68,9 +68,9 @@ impl std::fmt::Debug for NodeController {
     }
 }
 
-/// What was found for a key.
+/// The observed state of a key.
 pub enum Observed {
-    /// The node is not in the cache (any more).
+    /// The node is not in the cache.
     Missing,
     /// The node is initialized.
     Settled(NodeRef),

@@ -1,7 +1,7 @@
 //! Controllers over nodes that a provider brings along ([`ccm_provider::NodeTask`]).
 //!
-//! One generic controller: nodes that are due are queued and handed to the provider together; what it answers is
-//! written to the node through the gate. After a restart, the nodes themselves show what is left to do.
+//! One generic controller: nodes that are due are queued and handed to the provider together; the changes that it
+//! returns are written to the node through the gate. After a restart, the nodes themselves show what is left to do.
 
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,7 @@ use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "persistentvolume-label-controller";
-/// What this controller asks of the API server, events aside.
+/// RBAC permissions of this controller, without events.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "persistentvolumes", &["list", "watch"], "volumes that lack the labels of their zone"),
     Permission::new("", "persistentvolumes", &["patch"], "zone and region of a volume, as labels and node affinity"),
@@ -71,10 +71,10 @@ impl std::fmt::Debug for VolumeController {
     }
 }
 
-/// What was found for a key.
+/// The observed state of a key.
 #[derive(Debug)]
 pub enum Observed {
-    /// Nothing is to be done.
+    /// Nothing to do.
     Settled,
     /// A write will be refused until then.
     Forbidden(Duration),

@@ -31,7 +31,7 @@ use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "node-route-controller";
-/// What this controller asks of the API server, events and the shared stores aside.
+/// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] =
     &[Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable")];
 /// Tries of a creation that meets a conflict, and the pause before the first repetition.

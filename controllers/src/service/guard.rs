@@ -24,7 +24,7 @@ pub(super) struct Kept {
 }
 
 impl ServiceController {
-    /// Whether the balancer of a Service may be left without any host.
+    /// Whether the balancer of a Service may lose all hosts.
     pub(super) async fn may_empty(&self, known: &Known) -> Result<(), Kept> {
         if self.config.allow_emptying {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Host updates: what happens to balancers when nodes come and go.
+//! Host updates: balancers when nodes are added, changed or deleted.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl ServiceController {
         }
     }
 
-    /// The work of one host update; `None` when the Service wants no balancer any more.
+    /// The work of one host update; `None` when the Service no longer asks for a balancer.
     pub(super) fn prepare_hosts(&self, key: &ServiceKey) -> Option<ServiceWork> {
         let known = self.known(key)?;
         let current = self.shared.services.get(key).filter(|current| decide::wants(current));
@@ -150,7 +150,7 @@ impl ServiceController {
         }
     }
 
-    /// The pass waits no longer for this Service.
+    /// The pass no longer waits for this Service.
     pub(super) fn end_pass(&self, key: &ServiceKey) {
         if let Some(known) = self.lock().get_mut(key) {
             known.pass = None;

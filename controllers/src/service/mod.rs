@@ -34,7 +34,7 @@ use crate::{NotStarted, Shared};
 pub const NAME: &str = "service-lb-controller";
 /// Component of its events.
 pub const COMPONENT: &str = "service-controller";
-/// What this controller asks of the API server, events and the shared stores aside.
+/// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "services/status", &["patch"], "address of the balancer, and the finalizer"),
     Permission::new("", "services", &["get"], "whether a Service is gone, before its balancer is deleted"),
@@ -81,12 +81,12 @@ impl Work {
 struct Known {
     /// As last synced.
     service: Arc<Service>,
-    /// The hosts that it should have, as of the last sync or pass over the nodes; `None` before the first time.
+    /// The desired hosts, as of the last sync or pass over the nodes; `None` before the first one.
     hosts: Option<Arc<[NodeRef]>>,
-    /// All hosts that its balancer may have: those of the last successful call and of each later one, as a failed call may
-    /// have done its work or a part of it. What the guard judges.
+    /// All hosts that its balancer may have: those of the last successful call and of each later one, as a failed call
+    /// may have taken effect in part. Checked by the guard.
     present: Arc<[NodeRef]>,
-    /// Whether `present` names them all. Not after a restart, until a call succeeds: an earlier process gave the hosts.
+    /// Whether `present` names them all. Not after a restart, until a call succeeds: an earlier process set the hosts.
     all_present: bool,
     /// The pass that found changed hosts and waits for their update.
     pass: Option<Arc<Pass>>,
@@ -108,7 +108,7 @@ impl Known {
         self.all_present = true;
     }
 
-    /// Whether the balancer is what the Service and the hosts ask for now.
+    /// Whether the balancer matches the Service and the hosts.
     fn is_converged(&self) -> bool {
         let same = |(service, hosts): &(Arc<Service>, Arc<[NodeRef]>)| {
             Arc::ptr_eq(service, &self.service) && self.hosts.as_ref().is_some_and(|now| Arc::ptr_eq(now, hosts))
@@ -282,7 +282,7 @@ impl Reconciler for ServiceController {
         NAME
     }
 
-    /// That of the Service as it is, and those of the balancers that it had.
+    /// The current groups of the Service, and those of its former balancers.
     fn groups(&self, work: &Work) -> BTreeSet<GroupKey> {
         let key = work.key();
         let mut groups = self.known(key).map(|known| known.groups).unwrap_or_default();

@@ -30,9 +30,9 @@ const CHECK_AGAIN: Duration = Duration::from_secs(60);
 /// A provider that works on a whole group at once gets more time than one call for one Service.
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
 
-/// What is left to do for a key after its preparation.
+/// The remaining work for a key after its preparation.
 enum Prepared {
-    /// Nothing, or it failed.
+    /// None, or it failed.
     Ended(Result<Outcome, SyncError>),
     /// The provider's part, and how to go on after it.
     Provider(ServiceWork, Purpose),
@@ -46,7 +46,7 @@ enum Purpose {
     Hosts,
     /// The Service is there: finalizer and status follow.
     Cleanup,
-    /// The object is gone; only memory knows it.
+    /// The object is gone; only the cached state is left.
     Forget,
 }
 

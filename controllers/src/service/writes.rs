@@ -1,4 +1,4 @@
-//! Writes on a Service: finalizers, conditions, status, and what the provider notes.
+//! Writes on a Service: finalizers, conditions, status, and the provider's notes.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::{ServiceController, conditions};
 /// The finalizers of a Service that matter here: that of the controller, and those of the provider.
 #[derive(Debug, Default)]
 pub(super) struct Finalizers {
-    /// Needed, and not there.
+    /// Needed and missing.
     pub(super) missing: Vec<&'static str>,
-    /// There.
+    /// Present.
     pub(super) present: Vec<&'static str>,
-    /// There, and not needed any more.
+    /// Present, but no longer needed.
     pub(super) surplus: Vec<&'static str>,
 }
 
@@ -39,8 +39,7 @@ impl ServiceController {
         all
     }
 
-    /// The conditions to be written with the next patch of the status; `None` when they are not asked for, or are as they
-    /// should be.
+    /// The conditions to write with the next status patch; `None` when they are disabled or up to date.
     pub(super) fn conditions(&self, service: &Service, progress: Progress<'_>) -> Option<ConditionChanges> {
         if !self.config.conditions {
             return None;
@@ -51,7 +50,8 @@ impl ServiceController {
         conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
     }
 
-    /// Says in the conditions that the provider failed, or is not finished. Where that fails too, the event has said it.
+    /// Writes conditions for a provider call that failed or is not finished. If the write fails too, the event shows
+    /// the error.
     pub(super) async fn note_failure(&self, service: &Arc<Service>, error: &SyncError, notes: &Notes) {
         let Some(class) = error.class() else { return };
         let message = match error.is_in_progress() {
@@ -78,7 +78,7 @@ impl ServiceController {
         }
     }
 
-    /// The object may go with its last finalizer, or somebody else took it away.
+    /// Succeeds even if the object is gone, with its last finalizer or by another client.
     pub(super) async fn remove_finalizers(
         &self,
         service: &Arc<Service>,
@@ -90,7 +90,7 @@ impl ServiceController {
         written.map_err(|error| SyncError::gate("failed to remove load balancer cleanup finalizer", error))
     }
 
-    /// One write for all, none where nothing changes.
+    /// One write for all changes; none if nothing changes.
     pub(super) async fn write(
         &self,
         service: &Arc<Service>,
@@ -118,7 +118,7 @@ impl ServiceController {
         }
     }
 
-    /// The write of the finalizers before an ensure in words, where it is due.
+    /// Plan steps for adding finalizers before an ensure, if due.
     pub(super) fn finalizer_steps(&self, work: &ServiceWork) -> Vec<Step> {
         let missing = match work.action {
             ServiceAction::Ensure => self.finalizers(&work.service).missing,
@@ -128,7 +128,7 @@ impl ServiceController {
         missing.into_iter().map(step).collect()
     }
 
-    /// Their removal in words.
+    /// Plan steps for their removal.
     pub(super) fn finalizer_removals(&self, service: &Service) -> Vec<Step> {
         let step = |name| step(service, Some(name), None, "no load balancer is left");
         self.finalizers(service).present.into_iter().map(step).collect()

@@ -26,7 +26,7 @@ impl Life {
         self
     }
 
-    /// Writes what changes, a minute later. Whether anything was written.
+    /// Writes what changes, a minute later. Returns whether anything was written.
     fn step(&mut self, progress: Progress<'_>) -> bool {
         self.now += Duration::from_secs(60);
         let present = self.service.status.conditions.clone();
@@ -146,7 +146,7 @@ fn the_class_of_the_error_decides_the_reason() {
         (ErrorClass::NotFound, "Infrastructure"),
         (ErrorClass::Unknown, "Infrastructure"),
         (ErrorClass::Bug, "Infrastructure"),
-        // The cloud is at it.
+        // In progress.
         (ErrorClass::Transient { after: again }, "Provisioning"),
         (ErrorClass::Conflict, "Provisioning"),
     ] {
