@@ -14,7 +14,6 @@ impl Clock {
     }
 
     /// The time now.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

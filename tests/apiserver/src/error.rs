@@ -1,7 +1,8 @@
 //! Failures as the API reports them: a `Status` object.
 
 use crate::kind::Kind;
-use serde_json::{Map, Value, json};
+use crate::value::{set, text};
+use serde_json::{Value, json};
 
 /// A failed request: what the server answers with.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +29,7 @@ impl std::fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
-/// Reason of an error that is still to be given its form; never sent.
+/// Reason of an error that `after_decoding` still has to bring into its form; never sent.
 const UNDECODABLE: &str = "undecodable";
 
 /// One field of an `Invalid` answer.
@@ -40,61 +41,65 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
+    fn new(reason: &'static str, field: &str, head: &str, detail: &str) -> Cause {
+        let message = if detail.is_empty() { head.to_owned() } else { format!("{head}: {detail}") };
+        Cause { reason, message, field: field.to_owned() }
+    }
+
     pub(crate) fn required(field: &str, detail: &str) -> Cause {
-        Cause { reason: "FieldValueRequired", message: with_detail("Required value", detail), field: field.into() }
+        Cause::new("FieldValueRequired", field, "Required value", detail)
     }
 
     pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> Cause {
-        let message = with_detail(&format!("Invalid value: {value}"), detail);
-        Cause { reason: "FieldValueInvalid", message, field: field.into() }
+        Cause::new("FieldValueInvalid", field, &format!("Invalid value: {value}"), detail)
     }
 
     pub(crate) fn forbidden(field: &str, detail: &str) -> Cause {
-        Cause { reason: "FieldValueForbidden", message: with_detail("Forbidden", detail), field: field.into() }
+        Cause::new("FieldValueForbidden", field, "Forbidden", detail)
     }
 
     /// `value` is the text of the value: for structs the server prints its own form, not JSON.
     pub(crate) fn duplicate(field: &str, value: &str, detail: &str) -> Cause {
-        let message = with_detail(&format!("Duplicate value: {value}"), detail);
-        Cause { reason: "FieldValueDuplicate", message, field: field.into() }
+        Cause::new("FieldValueDuplicate", field, &format!("Duplicate value: {value}"), detail)
     }
 
     pub(crate) fn not_supported(field: &str, value: &str, supported: &[&str]) -> Cause {
         let quoted: Vec<String> = supported.iter().map(|one| format!("\"{one}\"")).collect();
-        let message = format!("Unsupported value: \"{value}\": supported values: {}", quoted.join(", "));
-        Cause { reason: "FieldValueNotSupported", message, field: field.into() }
+        let head = format!("Unsupported value: \"{value}\": supported values: {}", quoted.join(", "));
+        Cause::new("FieldValueNotSupported", field, &head, "")
+    }
+
+    /// A value that is not one of these. An empty one is left to others.
+    pub(crate) fn unless_one_of(field: &str, value: &str, supported: &[&str]) -> Option<Cause> {
+        let fits = value.is_empty() || supported.contains(&value);
+        (!fits).then(|| Cause::not_supported(field, value, supported))
     }
 }
 
-fn with_detail(head: &str, detail: &str) -> String {
-    if detail.is_empty() { head.to_owned() } else { format!("{head}: {detail}") }
+/// `details` without its empty members.
+fn details(name: &str, group: &str, kind: &str) -> Value {
+    let mut details = json!({});
+    for (member, value) in [("/name", name), ("/group", group), ("/kind", kind)] {
+        if !value.is_empty() {
+            set(&mut details, member, value);
+        }
+    }
+    details
 }
 
 impl ApiError {
     /// An answer with this code, reason and message and nothing else.
-    #[must_use]
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> ApiError {
-        ApiError {
-            code,
-            reason: reason.to_owned(),
-            message: message.into(),
-            details: None,
-            retry_after: None,
-            continue_token: None,
-        }
+        let (reason, message) = (reason.to_owned(), message.into());
+        ApiError { code, reason, message, details: None, retry_after: None, continue_token: None }
     }
 
-    fn about(mut self, kind: &Kind, name: &str) -> ApiError {
-        let mut details = Map::new();
-        if !name.is_empty() {
-            details.insert("name".into(), name.into());
-        }
-        if !kind.group.is_empty() {
-            details.insert("group".into(), kind.group.into());
-        }
-        details.insert("kind".into(), kind.plural.into());
-        self.details = Some(Box::new(Value::Object(details)));
-        self
+    fn with(self, details: Value) -> ApiError {
+        ApiError { details: Some(Box::new(details)), ..self }
+    }
+
+    fn about(self, kind: &Kind, name: &str) -> ApiError {
+        self.with(details(name, kind.group, kind.plural))
     }
 
     pub(crate) fn not_found(kind: &Kind, name: &str) -> ApiError {
@@ -118,60 +123,40 @@ impl ApiError {
     /// A condition of a delete that does not hold; these name the kind and not the resource.
     pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> ApiError {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified_kind());
-        let mut error = ApiError::new(409, "Conflict", message).about(kind, name);
-        if let Some(details) = &mut error.details {
-            crate::value::set(details, &["kind"], kind.kind);
-        }
-        error
+        ApiError::new(409, "Conflict", message).with(details(name, kind.group, kind.kind))
     }
 
     /// A PUT whose uid is not that of the stored object.
-    pub(crate) fn other_uid(kind: &Kind, namespace: &str, name: &str, wanted: &str, found: &str) -> ApiError {
-        let folder = match kind.plural {
-            "nodes" => "minions",
-            "services" => "services/specs",
-            plural => plural,
-        };
-        let path = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{path}, ResourceVersion: 0, AdditionalErrorMsg: \
-             Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
-        );
-        ApiError::conflict(kind, name, &why)
-    }
-
-    pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> ApiError {
-        let message = format!("{} \"{name}\" is forbidden: {why}", kind.qualified());
-        ApiError::new(403, "Forbidden", message).about(kind, name)
+    pub(crate) fn other_uid(kind: &Kind, name: &str, wanted: &str, found: &str) -> ApiError {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+        ApiError::conflict(kind, name, &format!("StorageError: invalid object, Code: 4, AdditionalErrorMsg: {why}"))
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
         ApiError::new(400, "BadRequest", message)
     }
 
-    /// A body that the typed server could not decode. A patch reports it otherwise than a whole object.
-    pub(crate) fn undecodable(why: &str) -> ApiError {
-        let mut error = ApiError::bad_request(why);
-        error.reason = UNDECODABLE.to_owned();
-        error
+    /// What a real server does and this one does not.
+    pub(crate) fn not_implemented(what: &str) -> ApiError {
+        ApiError::new(501, "NotImplemented", format!("the in-memory API server does not implement {what}"))
     }
 
-    /// Gives an undecodable body the form in which this verb reports it.
+    /// A body that the typed server could not decode. A patch reports it otherwise than a whole object.
+    pub(crate) fn undecodable(why: &str) -> ApiError {
+        ApiError::new(400, UNDECODABLE, why)
+    }
+
+    /// Reports an undecodable body as this verb does.
     pub(crate) fn after_decoding(self, kind: &Kind, patch: bool) -> ApiError {
         if self.reason != UNDECODABLE {
             return self;
         }
         if patch {
-            let cause = Cause {
-                reason: "FieldValueInvalid",
-                message: format!("Invalid value: {}", self.message),
-                field: "patch".into(),
-            };
+            let cause = Cause::new("FieldValueInvalid", "patch", "Invalid value", &self.message);
             return ApiError::invalid_as("", "", "", "", &[cause]);
         }
-        let (version, name) = (kind.version, kind.kind);
-        let message = format!("{name} in version \"{version}\" cannot be handled as a {name}: {}", self.message);
-        ApiError::bad_request(message)
+        let name = kind.kind;
+        ApiError::bad_request(format!("{name} in version \"v1\" cannot be handled as a {name}: {}", self.message))
     }
 
     pub(crate) fn expired(message: impl Into<String>) -> ApiError {
@@ -179,19 +164,16 @@ impl ApiError {
     }
 
     pub(crate) fn internal(message: impl std::fmt::Display) -> ApiError {
-        let mut error = ApiError::new(500, "InternalError", format!("Internal error occurred: {message}"));
-        error.details = Some(Box::new(json!({"causes": [{"message": message.to_string()}]})));
-        error
+        let details = json!({"causes": [{"message": message.to_string()}]});
+        ApiError::new(500, "InternalError", format!("Internal error occurred: {message}")).with(details)
     }
 
     /// The client asks for a version that does not exist yet.
     pub(crate) fn too_large(asked: u64, current: u64) -> ApiError {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let mut error = ApiError::new(504, "Timeout", message);
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
-        error.details = Some(Box::new(json!({"causes": [cause], "retryAfterSeconds": 1})));
-        error.retry_after = Some(1);
-        error
+        let error = ApiError::new(504, "Timeout", message).with(json!({"causes": [cause], "retryAfterSeconds": 1}));
+        ApiError { retry_after: Some(1), ..error }
     }
 
     /// A streaming list over an etcd that cannot report progress.
@@ -200,38 +182,22 @@ impl ApiError {
         ApiError::new(500, "InternalError", message)
     }
 
-    pub(crate) fn invalid_initial_events() -> ApiError {
-        let cause = Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
-        ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", &[cause])
-    }
-
-    pub(crate) fn no_field_manager() -> ApiError {
-        let cause = Cause::required("fieldManager", "is required for apply patch");
-        ApiError::invalid_as("PatchOptions.meta.k8s.io", "PatchOptions", "meta.k8s.io", "", &[cause])
-    }
-
     pub(crate) fn no_resource() -> ApiError {
-        let mut error = ApiError::new(404, "NotFound", "the server could not find the requested resource");
-        error.details = Some(Box::new(json!({})));
-        error
+        ApiError::new(404, "NotFound", "the server could not find the requested resource").with(json!({}))
     }
 
     pub(crate) fn method_not_allowed() -> ApiError {
         let message = "the server does not allow this method on the requested resource";
-        let mut error = ApiError::new(405, "MethodNotAllowed", message);
-        error.details = Some(Box::new(json!({})));
-        error
+        ApiError::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
     pub(crate) fn unsupported_patch() -> ApiError {
-        let mut error = ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
-        error.details = Some(Box::new(json!({})));
-        error
+        ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with(json!({}))
     }
 
-    pub(crate) fn unsupported_media(accepted: &str) -> ApiError {
+    pub(crate) fn unsupported_media() -> ApiError {
         let message =
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+            "the body of the request was in an unknown format - accepted media types include: application/json";
         ApiError::new(415, "UnsupportedMediaType", message)
     }
 
@@ -240,48 +206,45 @@ impl ApiError {
         ApiError::invalid_as(&kind.qualified_kind(), kind.kind, kind.group, name, causes)
     }
 
-    pub(crate) fn invalid_as(title: &str, kind: &str, group: &str, name: &str, causes: &[Cause]) -> ApiError {
+    /// 422 for the parameters of a list or watch.
+    pub(crate) fn invalid_options(causes: &[Cause]) -> ApiError {
+        ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", causes)
+    }
+
+    fn invalid_as(title: &str, kind: &str, group: &str, name: &str, causes: &[Cause]) -> ApiError {
         let lines: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let list = match lines.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let mut error = ApiError::new(422, "Invalid", format!("{title} \"{name}\" is invalid: {list}"));
-        let mut details = Map::new();
-        if !name.is_empty() {
-            details.insert("name".into(), name.into());
-        }
-        if !group.is_empty() {
-            details.insert("group".into(), group.into());
-        }
-        if !kind.is_empty() {
-            details.insert("kind".into(), kind.into());
-        }
         let causes: Vec<Value> = causes
             .iter()
             .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
             .collect();
-        details.insert("causes".into(), causes.into());
-        error.details = Some(Box::new(Value::Object(details)));
-        error
+        let mut details = details(name, group, kind);
+        set(&mut details, "/causes", causes);
+        ApiError::new(422, "Invalid", format!("{title} \"{name}\" is invalid: {list}")).with(details)
+    }
+
+    /// The error that a validation ends with, if there are causes.
+    pub(crate) fn check(kind: &Kind, object: &Value, causes: &[Cause]) -> Result<(), ApiError> {
+        if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind, text(object, "/metadata/name"), causes)) }
     }
 
     /// The `Status` object of this failure.
-    #[must_use]
     pub fn to_status(&self) -> Value {
-        let mut metadata = Map::new();
-        if let Some(token) = &self.continue_token {
-            metadata.insert("continue".into(), token.clone().into());
-        }
         let mut status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if let Some(token) = &self.continue_token {
+            set(&mut status, "/metadata/continue", token.as_str());
+        }
         if !self.reason.is_empty() {
-            crate::value::set(&mut status, &["reason"], self.reason.clone());
+            set(&mut status, "/reason", self.reason.as_str());
         }
         if let Some(details) = &self.details {
-            crate::value::set(&mut status, &["details"], Value::clone(details));
+            set(&mut status, "/details", Value::clone(details));
         }
         status
     }

@@ -1,11 +1,11 @@
 //! An in-memory Kubernetes API for tests and the demo.
 //!
-//! It serves the kinds that a cloud controller manager reads and writes, with the semantics that such a program can trip
-//! over: versions and conflicts, watches that expire, status as a separate subresource, strategic merge patches, finalizers,
-//! Services whose addresses and ports are allocated. What clients did can be read from [`RequestLog`]; what goes wrong can be
-//! chosen with [`Faults`].
+//! It serves the kinds that a cloud controller manager reads and writes, with the semantics that matter to it: versions and
+//! conflicts, watches that expire, status as a separate subresource, merge and strategic merge patches, finalizers,
+//! Services whose addresses and ports are allocated. [`RequestLog`] records the requests; [`Faults`] injects failures.
 //!
-//! It is *not* an API server: there is no authorization, no field ownership, no garbage collection. The conformance suite beside it runs against this server and a real one.
+//! It is *not* an API server: there is no authorization, no field ownership, no garbage collection, and what it does not
+//! implement is refused with a 4xx or 501. The conformance suite beside it runs against this server and a real one.
 //!
 //! ```
 //! use ccm_test_apiserver::{ApiServer, Fault, Match, Options};
@@ -25,7 +25,6 @@ mod admission;
 mod clock;
 mod discovery;
 mod error;
-mod fair;
 mod faults;
 mod http;
 mod kind;
@@ -35,6 +34,7 @@ mod patch;
 mod schema;
 mod selector;
 mod server;
+mod signal;
 mod store;
 mod table;
 mod value;
@@ -42,12 +42,11 @@ mod watch;
 
 pub use clock::Clock;
 pub use error::ApiError;
-pub use faults::{Effect, Fault, FaultCommand, FaultId, Faults, Match};
+pub use faults::{Effect, Fault, FaultId, Faults, Match};
 pub use http::{Body, Closed, Handler};
-pub use kind::{KINDS, Kind};
 pub use log::{CountKey, RequestLog, WriteEntry};
 pub use options::{Options, StreamingLists};
 pub use patch::Patch;
 pub use server::ApiServer;
-pub use store::{DeleteOptions, IN_PROCESS, List, ListOptions, Store, Stored};
-pub use watch::{EventType, Watch, WatchEvent, WatchOptions};
+pub use store::{IN_PROCESS, Store};
+pub use watch::{EventType, Watch, WatchEvent};

@@ -1,8 +1,11 @@
-//! What clients asked for: every write in full, everything as counts.
+//! The requests of clients: every write in full, everything as counts.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
+
+/// How many writes are kept; the oldest go first.
+const LIMIT: usize = 200_000;
 
 /// One write request.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +16,7 @@ pub struct WriteEntry {
     pub resource: &'static str,
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Name of the object (the generated one, when it was generated).
+    /// Name of the object.
     pub name: String,
     /// `status` or empty.
     pub subresource: String,
@@ -21,7 +24,7 @@ pub struct WriteEntry {
     pub user_agent: String,
     /// `Content-Type` of the request; empty for in-process ones.
     pub content_type: String,
-    /// The body as sent; null when there was none, or when bodies are not kept.
+    /// The body as sent; null when there was none.
     pub body: Value,
     /// HTTP status of the answer; what the server would have said where a fault swallowed it.
     pub status: u16,
@@ -39,22 +42,17 @@ pub struct CountKey {
 }
 
 /// The log of requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RequestLog {
     writes: Mutex<VecDeque<WriteEntry>>,
-    limit: usize,
     counts: Mutex<BTreeMap<CountKey, u64>>,
 }
 
 impl RequestLog {
-    pub(crate) fn new(limit: usize) -> RequestLog {
-        RequestLog { writes: Mutex::default(), limit, counts: Mutex::default() }
-    }
-
     pub(crate) fn write(&self, entry: WriteEntry) {
         let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         writes.push_back(entry);
-        while writes.len() > self.limit {
+        while writes.len() > LIMIT {
             writes.pop_front();
         }
     }
@@ -65,25 +63,21 @@ impl RequestLog {
     }
 
     /// Every write since the last [`RequestLog::clear`], in-process ones included.
-    #[must_use]
     pub fn writes(&self) -> Vec<WriteEntry> {
         self.writes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// The writes that came over HTTP.
-    #[must_use]
     pub fn remote_writes(&self) -> Vec<WriteEntry> {
         self.writes().into_iter().filter(|entry| entry.user_agent != crate::IN_PROCESS).collect()
     }
 
     /// HTTP requests by verb, resource and status.
-    #[must_use]
     pub fn counts(&self) -> BTreeMap<CountKey, u64> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// HTTP requests of this verb on this resource, whatever the answer was.
-    #[must_use]
+    /// HTTP requests of this verb on this resource, with any answer.
     pub fn count_of(&self, verb: &str, resource: &str) -> u64 {
         self.counts().iter().filter(|(key, _)| key.verb == verb && key.resource == resource).map(|(_, n)| n).sum()
     }

@@ -1,5 +1,5 @@
 //! The types of the members that our controllers write: a wrong type is refused and an unknown member dropped, as
-//! decoding into typed objects does. Kinds that nobody here writes are checked in their metadata only.
+//! decoding into typed objects does. Kinds that no controller writes are checked in their metadata only.
 
 use crate::error::ApiError;
 use crate::kind::Kind;
@@ -24,210 +24,110 @@ enum Type {
 
 use Type::{Any, Flag, Number, Object, Objects, Text, TextMap, TextOrNumber, Texts};
 
+/// The names of members, separated by blanks, and their type.
 type Field = (&'static str, Type);
 
-const METADATA: Field = (
-    "metadata",
-    Object(&[
-        ("name", Text),
-        ("generateName", Text),
-        ("namespace", Text),
-        ("selfLink", Text),
-        ("uid", Text),
-        ("resourceVersion", Text),
-        ("generation", Number),
-        ("creationTimestamp", Text),
-        ("deletionTimestamp", Text),
-        ("deletionGracePeriodSeconds", Number),
-        ("labels", TextMap),
-        ("annotations", TextMap),
-        ("ownerReferences", Any),
-        ("finalizers", Texts),
-        ("managedFields", Any),
-    ]),
-);
-const KIND: Field = ("kind", Text);
-const VERSION: Field = ("apiVersion", Text);
+const OTHER: &[Field] = &[
+    ("kind apiVersion", Text),
+    (
+        "metadata",
+        Object(&[
+            ("name generateName namespace selfLink uid resourceVersion creationTimestamp deletionTimestamp", Text),
+            ("generation deletionGracePeriodSeconds", Number),
+            ("labels annotations", TextMap),
+            ("ownerReferences managedFields", Any),
+            ("finalizers", Texts),
+        ]),
+    ),
+];
 
 const NODE: &[Field] = &[
-    KIND,
-    VERSION,
-    METADATA,
     (
         "spec",
         Object(&[
-            ("podCIDR", Text),
+            ("podCIDR providerID", Text),
             ("podCIDRs", Texts),
-            ("providerID", Text),
             ("unschedulable", Flag),
-            ("taints", Objects(&[("key", Text), ("value", Text), ("effect", Text), ("timeAdded", Text)])),
+            ("taints", Objects(&[("key value effect timeAdded", Text)])),
             ("configSource", Any),
-            ("externalID", Text),
         ]),
     ),
     (
         "status",
         Object(&[
-            ("capacity", Any),
-            ("allocatable", Any),
             ("phase", Text),
+            ("conditions", Objects(&[("type status lastHeartbeatTime lastTransitionTime reason message", Text)])),
+            ("addresses", Objects(&[("type address", Text)])),
+            ("volumesInUse declaredFeatures", Texts),
             (
-                "conditions",
-                Objects(&[
-                    ("type", Text),
-                    ("status", Text),
-                    ("lastHeartbeatTime", Text),
-                    ("lastTransitionTime", Text),
-                    ("reason", Text),
-                    ("message", Text),
-                ]),
+                "capacity allocatable daemonEndpoints nodeInfo images volumesAttached config runtimeHandlers features",
+                Any,
             ),
-            ("addresses", Objects(&[("type", Text), ("address", Text)])),
-            ("daemonEndpoints", Any),
-            ("nodeInfo", Any),
-            ("images", Any),
-            ("volumesInUse", Texts),
-            ("volumesAttached", Any),
-            ("config", Any),
-            ("runtimeHandlers", Any),
-            ("features", Any),
-            ("declaredFeatures", Texts),
         ]),
     ),
 ];
 
 const SERVICE: &[Field] = &[
-    KIND,
-    VERSION,
-    METADATA,
     (
         "spec",
         Object(&[
             (
                 "ports",
                 Objects(&[
-                    ("name", Text),
-                    ("protocol", Text),
-                    ("appProtocol", Text),
-                    ("port", Number),
+                    ("name protocol appProtocol", Text),
+                    ("port nodePort", Number),
                     ("targetPort", TextOrNumber),
-                    ("nodePort", Number),
                 ]),
             ),
             ("selector", TextMap),
-            ("clusterIP", Text),
-            ("clusterIPs", Texts),
-            ("type", Text),
-            ("externalIPs", Texts),
-            ("sessionAffinity", Text),
+            ("clusterIP type sessionAffinity loadBalancerIP loadBalancerClass externalName", Text),
+            ("externalTrafficPolicy internalTrafficPolicy ipFamilyPolicy trafficDistribution", Text),
+            ("clusterIPs externalIPs loadBalancerSourceRanges ipFamilies", Texts),
             ("sessionAffinityConfig", Any),
-            ("loadBalancerIP", Text),
-            ("loadBalancerSourceRanges", Texts),
-            ("loadBalancerClass", Text),
-            ("allocateLoadBalancerNodePorts", Flag),
-            ("externalName", Text),
-            ("externalTrafficPolicy", Text),
-            ("internalTrafficPolicy", Text),
+            ("allocateLoadBalancerNodePorts publishNotReadyAddresses", Flag),
             ("healthCheckNodePort", Number),
-            ("publishNotReadyAddresses", Flag),
-            ("ipFamilies", Texts),
-            ("ipFamilyPolicy", Text),
-            ("trafficDistribution", Text),
         ]),
     ),
     (
         "status",
         Object(&[
-            (
-                "loadBalancer",
-                Object(&[("ingress", Objects(&[("ip", Text), ("hostname", Text), ("ipMode", Text), ("ports", Any)]))]),
-            ),
+            ("loadBalancer", Object(&[("ingress", Objects(&[("ip hostname ipMode", Text), ("ports", Any)]))])),
             (
                 "conditions",
-                Objects(&[
-                    ("type", Text),
-                    ("status", Text),
-                    ("observedGeneration", Number),
-                    ("lastTransitionTime", Text),
-                    ("reason", Text),
-                    ("message", Text),
-                ]),
+                Objects(&[("type status lastTransitionTime reason message", Text), ("observedGeneration", Number)]),
             ),
         ]),
     ),
 ];
 
-const LEASE: &[Field] = &[
-    KIND,
-    VERSION,
-    METADATA,
-    (
-        "spec",
-        Object(&[
-            ("holderIdentity", Text),
-            ("leaseDurationSeconds", Number),
-            ("acquireTime", Text),
-            ("renewTime", Text),
-            ("leaseTransitions", Number),
-            ("strategy", Text),
-            ("preferredHolder", Text),
-        ]),
-    ),
-];
+const LEASE: &[Field] = &[(
+    "spec",
+    Object(&[
+        ("holderIdentity acquireTime renewTime strategy preferredHolder", Text),
+        ("leaseDurationSeconds leaseTransitions", Number),
+    ]),
+)];
 
 const EVENT: &[Field] = &[
-    KIND,
-    VERSION,
-    METADATA,
-    (
-        "involvedObject",
-        Object(&[
-            ("kind", Text),
-            ("namespace", Text),
-            ("name", Text),
-            ("uid", Text),
-            ("apiVersion", Text),
-            ("resourceVersion", Text),
-            ("fieldPath", Text),
-        ]),
-    ),
-    ("reason", Text),
-    ("message", Text),
-    ("source", Object(&[("component", Text), ("host", Text)])),
-    ("firstTimestamp", Text),
-    ("lastTimestamp", Text),
+    ("involvedObject", Object(&[("kind namespace name uid apiVersion resourceVersion fieldPath", Text)])),
+    ("source", Object(&[("component host", Text)])),
+    ("reason message type action firstTimestamp lastTimestamp eventTime reportingComponent reportingInstance", Text),
     ("count", Number),
-    ("type", Text),
-    ("eventTime", Text),
-    ("series", Any),
-    ("action", Text),
-    ("related", Any),
-    ("reportingComponent", Text),
-    ("reportingInstance", Text),
+    ("series related", Any),
 ];
-
-const CONFIG_MAP: &[Field] =
-    &[KIND, VERSION, METADATA, ("data", TextMap), ("binaryData", TextMap), ("immutable", Flag)];
-
-const SECRET: &[Field] =
-    &[KIND, VERSION, METADATA, ("data", TextMap), ("stringData", TextMap), ("type", Text), ("immutable", Flag)];
-
-const OTHER: &[Field] = &[KIND, VERSION, METADATA];
 
 /// Checks types and drops what is unknown, or refuses it when `strict`.
 pub(crate) fn check(kind: &Kind, object: &mut Value, strict: bool) -> Result<(), ApiError> {
-    let (fields, closed) = match kind.plural {
-        "nodes" => (NODE, true),
-        "services" => (SERVICE, true),
-        "leases" => (LEASE, true),
-        "events" => (EVENT, true),
-        "configmaps" => (CONFIG_MAP, true),
-        "secrets" => (SECRET, true),
-        _ => (OTHER, false),
+    let own = match kind.plural {
+        "nodes" => NODE,
+        "services" => SERVICE,
+        "leases" => LEASE,
+        "events" => EVENT,
+        _ => &[],
     };
     let Value::Object(map) = object else { return Ok(()) };
     let mut walk = Walk { kind: kind.kind, unknown: Vec::new() };
-    walk.members(map, fields, "", closed)?;
+    walk.members(map, [OTHER, own], "", !own.is_empty())?;
     if strict && !walk.unknown.is_empty() {
         let list: Vec<String> = walk.unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
         return Err(ApiError::undecodable(&format!("strict decoding error: {}", list.join(", "))));
@@ -244,23 +144,25 @@ impl Walk {
     fn members(
         &mut self,
         map: &mut Map<String, Value>,
-        fields: &[Field],
+        fields: [&[Field]; 2],
         path: &str,
         closed: bool,
     ) -> Result<(), ApiError> {
-        let place = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        if closed {
-            let known = |name: &String| fields.iter().any(|(field, _)| field == name);
-            let unknown: Vec<String> = map.keys().filter(|name| !known(name)).cloned().collect();
-            for name in unknown {
-                map.remove(&name);
-                self.unknown.push(place(&name));
+        let mut dropped = Vec::new();
+        for (name, value) in map.iter_mut() {
+            let place = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let is_it = |(names, _): &&Field| names.split(' ').any(|one| one == name);
+            match fields.into_iter().flatten().find(is_it) {
+                Some((_, wanted)) if !value.is_null() => self.value(value, *wanted, &place)?,
+                None if closed => {
+                    self.unknown.push(place);
+                    dropped.push(name.clone());
+                }
+                _ => {}
             }
         }
-        for (name, wanted) in fields {
-            if let Some(value) = map.get_mut(*name).filter(|value| !value.is_null()) {
-                self.value(value, *wanted, &place(name))?;
-            }
+        for name in dropped {
+            map.remove(&name);
         }
         Ok(())
     }
@@ -271,10 +173,7 @@ impl Walk {
             (Number | TextOrNumber, Value::Number(number)) => number.is_i64(),
             (Texts, Value::Array(items)) => items.iter().all(Value::is_string),
             (TextMap, Value::Object(map)) => map.values().all(|one| one.is_string() || one.is_null()),
-            (Object(fields), Value::Object(map)) => {
-                self.members(map, fields, path, true)?;
-                true
-            }
+            (Object(fields), Value::Object(map)) => return self.members(map, [fields, &[]], path, true),
             (Objects(fields), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
                     self.value(item, Object(fields), &format!("{path}[{index}]"))?;

@@ -1,32 +1,33 @@
-//! Small readers and writers for untyped objects. A JSON null counts as absent, as it does for the typed server.
+//! Reads and writes untyped objects by JSON pointer. A JSON null counts as absent, as it does for the typed server.
 
 use serde_json::{Map, Value};
 
-/// The value under `path`, or `None` when any step is missing or null.
-pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    let mut here = value;
-    for step in path {
-        here = here.get(step)?;
-    }
-    (!here.is_null()).then_some(here)
+/// The value at `path`, or `None` when any step is missing or null.
+pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    value.pointer(path).filter(|found| !found.is_null())
 }
 
-/// The text under `path`; empty when missing or of another type.
-pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+/// The text at `path`; empty when missing or of another type.
+pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The list under `path`; empty when missing or of another type.
-pub(crate) fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+/// The list at `path`; empty when missing or of another type.
+pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The texts of the list under `path`.
-pub(crate) fn texts(value: &Value, path: &[&str]) -> Vec<String> {
+/// The list at `path` for changes; empty when missing or of another type.
+pub(crate) fn list_mut<'a>(value: &'a mut Value, path: &str) -> &'a mut [Value] {
+    value.pointer_mut(path).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
+}
+
+/// The texts of the list at `path`.
+pub(crate) fn texts(value: &Value, path: &str) -> Vec<String> {
     list(value, path).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The value as an object, made one when it is something else.
+/// The value as an object; anything else is replaced by an empty one.
 pub(crate) fn object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -38,44 +39,32 @@ pub(crate) fn object(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// The place under `path`, made (as null, in objects) where missing.
-pub(crate) fn entry<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Value {
-    let mut here = value;
-    for step in path {
-        here = object(here).entry(*step).or_insert(Value::Null);
-    }
-    here
+/// Stores `new` at `path`, with the objects on the way.
+pub(crate) fn set(value: &mut Value, path: &str, new: impl Into<Value>) {
+    let step = |here, step: &str| object(here).entry(step.replace("~1", "/")).or_insert(Value::Null);
+    *path.split('/').skip(1).fold(value, step) = new.into();
 }
 
-/// Puts `new` under `path`, making objects on the way.
-pub(crate) fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
-    *entry(value, path) = new.into();
-}
-
-/// Puts `new` under `path` when nothing is there.
-pub(crate) fn set_default(value: &mut Value, path: &[&str], new: impl Into<Value>) {
+/// Stores `new` at `path` when nothing is there.
+pub(crate) fn set_default(value: &mut Value, path: &str, new: impl Into<Value>) {
     if at(value, path).is_none() {
         set(value, path, new);
     }
 }
 
-/// Takes what is under `path` out of the object.
-pub(crate) fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
-    let (last, parents) = path.split_last()?;
-    let mut here = value;
-    for step in parents {
-        here = here.get_mut(step)?;
+/// Removes what is at `path`.
+pub(crate) fn remove(value: &mut Value, path: &str) {
+    let Some((parent, last)) = path.rsplit_once('/') else { return };
+    if let Some(Value::Object(map)) = value.pointer_mut(parent) {
+        map.remove(last);
     }
-    here.as_object_mut()?.remove(*last)
 }
 
 /// Makes `path` equal in `target` to what it is in `source`, absence included.
-pub(crate) fn copy(target: &mut Value, source: &Value, path: &[&str]) {
+pub(crate) fn copy(target: &mut Value, source: &Value, path: &str) {
     match at(source, path) {
         Some(found) => set(target, path, found.clone()),
-        None => {
-            remove(target, path);
-        }
+        None => remove(target, path),
     }
 }
 

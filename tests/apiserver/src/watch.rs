@@ -1,35 +1,19 @@
 //! Watches: a cursor over the history of a kind. Nothing is queued per watcher, so a slow one costs nothing.
 
 use crate::admission;
-use crate::error::ApiError;
-use crate::fair::Receiver;
+use crate::error::{ApiError, Cause};
 use crate::kind::Kind;
 use crate::options::StreamingLists;
-use crate::store::{Change, Core, Record, Scope, Snapshot, State, StoredObject, parse_scope};
+use crate::signal::Listener;
+use crate::store::{Core, ListOptions, Record, Scope, Snapshot, State, Stored};
 use crate::value::set;
 use bytes::Bytes;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What a watch asks for; the members are the query parameters of the same names.
-#[derive(Debug, Clone, Default)]
-pub struct WatchOptions {
-    /// Namespace; empty for all.
-    pub namespace: String,
-    /// `labelSelector`.
-    pub label_selector: String,
-    /// `fieldSelector`.
-    pub field_selector: String,
-    /// `resourceVersion`; empty or `0` begins with the objects that exist.
-    pub resource_version: String,
-    /// `resourceVersionMatch`; empty when not given.
-    pub resource_version_match: String,
-    /// `allowWatchBookmarks`.
-    pub allow_bookmarks: bool,
-    /// `sendInitialEvents`.
-    pub send_initial_events: Option<bool>,
-}
+/// How many events are collected, and written to a connection, at once.
+pub(crate) const BATCH: usize = 256;
 
 /// Kind of a watch event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +32,7 @@ pub enum EventType {
 
 impl EventType {
     /// As on the wire.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             EventType::Added => "ADDED",
             EventType::Modified => "MODIFIED",
@@ -71,7 +54,6 @@ pub struct WatchEvent {
 
 impl WatchEvent {
     /// The object as a JSON value.
-    #[must_use]
     pub fn value(&self) -> serde_json::Value {
         serde_json::from_slice(&self.object).unwrap_or_default()
     }
@@ -85,7 +67,7 @@ pub struct Watch {
     scope: Scope,
     /// Everything up to this version has been looked at.
     cursor: u64,
-    signal: Receiver<u64>,
+    signal: Listener,
     ready: VecDeque<WatchEvent>,
     bookmarks: bool,
     ended: bool,
@@ -97,14 +79,14 @@ impl Watch {
     pub(crate) fn open(
         core: &Arc<Core>,
         kind: &'static Kind,
-        options: &WatchOptions,
+        options: &ListOptions,
         view: Option<&Snapshot>,
     ) -> Result<Watch, ApiError> {
-        let scope = parse_scope(kind, &options.namespace, &options.label_selector, &options.field_selector)?;
+        let scope = options.scope(kind)?;
         check_initial(core, options)?;
         let asked = crate::store::parse_version(&options.resource_version)?;
         let state = core.lock();
-        let signal = state.of(kind).signal.subscribe();
+        let signal = state.of(kind).signal.listen();
         let mut watch = Watch {
             core: Arc::clone(core),
             kind,
@@ -122,19 +104,17 @@ impl Watch {
                 watch.fail(&ApiError::no_progress());
             }
             Some(asked) if streaming && asked > newest => watch.fail(&ApiError::too_large(asked, newest)),
-            Some(asked) if asked > 0 && !streaming => watch.begin_at(&state, asked),
+            Some(asked) if asked > 0 && !streaming => {
+                watch.cursor = asked;
+                if asked < state.of(kind).floor {
+                    watch.fail(&crate::store::too_old(asked, &state, kind));
+                }
+            }
             _ if options.send_initial_events == Some(false) => watch.cursor = state.version,
             _ => watch.begin_with_objects(&state, view, streaming),
         }
         drop(state);
         Ok(watch)
-    }
-
-    fn begin_at(&mut self, state: &State, asked: u64) {
-        self.cursor = asked;
-        if asked < state.of(self.kind).floor {
-            self.fail(&crate::store::too_old(asked, state, self.kind));
-        }
     }
 
     fn fail(&mut self, error: &ApiError) {
@@ -164,9 +144,10 @@ impl Watch {
             if let Some(event) = self.try_next() {
                 return Some(event);
             }
-            if self.ended || self.signal.changed().await.is_err() {
+            if self.ended {
                 return None;
             }
+            self.signal.changed().await;
         }
     }
 
@@ -179,8 +160,7 @@ impl Watch {
     }
 
     /// Whether the watch has ended and nothing is left to read.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ended && self.ready.is_empty()
     }
 
@@ -199,13 +179,12 @@ impl Watch {
 
     /// Resolves when something may have changed.
     pub(crate) async fn changed(&mut self) {
-        // The sender lives in the store that this watch holds.
-        let _closed = self.signal.changed().await;
+        self.signal.changed().await;
     }
 
     /// Moves the cursor on, until enough events are ready or the end is reached.
     fn collect(&mut self) {
-        self.signal.mark_unchanged();
+        self.signal.catch_up();
         let core = Arc::clone(&self.core);
         let state = core.lock();
         let collection = state.of(self.kind);
@@ -218,7 +197,7 @@ impl Watch {
         for record in collection.history.range(first..) {
             self.cursor = record.version;
             self.ready.extend(translate(record, &self.scope));
-            if self.ready.len() >= core.options.watch_batch {
+            if self.ready.len() >= BATCH {
                 return;
             }
         }
@@ -226,11 +205,8 @@ impl Watch {
     }
 }
 
-fn check_initial(core: &Core, options: &WatchOptions) -> Result<(), ApiError> {
-    use crate::error::Cause;
-    let refuse = |causes: &[Cause]| {
-        Err(ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", causes))
-    };
+fn check_initial(core: &Core, options: &ListOptions) -> Result<(), ApiError> {
+    let refuse = |causes: &[Cause]| Err(ApiError::invalid_options(causes));
     let matching = options.resource_version_match.as_str();
     match options.send_initial_events {
         None if !matching.is_empty() => refuse(&[Cause::forbidden(
@@ -256,17 +232,15 @@ fn check_initial(core: &Core, options: &WatchOptions) -> Result<(), ApiError> {
 
 /// What a record means to a watch with this scope.
 fn translate(record: &Record, scope: &Scope) -> Option<WatchEvent> {
-    let now = record.change != Change::Deleted && record.object.matches(scope);
+    let now = !record.deleted && record.object.matches(scope);
     let before = record.previous.as_ref().filter(|previous| previous.matches(scope));
     let (event, object) = match (before, now) {
+        (None, false) => return None,
         (None, true) => (EventType::Added, record.object.bytes.clone()),
         (Some(_), true) => (EventType::Modified, record.object.bytes.clone()),
-        (Some(_), false) if record.change == Change::Deleted => (EventType::Deleted, record.object.bytes.clone()),
-        // Left the selection: the last selected state, under the version of the change.
-        (Some(previous), false) => {
-            (EventType::Deleted, StoredObject::new(previous.kind, previous.value(), record.version).bytes)
-        }
-        (None, false) => return None,
+        (Some(_), false) if record.deleted => (EventType::Deleted, record.object.bytes.clone()),
+        // No longer selected: the last selected state, under the version of the change.
+        (Some(last), false) => (EventType::Deleted, Stored::new(last.kind, last.value(), record.version).bytes),
     };
     Some(WatchEvent { event, object })
 }
@@ -274,7 +248,7 @@ fn translate(record: &Record, scope: &Scope) -> Option<WatchEvent> {
 fn bookmark(kind: &'static Kind, version: u64, initial_end: bool) -> WatchEvent {
     let mut object = admission::empty_shape(kind);
     if initial_end {
-        set(&mut object, &["metadata", "annotations"], json!({"k8s.io/initial-events-end": "true"}));
+        set(&mut object, "/metadata/annotations", json!({"k8s.io/initial-events-end": "true"}));
     }
-    WatchEvent { event: EventType::Bookmark, object: StoredObject::new(kind, object, version).bytes }
+    WatchEvent { event: EventType::Bookmark, object: Stored::new(kind, object, version).bytes }
 }

@@ -219,8 +219,8 @@ impl Tour {
         );
         self.does(format!("adds port {EXTRA} to {WEB} and {API}"));
         for name in ["web", "api"] {
-            let added = json!([{"op": "add", "path": "/spec/ports/-", "value": super::port_of("extra", EXTRA)}]);
-            let changed = self.scene.store().patch("services", "default", name, &Patch::Json(added));
+            let added = json!({"spec": {"ports": [super::port_of("extra", EXTRA)]}});
+            let changed = self.scene.store().patch("services", "default", name, &Patch::Strategic(added));
             changed.map_err(|error| anyhow!("cannot change {name}: {}", error.message))?;
         }
         let listens = |state: &State| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ccm_test_apiserver::{EventType, Store, WatchOptions};
+use ccm_test_apiserver::{EventType, Store};
 use serde_json::Value;
 
 use super::World;
@@ -152,7 +152,7 @@ impl ServiceRow {
 
 /// Follows a kind until the store is gone.
 pub(super) async fn follow(kind: &'static str, store: Store, world: Arc<World>, feed: Arc<Feed>) {
-    let Ok(mut watch) = store.watch(kind, &WatchOptions::default()) else { return };
+    let Ok(mut watch) = store.watch(kind) else { return };
     while let Some(event) = watch.next().await {
         let object = event.value();
         match kind {

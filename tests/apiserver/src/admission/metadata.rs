@@ -21,7 +21,7 @@ fn is_label(name: &str) -> bool {
     !name.is_empty() && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-')
 }
 
-pub(super) fn is_subdomain(name: &str) -> bool {
+fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }
 
@@ -30,19 +30,12 @@ fn is_label_value(value: &str) -> bool {
     value.chars().all(|c| edge(c) || "-_.".contains(c)) && value.starts_with(edge) && value.ends_with(edge)
 }
 
-fn length(limit: usize) -> String {
-    format!("must be no more than {limit} bytes")
-}
-
 fn check_name(kind: &Kind, name: &str) -> Option<Cause> {
     let (good, text, limit) = match kind.plural {
         "namespaces" | "services" => (is_label(name), LABEL, 63),
         _ => (is_subdomain(name), SUBDOMAIN, 253),
     };
     let value = Value::from(name);
-    if kind.plural == "namespaces" && name.contains('.') {
-        return Some(Cause::invalid("metadata.name", &value, "must not contain dots"));
-    }
     if name.len() > limit {
         return Some(Cause::invalid("metadata.name", &value, &format!("must be no more than {limit} characters")));
     }
@@ -50,41 +43,36 @@ fn check_name(kind: &Kind, name: &str) -> Option<Cause> {
 }
 
 fn check_key(field: &str, key: &str) -> Option<Cause> {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
+    let (prefix, name) = key.split_once('/').unwrap_or(("a", key));
     let value = Value::from(key);
-    if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
+    if !is_subdomain(prefix) {
         return Some(Cause::invalid(field, &value, &format!("prefix part {SUBDOMAIN}")));
     }
     if name.len() > 63 {
-        return Some(Cause::invalid(field, &value, &format!("name part {}", length(63))));
+        return Some(Cause::invalid(field, &value, "name part must be no more than 63 bytes"));
     }
     (!is_label_value(name)).then(|| Cause::invalid(field, &value, QUALIFIED))
 }
 
 /// Checks name, labels and annotations.
-pub(crate) fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
+pub(super) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
-    causes.extend(check_name(kind, text(object, &["metadata", "name"])));
-    if let Some(labels) = at(object, &["metadata", "labels"]).and_then(Value::as_object) {
-        for (key, value) in labels {
-            causes.extend(check_key("metadata.labels", key));
-            let value_text = value.as_str().unwrap_or_default();
-            if value_text.len() > 63 {
-                causes.push(Cause::invalid("metadata.labels", value, &length(63)));
-            }
-            if !value_text.is_empty() && !is_label_value(value_text) {
-                causes.push(Cause::invalid("metadata.labels", value, LABEL_VALUE));
-            }
+    causes.extend(check_name(kind, text(object, "/metadata/name")));
+    for (key, value) in at(object, "/metadata/labels").and_then(Value::as_object).into_iter().flatten() {
+        causes.extend(check_key("metadata.labels", key));
+        let value_text = value.as_str().unwrap_or_default();
+        if value_text.len() > 63 {
+            causes.push(Cause::invalid("metadata.labels", value, "must be no more than 63 bytes"));
+        }
+        if !value_text.is_empty() && !is_label_value(value_text) {
+            causes.push(Cause::invalid("metadata.labels", value, LABEL_VALUE));
         }
     }
-    if let Some(annotations) = at(object, &["metadata", "annotations"]).and_then(Value::as_object) {
+    if let Some(annotations) = at(object, "/metadata/annotations").and_then(Value::as_object) {
         // Annotation keys may have capitals in the prefix.
         causes.extend(annotations.keys().filter_map(|key| check_key("metadata.annotations", &key.to_lowercase())));
     }
-    for (index, finalizer) in texts(object, &["metadata", "finalizers"]).iter().enumerate() {
+    for (index, finalizer) in texts(object, "/metadata/finalizers").iter().enumerate() {
         let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&finalizer.as_str());
         causes.extend(check_key("metadata.finalizers", finalizer));
         if !standard && !finalizer.contains('/') {
@@ -96,11 +84,11 @@ pub(crate) fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
 }
 
 /// A finalizer that is new while the object is going away is refused.
-pub(crate) fn added_finalizers(old: &Value, new: &Value) -> Option<Cause> {
-    at(old, &["metadata", "deletionTimestamp"])?;
-    let before = texts(old, &["metadata", "finalizers"]);
+pub(super) fn added_finalizers(old: &Value, new: &Value) -> Option<Cause> {
+    at(old, "/metadata/deletionTimestamp")?;
+    let before = texts(old, "/metadata/finalizers");
     let added: Vec<String> =
-        texts(new, &["metadata", "finalizers"]).into_iter().filter(|one| !before.contains(one)).collect();
+        texts(new, "/metadata/finalizers").into_iter().filter(|one| !before.contains(one)).collect();
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         added.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ")

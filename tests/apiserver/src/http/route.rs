@@ -5,83 +5,68 @@ use crate::kind::{KINDS, Kind};
 use http::{Method, Uri};
 use std::collections::BTreeMap;
 
-/// Where a request goes.
+/// What a request is about.
 #[derive(Debug, Clone)]
 pub(super) enum Route {
-    /// All objects of a kind, or of a namespace.
-    Collection { kind: &'static Kind, namespace: String },
-    /// One object.
-    Object { kind: &'static Kind, namespace: String, name: String, subresource: String },
-    /// Not about objects: discovery, health, control.
+    /// Objects: one of a name, or all of a kind or namespace where the name is empty.
+    Objects { kind: &'static Kind, namespace: String, name: String, subresource: String },
+    /// Discovery or health.
     Other(String),
 }
 
-/// A path below a served group version that names nothing served.
-#[derive(Debug)]
-pub(super) struct UnknownResource;
-
 impl Route {
-    pub(super) fn parse(path: &str) -> Result<Route, UnknownResource> {
+    pub(super) fn parse(path: &str) -> Result<Route, ApiError> {
         let steps: Vec<String> = path.split('/').filter(|step| !step.is_empty()).map(decode).collect();
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-        let (group, version, rest) = match steps.as_slice() {
-            ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
-            ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+        let (group, rest) = match steps.as_slice() {
+            ["api", "v1", rest @ ..] if !rest.is_empty() => ("", rest),
+            ["apis", group, "v1", rest @ ..] if !rest.is_empty() => (*group, rest),
             _ => return Ok(Route::Other(path.to_owned())),
         };
-        let served = |kind: &Kind| kind.group == group && kind.version == version;
-        if !KINDS.iter().any(served) {
+        if !KINDS.iter().any(|kind| kind.group == group) {
             return Ok(Route::Other(path.to_owned()));
         }
-        let find = |plural: &str| {
-            let same = |kind: &&Kind| kind.group == group && kind.version == version && kind.plural == plural;
-            KINDS.iter().find(same).ok_or(UnknownResource)
-        };
-        let (kind, namespace, rest) = match rest {
+        let (namespace, rest) = match rest {
             // `namespaces/x/status` and `namespaces/x/finalize` are about the namespace itself.
-            ["namespaces", namespace, plural, rest @ ..] if !matches!(*plural, "status" | "finalize") => {
-                let kind = find(plural)?;
-                if !kind.namespaced {
-                    return Err(UnknownResource);
-                }
-                (kind, *namespace, rest)
+            ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status" | "finalize", ..]) => {
+                (*namespace, rest)
             }
-            [plural, rest @ ..] => (find(plural)?, "", rest),
-            [] => return Err(UnknownResource),
+            rest => ("", rest),
         };
-        let namespace = namespace.to_owned();
-        match rest {
-            [] => Ok(Route::Collection { kind, namespace }),
-            [name] if !kind.namespaced || !namespace.is_empty() => {
-                Ok(Route::Object { kind, namespace, name: (*name).to_owned(), subresource: String::new() })
-            }
-            [name, "status"] if kind.status && (!kind.namespaced || !namespace.is_empty()) => {
-                Ok(Route::Object { kind, namespace, name: (*name).to_owned(), subresource: "status".to_owned() })
-            }
-            _ => Err(UnknownResource),
-        }
+        let [plural, rest @ ..] = rest else { return Err(ApiError::no_resource()) };
+        let kind = KINDS.iter().find(|kind| kind.group == group && kind.plural == *plural);
+        let kind = kind.filter(|kind| kind.namespaced || namespace.is_empty()).ok_or_else(ApiError::no_resource)?;
+        let (name, subresource) = match rest {
+            [] => ("", ""),
+            _ if kind.namespaced && namespace.is_empty() => return Err(ApiError::no_resource()),
+            [name] => (*name, ""),
+            [name, "status"] if kind.status => (*name, "status"),
+            _ => return Err(ApiError::no_resource()),
+        };
+        let (namespace, name, subresource) = (namespace.to_owned(), name.to_owned(), subresource.to_owned());
+        Ok(Route::Objects { kind, namespace, name, subresource })
     }
 
     /// The verb as audit logs and RBAC call it.
     pub(super) fn verb(&self, method: &Method, query: &Query) -> Result<&'static str, ApiError> {
-        let verb = match (self, method.as_str()) {
-            (Route::Collection { .. }, "GET") if query.flag("watch") => "watch",
-            (Route::Collection { .. }, "GET") => "list",
-            (Route::Collection { kind, namespace }, "POST" | "DELETE") if kind.namespaced && namespace.is_empty() => {
-                return Err(ApiError::method_not_allowed());
-            }
-            (Route::Collection { .. }, "POST") => "create",
-            (Route::Collection { .. }, "DELETE") => "deletecollection",
-            (Route::Object { .. }, "GET") => "get",
-            (Route::Object { .. }, "PUT") => "update",
-            (Route::Object { .. }, "PATCH") => "patch",
-            (Route::Object { subresource, .. }, "DELETE") if subresource.is_empty() => "delete",
-            (Route::Other(_), "GET" | "HEAD") => "get",
-            (Route::Other(_), "POST" | "PUT") => "post",
-            (Route::Other(_), "DELETE") => "delete",
-            _ => return Err(ApiError::method_not_allowed()),
+        let (kind, namespace, name, subresource) = match self {
+            Route::Other(_) if matches!(method.as_str(), "GET" | "HEAD") => return Ok("get"),
+            Route::Other(_) => return Err(ApiError::method_not_allowed()),
+            Route::Objects { kind, namespace, name, subresource } => (kind, namespace, name, subresource),
         };
-        Ok(verb)
+        match (method.as_str(), name.is_empty()) {
+            ("GET", true) if query.flag("watch") => Ok("watch"),
+            ("GET", true) => Ok("list"),
+            ("POST", true) if !kind.namespaced || !namespace.is_empty() => Ok("create"),
+            ("DELETE", true) if !kind.namespaced || !namespace.is_empty() => {
+                Err(ApiError::not_implemented("the deletion of collections"))
+            }
+            ("GET", false) => Ok("get"),
+            ("PUT", false) => Ok("update"),
+            ("PATCH", false) => Ok("patch"),
+            ("DELETE", false) if subresource.is_empty() => Ok("delete"),
+            _ => Err(ApiError::method_not_allowed()),
+        }
     }
 }
 
@@ -119,18 +104,15 @@ impl Query {
 
 /// Undoes percent-encoding.
 fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        let escaped = (*first == b'%').then(|| tail.get(..2)).flatten();
-        let escaped = escaped.and_then(|pair| std::str::from_utf8(pair).ok());
-        match escaped.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
-            Some(byte) => {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).map(|pair| u8::from_str_radix(pair, 16)) {
+            Some(Ok(byte)) => {
                 bytes.push(byte);
-                rest = tail.get(2..).unwrap_or_default();
+                bytes.extend_from_slice(part.get(2..).unwrap_or_default().as_bytes());
             }
-            None => bytes.push(*first),
+            _ => bytes.extend_from_slice(format!("%{part}").as_bytes()),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,11 +1,11 @@
 //! The body of a watch.
 
 use super::reply::{Body, Closed, Reply, with_body};
-use crate::fair::Receiver;
-use crate::faults::{Control, Faults};
+use crate::faults::Faults;
 use crate::kind::Kind;
-use crate::table;
-use crate::watch::{EventType, Watch, WatchEvent};
+use crate::signal::Listener;
+use crate::table::{self, Column};
+use crate::watch::{BATCH, EventType, Watch, WatchEvent};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
@@ -13,64 +13,76 @@ use hyper::body::Frame;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a request and its faults say about a watch beyond what it selects.
-pub(super) struct Shape {
-    pub(super) timeout: Option<Duration>,
-    pub(super) bookmark_interval: Duration,
-    pub(super) batch: usize,
-    pub(super) as_table: bool,
-    pub(super) end_after: Option<(u64, bool)>,
-}
-
-struct State {
+/// The answer to a watch while it is sent.
+pub(super) struct Stream {
     watch: Watch,
     kind: &'static Kind,
-    control: Receiver<Control>,
+    faults: Faults,
+    switched: Listener,
     drops: u64,
     deadline: Option<Instant>,
+    bookmark_interval: Duration,
     next_bookmark: Instant,
-    shape: Shape,
+    /// The columns of a table, when the objects are sent as one.
+    columns: Option<&'static [Column]>,
     first_table: bool,
+    end_after: Option<(u64, bool)>,
     over: bool,
 }
 
-/// The answer to a watch.
-pub(super) fn reply(watch: Watch, kind: &'static Kind, faults: &Faults, shape: Shape) -> Reply {
-    let control = faults.control();
-    let drops = control.borrow().drops.get(kind.index).copied().unwrap_or_default();
-    let now = Instant::now();
-    let state = State {
-        watch,
-        kind,
-        control,
-        drops,
-        deadline: shape.timeout.map(|timeout| now + timeout),
-        next_bookmark: now + shape.bookmark_interval,
-        shape,
-        first_table: true,
-        over: false,
-    };
-    let frames = stream::unfold(state, |mut state| async move {
-        let frame = state.next().await?;
-        Some((frame.map(Frame::data), state))
+pub(super) fn reply(stream: Stream) -> Reply {
+    let frames = stream::unfold(stream, |mut stream| async move {
+        let frame = stream.next().await?;
+        Some((frame.map(Frame::data), stream))
     });
     let body: Body = BodyExt::boxed_unsync(StreamBody::new(frames));
     with_body(200, "application/json", body)
 }
 
-impl State {
+impl Stream {
+    pub(super) fn new(
+        watch: Watch,
+        kind: &'static Kind,
+        faults: &Faults,
+        timeout: Option<Duration>,
+        bookmark_interval: Duration,
+        columns: Option<&'static [Column]>,
+        end_after: Option<(u64, bool)>,
+    ) -> Stream {
+        let (now, switched, drops) = (Instant::now(), faults.switched.listen(), faults.drops(kind));
+        let (deadline, next_bookmark) = (timeout.map(|timeout| now + timeout), now + bookmark_interval);
+        let (faults, first_table, over) = (faults.clone(), true, false);
+        Stream {
+            watch,
+            kind,
+            faults,
+            switched,
+            drops,
+            deadline,
+            bookmark_interval,
+            next_bookmark,
+            columns,
+            first_table,
+            end_after,
+            over,
+        }
+    }
+
     async fn next(&mut self) -> Option<Result<Bytes, Closed>> {
         loop {
-            if self.over || self.is_dropped() || self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if self.over
+                || self.faults.drops(self.kind) != self.drops
+                || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+            {
                 return None;
             }
-            if let Some((0, abrupt)) = self.shape.end_after {
+            if let Some((0, abrupt)) = self.end_after {
                 self.over = true;
                 // Pausing once lets the connection write out what was delivered before it breaks.
                 tokio::task::yield_now().await;
                 return abrupt.then_some(Err(Closed));
             }
-            if !self.is_frozen() {
+            if !self.faults.is_frozen(self.kind) {
                 if let Some(chunk) = self.chunk() {
                     return Some(Ok(chunk));
                 }
@@ -82,35 +94,21 @@ impl State {
         }
     }
 
-    fn is_frozen(&self) -> bool {
-        self.control.borrow().frozen.get(self.kind.index).copied().unwrap_or_default()
-    }
-
-    fn is_dropped(&self) -> bool {
-        self.control.borrow().drops.get(self.kind.index).copied().unwrap_or_default() != self.drops
-    }
-
     /// What can be written now.
     fn chunk(&mut self) -> Option<Bytes> {
         let mut chunk = BytesMut::new();
-        for _ in 0..self.shape.batch.max(1) {
-            if let Some((left, _)) = &mut self.shape.end_after {
-                let Some(fewer) = left.checked_sub(1) else { break };
-                *left = fewer;
+        for _ in 0..BATCH {
+            if matches!(self.end_after, Some((0, _))) {
+                break;
             }
-            match self.watch.try_next() {
-                Some(event) => self.put(&mut chunk, &event),
-                None => {
-                    // Nothing was delivered, so nothing counts.
-                    if let Some((left, _)) = &mut self.shape.end_after {
-                        *left += 1;
-                    }
-                    break;
-                }
+            let Some(event) = self.watch.try_next() else { break };
+            if let Some((left, _)) = &mut self.end_after {
+                *left -= 1;
             }
+            self.put(&mut chunk, &event);
         }
         if chunk.is_empty() && self.next_bookmark <= Instant::now() {
-            self.next_bookmark = Instant::now() + self.shape.bookmark_interval;
+            self.next_bookmark = Instant::now() + self.bookmark_interval;
             if let Some(event) = self.watch.bookmark() {
                 self.put(&mut chunk, &event);
             }
@@ -120,17 +118,18 @@ impl State {
 
     fn put(&mut self, chunk: &mut BytesMut, event: &WatchEvent) {
         chunk.put_slice(format!("{{\"type\":\"{}\",\"object\":", event.event.as_str()).as_bytes());
-        if self.shape.as_table && !matches!(event.event, EventType::Error) {
-            let headed = std::mem::take(&mut self.first_table);
-            chunk.put_slice(table::event(self.kind, event, headed).to_string().as_bytes());
-        } else {
-            chunk.put_slice(&event.object);
+        match self.columns {
+            Some(columns) if event.event != EventType::Error => {
+                let headed = std::mem::take(&mut self.first_table);
+                chunk.put_slice(table::event(columns, event, headed).to_string().as_bytes());
+            }
+            _ => chunk.put_slice(&event.object),
         }
         chunk.put_slice(b"}\n");
     }
 
     async fn wait(&mut self) {
-        let frozen = self.is_frozen();
+        let frozen = self.faults.is_frozen(self.kind);
         let deadline = self.deadline;
         let until_deadline = async {
             match deadline {
@@ -140,10 +139,7 @@ impl State {
         };
         tokio::select! {
             () = self.watch.changed(), if !frozen => {}
-            changed = self.control.changed() => {
-                // The switches live as long as the server; without them there is nothing to serve.
-                self.over |= changed.is_err();
-            }
+            () = self.switched.changed() => {}
             () = until_deadline => {}
             () = tokio::time::sleep_until(self.next_bookmark), if !frozen => {}
         }

@@ -1,40 +1,57 @@
 //! Strategic merge patch: a merge patch that knows list keys and obeys directives.
 
-use super::schema::{ListRule, rule};
 use crate::error::ApiError;
 use crate::kind::Kind;
+use crate::value::object;
 use serde_json::{Map, Value};
 
 const PATCH: &str = "$patch";
-const RETAIN: &str = "$retainKeys";
 const ORDER: &str = "$setElementOrder/";
 const DELETE: &str = "$deleteFromPrimitiveList/";
 
-/// Merges `patch` into `target`. With `append`, new elements go to the end of lists, as in an apply; a strategic merge
-/// patch puts its elements first.
-pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value, append: bool) -> Result<(), ApiError> {
+/// How a list is treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ListRule {
+    /// The patch replaces the list.
+    Atomic,
+    /// Elements are objects, identified by this field.
+    Key(&'static str),
+    /// Elements are plain values; the patch adds to them.
+    Set,
+}
+
+/// The rule of the list at a dotted `path` below the object.
+fn rule(kind: &Kind, path: &str) -> ListRule {
+    match (kind.plural, path) {
+        (_, "metadata.ownerReferences") => ListRule::Key("uid"),
+        (_, "metadata.finalizers") | ("nodes", "spec.podCIDRs") => ListRule::Set,
+        ("nodes", "status.addresses" | "status.conditions") | ("services" | "namespaces", "status.conditions") => {
+            ListRule::Key("type")
+        }
+        ("services", "spec.ports") => ListRule::Key("port"),
+        _ => ListRule::Atomic,
+    }
+}
+
+/// Merges `patch` into `target`.
+pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), ApiError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(ApiError::bad_request("error decoding patch: a strategic merge patch is an object"));
     };
-    merge_map(&Place { kind, path: String::new(), append }, target, patch)
+    merge_map(&Place { kind, path: String::new() }, target, patch)
 }
 
 /// Where in the object the merge is.
 struct Place<'a> {
     kind: &'a Kind,
     path: String,
-    append: bool,
 }
 
 impl Place<'_> {
     fn child(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        Place { kind: self.kind, path, append: self.append }
+        Place { kind: self.kind, path }
     }
-}
-
-fn directive(map: &Map<String, Value>) -> Option<&str> {
-    map.get(PATCH).and_then(Value::as_str)
 }
 
 fn bad(message: impl Into<String>) -> ApiError {
@@ -42,20 +59,9 @@ fn bad(message: impl Into<String>) -> ApiError {
 }
 
 fn merge_map(place: &Place<'_>, target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), ApiError> {
-    match directive(patch) {
-        Some("replace") => {
-            *target = patch.iter().filter(|(key, _)| *key != PATCH).map(|(k, v)| (k.clone(), v.clone())).collect();
-            return Ok(());
-        }
-        Some("delete") => {
-            target.clear();
-            return Ok(());
-        }
-        None | Some("merge") => {}
-        Some(other) => return Err(bad(format!("unknown patch type found: {other}"))),
-    }
-    if let Some(Value::Array(keep)) = patch.get(RETAIN) {
-        target.retain(|key, _| keep.iter().any(|kept| kept.as_str() == Some(key)));
+    let known = |key: &str| key.starts_with(ORDER) || key.starts_with(DELETE);
+    if let Some(other) = patch.keys().find(|key| key.starts_with('$') && !known(key)) {
+        return Err(ApiError::not_implemented(&format!("the directive {other} on objects")));
     }
     delete_from_primitive_lists(target, patch)?;
     for (key, change) in patch.iter().filter(|(key, _)| !key.starts_with('$')) {
@@ -101,20 +107,12 @@ fn merge_member(
             target.remove(key);
         }
         Value::Object(patch) => {
-            let mut merged = match target.remove(key) {
-                Some(Value::Object(map)) => map,
-                _ => Map::new(),
-            };
-            merge_map(place, &mut merged, patch)?;
-            target.insert(key.to_owned(), Value::Object(merged));
+            let member = target.entry(key).or_insert(Value::Null);
+            merge_map(place, object(member), patch)?;
         }
         Value::Array(patch) => {
-            let original = match target.remove(key) {
-                Some(Value::Array(items)) => items,
-                _ => Vec::new(),
-            };
-            let merged = merge_list(place, original, patch, order)?;
-            target.insert(key.to_owned(), Value::Array(merged));
+            let original = target.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+            target.insert(key.to_owned(), Value::Array(merge_list(place, original, patch, order)?));
         }
         plain => {
             target.insert(key.to_owned(), plain.clone());
@@ -139,75 +137,47 @@ fn merge_list(
                     merged.push(item.clone());
                 }
             }
-            if place.append {
-                return Ok(merged);
-            }
             Ok(arrange(rule, merged, order.map_or(patch, Vec::as_slice), &original))
         }
-        ListRule::Key(key) => {
-            let Some((server, changes)) = obey_element_directives(place, key, original, patch)? else {
-                return Ok(patch.iter().filter(|item| item.get(PATCH).is_none()).cloned().collect());
-            };
-            let merged = merge_elements(place, key, server.clone(), &changes)?;
-            if place.append {
-                return Ok(merged);
-            }
-            Ok(arrange(rule, merged, order.map_or(changes.as_slice(), Vec::as_slice), &server))
-        }
+        ListRule::Key(key) => merge_elements(place, key, original, patch, order),
     }
-}
-
-/// Deletes what the patch says, and returns the rest of both sides; `None` when the patch replaces the list.
-#[allow(clippy::type_complexity, reason = "a pair of lists, named where it is taken apart")]
-fn obey_element_directives(
-    place: &Place<'_>,
-    key: &str,
-    mut original: Vec<Value>,
-    patch: &[Value],
-) -> Result<Option<(Vec<Value>, Vec<Value>)>, ApiError> {
-    let mut changes = Vec::new();
-    for item in patch {
-        let Value::Object(map) = item else {
-            return Err(bad(format!("{}: elements of this list must be objects", place.path)));
-        };
-        match directive(map) {
-            None => changes.push(item.clone()),
-            Some("replace") => return Ok(None),
-            Some("delete") => {
-                let gone = item.get(key).ok_or_else(|| no_key(item, key))?;
-                original.retain(|element| element.get(key) != Some(gone));
-            }
-            Some("merge") => return Err(bad("merging lists cannot yet be specified in the patch")),
-            Some(other) => return Err(bad(format!("unknown patch type found: {other}"))),
-        }
-    }
-    Ok(Some((original, changes)))
-}
-
-fn no_key(item: &Value, key: &str) -> ApiError {
-    ApiError::new(500, "", format!("map: {item} does not contain declared merge key: {key}"))
 }
 
 fn merge_elements(
     place: &Place<'_>,
-    key: &str,
-    mut merged: Vec<Value>,
-    changes: &[Value],
+    key: &'static str,
+    mut server: Vec<Value>,
+    patch: &[Value],
+    order: Option<&Vec<Value>>,
 ) -> Result<Vec<Value>, ApiError> {
-    for change in changes {
-        let id = change.get(key).ok_or_else(|| no_key(change, key))?;
+    let (changes, directives): (Vec<&Value>, Vec<&Value>) = patch.iter().partition(|item| item.get(PATCH).is_none());
+    if directives.iter().any(|item| item.get(PATCH).is_some_and(|word| word == "replace")) {
+        return Ok(changes.into_iter().cloned().collect());
+    }
+    let no_key = |item| ApiError::new(500, "", format!("map: {item} does not contain declared merge key: {key}"));
+    for item in directives {
+        if item.get(PATCH).is_some_and(|word| word != "delete") {
+            return Err(bad(format!("unknown patch type found: {}", item.get(PATCH).unwrap_or(item))));
+        }
+        let gone = item.get(key).ok_or_else(|| no_key(item))?;
+        server.retain(|element| element.get(key) != Some(gone));
+    }
+    let mut merged = server.clone();
+    for change in &changes {
+        let id = change.get(key).ok_or_else(|| no_key(change))?;
         let Value::Object(patch) = change else { continue };
         // The first element with the key, as the real server does when keys repeat (two addresses of one type).
         match merged.iter_mut().find(|element| element.get(key) == Some(id)) {
             Some(Value::Object(element)) => merge_map(place, element, patch)?,
             _ => {
-                let mut element = Map::new();
-                merge_map(place, &mut element, patch)?;
-                merged.push(Value::Object(element));
+                let mut element = Value::Null;
+                merge_map(place, object(&mut element), patch)?;
+                merged.push(element);
             }
         }
     }
-    Ok(merged)
+    let changes: Vec<Value> = changes.into_iter().cloned().collect();
+    Ok(arrange(ListRule::Key(key), merged, order.unwrap_or(&changes), &server))
 }
 
 fn position(rule: ListRule, order: &[Value], item: &Value) -> Option<usize> {

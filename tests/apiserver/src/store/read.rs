@@ -4,43 +4,44 @@ use super::Core;
 use super::state::{Objects, Scope, State, Stored, key};
 use crate::error::{ApiError, Cause};
 use crate::kind::Kind;
-use crate::selector::{Fields, Labels};
-use serde_json::{Value, json};
+use crate::selector::Selector;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What a list asks for; the members are the query parameters of the same names.
+/// The query parameters of a list or a watch.
 #[derive(Debug, Clone, Default)]
-pub struct ListOptions {
-    /// Namespace; empty for all.
-    pub namespace: String,
-    /// `labelSelector`.
-    pub label_selector: String,
-    /// `fieldSelector`.
-    pub field_selector: String,
-    /// `limit`; 0 for no limit.
-    pub limit: usize,
-    /// `continue`; empty for the first page.
-    pub continue_token: String,
-    /// `resourceVersion`; empty when not given.
-    pub resource_version: String,
-    /// `resourceVersionMatch`; empty when not given.
-    pub resource_version_match: String,
+pub(crate) struct ListOptions {
+    pub(crate) namespace: String,
+    pub(crate) label_selector: String,
+    pub(crate) field_selector: String,
+    /// 0 for no limit.
+    pub(crate) limit: usize,
+    pub(crate) continue_token: String,
+    pub(crate) resource_version: String,
+    pub(crate) resource_version_match: String,
+    pub(crate) allow_bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+}
+
+impl ListOptions {
+    /// What is selected.
+    pub(crate) fn scope(&self, kind: &Kind) -> Result<Scope, ApiError> {
+        let labels = Selector::labels(&self.label_selector)?;
+        Ok(Scope { namespace: self.namespace.clone(), labels, fields: Selector::fields(kind, &self.field_selector)? })
+    }
 }
 
 /// A page of objects.
 #[derive(Debug)]
-pub struct List {
-    /// Kind of the items.
-    pub kind: &'static Kind,
+pub(crate) struct List {
+    pub(crate) kind: &'static Kind,
     /// The version at which the list was true.
-    pub version: u64,
+    pub(crate) version: u64,
     /// Token for the next page; empty on the last.
-    pub continue_token: String,
-    /// How many objects are left behind this page, when that is known.
-    pub remaining: Option<usize>,
-    /// The objects.
-    pub items: Vec<Arc<Stored>>,
+    pub(crate) continue_token: String,
+    /// How many objects follow this page, when that is known.
+    pub(crate) remaining: Option<usize>,
+    pub(crate) items: Vec<Arc<Stored>>,
 }
 
 /// The objects of a kind as they were at some version: what a stale cache would serve.
@@ -48,10 +49,6 @@ pub struct List {
 pub(crate) struct Snapshot {
     pub(crate) version: u64,
     pub(crate) objects: Objects,
-}
-
-pub(crate) fn parse_scope(kind: &Kind, namespace: &str, labels: &str, fields: &str) -> Result<Scope, ApiError> {
-    Ok(Scope { namespace: namespace.to_owned(), labels: Labels::parse(labels)?, fields: Fields::parse(kind, fields)? })
 }
 
 /// Reads a resourceVersion parameter.
@@ -67,31 +64,20 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
 
 /// Where the next page begins. Opaque to clients.
 struct Token {
-    /// 0 for "whatever is there now" (a token handed out with a 410).
+    /// 0 for "what is there now" (a token handed out with a 410).
     version: u64,
     after: String,
 }
 
 impl Token {
     fn write(&self) -> String {
-        let plain = json!({"v": "meta.k8s.io/v1", "rv": self.version, "start": self.after}).to_string();
-        plain.bytes().map(|byte| format!("{byte:02x}")).collect()
+        format!("{}/{}", self.version, self.after)
     }
 
     fn read(text: &str) -> Result<Token, ApiError> {
-        let digits: Option<Vec<u8>> = text
-            .as_bytes()
-            .chunks(2)
-            .map(|pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok()))
-            .collect();
-        let plain: Option<Value> = digits.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let token = plain.as_ref().and_then(|plain| {
-            let (version, after) = (plain.get("rv")?.as_u64()?, plain.get("start")?.as_str()?.to_owned());
-            Some(Token { version, after })
-        });
-        token.ok_or_else(|| {
-            ApiError::bad_request("invalid continue token: continue key is not valid: encoded value is not valid")
-        })
+        let parts = text.split_once('/').and_then(|(version, after)| Some((version.parse().ok()?, after.to_owned())));
+        let why = "invalid continue token: continue key is not valid: encoded value is not valid";
+        parts.map(|(version, after)| Token { version, after }).ok_or_else(|| ApiError::bad_request(why))
     }
 }
 
@@ -123,37 +109,43 @@ impl Core {
         options: &ListOptions,
         view: Option<&Snapshot>,
     ) -> Result<List, ApiError> {
-        let scope = parse_scope(kind, &options.namespace, &options.label_selector, &options.field_selector)?;
+        let scope = options.scope(kind)?;
         check_match(options)?;
         let state = self.lock();
         let asked = parse_version(&options.resource_version).map_err(|error| {
             // Lists wrap what gets and watches let through.
             ApiError::bad_request(format!("invalid resource version: {}", error.message))
         })?;
-        let exact = options.resource_version_match == "Exact"
-            || (options.limit > 0 && options.resource_version_match.is_empty() && asked.is_some_and(|asked| asked > 0));
+        let versioned = asked.is_some_and(|asked| asked > 0);
+        if options.resource_version_match == "Exact"
+            || (options.limit > 0 && options.resource_version_match.is_empty() && versioned)
+        {
+            return Err(ApiError::not_implemented("lists of an exact version"));
+        }
         if !options.continue_token.is_empty() {
             let token = Token::read(&options.continue_token)?;
-            if asked.is_some_and(|asked| asked > 0) {
+            if versioned {
                 return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
             }
-            return next_page(&state, kind, &scope, options, token);
+            if token.version == 0 {
+                let objects = &state.of(kind).objects;
+                return Ok(page(kind, &scope, options, objects, state.version, Some(token.after)));
+            }
+            let Some(objects) = state.objects_at(kind, token.version) else {
+                let continue_token = Some(Token { version: 0, ..token }.write());
+                return Err(ApiError { continue_token, ..ApiError::expired(EXPIRED) });
+            };
+            return Ok(page(kind, &scope, options, &objects, token.version, Some(token.after)));
         }
         let newest = view.map_or(state.version, |view| view.version);
         if let Some(asked) = asked.filter(|asked| *asked > newest) {
             return Err(ApiError::too_large(asked, newest));
         }
-        if let Some(view) = view {
-            return Ok(page(kind, &scope, options, &view.objects, view.version, None));
-        }
-        match asked {
-            Some(asked) if exact => {
-                let objects = state.objects_at(kind, asked);
-                let objects = objects.ok_or_else(|| too_old(asked, &state, kind))?;
-                Ok(page(kind, &scope, options, &objects, asked, None))
-            }
-            _ => Ok(page(kind, &scope, options, &state.of(kind).objects, state.version, None)),
-        }
+        let (objects, version) = match view {
+            Some(view) => (&view.objects, view.version),
+            None => (&state.of(kind).objects, state.version),
+        };
+        Ok(page(kind, &scope, options, objects, version, None))
     }
 
     /// The objects of a kind now.
@@ -169,8 +161,10 @@ pub(crate) fn too_old(asked: u64, state: &State, kind: &Kind) -> ApiError {
 }
 
 fn check_match(options: &ListOptions) -> Result<(), ApiError> {
-    let refuse =
-        |cause: Cause| Err(ApiError::invalid_as("ListOptions.meta.k8s.io", "ListOptions", "meta.k8s.io", "", &[cause]));
+    let refuse = |cause: Cause| Err(ApiError::invalid_options(&[cause]));
+    if options.send_initial_events.is_some() {
+        return refuse(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
     let matching = options.resource_version_match.as_str();
     if matching.is_empty() {
         return Ok(());
@@ -186,31 +180,10 @@ fn check_match(options: &ListOptions) -> Result<(), ApiError> {
         return refuse(Cause::not_supported(field, matching, &["Exact", "NotOlderThan", ""]));
     }
     if matching == "Exact" && options.resource_version == "0" {
-        return refuse(Cause::forbidden(
-            field,
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ));
+        let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+        return refuse(Cause::forbidden(field, detail));
     }
     Ok(())
-}
-
-fn next_page(
-    state: &State,
-    kind: &'static Kind,
-    scope: &Scope,
-    options: &ListOptions,
-    token: Token,
-) -> Result<List, ApiError> {
-    if token.version == 0 {
-        let objects = &state.of(kind).objects;
-        return Ok(page(kind, scope, options, objects, state.version, Some(token.after)));
-    }
-    let Some(objects) = state.objects_at(kind, token.version) else {
-        let mut error = ApiError::expired(EXPIRED);
-        error.continue_token = Some(Token { version: 0, after: token.after }.write());
-        return Err(error);
-    };
-    Ok(page(kind, scope, options, &objects, token.version, Some(token.after)))
 }
 
 fn page(

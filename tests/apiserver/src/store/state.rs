@@ -1,8 +1,8 @@
 //! What is stored: the live objects of each kind, and a bounded history from which watches and old lists are served.
 
-use crate::fair::Sender;
 use crate::kind::{KINDS, Kind};
-use crate::selector::{self, Fields, Labels};
+use crate::selector::{self, Selector, Values};
+use crate::signal::Signal;
 use crate::value::{at, set, text};
 use bytes::Bytes;
 use serde_json::Value;
@@ -12,32 +12,28 @@ use std::sync::Arc;
 
 /// One version of an object. Serialized once; lists and watches share the bytes.
 #[derive(Debug)]
-pub struct Stored {
-    /// The kind of the object.
-    pub kind: &'static Kind,
-    /// Namespace; empty for cluster-scoped objects.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// The resourceVersion of this version.
-    pub version: u64,
+pub(crate) struct Stored {
+    pub(crate) kind: &'static Kind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) version: u64,
     /// The object as JSON, type first.
-    pub bytes: Bytes,
+    pub(crate) bytes: Bytes,
     bare: usize,
-    labels: BTreeMap<String, String>,
-    fields: Vec<(&'static str, String)>,
+    labels: Values,
+    fields: Values,
 }
 
 impl Stored {
     /// Serializes `value` as version `version`.
     pub(crate) fn new(kind: &'static Kind, mut value: Value, version: u64) -> Stored {
-        set(&mut value, &["metadata", "resourceVersion"], version.to_string());
-        let labels = at(&value, &["metadata", "labels"]).and_then(Value::as_object).map(|labels| {
+        set(&mut value, "/metadata/resourceVersion", version.to_string());
+        let labels = at(&value, "/metadata/labels").and_then(Value::as_object).map(|labels| {
             labels.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
         });
-        let fields = selector::extract(kind, &value);
-        let namespace = text(&value, &["metadata", "namespace"]).to_owned();
-        let name = text(&value, &["metadata", "name"]).to_owned();
+        let fields = selector::fields(kind, &value);
+        let namespace = text(&value, "/metadata/namespace").to_owned();
+        let name = text(&value, "/metadata/name").to_owned();
         if let Value::Object(map) = &mut value {
             map.remove("kind");
             map.remove("apiVersion");
@@ -55,14 +51,13 @@ impl Stored {
     }
 
     /// The object as a JSON value.
-    #[must_use]
-    pub fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_default()
     }
 
     /// The bytes behind `{"kind":…,"apiVersion":…,`: items of a list carry no type.
-    pub(crate) fn bare(&self) -> Bytes {
-        self.bytes.slice(self.bare..)
+    pub(crate) fn bare(&self) -> &[u8] {
+        self.bytes.get(self.bare..).unwrap_or_default()
     }
 
     pub(crate) fn key(&self) -> String {
@@ -85,8 +80,8 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) namespace: String,
-    pub(crate) labels: Labels,
-    pub(crate) fields: Fields,
+    pub(crate) labels: Selector,
+    pub(crate) fields: Selector,
 }
 
 impl Scope {
@@ -96,19 +91,11 @@ impl Scope {
     }
 }
 
-/// What happened to an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
-    Added,
-    Modified,
-    Deleted,
-}
-
 /// One entry of the history.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     pub(crate) version: u64,
-    pub(crate) change: Change,
+    pub(crate) deleted: bool,
     pub(crate) object: Arc<Stored>,
     pub(crate) previous: Option<Arc<Stored>>,
 }
@@ -117,7 +104,7 @@ pub(crate) struct Record {
 pub(crate) type Objects = BTreeMap<String, Arc<Stored>>;
 
 /// The live objects and the history of one kind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Collection {
     pub(crate) objects: Objects,
     pub(crate) history: VecDeque<Record>,
@@ -126,7 +113,7 @@ pub(crate) struct Collection {
     /// The newest change that is no longer in `history`.
     pub(crate) dropped: u64,
     /// Woken at every write.
-    pub(crate) signal: Sender<u64>,
+    pub(crate) signal: Signal,
 }
 
 /// Everything behind the lock.
@@ -141,14 +128,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(history_limit: usize, seed: u64) -> State {
-        let empty = || Collection {
-            objects: Objects::new(),
-            history: VecDeque::new(),
-            floor: 0,
-            dropped: 0,
-            signal: Sender::new(0),
-        };
-        let collections = KINDS.iter().map(|_| empty()).collect();
+        let collections = KINDS.iter().map(|_| Collection::default()).collect();
         let allocations = crate::admission::Allocations::default();
         State { version: 1, collections, history_limit, ids: Ids(seed), allocations }
     }
@@ -168,46 +148,40 @@ impl State {
 
     /// Stores a new version of an object.
     pub(crate) fn put(&mut self, kind: &'static Kind, value: Value) -> Arc<Stored> {
-        self.version += 1;
-        let version = self.version;
-        let object = Arc::new(Stored::new(kind, value, version));
-        let previous = self.of_mut(kind).objects.insert(object.key(), Arc::clone(&object));
-        let change = if previous.is_some() { Change::Modified } else { Change::Added };
-        self.record(kind, Record { version, change, object: Arc::clone(&object), previous });
-        object
+        self.record(kind, value, false)
     }
 
     /// Removes an object; its last state, under the version of the removal, is what watchers see.
     pub(crate) fn take(&mut self, kind: &'static Kind, last: Value) -> Arc<Stored> {
+        self.record(kind, last, true)
+    }
+
+    fn record(&mut self, kind: &'static Kind, value: Value, deleted: bool) -> Arc<Stored> {
         self.version += 1;
-        let version = self.version;
-        let object = Arc::new(Stored::new(kind, last, version));
-        let previous = self.of_mut(kind).objects.remove(&object.key());
-        self.record(kind, Record { version, change: Change::Deleted, object: Arc::clone(&object), previous });
+        let (version, limit) = (self.version, self.history_limit);
+        let object = Arc::new(Stored::new(kind, value, version));
+        let collection = self.of_mut(kind);
+        let previous = match deleted {
+            true => collection.objects.remove(&object.key()),
+            false => collection.objects.insert(object.key(), Arc::clone(&object)),
+        };
+        collection.history.push_back(Record { version, deleted, object: Arc::clone(&object), previous });
+        while collection.history.len() > limit {
+            collection.dropped = collection.history.pop_front().map_or(0, |record| record.version);
+            collection.floor = collection.dropped;
+        }
+        collection.signal.send();
         object
     }
 
-    fn record(&mut self, kind: &Kind, record: Record) {
-        let (limit, version) = (self.history_limit, record.version);
+    /// Forgets the history of a kind.
+    pub(crate) fn compact(&mut self, kind: &Kind) {
+        let version = self.version;
         let collection = self.of_mut(kind);
-        collection.history.push_back(record);
-        while collection.history.len() > limit {
-            if let Some(dropped) = collection.history.pop_front() {
-                collection.floor = dropped.version;
-                collection.dropped = dropped.version;
-            }
-        }
-        collection.signal.send_replace(version);
-    }
-
-    /// Forgets the history of a kind up to and including `version`.
-    pub(crate) fn compact(&mut self, kind: &Kind, version: u64) {
-        let collection = self.of_mut(kind);
-        while collection.history.front().is_some_and(|record| record.version <= version) {
-            collection.dropped = collection.history.pop_front().map_or(0, |record| record.version);
-        }
+        collection.dropped = collection.history.back().map_or(collection.dropped, |record| record.version);
+        collection.history.clear();
         collection.floor = collection.floor.max(version);
-        collection.signal.send_modify(|_| ());
+        collection.signal.send();
     }
 
     /// Goes back to an older version. What was allocated since stays allocated.
@@ -241,7 +215,7 @@ impl State {
     }
 }
 
-/// A source of uids and name suffixes: a sequence that a seed determines, so that a run can be repeated.
+/// A source of uids: a sequence that a seed determines, so that a run can be repeated.
 #[derive(Debug)]
 pub(crate) struct Ids(u64);
 
@@ -258,18 +232,5 @@ impl Ids {
     pub(crate) fn uid(&mut self) -> String {
         let bits = (u128::from(self.next()) << 64) | u128::from(self.next());
         uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid().to_string()
-    }
-
-    /// Five characters that cannot spell a word, as generated names end.
-    pub(crate) fn suffix(&mut self) -> String {
-        const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-        let mut bits = self.next();
-        let mut suffix = String::new();
-        for _ in 0..5 {
-            let index = usize::try_from(bits % 27).unwrap_or_default();
-            suffix.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'x')));
-            bits /= 27;
-        }
-        suffix
     }
 }

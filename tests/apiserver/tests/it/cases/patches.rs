@@ -1,6 +1,6 @@
 //! The patch formats and the status subresource.
 
-use crate::api::{APPLY, Api, JSON_PATCH, MERGE, NODES, STRATEGIC, version};
+use crate::api::{Api, MERGE, NODES, STRATEGIC, version};
 use serde_json::{Value, json};
 
 fn condition(kind: &str, status: &str) -> Value {
@@ -109,41 +109,6 @@ pub(crate) async fn taints_are_replaced_as_a_whole(api: &Api) {
     assert_eq!(node["spec"].get("taints"), None);
 }
 
-pub(crate) async fn retain_keys_and_replace_apply_to_maps(api: &Api) {
-    let path = api.node("a", json!({"metadata": {"labels": {"a": "1", "b": "2"}}})).await;
-    let patch = json!({"metadata": {"labels": {"$retainKeys": ["b", "c"], "c": "3"}}});
-    let node = api.patch(STRATEGIC, &path, patch).await.ok();
-    assert_eq!(node["metadata"]["labels"], json!({"b": "2", "c": "3"}));
-    let patch = json!({"metadata": {"labels": {"$patch": "replace", "d": "4"}}});
-    let node = api.patch(STRATEGIC, &path, patch).await.ok();
-    assert_eq!(node["metadata"]["labels"], json!({"d": "4"}));
-}
-
-pub(crate) async fn json_patches_are_all_or_nothing(api: &Api) {
-    let path = api.node("a", json!({"metadata": {"labels": {"a": "1"}}})).await;
-    let patch = json!([
-        {"op": "test", "path": "/metadata/labels/a", "value": "1"},
-        {"op": "add", "path": "/metadata/labels/x~1y", "value": "2"},
-        {"op": "copy", "from": "/metadata/labels/a", "path": "/metadata/labels/b"},
-        {"op": "move", "from": "/metadata/labels/a", "path": "/metadata/labels/c"},
-        {"op": "replace", "path": "/metadata/labels/b", "value": "3"},
-    ]);
-    let node = api.patch(JSON_PATCH, &path, patch).await.ok();
-    assert_eq!(node["metadata"]["labels"], json!({"b": "3", "c": "1", "x/y": "2"}));
-    let message = "the server rejected our request due to an error in our request";
-    let refused = [
-        json!({"op": "test", "path": "/metadata/labels/b", "value": "9"}),
-        json!({"op": "remove", "path": "/metadata/labels/none"}),
-        json!({"op": "replace", "path": "/metadata/none/none", "value": "1"}),
-    ];
-    for operation in refused {
-        let patch = json!([{"op": "add", "path": "/metadata/labels/z", "value": "1"}, operation]);
-        api.patch(JSON_PATCH, &path, patch).await.fails(422, "Invalid", message);
-    }
-    assert_eq!(version(&api.get(&path).await.ok()), version(&node));
-    api.patch(JSON_PATCH, &path, json!({"op": "add"})).await.fails(400, "BadRequest", "error decoding patch: *");
-}
-
 pub(crate) async fn a_patch_with_an_old_version_conflicts(api: &Api) {
     let path = api.node("a", json!({})).await;
     for format in [MERGE, STRATEGIC] {
@@ -166,7 +131,6 @@ pub(crate) async fn a_patch_without_effect_keeps_the_version(api: &Api) {
         (MERGE, json!({})),
         (MERGE, json!({"metadata": {"labels": {"a": "1", "b": null}}})),
         (STRATEGIC, json!({"metadata": {"labels": {"a": "1"}}, "status": {"phase": "Running"}})),
-        (JSON_PATCH, json!([{"op": "replace", "path": "/metadata/labels/a", "value": "1"}])),
     ] {
         assert_eq!(version(&api.patch(format, &path, patch).await.ok()), before, "{format}");
     }
@@ -208,32 +172,7 @@ pub(crate) async fn the_main_resource_ignores_status(api: &Api) {
     assert_eq!((types(&node), &node["spec"]["unschedulable"]), (vec!["A=True".to_owned()], &json!(true)));
 }
 
-pub(crate) async fn apply_creates_and_merges(api: &Api) {
-    let services = api.namespaced("services").await;
-    let path = format!("{services}/a?fieldManager=me&force=true");
-    let yaml = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels: {l: \"1\"}\nspec:\n  ports:\n  - {port: 80, protocol: TCP}\n";
-    let answer = api.send("PATCH", &path, APPLY, "application/json", yaml).await;
-    assert_eq!(answer.code, 201);
-    assert_eq!(answer.json()["spec"]["type"], "ClusterIP");
-    let message = "*fieldManager: Required value: is required for apply patch";
-    let unnamed = format!("{services}/a");
-    api.send("PATCH", &unnamed, APPLY, "application/json", yaml).await.fails(422, "Invalid", message);
-    let typeless = api.patch(APPLY, &path, json!({"metadata": {"name": "a"}})).await;
-    typeless.fails(400, "BadRequest", "invalid object type: *");
-    let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "labels": {"l": "2"}},
-        "spec": {"ports": [{"port": 80, "protocol": "TCP", "name": "web"}]}});
-    let answer = api.patch(APPLY, &path, body).await;
-    assert_eq!(answer.code, 200);
-    let service = answer.json();
-    assert_eq!(service["metadata"]["labels"], json!({"l": "2"}));
-    assert_eq!(service["spec"]["ports"], json!([{"name": "web", "port": 80, "protocol": "TCP", "targetPort": 80}]));
-    let node = api.node("a", json!({"status": {"conditions": [condition("A", "True")]}})).await;
-    let body = json!({"apiVersion": "v1", "kind": "Node", "status": {"conditions": [condition("B", "True")]}});
-    let node = api.patch(APPLY, &format!("{node}/status?fieldManager=me"), body).await.ok();
-    assert_eq!(types(&node), ["A=True", "B=True"]);
-}
-
-pub(crate) async fn unknown_patch_formats_are_refused(api: &Api) {
+pub(crate) async fn other_patch_formats_are_refused(api: &Api) {
     let path = api.node("a", json!({})).await;
     let answer = api.patch("application/json", &path, json!({})).await;
     answer.fails(415, "UnsupportedMediaType", "415: Unsupported Media Type");

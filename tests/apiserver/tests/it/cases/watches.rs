@@ -3,7 +3,7 @@
 use crate::api::{Api, MERGE, NODES, version};
 use serde_json::{Value, json};
 
-async fn map(api: &Api, path: &str, name: &str, label: &str) -> Value {
+async fn lease(api: &Api, path: &str, name: &str, label: &str) -> Value {
     api.post(path, json!({"metadata": {"name": name, "labels": {"l": label}}})).await.ok()
 }
 
@@ -12,25 +12,25 @@ fn pair(kind: &str, name: &str) -> (String, String) {
 }
 
 pub(crate) async fn a_watch_replays_what_came_after_its_version(api: &Api) {
-    let path = api.namespaced("configmaps").await;
-    let first = map(api, &path, "a", "x").await;
-    map(api, &path, "b", "x").await;
-    api.patch(MERGE, &format!("{path}/a"), json!({"data": {"k": "v"}})).await.ok();
+    let path = api.namespaced("leases").await;
+    let first = lease(api, &path, "a", "x").await;
+    lease(api, &path, "b", "x").await;
+    api.patch(MERGE, &format!("{path}/a"), json!({"spec": {"holderIdentity": "v"}})).await.ok();
     let mut events = api.watch(&format!("{path}?resourceVersion={}", version(&first))).await;
     assert_eq!(events.brief().await, pair("ADDED", "b"));
     let changed = events.next().await.unwrap();
-    assert_eq!((&changed["type"], &changed["object"]["data"]), (&json!("MODIFIED"), &json!({"k": "v"})));
-    assert_eq!((&changed["object"]["kind"], &changed["object"]["apiVersion"]), (&json!("ConfigMap"), &json!("v1")));
+    assert_eq!((&changed["type"], &changed["object"]["spec"]), (&json!("MODIFIED"), &json!({"holderIdentity": "v"})));
+    assert_eq!(changed["object"]["apiVersion"], "coordination.k8s.io/v1");
     api.delete(&format!("{path}/b")).await.ok();
     assert_eq!(events.brief().await, pair("DELETED", "b"));
-    map(api, &path, "c", "x").await;
+    lease(api, &path, "c", "x").await;
     assert_eq!(events.brief().await, pair("ADDED", "c"));
 }
 
 pub(crate) async fn a_watch_without_version_begins_with_the_objects(api: &Api) {
-    let path = api.namespaced("secrets").await;
-    map(api, &path, "a", "x").await;
-    map(api, &path, "b", "x").await;
+    let path = api.namespaced("leases").await;
+    lease(api, &path, "a", "x").await;
+    lease(api, &path, "b", "x").await;
     for query in ["", "?resourceVersion=0", "?resourceVersion="] {
         let mut events = api.watch(&format!("{path}{query}")).await;
         let mut found = [events.brief().await, events.brief().await];
@@ -41,17 +41,17 @@ pub(crate) async fn a_watch_without_version_begins_with_the_objects(api: &Api) {
 }
 
 pub(crate) async fn an_initial_list_ends_with_a_bookmark(api: &Api) {
-    let path = api.namespaced("secrets").await;
-    let made = map(api, &path, "a", "x").await;
+    let path = api.namespaced("leases").await;
+    let made = lease(api, &path, "a", "x").await;
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let mut events = api.watch(&format!("{path}?{query}")).await;
     assert_eq!(events.brief().await, pair("ADDED", "a"));
     let end = events.next().await.unwrap();
-    assert_eq!((&end["type"], &end["object"]["kind"]), (&json!("BOOKMARK"), &json!("Secret")));
+    assert_eq!((&end["type"], &end["object"]["kind"]), (&json!("BOOKMARK"), &json!("Lease")));
     assert_eq!(end["object"]["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
     let number = |version: String| version.parse::<u64>().unwrap();
     assert!(number(version(&end["object"])) >= number(version(&made)));
-    map(api, &path, "b", "x").await;
+    lease(api, &path, "b", "x").await;
     assert_eq!(events.brief().await, pair("ADDED", "b"));
     // A bookmark of a typed object shows its members that are never left out.
     let mut events = api.watch(&format!("{NODES}?{query}&labelSelector=no-such-label")).await;
@@ -78,8 +78,8 @@ pub(crate) async fn initial_events_need_the_right_match(api: &Api) {
 }
 
 pub(crate) async fn leaving_the_selection_looks_like_a_deletion(api: &Api) {
-    let path = api.namespaced("secrets").await;
-    let made = map(api, &path, "a", "in").await;
+    let path = api.namespaced("leases").await;
+    let made = lease(api, &path, "a", "in").await;
     let mut events = api.watch(&format!("{path}?labelSelector=l%3Din&resourceVersion={}", version(&made))).await;
     let left = api.patch(MERGE, &format!("{path}/a"), json!({"metadata": {"labels": {"l": "out"}}})).await.ok();
     let event = events.next().await.unwrap();
@@ -92,8 +92,8 @@ pub(crate) async fn leaving_the_selection_looks_like_a_deletion(api: &Api) {
 }
 
 pub(crate) async fn a_deletion_has_the_version_of_the_deletion(api: &Api) {
-    let path = api.namespaced("secrets").await;
-    let made = map(api, &path, "a", "x").await;
+    let path = api.namespaced("leases").await;
+    let made = lease(api, &path, "a", "x").await;
     let mut events = api.watch(&format!("{path}?resourceVersion={}", version(&made))).await;
     api.delete(&format!("{path}/a")).await.ok();
     let event = events.next().await.unwrap();
@@ -103,15 +103,15 @@ pub(crate) async fn a_deletion_has_the_version_of_the_deletion(api: &Api) {
 }
 
 pub(crate) async fn a_watch_ends_at_its_timeout(api: &Api) {
-    let path = api.namespaced("secrets").await;
+    let path = api.namespaced("leases").await;
     let mut events = api.watch(&format!("{path}?timeoutSeconds=1")).await;
     assert_eq!(events.next().await, None);
 }
 
 pub(crate) async fn a_watch_from_the_future_waits(api: &Api) {
-    let path = api.namespaced("secrets").await;
+    let path = api.namespaced("leases").await;
     let mut events = api.watch(&format!("{path}?resourceVersion=999999999")).await;
-    map(api, &path, "a", "x").await;
+    lease(api, &path, "a", "x").await;
     assert!(events.is_quiet().await);
 }
 
@@ -129,12 +129,12 @@ pub(crate) async fn initial_events_from_the_future_end_with_an_error(api: &Api) 
 }
 
 pub(crate) async fn a_watch_covers_one_namespace(api: &Api) {
-    let path = api.namespaced("secrets").await;
-    let other = "/api/v1/namespaces/default/secrets";
+    let path = api.namespaced("leases").await;
+    let other = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let name = api.namespace();
     let mut events = api.watch(&path).await;
-    map(api, other, &name, "x").await;
-    map(api, &path, "mine", "x").await;
+    lease(api, other, &name, "x").await;
+    lease(api, &path, "mine", "x").await;
     assert_eq!(events.brief().await, pair("ADDED", "mine"));
     let mut one = api.watch(&format!("{path}?fieldSelector=metadata.name%3Dother")).await;
     assert!(one.is_quiet().await);

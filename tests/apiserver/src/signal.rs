@@ -1,0 +1,58 @@
+//! A signal that wakes the waiting tasks in the order in which they came. The channels of tokio wake them in random order,
+//! and a simulation could not repeat what follows from that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// The sending side.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Signal(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    sent: AtomicU64,
+    notify: Notify,
+}
+
+/// A receiving side.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    shared: Arc<Shared>,
+    seen: u64,
+}
+
+impl Signal {
+    pub(crate) fn send(&self) {
+        self.0.sent.fetch_add(1, Ordering::SeqCst);
+        self.0.notify.notify_waiters();
+    }
+
+    /// A listener that has seen everything so far.
+    pub(crate) fn listen(&self) -> Listener {
+        Listener { shared: Arc::clone(&self.0), seen: self.0.sent.load(Ordering::SeqCst) }
+    }
+}
+
+impl Listener {
+    /// Marks everything so far as seen. Returns whether there was something new.
+    pub(crate) fn catch_up(&mut self) -> bool {
+        let sent = self.shared.sent.load(Ordering::SeqCst);
+        std::mem::replace(&mut self.seen, sent) != sent
+    }
+
+    /// Waits for a signal that was not seen yet.
+    pub(crate) async fn changed(&mut self) {
+        loop {
+            let shared = Arc::clone(&self.shared);
+            let notified = shared.notify.notified();
+            tokio::pin!(notified);
+            // Registered before the check, so that no signal in between is missed.
+            notified.as_mut().enable();
+            if self.catch_up() {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
