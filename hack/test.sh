@@ -34,7 +34,7 @@
 # machine is a failure with CI=true, and elsewhere a line that says NOT RUN.
 #
 # Environment: CARGO_TARGET_DIR (default ${XDG_CACHE_HOME:-~/.cache}/ccm/target), KUBEBUILDER_ASSETS, CI,
-# CCM_LONG_SECONDS (what `ci` gives to the long lane; default 1500).
+# CCM_LONG_SECONDS (what `ci` gives to the long lane; default 2400).
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -251,7 +251,7 @@ for argument in "$@"; do
 	all) stages+=("${fast_lane[@]}" "${long_lane[@]}") ;;
 	ci)
 		stages+=("${fast_lane[@]}" "${long_lane[@]}")
-		within=${CCM_LONG_SECONDS:-1500}
+		within=${CCM_LONG_SECONDS:-2400}
 		;;
 	*)
 		if [[ " ${all_stages[*]} " != *" $argument "* ]]; then
