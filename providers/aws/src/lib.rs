@@ -49,7 +49,7 @@ pub use volumes::VOLUME_SOURCES;
 pub fn reference(part: &str) -> Option<String> {
     match part {
         "config" => Some(config::reference()),
-        "annotations" => Some(annotations::reference()),
+        "annotations" => Some(annotations::TABLE.reference()),
         "flags" => Some(flags::reference()),
         _ => None,
     }

@@ -207,14 +207,7 @@ impl<'a> Value<'a> {
 
     /// One of a few words.
     pub fn word<T: Clone>(&self, words: &[(&str, T)]) -> Option<T> {
-        let text = self.text()?;
-        let found = words.iter().find(|(word, _)| *word == text);
-        if found.is_none() {
-            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            let hint = did_you_mean(&text, &known).unwrap_or_default();
-            self.problem(format_args!("unknown word {text:?}; want one of {}{hint}", known.join(", ")));
-        }
-        found.map(|(_, value)| value.clone())
+        one_of(&self.text()?, words).map_err(|problem| self.problem(problem)).ok()
     }
 }
 
@@ -321,6 +314,15 @@ fn join(path: &str, key: &str) -> String {
         (path, true) => format!("{path}.{key}"),
         (path, false) => format!("{path}[{key:?}]"),
     }
+}
+
+/// What a word stands for, or what is wrong with it.
+pub(crate) fn one_of<T: Clone>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone()).ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let hint = did_you_mean(text, &known).unwrap_or_default();
+        format!("unknown word {text:?}; want one of {}{hint}", known.join(", "))
+    })
 }
 
 /// `; did you mean "…"?` if one of the words is close.

@@ -2,12 +2,14 @@
 //!
 //! * [`document`]: YAML or JSON settings, read so that every mistake is reported with the path of its key.
 //! * [`gcfg`]: the INI dialect of Go programs, read by tables of keys.
+//! * [`annotations`]: the annotations of Services, read by a table.
 //! * [`batch`]: many questions joined into one call; [`snapshot`]: one read that many share.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
 //!
 //! What only one provider needs does not belong here, and neither does anything that knows a particular cloud.
 #![deny(missing_docs)]
 
+pub mod annotations;
 pub mod batch;
 pub mod document;
 pub mod gcfg;

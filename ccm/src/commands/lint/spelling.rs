@@ -2,20 +2,15 @@
 //! share.
 
 use ccm_controllers::service::lint::DOMAINS;
+use ccm_kit::annotations::misspelt;
 use ccm_kit::document::nearest;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{Finding, Service, Severity};
+use ccm_provider::{Finding, Service};
 
 /// Misspelt annotations of a Service.
 pub(super) fn lint(service: &Service) -> Vec<Finding> {
     let annotations = service.metadata.annotations.iter();
-    annotations
-        .filter_map(|(key, value)| {
-            let meant = meant(key)?;
-            let message = format!("unknown key, no effect; did you mean {meant:?}?");
-            Some(Finding { severity: Severity::Warning, key: key.clone(), value: Some(value.clone()), message })
-        })
-        .collect()
+    annotations.filter_map(|(key, value)| Some(misspelt(key, value, Some(&meant(key)?)))).collect()
 }
 
 /// The key that was probably meant; `None` if this one is correct.

@@ -1,5 +1,6 @@
 //! What is noticed in annotations: keys that are not known, keys that do nothing here, wrong values, contradictions.
 
+use ccm_kit::annotations::{BalancerKind, with_article};
 use ccm_kit::document::did_you_mean;
 use ccm_provider::source_ranges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
@@ -10,8 +11,8 @@ use super::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, ADDITIONAL_TAGS, Annotations,
     BACKEND_PROTOCOL, BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS,
     HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, IDLE_TIMEOUT,
-    INTERNAL, Key, Kind, On, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS, SUBNETS,
-    SslPorts, TABLE, TYPE, UNHEALTHY_THRESHOLD, finding,
+    INTERNAL, Key, Kind, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS, SUBNETS,
+    SslPorts, TABLE, TARGET_GROUP_ATTRIBUTES, TYPE, UNHEALTHY_THRESHOLD,
 };
 use crate::ownership::Ownership;
 
@@ -31,34 +32,23 @@ pub(crate) struct Surroundings<'a> {
 /// error, all else a warning.
 pub(crate) fn lint(around: &Surroundings<'_>) -> Vec<Finding> {
     let annotations = Annotations::read(&around.service.metadata.annotations);
-    let mut findings = Vec::new();
-    for row in TABLE {
-        let Some(value) = annotations.text(row) else { continue };
-        if !row.on.reads(around.kind) {
-            let (severity, what) = match row.on {
-                On::Strictly(_) => (Severity::Error, "not possible on"),
-                _ => (Severity::Warning, "has no effect on"),
-            };
-            let mut message = format!("{what} a {}; remove it", around.kind.as_str());
-            if row.key == PROXY_PROTOCOL.row.key {
-                let instead = super::TARGET_GROUP_ATTRIBUTES.row.key;
-                message = format!("{message}, and write {instead}: proxy_protocol_v2.enabled=true for version 2");
-            }
-            findings.push(finding(severity, row, Some(value), message));
-        } else if let Err(problem) = (row.check)(value) {
-            findings.push(finding(Severity::Error, row, Some(value), problem));
-        }
+    let mut findings = TABLE.review(annotations, around.kind);
+    if let Some(finding) = findings.iter_mut().find(|finding| finding.key == PROXY_PROTOCOL.row.key)
+        && around.kind == Kind::Network
+    {
+        let instead = TARGET_GROUP_ATTRIBUTES.row.key;
+        finding.message += &format!(", and write {instead}: proxy_protocol_v2.enabled=true for version 2");
     }
     findings.extend(limits(around.kind, annotations));
     findings.extend(contradictions(around, annotations));
     findings.extend(tls(around, annotations));
-    findings.extend(annotations.keys().filter_map(|(key, value)| strange(key, value, Reader::Us)));
+    findings.extend(annotations.iter().filter_map(|(key, value)| strange(key, value, Reader::Us)));
     findings
 }
 
 /// What is noticed in the keys of a Service that the aws-load-balancer-controller serves: those that it doesn't know either.
 pub(crate) fn lint_elsewhere(annotations: Annotations<'_>) -> Vec<Finding> {
-    annotations.keys().filter_map(|(key, value)| strange(key, value, Reader::OtherController)).collect()
+    annotations.iter().filter_map(|(key, value)| strange(key, value, Reader::OtherController)).collect()
 }
 
 /// Values that are right by themselves but not together.
@@ -66,7 +56,7 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
     let mut findings = Vec::new();
     let network = around.kind == Kind::Network;
     // A value that cannot be read was reported before; here it counts as absent.
-    let on = |key| annotations.get(key).ok().flatten() == Some(true);
+    let on = |key| annotations.readable(key) == Some(true);
     let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
 
     if let Some(word) =
@@ -90,7 +80,7 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
         warn(ACCESS_LOG.row, format!("AWS refuses logs without a bucket; set {}", ACCESS_LOG_BUCKET.row.key));
     }
     if !network {
-        let interval = annotations.get(&ACCESS_LOG_INTERVAL).ok().flatten();
+        let interval = annotations.readable(&ACCESS_LOG_INTERVAL);
         if interval.is_some_and(|minutes| ![5, 60].contains(&minutes)) {
             warn(ACCESS_LOG_INTERVAL.row, "AWS takes only 5 and 60".to_owned());
         }
@@ -120,22 +110,16 @@ fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Ve
         (&EIP_ALLOCATIONS, "allocated Elastic IP", "eipalloc-"),
     ];
     for (key, what, form) in ids {
-        let odd = annotations.get(key).ok().flatten().unwrap_or_default().into_iter().find(|id| !id.starts_with(form));
+        let odd = annotations.readable(key).unwrap_or_default().into_iter().find(|id| !id.starts_with(form));
         if let Some(odd) = odd.filter(|_| key.row.on.reads(around.kind)) {
-            let article = if what.starts_with('a') { "an" } else { "a" };
-            warn(key.row, format!("{odd:?} does not look like the ID of {article} {what} ({form}…)"));
+            warn(key.row, format!("{odd:?} does not look like the ID of {} ({form}…)", with_article(what)));
         }
     }
     findings.extend(one_per_subnet(around.kind, annotations));
     findings.extend(health(around, annotations));
     if network && around.managed_network_groups.is_none() && annotations.has(&SECURITY_GROUPS) {
         let message = "counts on a network load balancer only with NLBSecurityGroupMode = Managed in the cloud config";
-        findings.push(finding(
-            Severity::Info,
-            SECURITY_GROUPS.row,
-            annotations.text(SECURITY_GROUPS.row),
-            message.to_owned(),
-        ));
+        findings.push(annotations.inform(SECURITY_GROUPS.row, message));
     }
     findings.extend(elsewhere(around, annotations));
     findings
@@ -168,30 +152,23 @@ fn limits(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
         ],
     };
     let refused = rows.iter().filter(|(key, least, most)| {
-        annotations.get(key).ok().flatten().is_some_and(|number| !(*least..=*most).contains(&number))
+        annotations.readable(key).is_some_and(|number| !(*least..=*most).contains(&number))
     });
+    let of = kind.as_str();
     refused
-        .map(|(key, least, most)| {
-            let message = format!("AWS takes {least} to {most} on a {}", kind.as_str());
-            finding(Severity::Error, key.row, annotations.text(key.row), message)
-        })
+        .map(|(key, least, most)| annotations.error(key.row, format!("AWS takes {least} to {most} on a {of}")))
         .collect()
 }
 
 /// Addresses of a network balancer, of which each subnet takes one.
 fn one_per_subnet(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
-    let list = |key: &Key<Vec<String>>| annotations.get(key).ok().flatten();
-    let Some(subnets) = list(&SUBNETS).filter(|_| kind == Kind::Network) else { return Vec::new() };
-    let odd = |key: &'static Key<Vec<String>>| {
-        let count = list(key)?.len();
-        (count != subnets.len()).then(|| {
-            let message = format!(
-                "{count} for {} subnets; name one for each of {}, in that order",
-                subnets.len(),
-                SUBNETS.row.key
-            );
-            finding(Severity::Error, key.row, annotations.text(key.row), message)
-        })
+    let count = |key: &Key<Vec<String>>| annotations.readable(key).map(|list| list.len());
+    let Some(subnets) = count(&SUBNETS).filter(|_| kind == Kind::Network) else { return Vec::new() };
+    let odd = |key: &Key<Vec<String>>| {
+        let found = count(key).filter(|found| *found != subnets)?;
+        let whose = SUBNETS.row.key;
+        let message = format!("{found} for {subnets} subnets; name one for each of {whose}, in that order");
+        Some(annotations.error(key.row, message))
     };
     [&EIP_ALLOCATIONS, &PRIVATE_IPV4].into_iter().filter_map(odd).collect()
 }
@@ -209,7 +186,7 @@ fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Findin
             }
         }
     } else if annotations.has(&HEALTH_PATH) {
-        let protocol = annotations.get(&HEALTH_PROTOCOL).ok().flatten();
+        let protocol = annotations.readable(&HEALTH_PROTOCOL);
         let shared = around.shared_probe == Some(true);
         let asks_path = protocol.map_or(local || shared, super::HealthProtocol::has_path);
         if !asks_path {
@@ -222,11 +199,10 @@ fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Findin
         }
     }
     if annotations.text(HEALTH_PATH.row).is_some_and(|path| !path.is_empty() && !path.starts_with('/')) {
-        let message = "AWS wants a path that begins with \"/\"".to_owned();
-        findings.push(finding(Severity::Error, HEALTH_PATH.row, annotations.text(HEALTH_PATH.row), message));
+        findings.push(annotations.error(HEALTH_PATH.row, "AWS wants a path that begins with \"/\""));
     }
-    let number = |key| annotations.get(key).ok().flatten();
-    if let (Some(timeout), Some(interval)) = (number(&HEALTH_TIMEOUT), number(&HEALTH_INTERVAL))
+    if let (Some(timeout), Some(interval)) =
+        (annotations.readable(&HEALTH_TIMEOUT), annotations.readable(&HEALTH_INTERVAL))
         && timeout >= interval
         && !network
     {
@@ -243,7 +219,7 @@ fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Fin
     let mut findings = source_ranges::review(service);
     findings.retain(|finding| finding.severity < Severity::Error);
     let opens = around.kind == Kind::Classic || around.managed_network_groups == Some(true);
-    let named = annotations.get(&SECURITY_GROUPS).ok().flatten().is_some();
+    let named = annotations.readable(&SECURITY_GROUPS).is_some();
     let spec = service.spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
     let ranges = match spec {
         Some(ranges) => Some(("spec.loadBalancerSourceRanges", ranges.join(","))),
@@ -256,7 +232,7 @@ fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Fin
         let message = format!("no effect: the rules of the groups in {whose} are left alone; allow these ranges there");
         findings.push(Finding { severity: Severity::Warning, key: key.to_owned(), value: Some(value), message });
     }
-    let tags = annotations.get(&ADDITIONAL_TAGS).ok().flatten().unwrap_or_default();
+    let tags = annotations.readable(&ADDITIONAL_TAGS).unwrap_or_default();
     let reserved = tags.keys().filter(|key| around.ownership.is_reserved(key));
     let reserved: Vec<String> = reserved.map(|key| format!("{key:?}")).collect();
     match &*reserved {
@@ -274,7 +250,7 @@ fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Fin
     }
     if let Some(key) = tags.keys().find(|key| key.to_lowercase().starts_with("aws:")) {
         let message = format!("AWS refuses the tag {key:?}: what begins with \"aws:\" is its own; take it out");
-        findings.push(finding(Severity::Error, ADDITIONAL_TAGS.row, annotations.text(ADDITIONAL_TAGS.row), message));
+        findings.push(annotations.error(ADDITIONAL_TAGS.row, message));
     }
     findings
 }
@@ -284,8 +260,8 @@ fn tls(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> 
     let mut findings = Vec::new();
     let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
     let network = around.kind == Kind::Network;
-    let certificate = annotations.get(&SSL_CERT).ok().flatten();
-    let backend = annotations.get(&BACKEND_PROTOCOL).ok().flatten();
+    let certificate = annotations.readable(&SSL_CERT);
+    let backend = annotations.readable(&BACKEND_PROTOCOL);
     if certificate.is_none() {
         for row in [SSL_PORTS.row, SSL_POLICY.row] {
             if annotations.text(row).is_some_and(|value| !value.is_empty()) {
@@ -318,15 +294,15 @@ fn tls(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> 
         }
         _ => {}
     }
-    if let (Some(_), Ok(Some(SslPorts::Listed { numbers, names }))) = (&certificate, annotations.get(&SSL_PORTS)) {
-        let ports = &around.service.spec.ports;
-        let lost_numbers = numbers.into_iter().filter(|number| !ports.iter().any(|port| port.port == *number));
-        let lost_names = names.into_iter().filter(|name| !ports.iter().any(|port| port.name.to_lowercase() == *name));
-        let lost: Vec<String> = lost_numbers.map(|number| number.to_string()).chain(lost_names).collect();
+    if certificate.is_some()
+        && let Some(covered) = annotations.readable(&SSL_PORTS)
+        && let SslPorts::Listed { numbers, names } = &covered
+    {
+        let lost_numbers = numbers.iter().filter(|number| !ports.iter().any(|port| port.port == **number));
+        let lost_names = names.iter().filter(|name| !ports.iter().any(|port| port.name.to_lowercase() == **name));
+        let lost: Vec<String> = lost_numbers.map(ToString::to_string).chain(lost_names.cloned()).collect();
         if !lost.is_empty() {
-            let plain = ports.iter().filter(|port| {
-                !annotations.get(&SSL_PORTS).ok().flatten().unwrap_or_default().cover(port.port, &port.name)
-            });
+            let plain = ports.iter().filter(|port| !covered.cover(port.port, &port.name));
             let plain: Vec<String> = plain.map(|port| port.port.to_string()).collect();
             let served =
                 if plain.is_empty() { String::new() } else { format!("; served without TLS: {}", plain.join(", ")) };

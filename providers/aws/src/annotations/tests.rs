@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ownership::Ownership;
+use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 
 /// A key by the end of its name.
 fn full(suffix: &str) -> String {
@@ -44,14 +45,16 @@ fn check(kind: Kind, annotations: &[(&str, &str)], expected: &[&str]) {
 
 #[test]
 fn keys_are_unique_under_the_prefix_and_there_are_30() {
-    let keys: BTreeSet<&str> = TABLE.iter().map(|row| row.key).collect();
-    assert_eq!((keys.len(), TABLE.len()), (30, 30));
+    let keys: BTreeSet<&str> = TABLE.rows.iter().map(|row| row.key).collect();
+    assert_eq!((keys.len(), TABLE.rows.len()), (30, 30));
     assert!(keys.iter().all(|key| key.starts_with(PREFIX)));
 }
 
 /// A value that no parser of the table takes, and what is said of it.
 #[test]
 fn each_wrong_value_is_named_with_its_key_and_the_way_out() {
+    const NO_BOOL: &str = "not a boolean; write \"true\" or \"false\"";
+    const NO_NUMBER: &str = "not a whole number from -2147483648 to 2147483647; write for example \"10\"";
     let cases = [
         (
             "subnets",
@@ -59,24 +62,12 @@ fn each_wrong_value_is_named_with_its_key_and_the_way_out() {
             "names no subnet; write IDs (subnet-…) or Name tags between commas, or remove the annotation",
         ),
         ("ssl-ports", ",", "names no port; write numbers or names between commas, or \"*\" for all"),
-        ("cross-zone-load-balancing-enabled", "yes", "not a boolean; write \"true\" or \"false\""),
-        ("access-log-enabled", "True ", "not a boolean; write \"true\" or \"false\""),
-        ("connection-draining-enabled", "on", "not a boolean; write \"true\" or \"false\""),
-        (
-            "access-log-emit-interval",
-            "5m",
-            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
-        ),
-        (
-            "connection-draining-timeout",
-            "9999999999",
-            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
-        ),
-        (
-            "connection-idle-timeout",
-            "60s",
-            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
-        ),
+        ("cross-zone-load-balancing-enabled", "yes", NO_BOOL),
+        ("access-log-enabled", "True ", NO_BOOL),
+        ("connection-draining-enabled", "on", NO_BOOL),
+        ("access-log-emit-interval", "5m", NO_NUMBER),
+        ("connection-draining-timeout", "9999999999", NO_NUMBER),
+        ("connection-idle-timeout", "60s", NO_NUMBER),
         ("proxy-protocol", "true", "only \"*\" is known, for all ports"),
         (
             "target-group-attributes",
@@ -101,85 +92,49 @@ fn each_wrong_value_is_named_with_its_key_and_the_way_out() {
         ("healthcheck-protocol", "grpc", "unknown; write TCP, HTTP, HTTPS or (classic load balancers) SSL"),
         ("healthcheck-port", "70000", "not a port; write a number from 1 to 65535 or \"traffic-port\""),
         ("healthcheck-port", "http", "not a port; write a number from 1 to 65535 or \"traffic-port\""),
-        (
-            "healthcheck-healthy-threshold",
-            "",
-            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
-        ),
-        (
-            "healthcheck-unhealthy-threshold",
-            "4294967298",
-            "not a whole number from -2147483648 to 2147483647; write for example \"10\"",
-        ),
-        ("healthcheck-timeout", "1.5", "not a whole number from -2147483648 to 2147483647; write for example \"10\""),
-        ("healthcheck-interval", " 10", "not a whole number from -2147483648 to 2147483647; write for example \"10\""),
+        ("healthcheck-healthy-threshold", "", NO_NUMBER),
+        ("healthcheck-unhealthy-threshold", "4294967298", NO_NUMBER),
+        ("healthcheck-timeout", "1.5", NO_NUMBER),
+        ("healthcheck-interval", " 10", NO_NUMBER),
     ];
     for (suffix, value, problem) in cases {
-        let row = TABLE.iter().find(|row| row.key == full(suffix)).unwrap();
+        let row = TABLE.rows.iter().find(|row| row.key == full(suffix)).unwrap();
         let kind = if row.on.reads(Kind::Classic) { Kind::Classic } else { Kind::Network };
         let expected = format!("Error ~{suffix} {value:?}: {problem}");
         assert_eq!(findings(&service(&[(suffix, value)]), kind).first(), Some(&expected));
     }
     // Every key whose values can be wrong is among them.
     let tried: BTreeSet<String> = cases.iter().map(|(suffix, ..)| full(suffix)).collect();
-    for row in TABLE.iter().filter(|row| ["", "\u{0}", ","].iter().any(|odd| (row.check)(odd).is_err())) {
+    for row in TABLE.rows.iter().filter(|row| ["", "\u{0}", ","].iter().any(|odd| (row.check)(odd).is_err())) {
         assert!(tried.contains(row.key), "{}", row.key);
-    }
-}
-
-#[test]
-fn an_error_of_a_read_lasts_until_the_service_changes() {
-    let service = service(&[("connection-idle-timeout", "60s")]);
-    let error = Annotations::read(&service.metadata.annotations).get(&IDLE_TIMEOUT).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout \"60s\": not a whole number from \
-         -2147483648 to 2147483647; write for example \"10\""
-    );
-    assert!(matches!(error.class(), ErrorClass::Invalid { findings } if findings.len() == 1));
-}
-
-#[test]
-fn booleans_are_the_words_of_go_and_empty_is_none() {
-    for word in ["1", "t", "T", "TRUE", "true", "True"] {
-        assert_eq!(value::flag(word), Ok(Some(true)));
-    }
-    for word in ["0", "f", "F", "FALSE", "false", "False"] {
-        assert_eq!(value::flag(word), Ok(Some(false)));
-    }
-    assert_eq!(value::flag(""), Ok(None));
-    for word in ["tRUE", "yes", " true"] {
-        assert!(value::flag(word).is_err());
     }
 }
 
 #[test]
 fn any_text_but_false_is_internal() {
     for (word, internal) in [("", false), ("false", false), ("true", true), ("0.0.0.0/0", true), ("False", true)] {
-        assert_eq!(value::internal(word), Ok(Some(internal)));
+        assert_eq!(parse::internal(word), Ok(Some(internal)));
     }
 }
 
 #[test]
 fn pairs_keep_the_last_of_equal_keys_and_drop_what_upstream_drops() {
-    let pairs = value::pairs(" a=1,b , c=,=x,, a=2=3").unwrap().unwrap();
+    let pairs = parse::pairs(" a=1,b , c=,=x,, a=2=3").unwrap().unwrap();
     assert_eq!(pairs, [("a", "2"), ("b", ""), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
 }
 
 #[test]
-fn lists_are_trimmed_and_in_the_order_written() {
-    assert_eq!(value::list(" b, ,a ,").unwrap().unwrap(), ["b", "a"]);
-    assert_eq!(value::list(" , ").unwrap(), None);
-    assert_eq!(value::ipv4_list("10.0.0.1, 10.0.0.2").unwrap().unwrap(), ["10.0.0.1", "10.0.0.2"]);
+fn addresses_are_in_the_order_written() {
+    assert_eq!(parse::ipv4_list("10.0.0.2, 10.0.0.1").unwrap().unwrap(), ["10.0.0.2", "10.0.0.1"]);
 }
 
 #[test]
 fn pitfall_48_ssl_ports_with_a_blank_and_a_capital_match() {
-    let ports = value::ssl_ports("443, Admin").unwrap().unwrap();
+    let ports = parse::ssl_ports("443, Admin").unwrap().unwrap();
     assert!(ports.cover(443, "https") && ports.cover(8443, "admin") && ports.cover(8443, "ADMIN"));
     assert!(!ports.cover(80, "http") && !ports.cover(80, ""));
     for all in ["", "*", " * "] {
-        assert_eq!(value::ssl_ports(all), Ok(Some(SslPorts::All)));
+        assert_eq!(parse::ssl_ports(all), Ok(Some(SslPorts::All)));
     }
 }
 
@@ -497,25 +452,12 @@ fn a_service_without_annotations_has_no_findings() {
     check(Kind::Network, &[("type", "nlb")], &[]);
 }
 
-#[test]
-fn the_reference_has_a_line_for_each_key() {
-    let page = reference();
-    assert_eq!(page.lines().count(), TABLE.len() + 3);
-    let columns = page.lines().map(|line| line.matches('|').count());
-    assert!(columns.clone().all(|count| count == 6), "{page}");
-    assert!(page.contains(
-        "| `service.beta.kubernetes.io/aws-load-balancer-eip-allocations` | network; ignored by classic | list of \
-         allocation IDs, one per subnet | – | Elastic IPs, in the order of the subnets. Counts only when the balancer is \
-         made. |\n"
-    ));
-}
-
 proptest! {
     #[test]
-    fn no_value_makes_a_parser_panic(row in 0..TABLE.len(), text in "\\PC*", near in "[-0-9a-z=, .*]{0,20}") {
+    fn no_value_makes_a_parser_panic(row in 0..TABLE.rows.len(), text in "\\PC*", near in "[-0-9a-z=, .*]{0,20}") {
         for text in [text, near] {
             let mut service = service(&[]);
-            service.metadata.annotations.insert(TABLE[row].key.to_owned(), text);
+            service.metadata.annotations.insert(TABLE.rows[row].key.to_owned(), text);
             let _ = (findings(&service, Kind::Classic), findings(&service, Kind::Network));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ccm_kit::annotations::BalancerKind;
 use ccm_provider::source_ranges::{SourceRanges, SourceRangesError};
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, ProviderError, Service, Severity};

@@ -3,7 +3,7 @@
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, Severity};
 
 use super::{Maker, left_behind, refusals};
-use crate::annotations::{Annotations, Surroundings, TYPE, lint, lint_elsewhere};
+use crate::annotations::{Annotations, Surroundings, TABLE, TYPE, lint, lint_elsewhere};
 use crate::config::HealthProbe;
 use crate::ownership::Ownership;
 
@@ -49,7 +49,7 @@ fn not_ours(service: &Service, annotations: Annotations<'_>) -> Option<Option<Fi
         (None, true) => return None,
         (_, false) => ("spec.type", &service.spec.kind, "only Services of type LoadBalancer have a load balancer"),
     };
-    Some(annotations.first().map(|row| Finding {
+    Some(TABLE.first(annotations).map(|row| Finding {
         severity: Severity::Info,
         key: key.to_owned(),
         value: Some(value.clone()),

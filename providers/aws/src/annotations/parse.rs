@@ -1,8 +1,10 @@
-//! The types of values and how they are read. A parser answers `Ok(None)` where an empty value is the same as no annotation,
-//! and in the error what to write instead.
+//! Values of types of AWS's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+use ccm_kit::annotations::Parsed;
+use ccm_kit::annotations::value::{self, items, list};
 
 use crate::client::ec2::ipv4;
 
@@ -87,24 +89,6 @@ pub(crate) enum HealthPort {
     Number(i32),
 }
 
-/// What a parser answers.
-type Parsed<T> = Result<Option<T>, String>;
-
-/// Any text; empty is none.
-pub(super) fn text(value: &str) -> Parsed<String> {
-    Ok(Some(value.to_owned()).filter(|text| !text.is_empty()))
-}
-
-/// The words of Go's `strconv.ParseBool`; empty is none.
-pub(super) fn flag(value: &str) -> Parsed<bool> {
-    match value {
-        "" => Ok(None),
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Some(false)),
-        _ => Err("not a boolean; write \"true\" or \"false\"".to_owned()),
-    }
-}
-
 /// Any text but `false` is true.
 pub(super) fn internal(value: &str) -> Parsed<bool> {
     Ok(Some(!matches!(value, "" | "false")))
@@ -114,60 +98,34 @@ pub(super) fn proxy_protocol(value: &str) -> Parsed<bool> {
     match value {
         "" => Ok(None),
         "*" => Ok(Some(true)),
-        _ => Err("only \"*\" is known, for all ports".to_owned()),
+        _ => Err("only \"*\" is known, for all ports".into()),
     }
-}
-
-/// Decimal in 32 bits; empty is none.
-pub(super) fn integer(value: &str) -> Parsed<i32> {
-    if value.is_empty() { Ok(None) } else { number(value).map(Some) }
-}
-
-/// Decimal in 32 bits; empty is wrong, as upstream.
-pub(super) fn health_number(value: &str) -> Parsed<i32> {
-    number(value).map(Some)
-}
-
-fn number(value: &str) -> Result<i32, String> {
-    value.parse().map_err(|_| format!("not a whole number from {} to {}; write for example \"10\"", i32::MIN, i32::MAX))
-}
-
-/// Items between commas, without blanks around them; empty ones are dropped.
-fn items(value: &str) -> impl Iterator<Item = &str> {
-    value.split(',').map(str::trim).filter(|item| !item.is_empty())
-}
-
-/// A list without items is none.
-pub(super) fn list(value: &str) -> Parsed<Vec<String>> {
-    Ok(Some(items(value).map(str::to_owned).collect::<Vec<_>>()).filter(|list| !list.is_empty()))
 }
 
 /// A list that must have items.
 pub(super) fn subnets(value: &str) -> Parsed<Vec<String>> {
-    let found = list(value)?;
-    if found.is_none() {
-        return Err(
-            "names no subnet; write IDs (subnet-…) or Name tags between commas, or remove the annotation".to_owned()
-        );
+    match list(value)? {
+        None => {
+            Err("names no subnet; write IDs (subnet-…) or Name tags between commas, or remove the annotation".into())
+        }
+        found => Ok(found),
     }
-    Ok(found)
 }
 
 pub(super) fn ipv4_list(value: &str) -> Parsed<Vec<String>> {
     match items(value).find(|item| ipv4(item).is_none()) {
-        Some(bad) => Err(format!("{bad:?} is not an IPv4 address")),
+        Some(bad) => Err(format!("{bad:?} is not an IPv4 address").into()),
         None => list(value),
     }
 }
 
-/// `k=v`, `k=` and `k` between commas; what follows a second `=` is dropped, so are empty keys. The last of equal keys wins.
+/// As [`value::pairs`]; what follows a second `=` is dropped.
 pub(super) fn pairs(value: &str) -> Parsed<BTreeMap<String, String>> {
-    let pair = |item: &str| {
-        let mut parts = item.split('=');
-        let key = parts.next().unwrap_or_default().to_owned();
-        (key, parts.next().unwrap_or_default().to_owned())
-    };
-    Ok(Some(items(value).map(pair).filter(|(key, _)| !key.is_empty()).collect()))
+    let mut pairs = value::pairs(value)?.unwrap_or_default();
+    for value in pairs.values_mut() {
+        value.truncate(value.find('=').unwrap_or(value.len()));
+    }
+    Ok(Some(pairs))
 }
 
 /// Attributes of target groups that may be set.
@@ -181,10 +139,11 @@ pub(super) fn target_group_attributes(value: &str) -> Parsed<BTreeMap<String, St
         if ![PRESERVE_CLIENT_IP, PROXY_PROTOCOL_V2].contains(&&**key) {
             return Err(format!(
                 "the attribute {key:?} cannot be set; {PRESERVE_CLIENT_IP:?} and {PROXY_PROTOCOL_V2:?} can"
-            ));
+            )
+            .into());
         }
         if !["true", "false"].contains(&&**value) {
-            return Err(format!("{key:?} cannot be {value:?}; write {key}=true or {key}=false"));
+            return Err(format!("{key:?} cannot be {value:?}; write {key}=true or {key}=false").into());
         }
     }
     Ok(Some(found))
@@ -208,7 +167,7 @@ pub(super) fn ssl_ports(value: &str) -> Parsed<SslPorts> {
         }
     }
     if numbers.is_empty() && names.is_empty() {
-        return Err("names no port; write numbers or names between commas, or \"*\" for all".to_owned());
+        return Err("names no port; write numbers or names between commas, or \"*\" for all".into());
     }
     Ok(Some(SslPorts::Listed { numbers, names }))
 }
@@ -230,7 +189,7 @@ pub(super) fn health_protocol(value: &str) -> Parsed<HealthProtocol> {
     let all = [HealthProtocol::Tcp, HealthProtocol::Http, HealthProtocol::Https, HealthProtocol::Ssl];
     match all.into_iter().find(|protocol| protocol.as_str().eq_ignore_ascii_case(value)) {
         Some(protocol) => Ok(Some(protocol)),
-        None => Err("unknown; write TCP, HTTP, HTTPS or (classic load balancers) SSL".to_owned()),
+        None => Err("unknown; write TCP, HTTP, HTTPS or (classic load balancers) SSL".into()),
     }
 }
 
@@ -242,6 +201,6 @@ pub(super) fn health_port(value: &str) -> Parsed<HealthPort> {
     let port = value.parse().ok().filter(|port| (1..=65535).contains(port));
     match port {
         Some(port) => Ok(Some(HealthPort::Number(port))),
-        None => Err("not a port; write a number from 1 to 65535 or \"traffic-port\"".to_owned()),
+        None => Err("not a port; write a number from 1 to 65535 or \"traffic-port\"".into()),
     }
 }
