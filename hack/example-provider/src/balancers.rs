@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ccm_provider::{
-    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Risk, Service, ServiceAction,
-    ServiceWork, Step, Steps, Verb,
+    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Risk, Service,
+    ServiceAction, ServiceWork, Step, Steps, Verb,
 };
 use serde::{Deserialize, Serialize};
 

@@ -114,7 +114,7 @@ pub trait Harness: Send + Sync {
     }
 
     /// Whether the plan for a Service whose balancer is as wanted is empty. False for the default of
-    /// [`ccm_provider::LoadBalancer::plan`], which knows only whether there is a balancer.
+    /// [`ccm_provider::LoadBalancer::observe`], which knows only whether there is a balancer.
     fn plans_are_exact(&self) -> bool {
         false
     }
