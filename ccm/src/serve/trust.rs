@@ -1,5 +1,5 @@
-//! Trusted authorities of client certificates: from files and from the cluster's ConfigMap
-//! `extension-apiserver-authentication`, both watched while the process runs.
+//! Whose signature on a client certificate is believed: authorities from files and from the cluster's ConfigMap
+//! `extension-apiserver-authentication`, both followed while the process runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,24 +16,24 @@ use tokio::sync::watch;
 use super::config::{Authentication, HeaderNames};
 use super::identity::Authorities;
 
-/// The ConfigMap that every API server writes for servers that delegate authentication to it.
+/// The ConfigMap that every API server keeps for those who delegate to it.
 const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const WATCH: &str = "/api/v1/namespaces/kube-system/configmaps?watch=true&allowWatchBookmarks=true\
-    &fieldSelector=metadata.name%3Dextension-apiserver-authentication&timeoutSeconds=300";
-/// Maximum size of one watch event.
+    &fieldSelector=metadata.name%3Dextension-apiserver-authentication&timeoutSeconds=300&resourceVersion=";
+/// Longest text of one event of the watch.
 const LONGEST: usize = 4 << 20;
-/// How long a watch may be silent; it ends by itself after 300 s.
+/// How long a watch may say nothing; it ends by itself after 300 s.
 const SILENCE: Duration = Duration::from_secs(330);
-/// Backoff after a failure: doubled from the first to the last.
+/// Waits after a failure: doubled from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_secs(60);
 
-/// The trusted authorities at one moment.
+/// Who is believed, at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
-    /// Authorities of users.
+    /// Sign the certificates of users.
     pub(super) client: Option<Authorities>,
-    /// Authorities of front proxies.
+    /// Sign those of front proxies.
     pub(super) proxy: Option<Proxy>,
 }
 
@@ -50,11 +50,11 @@ struct Text {
     proxy: Option<(Vec<u8>, HeaderNames)>,
 }
 
-/// Reads and watches all sources.
+/// Reads and follows all sources.
 pub(super) struct Source {
     client_file: Option<PathBuf>,
     proxy_file: Option<(PathBuf, HeaderNames)>,
-    /// The client for the ConfigMap, which is used where no file is given.
+    /// Where the ConfigMap is looked up, for what no file was given for.
     cluster: Option<Client>,
     provider: Arc<CryptoProvider>,
     text: Text,
@@ -65,8 +65,16 @@ pub(super) struct Source {
 
 #[derive(Debug, Deserialize)]
 struct ConfigMap {
+    metadata: Meta,
     #[serde(default)]
     data: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    #[serde(default)]
+    resource_version: String,
 }
 
 #[derive(Deserialize)]
@@ -81,7 +89,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Upstream's texts: a file that cannot be used; a lookup that failed, unless that is tolerated.
+    /// Upstream's texts: a file that cannot be used; a look-up that failed, unless that is tolerated.
     pub(super) async fn open(
         config: &Authentication,
         client: Option<&Client>,
@@ -120,7 +128,7 @@ impl Source {
 
     fn lookup_failed(&self, config: &Authentication, error: &str) -> Result<(), String> {
         if self.proxy_file.is_some() {
-            // Upstream needs the ConfigMap at startup only for the front proxy.
+            // Upstream needs the ConfigMap at once only for the front proxy.
             tracing::warn!(error, "the authorities of clients could not be looked up in the cluster yet");
             return Ok(());
         }
@@ -137,17 +145,17 @@ impl Source {
         Ok(())
     }
 
-    /// The trusted authorities, with updates.
+    /// What is believed, now and later.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Trust>> {
         self.trust.subscribe()
     }
 
-    /// Whether client certificates can be trusted at all.
+    /// Whether client certificates are of any use.
     pub(super) fn wants_certificates(&self) -> bool {
         self.client_file.is_some() || self.proxy_file.is_some() || self.cluster.is_some()
     }
 
-    /// Watches the sources indefinitely; rereads the files once per period.
+    /// Follows the sources for ever; looks at the files once in a period.
     pub(super) async fn follow(mut self, period: Duration) {
         let (found, mut maps) = tokio::sync::mpsc::channel(1);
         let watched = self
@@ -212,7 +220,7 @@ impl Source {
         Ok(Text { client: client.transpose()?, proxy: proxy.transpose()? })
     }
 
-    /// Adds the cluster's values where no file was given.
+    /// Adds what the cluster says where no file was given.
     fn fill(&self, text: &mut Text, cluster: Text) {
         if self.client_file.is_none() {
             text.client = cluster.client;
@@ -238,7 +246,7 @@ impl Source {
     }
 }
 
-/// `None` if it does not exist.
+/// `None` when there is none.
 async fn get(client: &Client) -> Result<Option<ConfigMap>, String> {
     match client.read(&Call::get(CONFIG_MAP).within(Duration::from_secs(10))).await {
         Ok(map) => Ok(Some(map)),
@@ -267,11 +275,23 @@ fn from_map(map: &ConfigMap) -> Result<Text, String> {
     })
 }
 
-/// Sends the ConfigMap now and whenever it changes.
+/// Hands out the ConfigMap whenever it changes.
 async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
     let mut wait = FIRST_WAIT;
-    while !found.is_closed() {
-        if let Err(error) = watch(&client, &found, &mut wait).await {
+    loop {
+        let ended = match get(&client).await {
+            Ok(Some(map)) => {
+                wait = FIRST_WAIT;
+                let version = map.metadata.resource_version.clone();
+                if found.send(map).await.is_err() {
+                    return;
+                }
+                watch_from(&client, &version, &found).await
+            }
+            Ok(None) => Err("there is none".to_owned()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
             tracing::warn!(error, "configmap kube-system/extension-apiserver-authentication cannot be followed");
             tokio::time::sleep(wait.mul_f64(1.0 + rand::random::<f64>())).await;
             wait = (wait * 2).min(LAST_WAIT);
@@ -279,15 +299,15 @@ async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
     }
 }
 
-/// Watches until the API server ends the watch. Without a resourceVersion, a watch begins with the current state: the
-/// version of an object that seldom changes soon expires.
-async fn watch(
+/// Follows the changes since a version until the API server ends the watch.
+async fn watch_from(
     client: &Client,
+    version: &str,
     found: &tokio::sync::mpsc::Sender<ConfigMap>,
-    wait: &mut Duration,
 ) -> Result<(), String> {
+    let call = Call::get(format!("{WATCH}{version}"));
     let text = |error: ApiError| error.to_string();
-    let mut frames = std::pin::pin!(client.stream(&Call::get(WATCH)).await.map_err(text)?);
+    let mut frames = std::pin::pin!(client.stream(&call).await.map_err(text)?);
     let mut rest: Vec<u8> = Vec::new();
     while let Ok(Some(frame)) = tokio::time::timeout(SILENCE, frames.next()).await {
         rest.extend_from_slice(&frame.map_err(text)?);
@@ -297,12 +317,11 @@ async fn watch(
             match event.kind.as_str() {
                 "ADDED" | "MODIFIED" => {
                     let map = serde_json::from_value(event.object).map_err(|error| error.to_string())?;
-                    *wait = FIRST_WAIT;
                     // The receiver lives as long as this task.
                     drop(found.send(map).await);
                 }
                 "ERROR" => return Err(format!("the watch ended: {}", event.object)),
-                // After a deletion the last content stays in use, as upstream.
+                // One that was deleted leaves the last content in force, as upstream.
                 _ => {}
             }
         }
@@ -319,7 +338,7 @@ mod tests {
 
     fn map(pairs: &[(&str, &str)]) -> ConfigMap {
         let data = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        ConfigMap { data }
+        ConfigMap { metadata: Meta { resource_version: "1".into() }, data }
     }
 
     #[test]
