@@ -52,6 +52,7 @@ pub trait LoadBalancer: Send + Sync {
 
     /// Finalizers of the provider's own: each with whether the Service needs it now. Those that it needs are written before the
     /// first call for it, the others go after a call that succeeded, and all of them after its deletion. Pure.
+    /// None for a Service that another controller provides, which may have finalizers of the same names.
     fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
         Vec::new()
     }
@@ -226,6 +227,47 @@ pub async fn reconcile_one_by_one<B: SingleLoadBalancer>(
 }
 
 /// The adapter from [`SingleLoadBalancer`] to [`LoadBalancer`].
+///
+/// ```
+/// use std::sync::Mutex;
+/// use async_trait::async_trait;
+/// use ccm_provider::{LoadBalancerExt as _, LoadBalancerStatus, NodeRef, OneByOneBalancers, ProviderError, Service};
+/// use ccm_provider::{ServiceAction, ServiceWork, SingleLoadBalancer};
+///
+/// #[derive(Default)]
+/// struct Table(Mutex<Vec<String>>);
+///
+/// #[async_trait]
+/// impl SingleLoadBalancer for Table {
+///     async fn get(&self, _: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+///         let there = self.0.lock().unwrap().contains(&service.key().to_string());
+///         Ok(there.then(LoadBalancerStatus::default))
+///     }
+///     async fn ensure(&self, _: &str, s: &Service, _: &[NodeRef]) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+///         self.0.lock().unwrap().push(s.key().to_string());
+///         Ok(Some(LoadBalancerStatus::default()))
+///     }
+///     async fn update(&self, _: &str, _: &Service, _: &[NodeRef]) -> Result<(), ProviderError> {
+///         Ok(())
+///     }
+///     async fn ensure_deleted(&self, _: &str, service: &Service) -> Result<(), ProviderError> {
+///         self.0.lock().unwrap().retain(|key| *key != service.key().to_string());
+///         Ok(())
+///     }
+/// }
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let balancers = OneByOneBalancers(Table::default());
+/// let item = ServiceWork::new(&Service::default(), &[], ServiceAction::Ensure);
+/// assert_eq!(balancers.plan("c", &item).await?.steps.len(), 1);
+/// assert!(balancers.ensure("c", &item.service, &[]).await?.is_some());
+/// assert_eq!(balancers.plan("c", &item).await?.steps.len(), 0);
+/// balancers.ensure_deleted("c", &item.service).await?;
+/// assert!(balancers.0.0.lock().unwrap().is_empty());
+/// # Ok::<(), ProviderError>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct OneByOneBalancers<B>(pub B);
 

@@ -329,7 +329,7 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     bed.check();
 }
 
-/// Nothing but the balancer that has the group tells that the rule is ours.
+/// Only the balancer that has the group shows that the rule is ours.
 #[tokio::test]
 async fn a_rule_for_a_group_of_the_user_goes_with_it_also_when_aws_shows_it_late() {
     let bed = start();
