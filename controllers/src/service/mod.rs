@@ -241,8 +241,10 @@ impl ServiceController {
 
     /// Whether a node changed in a way that matters for balancers.
     fn is_another_backend(&self, old: &Node, new: &Node) -> bool {
+        // Most updates are heartbeats of the kubelet, which need no look at each Service.
         let differs = |service: &Service| self.balancer.backend(service, old) != self.balancer.backend(service, new);
-        self.lock().values().any(|known| differs(&known.service))
+        let same = old.labels == new.labels && old.annotations == new.annotations && old.addresses == new.addresses;
+        !same && self.lock().values().any(|known| differs(&known.service))
     }
 
     /// The current hosts of the balancer of a Service.

@@ -37,7 +37,7 @@ pub trait LoadBalancer: Send + Sync {
     /// The properties of a node that matter for the balancer of this Service, as a text to compare; `None` if the node
     /// is no host of it. When a text changes, the hosts of the balancer are updated. Pure, and called often.
     ///
-    /// By default the provider ID. A cloud that registers addresses names the address; one whose Services select nodes
+    /// It may depend on labels, annotations, addresses and the provider ID. By default the provider ID. A cloud that registers addresses names the address; one whose Services select nodes
     /// by label answers `None` for the others. Never called for nodes that are excluded, deleted or about to be
     /// removed.
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
