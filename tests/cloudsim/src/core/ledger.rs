@@ -121,6 +121,19 @@ impl Ledger {
         self.totals.iter().map(|((service, action), totals)| (format!("{service}:{action}"), *totals)).collect()
     }
 
+    /// The calls as text, a line each: the reads sorted, since those of one task may pass those of another, then the writes in
+    /// their order.
+    #[must_use]
+    pub fn record_of_calls(&self) -> String {
+        let line = |entry: &Entry| {
+            let Entry { service, action, params, status, code, .. } = entry;
+            format!("{service}:{action} {params} -> {status} {}\n", code.as_deref().unwrap_or_default())
+        };
+        let mut reads: Vec<String> = self.since(0).filter(|entry| !entry.mutating).map(line).collect();
+        reads.sort();
+        reads.into_iter().chain(self.mutating(0).map(line)).collect()
+    }
+
     /// Forgets calls and totals; the numbering goes on, so that marks stay valid.
     pub fn clear(&mut self) {
         self.entries.clear();
