@@ -2,7 +2,7 @@
 
 use ccm_provider::flag::{Flag, Kind};
 
-use crate::tagging;
+use crate::extras::tagging;
 
 /// Whether Fargate nodes that are not Ready get the shutdown taint.
 pub(crate) const FARGATE_SHUTDOWN: &str = "aws-fargate-shutdown-taint";

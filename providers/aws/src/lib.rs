@@ -2,8 +2,9 @@
 //!
 //! [`Factory`] reads the cloud config and makes the provider. Everything that AWS is asked goes through the narrow trait in
 //! `client`, where writes are data; the types of the SDK stay in `sdk`. Above it, each module reads first, decides in
-//! pure functions, and writes last: `instances`, `loadbalancer`, `routes`, `volumes`, `tagging`. The README of this crate is
-//! the reference of keys, flags and annotations; `quirks.md` says which oddities of the Go program were kept and why.
+//! pure functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` has the configuration and what happens
+//! before any controller runs, `inspect` what the commands report. The README of this crate is the reference of keys, flags
+//! and annotations; `quirks.md` says which oddities of the Go program were kept and why.
 //!
 //! Without the feature `sdk` the crate is that logic alone and cannot reach AWS: for unit tests, and for the pages that are
 //! made of its tables.
@@ -12,43 +13,32 @@
 
 mod annotations;
 mod client;
-mod cluster;
-mod config;
 #[cfg(test)]
 mod ec2_world;
-mod fargate;
+mod extras;
 mod flags;
-mod fleet;
-mod identity;
 mod inspect;
-mod instances;
-mod lint;
 mod loadbalancer;
+mod node;
 mod ownership;
 mod permissions;
-mod prefix_ipam;
 #[cfg(feature = "sdk")]
 mod provider;
-mod replay;
 mod routes;
 #[cfg(feature = "sdk")]
 mod sdk;
 mod start;
-mod tagging;
-mod topology;
-mod volumes;
-mod zones;
 
 pub use client::metrics::metrics_reference;
+pub use extras::volumes::VOLUME_SOURCES;
 pub use permissions::iam_policies;
 #[cfg(feature = "sdk")]
 pub use provider::Factory;
-pub use volumes::VOLUME_SOURCES;
 
 /// The generated parts of this crate's README, by name.
 pub fn reference(part: &str) -> Option<String> {
     match part {
-        "config" => Some(config::reference()),
+        "config" => Some(start::config::reference()),
         "annotations" => Some(annotations::TABLE.reference()),
         "flags" => Some(flags::reference()),
         _ => None,

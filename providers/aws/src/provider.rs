@@ -12,24 +12,24 @@ use serde_json::Value;
 
 use crate::client::metrics::Metrics;
 use crate::client::pacing::Pacing;
-use crate::cluster::Cluster;
-use crate::config::NlbGroups;
+use crate::extras::prefix_ipam::{self, PrefixIpam};
+use crate::extras::tagging::{self, Tagging};
+use crate::extras::volumes::EbsVolumes;
 use crate::flags::{FARGATE_SHUTDOWN, FLAGS};
-use crate::fleet::Fleet;
-use crate::identity::{InstanceId, Own};
 use crate::inspect::Inspector;
-use crate::instances::{Ec2Instances, Settings};
-use crate::lint::Checks;
+use crate::inspect::lint::Checks;
+use crate::inspect::replay;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Ground;
-use crate::prefix_ipam::{self, PrefixIpam};
-use crate::replay;
+use crate::node::fleet::Fleet;
+use crate::node::identity::{InstanceId, Own};
+use crate::node::instances::{Ec2Instances, Settings};
+use crate::node::zones::Zones;
 use crate::routes::{self, VpcRoutes};
 use crate::sdk::connect::Sdk;
+use crate::start::cluster::Cluster;
+use crate::start::config::NlbGroups;
 use crate::start::{Start, start};
-use crate::tagging::{self, Tagging};
-use crate::volumes::EbsVolumes;
-use crate::zones::Zones;
 
 /// Makes the provider for `--cloud-provider=aws`.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,10 +10,10 @@ use ccm_provider::{Aspects, Fact, InstancesV2 as _, Lookup, Node, ProviderError,
 use super::{Inspector, group_for_balancers, unreadable};
 use crate::client::Query;
 use crate::client::ec2::{Instance, RouteTable};
-use crate::fargate;
-use crate::fleet::Member;
-use crate::identity::{self, BadProviderId, InstanceId, Machine, Wanted};
-use crate::instances::describe::{Instances, LIVE_STATES, Seen};
+use crate::node::fargate;
+use crate::node::fleet::Member;
+use crate::node::identity::{self, BadProviderId, InstanceId, Machine, Wanted};
+use crate::node::instances::describe::{Instances, LIVE_STATES, Seen};
 use crate::routes;
 
 /// # Errors

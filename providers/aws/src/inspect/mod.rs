@@ -1,14 +1,16 @@
 //! Answers to people: `ccm explain`, `ccm orphans`, `ccm migrate-check`.
 //!
-//! Nothing is decided here a second time: what an instance is comes from [`crate::identity`], what a Service wants and what
+//! Nothing is decided here a second time: what an instance is comes from [`crate::node::identity`], what a Service wants and what
 //! is left to do from [`Balancers`], which group of a node gets rules from `security_groups`, which subnets a balancer stands
 //! in from `subnets`, which routes are ours from [`crate::routes`]. Reads only, save [`Inspect::delete_orphan`].
 
 mod explain_node;
 mod explain_service;
 mod health;
+pub(crate) mod lint;
 mod migration;
 mod orphans;
+pub(crate) mod replay;
 mod standing;
 
 #[cfg(test)]
@@ -24,14 +26,14 @@ use ccm_provider::{
 
 use crate::client::ec2::{self, SecurityGroup};
 use crate::client::{Answer, Api, Query};
-use crate::cluster::Cluster;
-use crate::instances::{Ec2Instances, Settings};
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::desired::{Common, Subnets, TargetNode};
 use crate::loadbalancer::observe::{self, Observed};
 use crate::loadbalancer::plan::Ground;
 use crate::loadbalancer::security_groups::nodes;
+use crate::node::instances::{Ec2Instances, Settings};
 use crate::routes;
+use crate::start::cluster::Cluster;
 
 /// The parts of the provider that know the answers.
 #[derive(Debug)]

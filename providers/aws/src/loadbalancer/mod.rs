@@ -35,11 +35,11 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::client::Api;
-use crate::cluster::Cluster;
-use crate::config::HealthProbe;
-use crate::fleet::{Fleet, instance_of};
-use crate::instances::GRACE;
-use crate::zones::Zones;
+use crate::node::fleet::{Fleet, instance_of};
+use crate::node::instances::GRACE;
+use crate::node::zones::Zones;
+use crate::start::cluster::Cluster;
+use crate::start::config::HealthProbe;
 use apply::Outputs;
 use desired::{Goal, Wish};
 use observe::Observed;

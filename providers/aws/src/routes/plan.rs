@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use super::{Settings, changed};
 use crate::client::ec2::{self, RouteTable};
 use crate::client::write::{Ec2Write, RouteTarget};
-use crate::fleet::Member;
-use crate::identity::InstanceId;
+use crate::node::fleet::Member;
+use crate::node::identity::InstanceId;
 
 /// Where a route of the table leads.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@ use super::*;
 use crate::client::Tags;
 use crate::client::ec2::{self, InstanceInterface};
 use crate::ec2_world::{World, id};
-use crate::instances::tests::{Shared, lend};
+use crate::node::instances::tests::{Shared, lend};
 use ccm_provider::{Node, NodeRef};
 use std::fmt::Write as _;
 

@@ -12,7 +12,7 @@ use aws_sdk_sts::error::{ProvideErrorMetadata, SdkError};
 use http::HeaderValue;
 
 use super::failure::chain;
-use crate::config::Role;
+use crate::start::config::Role;
 
 /// How long an assumed role lasts; the default of the SDKs.
 const SESSION: Duration = Duration::from_secs(15 * 60);

@@ -5,7 +5,7 @@
 use aws_smithy_types::endpoint::{Endpoint, EndpointAuthScheme};
 
 use crate::client::operation::Service;
-use crate::config::ServiceOverride;
+use crate::start::config::ServiceOverride;
 
 /// Answers every question with one address.
 #[derive(Debug, Clone)]

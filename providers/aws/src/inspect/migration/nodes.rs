@@ -7,9 +7,9 @@ use ccm_provider::{Check, Claims, NodeRef};
 
 use crate::client::ec2::{Instance, SecurityGroup};
 use crate::client::{ApiError, FILTER_VALUES, Query};
-use crate::identity::{self, BadProviderId, InstanceId, Machine, ProviderId, Wanted};
 use crate::inspect::{Inspector, group_for_balancers};
-use crate::instances::describe::{Instances, LIVE_STATES, Seen};
+use crate::node::identity::{self, BadProviderId, InstanceId, Machine, ProviderId, Wanted};
+use crate::node::instances::describe::{Instances, LIVE_STATES, Seen};
 use crate::ownership::CLUSTER_PREFIX;
 
 const IDS: &str = "provider-ids";

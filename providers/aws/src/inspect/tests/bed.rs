@@ -10,17 +10,17 @@ use super::cloud::{Cloud, State};
 use crate::annotations::PREFIX;
 use crate::client::ec2::{AvailabilityZone, Instance, InstanceInterface, Route, RouteTable, SecurityGroup, Subnet};
 use crate::client::{Api, Tags};
-use crate::cluster::Cluster;
-use crate::config::{Family, HealthProbe};
-use crate::fleet::Fleet;
 use crate::inspect::Inspector;
-use crate::instances::tests::lend;
-use crate::instances::{Ec2Instances, Settings};
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Ground;
+use crate::node::fleet::Fleet;
+use crate::node::instances::tests::lend;
+use crate::node::instances::{Ec2Instances, Settings};
+use crate::node::zones::Zones;
 use crate::ownership::Ownership;
 use crate::routes;
-use crate::zones::Zones;
+use crate::start::cluster::Cluster;
+use crate::start::config::{Family, HealthProbe};
 
 /// Value of `--cluster-name`.
 pub(super) const CLUSTER: &str = "kubernetes";

@@ -11,11 +11,11 @@ use crate::client::ec2::{
 use crate::client::elbv2::Target;
 use crate::client::write::{Id, Object};
 use crate::client::{Answer, Api, Tags, elb, elbv2};
-use crate::cluster::Cluster;
-use crate::fleet::Fleet;
 use crate::loadbalancer::plan::Ground;
+use crate::node::fleet::Fleet;
+use crate::node::zones::Zones;
 use crate::ownership::Ownership;
-use crate::zones::Zones;
+use crate::start::cluster::Cluster;
 
 /// Takes writes and answers them in turn; has one group that refers to others.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use crate::annotations::{
     SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD, invalid,
 };
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener};
-use crate::config::HealthProbe;
 use crate::loadbalancer::desired::{Classic, Common};
+use crate::start::config::HealthProbe;
 
 /// Seconds after which upstream lets silent connections be closed.
 pub(super) const IDLE_TIMEOUT_DEFAULT: i32 = 60;

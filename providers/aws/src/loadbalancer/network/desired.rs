@@ -10,7 +10,7 @@ use crate::annotations::{
     UNHEALTHY_THRESHOLD, invalid,
 };
 use crate::client::elbv2::{Attributes, HealthCheck};
-use crate::config::HealthProbe;
+use crate::start::config::HealthProbe;
 
 /// Balancer attributes that are kept equal.
 pub(crate) const CROSS_ZONE_ENABLED: &str = "load_balancing.cross_zone.enabled";

@@ -12,8 +12,6 @@ use super::{Classic, Instance, Network, Observed, Probes, TargetGroup};
 use crate::client::ec2::{SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
 use crate::client::{Answer, Query, elb};
-use crate::fleet;
-use crate::identity::InstanceId;
 use crate::loadbalancer::desired::{Common, Goal, Subnets, Wish};
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
@@ -21,6 +19,8 @@ use crate::loadbalancer::plan::Ground;
 use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT};
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::subnets::{is_id, is_internal};
+use crate::node::fleet;
+use crate::node::identity::InstanceId;
 
 /// How long ago leftovers may have been looked for while nothing is missing.
 const LEFTOVERS: Duration = Duration::from_secs(3600);

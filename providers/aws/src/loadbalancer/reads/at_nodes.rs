@@ -7,9 +7,9 @@ use ccm_provider::ProviderError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::client::write::Ec2Write;
-use crate::cluster::Cluster;
 use crate::loadbalancer::security_groups::nodes::Recent;
 use crate::loadbalancer::settling::SETTLED;
+use crate::start::cluster::Cluster;
 
 /// Shared by all network balancers.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use super::super::wish;
 use super::*;
 use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, Route, RouteTable};
-use crate::replay;
+use crate::inspect::replay;
 
 /// What is different about a world, on top of what its Service made of it.
 #[derive(Debug, Clone, Copy)]

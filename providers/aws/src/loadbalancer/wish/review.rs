@@ -4,8 +4,8 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Service, Severity};
 
 use super::{Maker, left_behind, refusals};
 use crate::annotations::{Annotations, Surroundings, TABLE, TYPE, lint, lint_elsewhere};
-use crate::config::HealthProbe;
 use crate::ownership::Ownership;
+use crate::start::config::HealthProbe;
 
 /// All findings, what keeps the Service from getting its balancer first.
 ///

@@ -3,10 +3,10 @@ use serde_json::json;
 
 use super::model::{PREFIX, service, service_with};
 use crate::client::elb::Listener;
-use crate::config::HealthProbe;
 use crate::loadbalancer::classic::desired::classic;
 use crate::loadbalancer::desired::Classic;
 use crate::loadbalancer::security_groups::tests::model::common;
+use crate::start::config::HealthProbe;
 
 type Written = &'static [(&'static str, &'static str)];
 

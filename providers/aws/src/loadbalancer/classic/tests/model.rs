@@ -11,12 +11,12 @@ use crate::client::elb::{
     AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener, ListenerDescription, LoadBalancer, Policy,
 };
 use crate::client::write::ElbWrite;
-use crate::config::HealthProbe;
 use crate::loadbalancer::classic;
 use crate::loadbalancer::desired::{Goal, NamedGroups, Wish};
 use crate::loadbalancer::observe::{self, Observed};
 use crate::loadbalancer::plan::{Ground, Planned};
 use crate::loadbalancer::security_groups::tests::model as groups;
+use crate::start::config::HealthProbe;
 
 pub(super) const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 const AWS_POLICY: &str = "ELBSecurityPolicy-2016-08";

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::model::converge_in;
 use super::properties::{Case, any_case, world};
-use crate::config::HealthProbe;
 use crate::loadbalancer::desired::Wish;
 use crate::loadbalancer::security_groups::tests::model as groups;
 use crate::loadbalancer::tests::replay::{Odd, Scene, outcomes};
+use crate::start::config::HealthProbe;
 
 /// The same plans here and elsewhere, for the actions one after the other.
 fn plans(

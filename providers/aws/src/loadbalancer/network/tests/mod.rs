@@ -16,8 +16,8 @@ use super::super::desired::{Common, Goal, NamedGroups, Network, Subnets, TargetN
 use super::super::observe::Observed;
 use super::super::plan::{Ground, Planned};
 use crate::annotations::{ADDITIONAL_TAGS, Annotations, INTERNAL, Key, SECURITY_GROUPS, SUBNETS, TYPE};
-use crate::config::HealthProbe;
 use crate::ownership::Ownership;
+use crate::start::config::HealthProbe;
 use model::Cloud;
 
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";

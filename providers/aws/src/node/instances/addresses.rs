@@ -6,7 +6,7 @@
 use ccm_provider::{AddressType, NodeAddress, ProviderError};
 
 use crate::client::ec2::{self, Instance, InstanceInterface, NetworkInterface};
-use crate::config::Family;
+use crate::start::config::Family;
 
 /// Only interfaces in this state carry traffic.
 const IN_USE: &str = "in-use";

@@ -22,10 +22,10 @@ use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
-use crate::cluster::Cluster;
-use crate::fleet::Fleet;
+use crate::node::fleet::Fleet;
+use crate::node::zones::Zones;
 use crate::ownership::{LEGACY_KEY, Ownership};
-use crate::zones::Zones;
+use crate::start::cluster::Cluster;
 
 /// How old what others may change is at most in a sync: subnets, route tables, security groups. Services that sync at the same
 /// time share the reads.

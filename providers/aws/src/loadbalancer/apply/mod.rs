@@ -18,7 +18,7 @@ use super::security_groups::nodes::SharedRules;
 use crate::client::ec2::Permission;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Made};
 use crate::client::{ApiError, Query, Write};
-use crate::identity::InstanceId;
+use crate::node::identity::InstanceId;
 
 /// When a deletion that something else holds up is tried again.
 const HELD: Duration = Duration::from_secs(5);

@@ -12,13 +12,13 @@ use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, ec2, elb, elbv2};
-use crate::cluster::Cluster;
-use crate::config::HealthProbe;
-use crate::fleet::Fleet;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Ground;
+use crate::node::fleet::Fleet;
+use crate::node::zones::Zones;
 use crate::ownership::Ownership;
-use crate::zones::Zones;
+use crate::start::cluster::Cluster;
+use crate::start::config::HealthProbe;
 
 #[cfg(test)]
 mod tests;

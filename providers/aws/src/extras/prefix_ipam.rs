@@ -14,7 +14,7 @@ use ccm_provider::{
 
 use crate::client::ec2::Instance;
 use crate::client::{Api, Query};
-use crate::identity::{InstanceId, ProviderId};
+use crate::node::identity::{InstanceId, ProviderId};
 
 /// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {

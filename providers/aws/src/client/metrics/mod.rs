@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_page_is_what_the_table_says() {
-        let page = include_str!("../../METRICS.md");
+        let page = include_str!("../../../METRICS.md");
         assert_eq!(page, metrics_reference(), "run `cargo xtask reference`");
     }
 }

@@ -30,7 +30,7 @@ use super::{Clients, SdkApi};
 use crate::client::Api;
 use crate::client::operation::Service;
 use crate::client::pacing::Pacing;
-use crate::config::{Config, Endpoint, Role};
+use crate::start::config::{Config, Endpoint, Role};
 use crate::start::{Connector, Identity, Metadata};
 
 #[cfg(test)]

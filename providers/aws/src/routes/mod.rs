@@ -18,10 +18,10 @@ use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Write};
-use crate::cluster::Cluster;
-use crate::fleet::{Fleet, instance_of};
-use crate::identity::InstanceId;
+use crate::node::fleet::{Fleet, instance_of};
+use crate::node::identity::InstanceId;
 use crate::ownership::{LEGACY_KEY, Ownership};
+use crate::start::cluster::Cluster;
 
 mod plan;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::client::ec2::Volume;
 use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query};
-use crate::config::region_of_zone;
+use crate::start::config::region_of_zone;
 
 #[cfg(test)]
 mod tests;

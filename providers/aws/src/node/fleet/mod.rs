@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::client::ec2::Instance;
 use crate::client::{Answer, Api};
-use crate::identity::{InstanceId, Machine, ProviderId};
-use crate::instances::describe::{IDS_AT_ONCE, Instances, Seen};
+use crate::node::identity::{InstanceId, Machine, ProviderId};
+use crate::node::instances::describe::{IDS_AT_ONCE, Instances, Seen};
 
 #[cfg(test)]
 mod tests;
@@ -164,10 +164,10 @@ pub(crate) fn instance_of(node: &NodeRef) -> Option<InstanceId> {
     match ProviderId::parse(id) {
         Ok(ProviderId { machine: Machine::Ec2(id) }) => Some(id),
         Ok(ProviderId { machine: Machine::Fargate(_) }) => None,
-        Err(error @ crate::identity::BadProviderId::Malformed(_)) => {
+        Err(error @ crate::node::identity::BadProviderId::Malformed(_)) => {
             tracing::warn!(node = %node.name, %error, "the node is left out");
             None
         }
-        Err(crate::identity::BadProviderId::Foreign(_)) => None,
+        Err(crate::node::identity::BadProviderId::Foreign(_)) => None,
     }
 }

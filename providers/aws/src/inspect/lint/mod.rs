@@ -2,8 +2,8 @@
 
 use ccm_provider::{Finding, Lint, Service};
 
-use crate::config::Config;
 use crate::loadbalancer::wish::review;
+use crate::start::config::Config;
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use regex::Regex;
 use tokio::sync::Semaphore;
 
 use crate::client::{Answer, Api, ApiError};
-use crate::identity::InstanceId;
+use crate::node::identity::InstanceId;
 
 #[cfg(test)]
 mod tests;

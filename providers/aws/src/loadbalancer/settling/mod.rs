@@ -18,7 +18,7 @@ use super::wish::some;
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
 use crate::client::{Tags, Write};
-use crate::cluster::Cluster;
+use crate::start::cluster::Cluster;
 
 #[cfg(test)]
 mod tests;

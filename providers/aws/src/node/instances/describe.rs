@@ -10,7 +10,7 @@ use crate::client::ec2::Instance;
 use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Tags};
-use crate::identity::InstanceId;
+use crate::node::identity::InstanceId;
 use crate::ownership::{LEGACY_KEY, Ownership};
 
 /// IDs in one call. More than upstream's 500 would work, but nobody has tried.

@@ -20,9 +20,9 @@ use crate::annotations::{
     ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, SECURITY_GROUPS, SUBNETS, Surroundings,
     TARGET_NODE_LABELS, TYPE, lint,
 };
-use crate::config::HealthProbe;
-use crate::identity::{BadProviderId, Machine, ProviderId};
+use crate::node::identity::{BadProviderId, Machine, ProviderId};
 use crate::ownership::Ownership;
+use crate::start::config::HealthProbe;
 
 /// Who makes the balancer of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,13 +19,13 @@ use regex::Regex;
 
 use crate::client::ec2::{Instance, NetworkInterface};
 use crate::client::{Api, ApiError, pacing};
-use crate::cluster::Cluster;
-use crate::config::Family;
-use crate::fargate;
-use crate::identity::{self, InstanceId, Machine, Own, ProviderId, Wanted};
+use crate::node::fargate;
+use crate::node::identity::{self, InstanceId, Machine, Own, ProviderId, Wanted};
+use crate::node::topology::{Layers, Topology};
+use crate::node::zones::{self, Zones};
 use crate::ownership::Ownership;
-use crate::topology::{Layers, Topology};
-use crate::zones::{self, Zones};
+use crate::start::cluster::Cluster;
+use crate::start::config::Family;
 
 pub(crate) mod addresses;
 pub(crate) mod describe;

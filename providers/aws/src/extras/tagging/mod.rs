@@ -27,8 +27,8 @@ use crate::client::error::ErrorKind;
 use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
 use crate::client::{Answer, Api, ApiError, Id, Tags};
-use crate::cluster::Cluster;
-use crate::identity::{InstanceId, ProviderId};
+use crate::node::identity::{InstanceId, ProviderId};
+use crate::start::cluster::Cluster;
 
 /// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {

@@ -10,8 +10,8 @@ use ccm_provider::{Evidence, EvidenceKind, InstanceMetadata, Lookup, Node, NodeA
 use super::describe::Seen;
 use super::{GRACE, Labels, Observed, Settings, addresses};
 use crate::client::ec2::{Instance, NetworkInterface};
-use crate::identity::{self, BadProviderId, InstanceId, Machine, ProviderId, Wanted};
-use crate::zones;
+use crate::node::identity::{self, BadProviderId, InstanceId, Machine, ProviderId, Wanted};
+use crate::node::zones;
 
 /// Label with the ID of the zone, which is the same in all accounts.
 pub(super) const LABEL_ZONE_ID: &str = "topology.k8s.aws/zone-id";

@@ -13,9 +13,11 @@ use serde::Deserialize;
 
 use crate::client::ec2::Instance;
 use crate::client::{Api, Query};
-use crate::config::{Config, Family};
 use crate::ownership::Ownership;
+use crate::start::config::{Config, Family};
 
+pub(crate) mod cluster;
+pub(crate) mod config;
 #[cfg(test)]
 mod tests;
 

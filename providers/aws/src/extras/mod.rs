@@ -1,0 +1,5 @@
+//! What this provider does beyond nodes, load balancers and routes.
+
+pub(crate) mod prefix_ipam;
+pub(crate) mod tagging;
+pub(crate) mod volumes;
