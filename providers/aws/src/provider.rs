@@ -20,7 +20,7 @@ use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::inspect::replay;
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::node::fleet::Fleet;
 use crate::node::identity::{InstanceId, Own};
 use crate::node::instances::{Ec2Instances, Settings};
@@ -96,7 +96,7 @@ impl Aws {
                 ProviderError::new(class, format!("SupportedTopologyInstanceTypePattern: {error}"))
             })?;
         let probe = start.config.health_probe.clone();
-        let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), ground(&start), probe);
+        let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), env(&start), probe);
         let routes = VpcRoutes::new(route_settings(&start), api.clone(), fleet, cluster.clone());
         let volumes = EbsVolumes::new(api.clone());
         let (instances, balancers) = (Arc::new(instances), Arc::new(PlannedLoadBalancer(balancers)));
@@ -145,8 +145,8 @@ fn route_settings(start: &Start) -> routes::Settings {
     }
 }
 
-fn ground(start: &Start) -> Ground {
-    Ground {
+fn env(start: &Start) -> Env {
+    Env {
         ownership: start.ownership.clone(),
         vpc: start.vpc.clone(),
         self_subnet: start.subnet.clone(),
@@ -202,7 +202,7 @@ impl CloudProvider for Aws {
     }
 
     fn facts(&self) -> Value {
-        replay::facts(&ground(&self.start), &self.start.config.health_probe)
+        replay::facts(&env(&self.start), &self.start.config.health_probe)
     }
 
     fn metrics(&self) -> String {

@@ -18,7 +18,7 @@ use crate::ownership::Ownership;
 
 /// What the meaning of annotations depends on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct LintContext<'a> {
     pub(crate) service: &'a Service,
     pub(crate) kind: Kind,
     /// `NLBSecurityGroupMode = Managed`; `None` where the cloud config is not at hand.
@@ -30,7 +30,7 @@ pub(crate) struct Surroundings<'a> {
 
 /// Everything that is noticed, in the order of the table, unknown keys last. What is wrong for this kind of balancer is an
 /// error, all else a warning.
-pub(crate) fn lint(around: &Surroundings<'_>) -> Vec<Finding> {
+pub(crate) fn lint(around: &LintContext<'_>) -> Vec<Finding> {
     let annotations = Annotations::read(&around.service.metadata.annotations);
     let mut findings = TABLE.review(annotations, around.kind);
     if let Some(finding) = findings.iter_mut().find(|finding| finding.key == PROXY_PROTOCOL.row.key)
@@ -52,7 +52,7 @@ pub(crate) fn lint_elsewhere(annotations: Annotations<'_>) -> Vec<Finding> {
 }
 
 /// Values that are right by themselves but not together.
-fn contradictions(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+fn contradictions(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let network = around.kind == Kind::Network;
     // A value that cannot be read was reported before; here it counts as absent.
@@ -174,7 +174,7 @@ fn one_per_subnet(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
 }
 
 /// Settings of the health check that have no effect.
-fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+fn health(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let local = around.service.spec.external_traffic_policy == "Local";
     let network = around.kind == Kind::Network;
@@ -213,7 +213,7 @@ fn health(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Findin
 }
 
 /// What spec and annotations say twice.
-fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+fn elsewhere(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let service = around.service;
     // What is no range is refused before; what is not read is told here.
     let mut findings = source_ranges::review(service);
@@ -256,7 +256,7 @@ fn elsewhere(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Fin
 }
 
 /// Ports that are meant to have TLS and don't.
-fn tls(around: &Surroundings<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+fn tls(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
     let network = around.kind == Kind::Network;

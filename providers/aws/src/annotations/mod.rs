@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use ccm_kit::annotations::{BalancerKind, On, Spelling, Table, value};
 
 pub(crate) use ccm_kit::annotations::{Annotations, invalid};
-pub(crate) use lint::{Surroundings, lint, lint_elsewhere};
+pub(crate) use lint::{LintContext, lint, lint_elsewhere};
 pub(crate) use parse::{BackendProtocol, HealthPort, HealthProtocol, SslPorts, hides_client_ip};
 
 /// What every key of ours begins with.

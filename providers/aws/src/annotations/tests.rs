@@ -28,15 +28,15 @@ fn ownership() -> Ownership {
 
 fn findings(service: &Service, kind: Kind) -> Vec<String> {
     let ownership = ownership();
-    let around = Surroundings {
+    let around = LintContext {
         service,
         kind,
         managed_network_groups: Some(false),
         shared_probe: Some(false),
         ownership: &ownership,
     };
-    let told = lint(&around);
-    told.iter().map(|f| format!("{:?} {}", f.severity, f.to_string().replace(PREFIX, "~"))).collect()
+    let summary = lint(&around);
+    summary.iter().map(|f| format!("{:?} {}", f.severity, f.to_string().replace(PREFIX, "~"))).collect()
 }
 
 fn check(kind: Kind, annotations: &[(&str, &str)], expected: &[&str]) {
@@ -251,10 +251,10 @@ fn contradictions_are_told() {
 #[test]
 fn a_word_that_means_no_and_makes_an_internal_balancer_is_told() {
     for word in ["False", "no", "0", " false", "internet-facing"] {
-        let told = format!(
+        let summary = format!(
             "Warning ~internal {word:?}: makes an internal balancer, as any text but \"false\" does; write \"false\", not {word:?}"
         );
-        check(Kind::Classic, &[("internal", word)], &[&told]);
+        check(Kind::Classic, &[("internal", word)], &[&summary]);
     }
     for word in ["false", "true", "", "0.0.0.0/0", "1"] {
         check(Kind::Network, &[("internal", word)], &[]);
@@ -401,8 +401,8 @@ fn a_key_that_lacks_words_names_the_only_one_that_has_them_all() {
 fn shared_probes_override_the_health_check_of_network_balancers_only() {
     let ownership = ownership();
     let service = service(&[("healthcheck-port", "8080")]);
-    let told = |kind| {
-        let around = Surroundings {
+    let summary = |kind| {
+        let around = LintContext {
             service: &service,
             kind,
             managed_network_groups: Some(false),
@@ -412,10 +412,10 @@ fn shared_probes_override_the_health_check_of_network_balancers_only() {
         lint(&around).iter().map(|finding| finding.message.clone()).collect::<Vec<_>>()
     };
     assert_eq!(
-        told(Kind::Network),
+        summary(Kind::Network),
         ["no effect: ClusterServiceLoadBalancerHealthProbeMode = Shared sets protocol, port and path"]
     );
-    assert!(told(Kind::Classic).is_empty());
+    assert!(summary(Kind::Classic).is_empty());
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn ranges_beside_named_groups_have_no_effect() {
     let expected = format!("Warning spec.loadBalancerSourceRanges \"192.168.0.0/16\": {of_groups}");
     assert_eq!(findings(&service, Kind::Classic), [expected]);
     let network = findings(&service, Kind::Network);
-    assert!(network.iter().all(|told| told.contains("NLBSecurityGroupMode")), "{network:?}");
+    assert!(network.iter().all(|summary| summary.contains("NLBSecurityGroupMode")), "{network:?}");
 }
 
 #[test]

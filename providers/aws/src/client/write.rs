@@ -251,7 +251,7 @@ pub(crate) enum ElbV2Write {
     },
     ModifyListener {
         listener: String,
-        wish: ListenerWish,
+        desired: ListenerWish,
     },
     DeleteListener {
         listener: String,
@@ -360,7 +360,7 @@ impl Write {
             Self::ElbV2(ElbV2Write::CreateListener { balancer, listener, .. }) => {
                 vec![balancer, &mut listener.target_group]
             }
-            Self::ElbV2(ElbV2Write::ModifyListener { wish, .. }) => vec![&mut wish.target_group],
+            Self::ElbV2(ElbV2Write::ModifyListener { desired, .. }) => vec![&mut desired.target_group],
             Self::Ec2(_) | Self::Elb(_) | Self::ElbV2(_) => Vec::new(),
         }
     }

@@ -227,14 +227,14 @@ fn mark(of: &Inspector, instance: &Instance) -> Option<Fact> {
 
 async fn security_groups(of: &Inspector, node: &Node, instance: &Instance) -> Fact {
     let about = "security groups";
-    if of.ground().node_groups_untouched {
+    if of.env().node_groups_untouched {
         return Fact::good(about, "DisableSecurityGroupIngress is set: their rules are left alone");
     }
     let groups = match of.groups(&instance.security_groups).await {
         Ok(groups) => groups,
         Err(error) => return unreadable(about, error),
     };
-    match group_for_balancers(instance, &node.name, &groups, of.ground()) {
+    match group_for_balancers(instance, &node.name, &groups, of.env()) {
         Ok(Some(id)) => {
             let name = groups.get(&id).map(|group| format!(" ({})", group.name)).unwrap_or_default();
             Fact::good(format!("security group {id}"), format!("gets the rules that let load balancers in{name}"))

@@ -2,15 +2,15 @@
 
 use ccm_provider::{ErrorClass, Fact, NodeReader, ProviderError, Service, ServiceAction};
 
-use super::standing::{self, Standing};
+use super::current::{self, Current};
 use super::{Inspector, health, way_out};
-use crate::loadbalancer::desired::{Goal, Wish};
+use crate::loadbalancer::desired::left_behind;
+use crate::loadbalancer::desired::{Desired, Goal};
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observe::{Classic, Network, Observed};
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::security_groups::permissions::{self, Rule};
 use crate::loadbalancer::subnets::INTERNAL;
-use crate::loadbalancer::wish::left_behind;
 
 /// # Errors
 ///
@@ -21,13 +21,13 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
         return Ok(vec![Fact::good("wish", text)]);
     }
     let nodes = of.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-    let action = standing::action(service);
-    match standing::look(of, cluster, service, &nodes, action).await {
-        Ok(Some(standing)) => Ok(facts(of, service, &standing)),
+    let action = current::action(service);
+    match current::look(of, cluster, service, &nodes, action).await {
+        Ok(Some(current)) => Ok(facts(of, service, &current)),
         Ok(None) => Ok(vec![Fact::good("wish", "the Service has no load balancer here and wants none")]),
         Err(error) if error.is_implemented_elsewhere() => {
             let text = "the annotation …-type leaves the Service to the AWS Load Balancer Controller";
-            let wish = match service.status.load_balancer.ingress.is_empty() && !service.needs_cleanup() {
+            let desired = match service.status.load_balancer.ingress.is_empty() && !service.needs_cleanup() {
                 true => Fact {
                     hint: Some("see that it runs, and what it says of the Service in events and its log".to_owned()),
                     ..Fact::waiting("wish", format!("{text}, which has not shown an address yet"))
@@ -38,16 +38,16 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
                 let hint = "delete the Service and create it again to remove it";
                 Fact::bad("previous load balancer", finding.to_string(), hint)
             });
-            Ok([wish].into_iter().chain(behind).collect())
+            Ok([desired].into_iter().chain(behind).collect())
         }
         Err(error) if matches!(error.class(), ErrorClass::Invalid { .. }) => {
             let mut facts = vec![Fact::bad("wish", error.to_string(), way_out(&error))];
             // The nodes of a balancer that is there come and go all the same.
-            let hosts = standing::look(of, cluster, service, &nodes, ServiceAction::UpdateHosts).await;
-            if let Ok(Some(standing)) = hosts
-                && standing.is_there()
+            let hosts = current::look(of, cluster, service, &nodes, ServiceAction::UpdateHosts).await;
+            if let Ok(Some(current)) = hosts
+                && current.is_there()
             {
-                facts.extend(balancers(of, service, &standing));
+                facts.extend(balancers(of, service, &current));
             }
             Ok(facts)
         }
@@ -55,10 +55,10 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
     }
 }
 
-fn facts(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact> {
-    let mut facts = vec![wish(&standing.wish)];
-    facts.extend(balancers(of, service, standing));
-    match &standing.plan {
+fn facts(of: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
+    let mut facts = vec![desired(&current.desired)];
+    facts.extend(balancers(of, service, current));
+    match &current.plan {
         Err(error) => facts.push(Fact::bad("plan", error.to_string(), way_out(error))),
         // Which, and what was noticed on the way, is told by who asks for the plan.
         Ok((steps, _)) => facts.push(match steps.len() {
@@ -69,10 +69,10 @@ fn facts(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact> {
     facts
 }
 
-fn wish(wish: &Wish) -> Fact {
+fn desired(desired: &Desired) -> Fact {
     let scheme = |internal: bool| if internal { INTERNAL } else { "internet-facing" };
-    match &wish.goal {
-        Goal::Gone => Fact::good("wish", "no load balancer (any more)"),
+    match &desired.goal {
+        Goal::Absent => Fact::good("wish", "no load balancer (any more)"),
         Goal::Classic(classic) => {
             let ports: Vec<String> = classic
                 .listeners
@@ -83,7 +83,7 @@ fn wish(wish: &Wish) -> Fact {
                 .collect();
             let text = format!(
                 "a classic load balancer {}, {}: {}",
-                wish.name,
+                desired.name,
                 scheme(classic.common.internal),
                 ports.join(", ")
             );
@@ -97,7 +97,7 @@ fn wish(wish: &Wish) -> Fact {
                 .collect();
             let text = format!(
                 "a network load balancer {}, {}: {}",
-                wish.name,
+                desired.name,
                 scheme(network.common.internal),
                 ports.join(", ")
             );
@@ -106,26 +106,26 @@ fn wish(wish: &Wish) -> Fact {
     }
 }
 
-fn balancers(of: &Inspector, service: &Service, standing: &Standing) -> Vec<Fact> {
-    let observed = &standing.observed;
+fn balancers(of: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
+    let observed = &current.observed;
     let mut facts = Vec::new();
     if let Some(found) = &observed.classic {
         facts.extend(classic(of, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
-        facts.extend(rules(&standing.wish, observed, &found.balancer.security_groups));
+        facts.extend(rules(&current.desired, observed, &found.balancer.security_groups));
     }
     if let Some(found) = &observed.network {
         facts.extend(network(of, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
-        facts.extend(rules(&standing.wish, observed, &[]));
+        facts.extend(rules(&current.desired, observed, &[]));
     }
-    let leftovers = observed.loose_target_groups.iter().map(|loose| {
+    let leftovers = observed.unattached_target_groups.iter().map(|unattached| {
         let text = "left behind by an attempt that was cut off; it goes with the next sync, or with the Service";
-        Fact::waiting(format!("target group {}", loose.group.name), text)
+        Fact::waiting(format!("target group {}", unattached.group.name), text)
     });
     facts.extend(leftovers);
-    if !standing.is_there() && !matches!(standing.wish.goal, Goal::Gone) {
-        facts.push(Fact::waiting(format!("load balancer {}", standing.wish.name), "AWS has none of this name yet"));
+    if !current.is_there() && !matches!(current.desired.goal, Goal::Absent) {
+        facts.push(Fact::waiting(format!("load balancer {}", current.desired.name), "AWS has none of this name yet"));
     }
     facts
 }
@@ -204,13 +204,13 @@ fn marks(of: &Inspector, about: &str, tags: &crate::client::Tags) -> Option<Fact
 
 fn shown(service: &Service, about: &str, dns_name: &str) -> Option<Fact> {
     let shown = service.status.load_balancer.ingress.iter().any(|ingress| ingress.hostname == dns_name);
-    let wanted = matches!(standing::action(service), ServiceAction::Ensure);
+    let wanted = matches!(current::action(service), ServiceAction::Ensure);
     (wanted && !shown).then(|| Fact::waiting(about, "the status of the Service does not show its name yet"))
 }
 
 /// What lets clients reach the balancer.
 fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
-    let told = |id: &String| {
+    let summary = |id: &String| {
         let group = observed.groups.get(id)?;
         let about = format!("security group {id}");
         Some(match permissions::split(&group.ingress).len() {
@@ -222,12 +222,12 @@ fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
             count => Fact::good(about, format!("of the load balancer ({}), rules for clients: {count}", group.name)),
         })
     };
-    attached.iter().filter_map(told).collect()
+    attached.iter().filter_map(summary).collect()
 }
 
 /// What lets the balancer reach the nodes.
-fn rules(wish: &Wish, observed: &Observed, attached: &[String]) -> Vec<Fact> {
-    let is_ours = |rule: &Rule| nodes::is_for(rule, &wish.name) || attached.iter().any(|group| rule.is_from(group));
+fn rules(desired: &Desired, observed: &Observed, attached: &[String]) -> Vec<Fact> {
+    let is_ours = |rule: &Rule| nodes::is_for(rule, &desired.name) || attached.iter().any(|group| rule.is_from(group));
     let groups = observed.groups.values().filter(|group| !attached.contains(&group.id));
     let with = groups.filter_map(|group| {
         let count = permissions::split(&group.ingress).iter().filter(|rule| is_ours(rule)).count();

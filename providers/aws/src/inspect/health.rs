@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use ccm_provider::{Fact, FactState};
 
+use crate::loadbalancer::desired::first_few;
 use crate::loadbalancer::observe::TargetGroup;
-use crate::loadbalancer::wish::some;
 
 /// What a state and its reason mean.
 struct Meaning {
@@ -42,7 +42,7 @@ pub(super) fn of_group(group: &TargetGroup, local: bool) -> Fact {
             (_, false) => format!(": {}", meaning.text),
         };
         let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-        let which = if *state == "healthy" { String::new() } else { format!(" {}", some(ids)) };
+        let which = if *state == "healthy" { String::new() } else { format!(" {}", first_few(ids)) };
         texts.push(format!("{} {state}{reason}{which}{said}", ids.len()));
         if !expected {
             worst = worst.max(meaning.state);

@@ -4,6 +4,7 @@
 //! is left to do from [`Balancers`], which group of a node gets rules from `security_groups`, which subnets a balancer stands
 //! in from `subnets`, which routes are ours from [`crate::routes`]. Reads only, save [`Inspect::delete_orphan`].
 
+mod current;
 mod explain_node;
 mod explain_service;
 mod health;
@@ -11,7 +12,6 @@ pub(crate) mod lint;
 mod migration;
 mod orphans;
 pub(crate) mod replay;
-mod standing;
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ use crate::client::{Answer, Api, Query};
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::desired::{Common, Subnets, TargetNode};
 use crate::loadbalancer::observe::{self, Observed};
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::loadbalancer::security_groups::nodes;
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::routes;
@@ -51,8 +51,8 @@ impl Inspector {
         &self.balancers.0
     }
 
-    fn ground(&self) -> &Ground {
-        &self.balancers.0.ground
+    fn env(&self) -> &Env {
+        &self.balancers.0.env
     }
 
     /// `kubernetes.io/cluster/<ID>`; empty without a cluster.
@@ -82,7 +82,7 @@ fn group_for_balancers(
     instance: &ec2::Instance,
     node: &NodeName,
     groups: &BTreeMap<String, SecurityGroup>,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<Option<String>, ProviderError> {
     let seen = observe::Instance {
         id: instance.id.clone(),
@@ -101,7 +101,7 @@ fn group_for_balancers(
     };
     let instances = [(instance.id.clone(), seen)].into();
     let observed = Observed { instances, groups: groups.clone(), ..Observed::default() };
-    Ok(nodes::groups(&common, &observed, ground)?.ids.into_iter().next())
+    Ok(nodes::groups(&common, &observed, env)?.ids.into_iter().next())
 }
 
 /// What somebody can do about an error. Those that say nothing about the object name the way out themselves.

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{ErrorClass, ProviderError};
 
-use super::desired::{Goal, Wish};
+use super::desired::{Desired, Goal};
 use super::observe::{Observed, TargetGroup};
-use super::plan::{Ground, Step};
+use super::plan::{Env, Step};
 use super::security_groups::delete::is_ours;
 use crate::annotations::Kind;
 use crate::client::Write;
@@ -19,9 +19,9 @@ use crate::ownership::is_of_service;
 /// What is looked at.
 #[derive(Debug, Clone, Copy)]
 struct Look<'a> {
-    wish: &'a Wish,
+    desired: &'a Desired,
     observed: &'a Observed,
-    ground: &'a Ground,
+    env: &'a Env,
     steps: &'a [Step],
 }
 
@@ -30,12 +30,12 @@ struct Look<'a> {
 /// # Errors
 ///
 /// The first step that looks like a mistake, with the way out.
-pub(crate) fn guard(wish: &Wish, observed: &Observed, ground: &Ground, steps: &[Step]) -> Result<(), ProviderError> {
-    let look = Look { wish, observed, ground, steps };
+pub(crate) fn guard(desired: &Desired, observed: &Observed, env: &Env, steps: &[Step]) -> Result<(), ProviderError> {
+    let look = Look { desired, observed, env, steps };
     for step in steps {
         if let Some(why) = look.objection(&step.write) {
-            let told = &step.told;
-            let message = format!("refused to {} {} {}: {why}", told.verb.as_str(), told.kind, told.id);
+            let summary = &step.summary;
+            let message = format!("refused to {} {} {}: {why}", summary.verb.as_str(), summary.kind, summary.id);
             return Err(ProviderError::new(ErrorClass::Unknown, message));
         }
     }
@@ -54,9 +54,9 @@ impl Look<'_> {
     /// The marks that a balancer of this Service has. A balancer's name has the Service's UID in it, so the cluster's mark is
     /// enough where the Service's is missing.
     fn unmarked(&self, tags: Option<&crate::client::Tags>) -> Option<String> {
-        let key = self.ground.ownership.cluster_key().unwrap_or_default();
+        let key = self.env.ownership.cluster_key().unwrap_or_default();
         match tags {
-            Some(tags) if self.ground.ownership.is_member(tags) => None,
+            Some(tags) if self.env.ownership.is_member(tags) => None,
             _ => Some(format!(
                 "it is not marked as this cluster's; if it is, tag it {key} = owned, otherwise remove it by hand"
             )),
@@ -121,7 +121,7 @@ impl Look<'_> {
     /// The marks of a target group, which must be made for this Service.
     fn unmarked_group(&self, arn: &str) -> Option<String> {
         let found = self.target_groups().find(|group| group.group.arn == arn);
-        let ours = found.filter(|group| is_of_service(&group.tags, &self.wish.service));
+        let ours = found.filter(|group| is_of_service(&group.tags, &self.desired.service));
         self.unmarked(ours.map(|group| &group.tags))
     }
 
@@ -130,7 +130,7 @@ impl Look<'_> {
             .network
             .iter()
             .flat_map(|network| &network.target_groups)
-            .chain(&self.observed.loose_target_groups)
+            .chain(&self.observed.unattached_target_groups)
     }
 
     /// All writes of the plan to the group count: leaving and joining come in parts.
@@ -152,8 +152,8 @@ impl Look<'_> {
 
     /// Whether nodes are wanted: then having none must be a mistake.
     fn emptied(&self) -> Option<String> {
-        let targets = match &self.wish.goal {
-            Goal::Gone => return None,
+        let targets = match &self.desired.goal {
+            Goal::Absent => return None,
             Goal::Classic(classic) => &classic.common.targets,
             Goal::Network(network) => &network.common.targets,
         };
@@ -167,7 +167,7 @@ impl Look<'_> {
     }
 
     fn of_group(&self, write: &Ec2Write) -> Option<String> {
-        let shared = |id: &str| self.ground.shared_group.as_deref() == Some(id);
+        let shared = |id: &str| self.env.shared_group.as_deref() == Some(id);
         match write {
             Ec2Write::DeleteSecurityGroup { group: Id::Known(id) } => {
                 let Some(group) = self.observed.groups.get(id) else {
@@ -176,8 +176,8 @@ impl Look<'_> {
                 let network = self.observed.network.as_ref();
                 let attached = network.map(|network| &*network.balancer.security_groups).unwrap_or_default();
                 let kinds = [Kind::Classic, Kind::Network];
-                let ours = kinds.iter().any(|kind| is_ours(*kind, self.wish, attached, group, self.ground));
-                let named = &self.wish.named_groups;
+                let ours = kinds.iter().any(|kind| is_ours(*kind, self.desired, attached, group, self.env));
+                let named = &self.desired.named_groups;
                 if shared(id) || named.instead.contains(id) || named.extra.contains(id) {
                     return Some("annotations or the cloud config name it, so it is not ours to delete".to_owned());
                 }

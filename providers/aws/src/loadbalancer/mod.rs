@@ -18,7 +18,6 @@ pub(crate) mod security_groups;
 mod settling;
 mod strip;
 pub(crate) mod subnets;
-pub(crate) mod wish;
 
 #[cfg(test)]
 mod tests;
@@ -41,9 +40,9 @@ use crate::node::zones::Zones;
 use crate::start::cluster::Cluster;
 use crate::start::config::HealthProbe;
 use apply::Outputs;
-use desired::{Goal, Wish};
+use desired::{Desired, Goal};
 use observe::Observed;
-use plan::{Ground, Purpose, Step};
+use plan::{Env, Purpose, Step};
 use reads::Reads;
 use settling::Settling;
 
@@ -53,12 +52,12 @@ const REASON: &str = "AWSLoadBalancerWarning";
 /// The balancers of the cluster.
 #[derive(Debug)]
 pub(crate) struct Balancers {
-    pub(crate) ground: Ground,
+    pub(crate) env: Env,
     probe: HealthProbe,
     pub(crate) reads: Reads,
     settling: Settling,
     /// What was seen a moment ago of balancers that shall go, by name, each for one use.
-    looked: Mutex<BTreeMap<String, (Instant, Observed)>>,
+    recent: Mutex<BTreeMap<String, (Instant, Observed)>>,
     cluster: Cluster,
 }
 
@@ -69,7 +68,7 @@ const INSTANCE_LATE: Duration = Duration::from_secs(10);
 
 /// What was seen for a wish.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct Observation {
     pub(crate) observed: Observed,
     /// When to look again, because AWS does not show yet what this process wrote for the balancer.
     unsettled: Option<Duration>,
@@ -85,12 +84,12 @@ impl Balancers {
         fleet: Fleet,
         zones: Arc<Zones>,
         cluster: Cluster,
-        ground: Ground,
+        env: Env,
         probe: HealthProbe,
     ) -> Self {
-        let reads = Reads::new(api, fleet, zones, cluster.clone(), &ground);
+        let reads = Reads::new(api, fleet, zones, cluster.clone(), &env);
         let settling = Settling::new(cluster.clone());
-        Self { ground, probe, reads, settling, looked: Mutex::default(), cluster }
+        Self { env, probe, reads, settling, recent: Mutex::default(), cluster }
     }
 
     /// What brings the cloud from what is observed to what is wished for.
@@ -98,13 +97,13 @@ impl Balancers {
     /// # Errors
     ///
     /// The wish cannot be met in the cloud as it is.
-    pub(crate) fn plan_one(&self, wish: &Wish, observed: &Observed) -> Result<plan::Planned, ProviderError> {
-        let ground = &self.ground;
-        match &wish.goal {
-            Goal::Gone => {
+    pub(crate) fn plan_one(&self, desired: &Desired, observed: &Observed) -> Result<plan::Planned, ProviderError> {
+        let env = &self.env;
+        match &desired.goal {
+            Goal::Absent => {
                 let reason = "the Service wants no load balancer any more";
-                let mut planned = classic::delete(wish, observed, ground, reason);
-                let network = network::delete(wish, observed, ground, reason)?;
+                let mut planned = classic::delete(desired, observed, env, reason);
+                let network = network::delete(desired, observed, env, reason)?;
                 planned.steps.extend(network.steps);
                 planned.findings.extend(network.findings);
                 Ok(planned)
@@ -114,13 +113,13 @@ impl Balancers {
                 let current = current.cloned().unwrap_or_default();
                 let internal = subnets::is_internal(&classic.common, observed);
                 let choice = &classic.common.subnets;
-                let subnets = || subnets::wanted(choice, internal, &current, observed, ground);
-                classic::plan(wish, classic, observed, ground, &subnets)
+                let subnets = || subnets::wanted(choice, internal, &current, observed, env);
+                classic::plan(desired, classic, observed, env, &subnets)
             }
             Goal::Network(network) => {
                 let common = &network.common;
-                let subnets = || subnets::wanted(&common.subnets, common.internal, &BTreeSet::new(), observed, ground);
-                network::plan(wish, network, observed, ground, &subnets)
+                let subnets = || subnets::wanted(&common.subnets, common.internal, &BTreeSet::new(), observed, env);
+                network::plan(desired, network, observed, env, &subnets)
             }
         }
     }
@@ -147,19 +146,19 @@ impl Balancers {
     }
 
     /// Keeps what was seen for the deletion that the core begins after it asked whether there is anything to delete.
-    fn look_once(&self, balancer: &str, observed: &Observed) {
-        let mut looked = self.looked();
-        looked.retain(|_, (at, _)| at.elapsed() < LOOK_KEPT);
-        looked.insert(balancer.to_owned(), (Instant::now(), observed.clone()));
+    fn keep_observation(&self, balancer: &str, observed: &Observed) {
+        let mut recent = self.recent();
+        recent.retain(|_, (at, _)| at.elapsed() < LOOK_KEPT);
+        recent.insert(balancer.to_owned(), (Instant::now(), observed.clone()));
     }
 
-    fn looked_at(&self, balancer: &str) -> Option<Observed> {
-        let (at, observed) = self.looked().remove(balancer)?;
+    fn take_observation(&self, balancer: &str) -> Option<Observed> {
+        let (at, observed) = self.recent().remove(balancer)?;
         (at.elapsed() < LOOK_KEPT).then_some(observed)
     }
 
-    fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
-        lock(&self.looked)
+    fn recent(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
+        lock(&self.recent)
     }
 }
 
@@ -173,9 +172,9 @@ fn is_refusal(error: &ProviderError) -> bool {
 }
 
 /// The wanted instances that get no traffic because EC2 does not show them.
-fn unseen(wish: &Wish, observed: &Observed) -> Option<Finding> {
-    let common = match &wish.goal {
-        Goal::Gone => return None,
+fn unseen(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let common = match &desired.goal {
+        Goal::Absent => return None,
         Goal::Classic(classic) => &classic.common,
         Goal::Network(network) => &network.common,
     };
@@ -185,14 +184,14 @@ fn unseen(wish: &Wish, observed: &Observed) -> Option<Finding> {
         severity: Severity::Warning,
         key: "nodes".to_owned(),
         value: None,
-        message: format!("no traffic for {}: EC2 does not show their instances", wish::some(&nodes)),
+        message: format!("no traffic for {}: EC2 does not show their instances", desired::first_few(&nodes)),
     })
 }
 
 /// A balancer of the kind that isn't wanted, with our name.
-fn of_other_kind(wish: &Wish, observed: &Observed) -> Option<Finding> {
-    let other = match &wish.goal {
-        Goal::Gone => None,
+fn of_other_kind(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let other = match &desired.goal {
+        Goal::Absent => None,
         Goal::Classic(_) => observed.network.as_ref().map(|network| &network.balancer.dns_name),
         Goal::Network(_) => observed.classic.as_ref().map(|classic| &classic.balancer.dns_name),
     }?;
@@ -203,94 +202,100 @@ fn of_other_kind(wish: &Wish, observed: &Observed) -> Option<Finding> {
         message: format!(
             "a load balancer {} of the other kind is there too, and stays until the Service is deleted; delete the Service \
              and create it again to remove it sooner",
-            wish.name
+            desired.name
         ),
     })
 }
 
 impl Planned for Balancers {
-    type Desired = Vec<Wish>;
-    type Observed = Vec<Seen>;
+    type Desired = Vec<Desired>;
+    type Observed = Vec<Observation>;
     type Step = Step;
     type Outputs = Mutex<Outputs>;
 
-    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wish>, Vec<Result<(), ProviderError>>) {
-        let mut wishes = Vec::new();
+    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
+        let mut wanted = Vec::new();
         let mut verdicts = Vec::new();
         for item in work {
-            let wish = wish::wish(cluster, item, &self.ground, &self.probe);
-            if let (Err(ProviderError::ImplementedElsewhere), Some(finding)) = (&wish, wish::left_behind(&item.service))
+            let desired = desired::of_service(cluster, item, &self.env, &self.probe);
+            if let (Err(ProviderError::ImplementedElsewhere), Some(finding)) =
+                (&desired, desired::left_behind(&item.service))
             {
                 self.warn(&item.service, &finding);
             }
-            verdicts.push(wish.map(|wish| wishes.extend(wish)));
+            verdicts.push(desired.map(|desired| wanted.extend(desired)));
         }
-        (wishes, verdicts)
+        (wanted, verdicts)
     }
 
-    async fn observe(&self, _: &str, work: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
+    async fn observe(
+        &self,
+        _: &str,
+        work: &[ServiceWork],
+        wanted: &Vec<Desired>,
+    ) -> Result<Vec<Observation>, ProviderError> {
         let mut all = Vec::new();
-        for wish in wishes {
-            let goes = matches!(wish.goal, Goal::Gone);
-            let observed = match self.looked_at(&wish.name).filter(|_| goes) {
+        for desired in wanted {
+            let goes = matches!(desired.goal, Goal::Absent);
+            let observed = match self.take_observation(&desired.name).filter(|_| goes) {
                 Some(observed) => observed,
                 None => {
-                    let observed = observe::gather(wish, &self.reads, &self.ground).await?;
+                    let observed = observe::gather(desired, &self.reads, &self.env).await?;
                     if goes {
-                        self.look_once(&wish.name, &observed);
+                        self.keep_observation(&desired.name, &observed);
                     }
                     observed
                 }
             };
-            let unsettled = self.settling.left(&wish.name, &observed, goes);
+            let unsettled = self.settling.left(&desired.name, &observed, goes);
             let late = self.has_young(work, &observed.unseen).then_some(INSTANCE_LATE);
-            all.push(Seen { observed, unsettled, late });
+            all.push(Observation { observed, unsettled, late });
         }
         Ok(all)
     }
 
-    fn strip(&self, observed: &mut Vec<Seen>, wishes: &Vec<Wish>) {
-        for (wish, seen) in wishes.iter().zip(observed) {
-            strip::strip(wish, &mut seen.observed);
+    fn strip(&self, observed: &mut Vec<Observation>, wanted: &Vec<Desired>) {
+        for (desired, seen) in wanted.iter().zip(observed) {
+            strip::strip(desired, &mut seen.observed);
         }
     }
 
-    fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<Steps<Step>, ProviderError> {
+    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Steps<Step>, ProviderError> {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
-        for (wish, seen) in wishes.iter().zip(observed) {
-            let planned = self.plan_one(wish, &seen.observed)?;
+        for (desired, seen) in wanted.iter().zip(observed) {
+            let planned = self.plan_one(desired, &seen.observed)?;
             // What is hidden may hold up the deletion of what is shown, or be forgotten when something else changes.
             if let Some(after) = seen.unsettled {
-                return Err(settling::look_again(after).into());
+                return Err(settling::recheck(after).into());
             }
-            let look_again = seen.late.map(|after| settling::look_for_instances(&seen.observed, after));
-            let purpose = match look_again {
-                Some(look_again) if planned.steps.is_empty() => return Err(look_again.into()),
-                look_again => {
-                    Purpose { balancer: wish.name.clone(), keeps: !matches!(wish.goal, Goal::Gone), look_again }
+            let recheck = seen.late.map(|after| settling::look_for_instances(&seen.observed, after));
+            let purpose = match recheck {
+                Some(recheck) if planned.steps.is_empty() => return Err(recheck.into()),
+                recheck => {
+                    Purpose { balancer: desired.name.clone(), keeps: !matches!(desired.goal, Goal::Absent), recheck }
                 }
             };
             steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
-            findings.extend(wish.findings.iter().cloned());
-            findings.extend(of_other_kind(wish, &seen.observed));
-            findings.extend(unseen(wish, &seen.observed));
+            findings.extend(desired.findings.iter().cloned());
+            findings.extend(of_other_kind(desired, &seen.observed));
+            findings.extend(unseen(desired, &seen.observed));
             findings.extend(planned.findings);
         }
         Ok(Steps { steps, findings, failed: BTreeMap::new() })
     }
 
-    fn guard(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>, steps: &[Step]) -> Result<(), ProviderError> {
-        let mut seen = wishes.iter().zip(observed);
-        seen.try_for_each(|(wish, seen)| guard::guard(wish, &seen.observed, &self.ground, steps))
+    fn guard(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>, steps: &[Step]) -> Result<(), ProviderError> {
+        let mut seen = wanted.iter().zip(observed);
+        seen.try_for_each(|(desired, seen)| guard::guard(desired, &seen.observed, &self.env, steps))
     }
 
     async fn apply(&self, step: &Step, shared: &Mutex<Outputs>) -> Result<(), ProviderError> {
         // One write at a time.
         let mut outputs = std::mem::take(&mut *lock(shared));
-        tracing::info!(step = %step.told, "writing");
-        let Purpose { balancer, keeps, look_again } = &step.purpose;
-        outputs.look_again.clone_from(look_again);
-        self.looked().remove(balancer);
+        tracing::info!(step = %step.summary, "writing");
+        let Purpose { balancer, keeps, recheck } = &step.purpose;
+        outputs.recheck.clone_from(recheck);
+        self.recent().remove(balancer);
         let write = outputs.completed(&step.write);
         // Before it, too: the answer may never come.
         if *keeps {
@@ -319,22 +324,27 @@ impl Planned for Balancers {
     }
 
     fn describe(&self, step: &Step) -> ccm_provider::Step {
-        step.told.clone()
+        step.summary.clone()
     }
 
-    fn status(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>, service: &Service) -> Option<LoadBalancerStatus> {
+    fn status(
+        &self,
+        observed: &Vec<Observation>,
+        wanted: &Vec<Desired>,
+        service: &Service,
+    ) -> Option<LoadBalancerStatus> {
         let key: ServiceKey = service.key();
-        let (wish, seen) = wishes.iter().zip(observed).find(|(wish, _)| wish.service == key)?;
+        let (desired, seen) = wanted.iter().zip(observed).find(|(desired, _)| desired.service == key)?;
         let network = seen.observed.network.as_ref().map(|network| &network.balancer);
         let network = network.filter(|balancer| balancer.kind == network::KIND).map(network::status);
         let classic = seen.observed.classic.as_ref().map(|classic| classic::status(&classic.balancer));
-        match wish.goal {
+        match desired.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,
             // Without a balancer there may be parts of one, or AWS doesn't show it yet: worth asking for the deletion.
-            Goal::Gone => classic.or(network).or_else(|| {
+            Goal::Absent => classic.or(network).or_else(|| {
                 let parts = seen.unsettled.is_some()
-                    || self.plan_one(wish, &seen.observed).is_ok_and(|planned| !planned.steps.is_empty());
+                    || self.plan_one(desired, &seen.observed).is_ok_and(|planned| !planned.steps.is_empty());
                 parts.then(LoadBalancerStatus::default)
             }),
         }

@@ -14,7 +14,7 @@ use crate::ownership::Ownership;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) write: Write,
-    pub(crate) told: ccm_provider::Step,
+    pub(crate) summary: ccm_provider::Step,
     pub(crate) purpose: Purpose,
     /// The write is one of those that these rules take, as the group was seen. What is sent is made from the group as it is
     /// then.
@@ -29,18 +29,18 @@ pub(crate) struct Purpose {
     /// Whether the balancer is wanted; else it goes.
     pub(crate) keeps: bool,
     /// Afterwards it must be looked at again.
-    pub(crate) look_again: Option<LookAgain>,
+    pub(crate) recheck: Option<Recheck>,
 }
 
 /// AWS may not show everything yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LookAgain {
+pub(crate) struct Recheck {
     pub(crate) after: Duration,
     pub(crate) reason: String,
 }
 
-impl From<LookAgain> for ProviderError {
-    fn from(LookAgain { after, reason }: LookAgain) -> Self {
+impl From<Recheck> for ProviderError {
+    fn from(Recheck { after, reason }: Recheck) -> Self {
         Self::in_progress(reason, after)
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct Planned {
 
 /// What a plan depends on beside wish and observation: fixed at start.
 #[derive(Debug, Clone)]
-pub(crate) struct Ground {
+pub(crate) struct Env {
     pub(crate) ownership: Ownership,
     pub(crate) vpc: String,
     /// Subnet of last resort; empty when there is none.
@@ -77,7 +77,7 @@ impl Step {
         reason: impl Into<String>,
         write: Write,
     ) -> Self {
-        let told = ccm_provider::Step {
+        let summary = ccm_provider::Step {
             verb,
             kind: kind.into(),
             id: id.into(),
@@ -85,7 +85,7 @@ impl Step {
             reason: reason.into(),
             risk: Risk::None,
         };
-        Self { write, told, purpose: Purpose::default(), shared: None }
+        Self { write, summary, purpose: Purpose::default(), shared: None }
     }
 
     /// As a part of the change of a group that balancers share.
@@ -103,14 +103,14 @@ impl Step {
         before: Option<String>,
         after: Option<String>,
     ) -> Self {
-        self.told.changes.push(Change { field: field.into(), before, after });
+        self.summary.changes.push(Change { field: field.into(), before, after });
         self
     }
 
     /// With a risk.
     #[must_use]
     pub(crate) fn risk(mut self, risk: Risk) -> Self {
-        self.told.risk = risk;
+        self.summary.risk = risk;
         self
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::desired::{Common, Goal, Subnets, Wish};
+use super::desired::{Common, Desired, Goal, Subnets};
 use super::names;
 use super::observe::{Observed, TargetGroup};
 use super::security_groups::nodes::DESCRIPTIONS;
@@ -13,9 +13,9 @@ use crate::client::ec2::SecurityGroup;
 use crate::ownership::{CLUSTER_PREFIX, LEGACY_KEY, SERVICE_KEY};
 
 /// Leaves what plans for this wish read.
-pub(super) fn strip(wish: &Wish, observed: &mut Observed) {
-    let common = match &wish.goal {
-        Goal::Gone => None,
+pub(super) fn strip(desired: &Desired, observed: &mut Observed) {
+    let common = match &desired.goal {
+        Goal::Absent => None,
         Goal::Classic(classic) => Some(&classic.common),
         Goal::Network(network) => Some(&network.common),
     };
@@ -24,7 +24,7 @@ pub(super) fn strip(wish: &Wish, observed: &mut Observed) {
     let Observed {
         classic,
         network,
-        loose_target_groups,
+        unattached_target_groups,
         groups,
         subnets,
         route_tables,
@@ -36,7 +36,7 @@ pub(super) fn strip(wish: &Wish, observed: &mut Observed) {
     if let Some(classic) = classic {
         read.strip(&mut classic.tags);
     }
-    let mut target_groups: Vec<&mut TargetGroup> = loose_target_groups.iter_mut().collect();
+    let mut target_groups: Vec<&mut TargetGroup> = unattached_target_groups.iter_mut().collect();
     if let Some(network) = network {
         read.strip(&mut network.tags);
         target_groups.extend(&mut network.target_groups);

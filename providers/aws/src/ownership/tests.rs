@@ -72,8 +72,8 @@ fn membership_ownership_and_no_mark_at_all() {
     ];
     for (pairs, member, owned, untagged) in cases {
         let found = tags(pairs);
-        let told = (c1().is_member(&found), c1().is_owned(&found), is_untagged(&found));
-        assert_eq!(told, (*member, *owned, *untagged), "{pairs:?}");
+        let summary = (c1().is_member(&found), c1().is_owned(&found), is_untagged(&found));
+        assert_eq!(summary, (*member, *owned, *untagged), "{pairs:?}");
         assert_eq!((legacy().is_member(&found), legacy().is_owned(&found)), (*member, *owned), "{pairs:?}");
     }
 }

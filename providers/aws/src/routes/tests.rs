@@ -151,7 +151,7 @@ async fn plans_of_new_routes() {
     );
     change(&world, 3, second_interface);
     change(&world, 4, |instance| instance.interfaces[0].source_dest_check = Some(false));
-    let wishes = [
+    let wanted = [
         new("a", "10.1.1.0/24"),
         new("b", "10.1.2.0/24"),
         new("multi", "10.1.3.0/24"),
@@ -163,7 +163,7 @@ async fn plans_of_new_routes() {
         new("gone", "10.1.8.0/24"),
         new("nobody", "10.1.9.0/24"),
     ];
-    let plans = golden(&routes, &wishes, &[]).await;
+    let plans = golden(&routes, &wanted, &[]).await;
     assert_eq!(plans, include_str!("golden_create.txt"), "\n{plans}");
 }
 
@@ -196,8 +196,8 @@ async fn a_route_in_the_way_is_replaced_only_when_it_leads_to_no_live_node_of_ou
     let (world, routes, _) =
         bed(vec![node("a", 1)], vec![to_instance("10.1.1.0/24", 5), to_instance("10.1.2.0/24", 4)]);
     change(&world, 4, |instance| instance.tags.clear());
-    let wishes = [new("a", "10.1.1.0/24"), new("a", "10.1.2.0/24")];
-    let answers = routes.create("k", &wishes).await;
+    let wanted = [new("a", "10.1.1.0/24"), new("a", "10.1.2.0/24")];
+    let answers = routes.create("k", &wanted).await;
     answers[0].as_ref().unwrap();
     let error = answers[1].as_ref().unwrap_err().to_string();
     assert!(error.contains("which is no instance of this cluster; remove that route"), "{error}");
@@ -209,10 +209,10 @@ async fn a_route_in_the_way_is_replaced_only_when_it_leads_to_no_live_node_of_ou
 #[tokio::test(start_paused = true)]
 async fn all_routes_of_a_reconcile_share_the_table_and_one_lookup() {
     let (world, routes, _) = bed((1..=5).map(|number| node(&format!("n{number}"), number)).collect(), Vec::new());
-    let wishes: Vec<NewRoute> =
+    let wanted: Vec<NewRoute> =
         (1..=5).map(|number| new(&format!("n{number}"), &format!("10.1.{number}.0/24"))).collect();
     assert!(routes.list("k").await.unwrap().is_empty());
-    assert!(routes.create("k", &wishes).await.iter().all(Result::is_ok));
+    assert!(routes.create("k", &wanted).await.iter().all(Result::is_ok));
     let calls = world.calls();
     let reads: Vec<&String> = calls.iter().filter(|call| call.starts_with("Describe")).collect();
     assert_eq!(reads, ["DescribeRouteTables vpc-id=1 tag-key=1", "DescribeInstances 5 IDs"]);

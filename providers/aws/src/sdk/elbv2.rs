@@ -241,15 +241,15 @@ async fn write_listener(api: &SdkApi, operation: Operation, write: &ElbV2Write) 
             let answer = api.call(operation, || request.clone().send()).await?;
             Ok(answer.listeners.unwrap_or_default().into_iter().find_map(|made| made.listener_arn))
         }
-        ElbV2Write::ModifyListener { listener, wish } => {
+        ElbV2Write::ModifyListener { listener, desired } => {
             let request = elb
                 .modify_listener()
                 .listener_arn(listener)
-                .port(wish.port)
-                .protocol(wish.protocol.as_str().into())
-                .set_certificates(certificates(wish))
-                .set_ssl_policy(wish.ssl_policy.clone())
-                .default_actions(forward_to(operation, wish)?);
+                .port(desired.port)
+                .protocol(desired.protocol.as_str().into())
+                .set_certificates(certificates(desired))
+                .set_ssl_policy(desired.ssl_policy.clone())
+                .default_actions(forward_to(operation, desired)?);
             api.call(operation, || request.clone().send()).await.map(|_| None)
         }
         ElbV2Write::DeleteListener { listener } => {
@@ -340,12 +340,12 @@ fn new_targets(targets: &[Target]) -> Vec<sdk::TargetDescription> {
     targets.iter().map(target).collect()
 }
 
-fn certificates(wish: &ListenerWish) -> Option<Vec<sdk::Certificate>> {
-    let arn = wish.certificate.as_ref()?;
+fn certificates(desired: &ListenerWish) -> Option<Vec<sdk::Certificate>> {
+    let arn = desired.certificate.as_ref()?;
     Some(vec![sdk::Certificate::builder().certificate_arn(arn).build()])
 }
 
-fn forward_to(operation: Operation, wish: &ListenerWish) -> Answer<sdk::Action> {
-    let target_group = known(operation, &wish.target_group)?;
+fn forward_to(operation: Operation, desired: &ListenerWish) -> Answer<sdk::Action> {
+    let target_group = known(operation, &desired.target_group)?;
     Ok(sdk::Action::builder().r#type(sdk::ActionTypeEnum::Forward).target_group_arn(target_group).build())
 }

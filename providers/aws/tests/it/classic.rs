@@ -144,19 +144,19 @@ async fn a_second_sync_and_a_restart_write_nothing() {
     let bed = start();
     let user = user_group(&bed);
     let process = bed.process().await;
-    for wish in [plain(), changed(), named(&user)] {
-        bed.ensure(&*process, &wish).await;
+    for desired in [plain(), changed(), named(&user)] {
+        bed.ensure(&*process, &desired).await;
         let mark = bed.aws.mark();
-        bed.ensure(&*process, &wish).await;
-        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        bed.ensure(&*process, &desired).await;
+        process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
         // The second sync of a process has its caches filled.
-        bed.ensure(&*process, &wish).await;
+        bed.ensure(&*process, &desired).await;
         let steady = bed.aws.mark();
-        bed.ensure(&*process, &wish).await;
+        bed.ensure(&*process, &desired).await;
         let reads = bed.aws.ledger(|ledger| ledger.since(steady).count());
         assert!(reads <= 7, "{reads} reads: {:?}", bed.aws.ledger(|ledger| ledger.counts(steady)));
         let restarted = bed.process().await;
-        bed.ensure(&*restarted, &wish).await;
+        bed.ensure(&*restarted, &desired).await;
         assert_eq!(bed.writes(mark), Vec::<String>::new());
     }
     bed.check();
@@ -311,20 +311,20 @@ async fn a_write_whose_answer_is_lost_leaves_nothing_behind() {
 async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     let bed = start();
     let (process, lent) = watched(&bed).await;
-    let wish = |internal, port| clb(internal, &[(port, 31080)], json!({}));
-    bed.ensure(&*process, &wish(&[], 80)).await;
+    let desired = |internal, port| clb(internal, &[(port, 31080)], json!({}));
+    bed.ensure(&*process, &desired(&[], 80)).await;
     lent.events();
-    bed.ensure(&*process, &wish(&[("internal", "true")], 81)).await;
+    bed.ensure(&*process, &desired(&[("internal", "true")], 81)).await;
     let events = lent.events();
-    let told = |event: &&String| event.contains("the balancer stays internet-facing: AWS cannot change the scheme");
-    assert_eq!(events.iter().filter(told).count(), 1, "{events:?}");
+    let summary = |event: &&String| event.contains("the balancer stays internet-facing: AWS cannot change the scheme");
+    assert_eq!(events.iter().filter(summary).count(), 1, "{events:?}");
     let made = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
     assert_eq!((made.listeners.keys().collect::<Vec<_>>(), made.internal, made.subnets.len()), (vec![&81], false, 2));
     // Nor the other way round.
-    bed.delete(&*process, &wish(&[("internal", "true")], 81)).await;
-    bed.ensure(&*process, &wish(&[("internal", "true")], 81)).await;
+    bed.delete(&*process, &desired(&[("internal", "true")], 81)).await;
+    bed.ensure(&*process, &desired(&[("internal", "true")], 81)).await;
     lent.events();
-    bed.ensure(&*process, &wish(&[], 80)).await;
+    bed.ensure(&*process, &desired(&[], 80)).await;
     assert!(lent.events().iter().any(|event| event.contains("the balancer stays internal")));
     bed.check();
 }

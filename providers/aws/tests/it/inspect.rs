@@ -78,8 +78,11 @@ async fn an_unhealthy_target_and_a_terminated_instance_are_told() {
     bed.aws.world(|world| world.elbv2.unhealthy.insert(sick.clone()));
     let inspector = inspector(&bed).await;
     let facts = inspector.explain_service(CLUSTER, &network).await.unwrap();
-    let told: Vec<&str> = bad(&facts).iter().map(|fact| &*fact.text).collect();
-    assert!(told.iter().any(|text| text.contains("Target.FailedHealthChecks") && text.contains(&sick)), "{facts:#?}");
+    let summary: Vec<&str> = bad(&facts).iter().map(|fact| &*fact.text).collect();
+    assert!(
+        summary.iter().any(|text| text.contains("Target.FailedHealthChecks") && text.contains(&sick)),
+        "{facts:#?}"
+    );
     bed.aws.world(|world| world.ec2.instances.get_mut(&sick).unwrap().state = InstanceState::Terminated);
     let facts = inspector.explain_node(CLUSTER, &bed.nodes[0]).await.unwrap();
     assert!(facts.iter().any(|fact| fact.text.starts_with("terminated")), "{facts:#?}");

@@ -138,7 +138,7 @@ async fn routes_come_and_go_and_a_second_reconcile_writes_nothing() {
         table.tags.insert("kubernetes.io/cluster/c1".to_owned(), "shared".to_owned());
     });
     let routes = leading(&bed, &bed.nodes).await.routes().unwrap();
-    let wish = |number: usize| NewRoute {
+    let desired = |number: usize| NewRoute {
         name_hint: "uid".into(),
         route: Route {
             target_node: Some(bed.nodes[number].name.clone()),
@@ -146,8 +146,8 @@ async fn routes_come_and_go_and_a_second_reconcile_writes_nothing() {
             ..Route::default()
         },
     };
-    let wishes = [wish(0), wish(1)];
-    for answer in routes.create("kubernetes", &wishes).await {
+    let wanted = [desired(0), desired(1)];
+    for answer in routes.create("kubernetes", &wanted).await {
         answer.unwrap();
     }
     let listed = routes.list("kubernetes").await.unwrap();
@@ -155,7 +155,7 @@ async fn routes_come_and_go_and_a_second_reconcile_writes_nothing() {
     let node = |number: usize| Some(bed.nodes[number].name.clone());
     assert_eq!(targets, [("10.200.0.0/24", node(0)), ("10.200.1.0/24", node(1))]);
     let mark = bed.aws.mark();
-    for answer in routes.create("kubernetes", &wishes).await {
+    for answer in routes.create("kubernetes", &wanted).await {
         answer.unwrap();
     }
     assert_eq!(bed.writes(mark), Vec::<String>::new());

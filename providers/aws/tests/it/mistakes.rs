@@ -9,7 +9,7 @@ use crate::bed::{Bed, CLUSTER, service};
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
-fn wish(name: &str, annotations: &[(&str, &str)]) -> Service {
+fn desired(name: &str, annotations: &[(&str, &str)]) -> Service {
     let annotations: BTreeMap<String, &str> =
         annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
     service(name, json!(annotations), &[(80, 31080)], json!({}))
@@ -38,8 +38,8 @@ async fn a_mistake_made_since_keeps_no_node_from_coming_or_going() {
     ] {
         let mut bed = Bed::start("");
         let process = bed.process().await;
-        let status = bed.ensure(&*process, &wish("web", &[("type", kind)])).await;
-        let mut wrong = wish("web", &[("type", kind), mistake]);
+        let status = bed.ensure(&*process, &desired("web", &[("type", kind)])).await;
+        let mut wrong = desired("web", &[("type", kind), mistake]);
         wrong.status.load_balancer = status;
         let error = process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err().to_string();
         assert!(error.contains(mistake.0) && error.contains(mistake.1), "{error}");
@@ -61,7 +61,7 @@ async fn hosts_of_a_balancer_that_is_not_there_are_an_error_that_names_it() {
     let bed = Bed::start("");
     let process = bed.process().await;
     for kind in ["nlb", "clb"] {
-        let mut wrong = wish("web", &[("type", kind), ("healthcheck-interval", "often")]);
+        let mut wrong = desired("web", &[("type", kind), ("healthcheck-interval", "often")]);
         let error = process.update(CLUSTER, &wrong, &bed.nodes).await.unwrap_err().to_string();
         assert!(error.contains(&wrong.default_load_balancer_name()), "{error}");
         let hostname = "no.hostname.of.aws".to_owned();
@@ -88,17 +88,17 @@ async fn objects_that_do_not_exist_are_named_and_other_services_go_on() {
         ("nlb", "eip-allocations", "eipalloc-0123456789abcdef0"),
         ("nlb", "private-ipv4-addresses", "10.0.0.1"),
     ] {
-        let wrong = wish("wrong", &[("type", kind), (key, value)]);
+        let wrong = desired("wrong", &[("type", kind), (key, value)]);
         let error = process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err().to_string();
         let object = value.split(',').next().unwrap();
         assert!(error.contains(object), "{kind} {key} {value}: {error}");
         println!("{kind} {key}={value}: {error}");
-        bed.ensure(&*process, &wish("right", &[("type", kind)])).await;
+        bed.ensure(&*process, &desired("right", &[("type", kind)])).await;
         bed.delete(&*process, &wrong).await;
     }
     let left: Vec<String> = bed.aws.world(|world| {
         let elb = world.elb.balancers.keys().cloned();
         elb.chain(world.elbv2.balancers.values().map(|balancer| balancer.name.clone())).collect()
     });
-    assert!(left.iter().all(|name| *name == wish("right", &[]).default_load_balancer_name()), "{left:?}");
+    assert!(left.iter().all(|name| *name == desired("right", &[]).default_load_balancer_name()), "{left:?}");
 }

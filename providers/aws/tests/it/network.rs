@@ -140,20 +140,20 @@ async fn a_second_sync_and_a_restart_write_nothing() {
     let process = bed.process().await;
     // Four for the balancer, one for the targets of each port, and one more where attributes are wanted; and the groups, which
     // are read once for all Services that sync at the same time.
-    for (wish, most) in [(plain(), 7), (changed(), 9)] {
-        bed.ensure(&*process, &wish).await;
+    for (desired, most) in [(plain(), 7), (changed(), 9)] {
+        bed.ensure(&*process, &desired).await;
         let mark = bed.aws.mark();
-        bed.ensure(&*process, &wish).await;
-        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        bed.ensure(&*process, &desired).await;
+        process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
         assert_eq!(bed.writes(mark), Vec::<String>::new());
         // The second sync of a process has its caches filled.
-        bed.ensure(&*process, &wish).await;
+        bed.ensure(&*process, &desired).await;
         let steady = bed.aws.mark();
-        bed.ensure(&*process, &wish).await;
+        bed.ensure(&*process, &desired).await;
         let reads = bed.aws.ledger(|ledger| ledger.since(steady).count());
         assert!(reads <= most, "{reads} reads: {:?}", bed.aws.ledger(|ledger| ledger.counts(steady)));
         let restarted = bed.process().await;
-        bed.ensure(&*restarted, &wish).await;
+        bed.ensure(&*restarted, &desired).await;
         assert_eq!(bed.writes(mark), Vec::<String>::new());
     }
     bed.check();
@@ -187,9 +187,9 @@ async fn a_certificate_comes_and_goes_on_an_existing_port() {
     let tls = nlb(&[("ssl-cert", CERTIFICATE)], &[(443, 31443)], json!({}));
     bed.ensure(&*process, &tcp).await;
     let before = shape_of(&bed);
-    for wish in [&tls, &tcp] {
+    for desired in [&tls, &tcp] {
         let mark = bed.aws.mark();
-        bed.ensure(&*process, wish).await;
+        bed.ensure(&*process, desired).await;
         assert_eq!(bed.writes(mark), ["ModifyListener"]);
     }
     assert_eq!(shape_of(&bed), before);
@@ -294,17 +294,17 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
     for kind in ["nlb", "clb"] {
         let mut bed = Bed::start("");
         let (process, lent) = watched(&bed).await;
-        let wish = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
-        bed.ensure(&*process, &wish).await;
+        let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        bed.ensure(&*process, &desired).await;
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(30)));
         let late = new_node(&mut bed, Duration::ZERO);
         lent.events();
-        let error = process.update(CLUSTER, &wish, &bed.nodes).await.unwrap_err();
+        let error = process.update(CLUSTER, &desired, &bed.nodes).await.unwrap_err();
         assert!(error.is_in_progress() && error.to_string().contains("EC2 does not show"), "{error:?}");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(10)));
         bed.aws.clock().step(Duration::from_secs(40));
         let process = watched(&bed).await.0;
-        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
         assert_eq!(targets(&bed), 4, "{kind}");
 
         // After five minutes it is said, and nobody waits.
@@ -312,10 +312,10 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
         let (process, lent) = watched(&bed).await;
         bed.aws.clock().step(Duration::from_secs(400));
         let gone = new_node(&mut bed, Duration::from_secs(301));
-        process.update(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
         let events = lent.events();
-        let told = |name: &str| events.iter().any(|event| event.contains(&format!("no traffic for {name}: EC2")));
-        assert!(told(&gone) && !told(&late), "{events:?}");
+        let summary = |name: &str| events.iter().any(|event| event.contains(&format!("no traffic for {name}: EC2")));
+        assert!(summary(&gone) && !summary(&late), "{events:?}");
         bed.check();
     }
 }
@@ -346,21 +346,21 @@ async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
     for kind in ["nlb", "clb"] {
         let mut bed = Bed::start("");
         let (process, lent) = watched(&bed).await;
-        let wish = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
-        bed.ensure(&*process, &wish).await;
+        let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        bed.ensure(&*process, &desired).await;
         bed.add_nodes(1);
         bed.aws.clock().step(Duration::from_secs(60));
         bed.aws.change(|options| options.stale_reads = Duration::from_secs(3));
         let mut nodes = bed.nodes.clone();
-        process.update(CLUSTER, &wish, &nodes).await.unwrap();
+        process.update(CLUSTER, &desired, &nodes).await.unwrap();
         for count in [3, 4] {
             nodes = bed.nodes[..count].to_vec();
-            let error = process.update(CLUSTER, &wish, &nodes).await.unwrap_err();
+            let error = process.update(CLUSTER, &desired, &nodes).await.unwrap_err();
             assert!(error.is_in_progress(), "{kind}: {error:?}");
             assert_eq!(error.retry_after(), Some(Duration::from_secs(2)), "{kind}");
             for _ in 0..5 {
                 bed.aws.clock().step(Duration::from_secs(2));
-                if process.update(CLUSTER, &wish, &nodes).await.is_ok() {
+                if process.update(CLUSTER, &desired, &nodes).await.is_ok() {
                     break;
                 }
             }
@@ -377,14 +377,14 @@ async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
         let bed = Bed::start(MANAGED);
         let empty = shape_of(&bed);
         let (process, lent) = watched(&bed).await;
-        let wish = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
-        process.ensure(CLUSTER, &wish, &bed.nodes).await.unwrap();
-        match process.ensure_deleted(CLUSTER, &wish).await {
+        let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        process.ensure(CLUSTER, &desired, &bed.nodes).await.unwrap();
+        match process.ensure_deleted(CLUSTER, &desired).await {
             Ok(()) => {}
             // EC2 lets go of the interfaces of a classic balancer some time later.
             Err(error) => {
                 assert!(error.to_string().contains("cannot be deleted yet"), "{kind}: {error}");
-                bed.delete(&*process, &wish).await;
+                bed.delete(&*process, &desired).await;
             }
         }
         assert_eq!(shape_of(&bed), empty, "{kind}");
@@ -401,13 +401,13 @@ async fn a_deletion_waits_for_what_is_not_shown_yet() {
         let empty = shape_of(&bed);
         let (process, _lent) = watched(&bed).await;
         bed.aws.clock().step(Duration::from_secs(60));
-        let wish = nlb(&[], &[(80, 31080)], json!({}));
-        process.ensure(CLUSTER, &wish, &bed.nodes).await.unwrap();
+        let desired = nlb(&[], &[(80, 31080)], json!({}));
+        process.ensure(CLUSTER, &desired, &bed.nodes).await.unwrap();
         bed.aws.change(|options| options.lag = Lag::default().with(hidden, Duration::from_secs(3)));
-        let error = process.ensure_deleted(CLUSTER, &wish).await.unwrap_err();
+        let error = process.ensure_deleted(CLUSTER, &desired).await.unwrap_err();
         assert!(error.is_in_progress(), "{hidden}: {error:?}");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
-        bed.delete(&*process, &wish).await;
+        bed.delete(&*process, &desired).await;
         assert_eq!(shape_of(&bed), empty, "{hidden}");
     }
 }

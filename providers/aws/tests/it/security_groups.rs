@@ -16,14 +16,14 @@ use crate::lent::watched;
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
-fn wish(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
+fn desired(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
     let annotations: BTreeMap<String, &str> =
         annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
     service(name, json!(annotations), &[(80, node_port)], json!({}))
 }
 
 fn classic() -> Service {
-    wish("web", &[], 31080)
+    desired("web", &[], 31080)
 }
 
 /// The managed group of the classic balancer.
@@ -124,8 +124,8 @@ async fn a_group_shared_with_the_cluster_survives_and_the_event_says_so() {
     });
     bed.aws.clock().step(Duration::from_secs(60));
     bed.delete(&*process, &classic()).await;
-    let told = lent.events().into_iter().filter(|event| event.contains("not deleted") && event.contains(&lb));
-    assert_eq!(told.count(), 1);
+    let summary = lent.events().into_iter().filter(|event| event.contains("not deleted") && event.contains(&lb));
+    assert_eq!(summary.count(), 1);
     assert!(bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
     assert_eq!(rules(&bed, &bed.network.node_group), Vec::<String>::new());
     bed.check();
@@ -143,7 +143,7 @@ async fn a_user_rule_in_the_same_permission_survives_the_change_of_groups() {
     });
     other_group(&bed, "sg-0123456789abcdef1", None, Vec::new());
     let lb = managed(&bed);
-    bed.ensure(&*process, &wish("web", &[("security-groups", "sg-0123456789abcdef1")], 31080)).await;
+    bed.ensure(&*process, &desired("web", &[("security-groups", "sg-0123456789abcdef1")], 31080)).await;
     assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
     assert_eq!(rules(&bed, &nodes), ["-1 None sg-0123456789abcdef1", "-1 None sg-0123456789abcdef2"]);
     bed.check();
@@ -194,7 +194,7 @@ async fn health_checks_of_one_balancer_survive_the_other() {
     let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
     let nodes = bed.network.node_group.clone();
     let process = bed.process().await;
-    let (first, second) = (wish("first", &[("type", "nlb")], 31001), wish("second", &[("type", "nlb")], 31002));
+    let (first, second) = (desired("first", &[("type", "nlb")], 31001), desired("second", &[("type", "nlb")], 31002));
     bed.ensure(&*process, &first).await;
     let alone = rules(&bed, &nodes);
     bed.ensure(&*process, &second).await;
@@ -229,7 +229,7 @@ async fn health_checks_of_one_balancer_survive_the_other() {
 async fn disabled_ingress_leaves_the_groups_of_the_nodes_alone() {
     let bed = Bed::start("DisableSecurityGroupIngress = true");
     let process = bed.process().await;
-    for service in [classic(), wish("nlb", &[("type", "nlb")], 31001)] {
+    for service in [classic(), desired("nlb", &[("type", "nlb")], 31001)] {
         bed.ensure(&*process, &service).await;
         assert_eq!(rules(&bed, &bed.network.node_group), Vec::<String>::new());
         bed.delete(&*process, &service).await;
@@ -281,7 +281,7 @@ async fn deletions_and_creations_side_by_side_leave_the_rules_of_those_that_stay
     let (process, _lent) = watched(&bed).await;
     let names = ["one", "two", "three", "four"];
     let services: Vec<Service> =
-        names.iter().zip(31001..).map(|(name, port)| wish(name, &[("type", "nlb")], port)).collect();
+        names.iter().zip(31001..).map(|(name, port)| desired(name, &[("type", "nlb")], port)).collect();
     let ensure = |service: &Service| {
         let (process, service, nodes) = (process.clone(), service.clone(), bed.nodes.clone());
         tokio::spawn(async move { process.ensure(CLUSTER, &service, &nodes).await.map(drop) })

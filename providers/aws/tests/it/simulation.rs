@@ -123,7 +123,7 @@ impl Life {
     }
 
     /// A wish. All that a balancer keeps when an annotation goes is always said.
-    fn wish(&mut self, name: &str, network: bool) -> Service {
+    fn desired(&mut self, name: &str, network: bool) -> Service {
         let mut annotations: BTreeMap<&str, &str> = BTreeMap::new();
         let mut may = |chance: f64| self.rng.random_bool(chance);
         if may(0.3) {
@@ -179,8 +179,8 @@ impl Life {
         let service = self.services[name].service.clone();
         let nodes = self.bed.nodes.clone();
         let answer = self.process.ensure(CLUSTER, &service, &nodes).await;
-        let told = answer.as_ref().map(drop).map_err(ToString::to_string);
-        self.say(&format!("  ensured {name}: {told:?}"));
+        let summary = answer.as_ref().map(drop).map_err(ToString::to_string);
+        self.say(&format!("  ensured {name}: {summary:?}"));
         let status = answer?.unwrap_or_default();
         if let Some(living) = self.services.get_mut(name) {
             living.made_as_network |= is_network(&living.service) && !status.ingress.is_empty();
@@ -197,9 +197,9 @@ impl Life {
             Ok(Some(_)) => self.process.ensure_deleted(CLUSTER, &service).await,
             Err(error) => Err(error),
         };
-        let told = answer.as_ref().map_err(ToString::to_string);
-        let told = format!("  deleted {name}: {told:?}");
-        self.say(&told);
+        let summary = answer.as_ref().map_err(ToString::to_string);
+        let summary = format!("  deleted {name}: {summary:?}");
+        self.say(&summary);
         answer?;
         self.services.remove(name);
         Ok(())
@@ -219,7 +219,7 @@ impl Life {
                         // Now and then the user tries to make another kind of it.
                         let shown = !status.load_balancer.ingress.is_empty();
                         let kind = if shown && self.rng.random_bool(0.08) { !kind } else { kind };
-                        let mut service = self.wish(&key, kind);
+                        let mut service = self.desired(&key, kind);
                         service.status = status;
                         self.say(&format!(
                             "{key} wants {:?} {:?}",
@@ -233,7 +233,7 @@ impl Life {
                         self.generation += 1;
                         let key = format!("{name}{}", self.generation);
                         let network = self.rng.random_bool(0.5);
-                        let service = self.wish(&key, network);
+                        let service = self.desired(&key, network);
                         self.say(&format!(
                             "new {key} {:?} {:?}",
                             service.metadata.annotations,
@@ -344,7 +344,7 @@ impl Life {
             let (service, was) = { (self.services[&name].service.clone(), self.services[&name].made_as_network) };
             let made = !service.status.load_balancer.ingress.is_empty();
             if made && is_network(&service) != was {
-                let mut service = self.wish(&name, was);
+                let mut service = self.desired(&name, was);
                 service.status = self.services[&name].service.status.clone();
                 self.services.get_mut(&name).unwrap().service = service;
             }

@@ -8,7 +8,7 @@ use crate::bed::{Bed, CLUSTER, service};
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
-fn wish(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
+fn desired(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
     let key = format!("{PREFIX}type");
     service(name, json!({ key: kind }), ports, json!({}))
 }
@@ -34,8 +34,8 @@ async fn same(provider: &dyn CloudProvider, item: &ServiceWork) -> (Result<Strin
 async fn plans_from_snapshots_are_the_plans_before_and_after_a_sync() {
     for more_config in ["", "NLBSecurityGroupMode = Managed\nClusterServiceLoadBalancerHealthProbeMode = Shared"] {
         let bed = Bed::start(more_config);
-        let services = [wish("net", "nlb", &[(80, 31080), (443, 31443)]), wish("old", "clb", &[(80, 32080)])];
-        let changed = [wish("net", "nlb", &[(80, 31080), (8443, 31843)]), wish("old", "clb", &[(8080, 32088)])];
+        let services = [desired("net", "nlb", &[(80, 31080), (443, 31443)]), desired("old", "clb", &[(80, 32080)])];
+        let changed = [desired("net", "nlb", &[(80, 31080), (8443, 31843)]), desired("old", "clb", &[(8080, 32088)])];
         let mark = bed.aws.mark();
         for stage in ["before", "after"] {
             let provider = bed.provider().await;

@@ -238,9 +238,9 @@ impl State {
     fn end(&mut self, probe: bool, end: End, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
         match end {
-            End::Throttled(wish) => {
+            End::Throttled(desired) => {
                 self.pressure.throttled();
-                self.hold_back(probe, wish, now);
+                self.hold_back(probe, desired, now);
             }
             End::Answered if probe => {
                 self.hold = None;
@@ -258,14 +258,14 @@ impl State {
         }
     }
 
-    fn hold_back(&mut self, probe: bool, wish: Option<Duration>, now: Instant) {
-        let wish = now + wish.unwrap_or_default().min(LONGEST_WISH);
+    fn hold_back(&mut self, probe: bool, desired: Option<Duration>, now: Instant) {
+        let desired = now + desired.unwrap_or_default().min(LONGEST_WISH);
         match &mut self.hold {
             // It was sent before the others learnt of the throttling: no news.
-            Some(hold) if !probe => hold.until = hold.until.max(wish),
+            Some(hold) if !probe => hold.until = hold.until.max(desired),
             held => {
                 let failed_probes = held.as_ref().map_or(0, |hold| hold.failed_probes + 1);
-                let until = (now + self.pause(failed_probes)).max(wish);
+                let until = (now + self.pause(failed_probes)).max(desired);
                 self.hold = Some(Hold { until, failed_probes, probing: false });
             }
         }

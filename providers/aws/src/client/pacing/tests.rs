@@ -80,16 +80,16 @@ async fn a_refusal_is_final() {
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured() {
     let start = Instant::now();
-    let wish = ErrorKind::Throttled { after: Some(Duration::from_secs(17)) };
-    assert_eq!(after(&[wish], READ).await, (Ok(()), 2));
+    let desired = ErrorKind::Throttled { after: Some(Duration::from_secs(17)) };
+    assert_eq!(after(&[desired], READ).await, (Ok(()), 2));
     assert!(start.elapsed() >= Duration::from_secs(17), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operation_ends_at_its_deadline_and_says_when_the_family_goes_on() {
     let start = Instant::now();
-    let wish = ErrorKind::Throttled { after: Some(Duration::from_secs(200)) };
-    let (answer, sent) = after(&[wish], READ).await;
+    let desired = ErrorKind::Throttled { after: Some(Duration::from_secs(200)) };
+    let (answer, sent) = after(&[desired], READ).await;
     let error = answer.unwrap_err();
     assert_eq!(sent, 1);
     assert_eq!(start.elapsed(), DEADLINE);

@@ -2,7 +2,7 @@
 
 use ccm_provider::{Finding, Lint, Service};
 
-use crate::loadbalancer::wish::review;
+use crate::loadbalancer::desired::review;
 use crate::start::config::Config;
 
 #[cfg(test)]

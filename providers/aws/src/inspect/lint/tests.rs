@@ -20,12 +20,12 @@ fn service(annotations: &[(&str, &str)], spec: &Value) -> Service {
     service
 }
 
-fn told(findings: &[Finding]) -> Vec<String> {
+fn summary(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|f| format!("{} {f}", f.severity.as_str()).replace(PREFIX, "~")).collect()
 }
 
 fn check(annotations: &[(&str, &str)], spec: &Value, expected: &[&str]) {
-    assert_eq!(told(&Checks.service(&service(annotations, spec))), expected, "{annotations:?} {spec}");
+    assert_eq!(summary(&Checks.service(&service(annotations, spec))), expected, "{annotations:?} {spec}");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn misspelt_keys_get_the_key_that_is_meant() {
             "cross-zone-load-balancing-enabled",
         ),
     ] {
-        let findings = told(&Checks.service(&annotated(key)));
+        let findings = summary(&Checks.service(&annotated(key)));
         let shown = key.replace(PREFIX, "~");
         assert_eq!(findings, [format!("warning {shown} \"x\": unknown key, no effect; did you mean \"~{meant}\"?")]);
     }
@@ -105,7 +105,7 @@ fn keys_of_others_are_left_alone() {
     ] {
         let mut service = service(&[], &json!({}));
         service.metadata.annotations = [(key.to_owned(), "10.0.0.0/8".to_owned())].into();
-        assert_eq!(told(&Checks.service(&service)), Vec::<String>::new(), "{key}");
+        assert_eq!(summary(&Checks.service(&service)), Vec::<String>::new(), "{key}");
     }
 }
 
@@ -166,7 +166,7 @@ fn a_service_of_the_other_controller_is_left_to_it() {
         json!({"ingress": [{"hostname": "a0123456789abcdef0123456789abcde-1.elb.us-west-2.amazonaws.com"}]}),
     )
     .unwrap();
-    let findings = told(&Checks.service(&before));
+    let findings = summary(&Checks.service(&before));
     assert_eq!(findings[0], format!("info ~type \"nlb-ip\": {left}"));
     assert!(
         findings[1].starts_with("warning ~type \"nlb-ip\": the previous load balancer a0123456789abcdef"),
@@ -301,7 +301,7 @@ fn the_kind_of_a_standing_balancer_is_kept() {
     let mut service = service(&[("type", "nlb")], &json!({}));
     service.status.load_balancer =
         serde_json::from_value(json!({"ingress": [{"hostname": "a1-2.us-west-2.elb.amazonaws.com"}]})).unwrap();
-    let findings = told(&Checks.service(&service));
+    let findings = summary(&Checks.service(&service));
     assert!(
         findings[0].starts_with("error ~type \"nlb\": cannot update Load Balancer Type annotation"),
         "{findings:?}"
@@ -345,10 +345,10 @@ fn a_file_of_the_cloud_config_is_checked_whole() {
     let text = "[Global]\nZone = nowhere\nRoleARN = admin\nKubernetesClusterTag = a\nKubernetesClusterID = b\n\
                 NodeIPFamilies = ipv5\nVPCC = vpc-1\nDisableStrictZoneCheck = true\nSourceARN = arn:x\n\
                 [ServiceOverride \"1\"]\nService = EC2\nRegion = r\nURL = nonsense\n[Globl]\nx = y\n";
-    let told: Vec<String> =
+    let summary: Vec<String> =
         Checks.config(text).iter().map(|finding| format!("{} {finding}", finding.severity.as_str())).collect();
     assert_eq!(
-        told,
+        summary,
         [
             "error [Global] NodeIPFamilies \"ipv5\": line 6: not an IP family; write ipv4 or ipv6, one line for each",
             "warning [Global] VPCC: line 7: unknown key, ignored; did you mean \"VPC\"?",
@@ -375,7 +375,7 @@ fn values_that_are_something_else_are_told() {
     let text = "[Global]\nRegion = us-west-2a\nVPC = main\nSubnetID = vpc-1\nRouteTableID = rtb-1\nElbSecurityGroup = web\n\
                 KubernetesClusterID = c1\n";
     assert_eq!(
-        told(&Checks.config(text)),
+        summary(&Checks.config(text)),
         [
             "warning [Global] VPC \"main\": does not look like an ID; write vpc-…",
             "warning [Global] SubnetID \"vpc-1\": does not look like an ID; write subnet-…",
@@ -385,7 +385,7 @@ fn values_that_are_something_else_are_told() {
     );
     for region in ["us-west-2", "us-gov-west-1", "eusc-de-east-1", "custom"] {
         let text = format!("[Global]\nRegion = {region}\n");
-        assert_eq!(told(&Checks.config(&text)), [""; 0], "{text}");
+        assert_eq!(summary(&Checks.config(&text)), [""; 0], "{text}");
     }
 }
 

@@ -216,7 +216,7 @@ fn of_instance(of: &Inspector, node: &NodeRef, instance: &Instance, read: &Read)
         let fix = "set VPC in section [Global] of the cloud config to that of the nodes; load balancers and routes reach one VPC only";
         checks.push(Check::error(VPC, &subject, text, fix));
     }
-    if !of.ground().node_groups_untouched {
+    if !of.env().node_groups_untouched {
         checks.extend(security_groups(of, node, instance, read));
     }
     checks
@@ -225,7 +225,7 @@ fn of_instance(of: &Inspector, node: &NodeRef, instance: &Instance, read: &Read)
 fn security_groups(of: &Inspector, node: &NodeRef, instance: &Instance, read: &Read) -> Option<Check> {
     let subject = format!("node {}", node.name);
     let mark = of.mark();
-    match group_for_balancers(instance, &node.name, &read.groups, of.ground()) {
+    match group_for_balancers(instance, &node.name, &read.groups, of.env()) {
         Err(error) => Some(Check::error(
             GROUPS,
             subject,

@@ -3,7 +3,7 @@
 use ccm_provider::{Check, Claims, ErrorClass, NodeRef, Service, Severity};
 use futures::future::join_all;
 
-use crate::inspect::standing::{self, Standing};
+use crate::inspect::current::{self, Current};
 use crate::inspect::{Inspector, way_out};
 use crate::loadbalancer::desired::Goal;
 
@@ -29,9 +29,9 @@ pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims) -> Ve
 
 async fn look(of: &Inspector, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Check {
     let subject = format!("service {}", service.key());
-    let action = standing::action(service);
-    match standing::look(of, cluster, service, nodes, action).await {
-        Ok(Some(standing)) => judge(subject, service, &standing),
+    let action = current::action(service);
+    match current::look(of, cluster, service, nodes, action).await {
+        Ok(Some(current)) => judge(subject, service, &current),
         Ok(None) => Check::good(CHECK, subject, "another controller makes the load balancer"),
         Err(error) if error.is_implemented_elsewhere() => {
             Check::good(CHECK, subject, "another controller makes the load balancer")
@@ -45,23 +45,23 @@ async fn look(of: &Inspector, cluster: &str, service: &Service, nodes: &[NodeRef
     }
 }
 
-fn judge(subject: String, service: &Service, standing: &Standing) -> Check {
-    let name = &standing.wish.name;
-    let (steps, findings) = match &standing.plan {
+fn judge(subject: String, service: &Service, current: &Current) -> Check {
+    let name = &current.desired.name;
+    let (steps, findings) = match &current.plan {
         Err(error) => return Check::error(CHECK, subject, error.to_string(), way_out(error)),
         Ok(plan) => plan,
     };
     let warnings: Vec<String> =
         findings.iter().filter(|f| f.severity > Severity::Info).map(ToString::to_string).collect();
-    let told: Vec<String> = steps.iter().map(ToString::to_string).collect();
-    let told = told.join("; ");
-    let goes = matches!(standing.wish.goal, Goal::Gone);
+    let summary: Vec<String> = steps.iter().map(ToString::to_string).collect();
+    let summary = summary.join("; ");
+    let goes = matches!(current.desired.goal, Goal::Absent);
     let (text, fix) = match (steps.is_empty(), warnings.is_empty()) {
         (true, _) if goes => {
             return Check::good(CHECK, subject, format!("nothing of load balancer {name} is left in the cloud"));
         }
         (false, _) if goes => {
-            (format!("what is left of load balancer {name} would be deleted: {told}"), "nothing, if it is meant")
+            (format!("what is left of load balancer {name} would be deleted: {summary}"), "nothing, if it is meant")
         }
         (true, true) => {
             return Check::good(CHECK, subject, format!("load balancer {name} is taken over as it is"));
@@ -70,15 +70,15 @@ fn judge(subject: String, service: &Service, standing: &Standing) -> Check {
             format!("load balancer {name} is taken over as it is, but: {}", warnings.join("; ")),
             "correct the annotations, or leave them if this is what you want",
         ),
-        (false, _) if !standing.is_there() && service.status.load_balancer.ingress.is_empty() => {
-            (format!("load balancer {name} would be made: {told}"), "nothing, if it is meant")
+        (false, _) if !current.is_there() && service.status.load_balancer.ingress.is_empty() => {
+            (format!("load balancer {name} would be made: {summary}"), "nothing, if it is meant")
         }
-        (false, _) if !standing.is_there() => (
-            format!("load balancer {name} is not there; what would be done: {told}"),
+        (false, _) if !current.is_there() => (
+            format!("load balancer {name} is not there; what would be done: {summary}"),
             "see that it is not meant to have another name or account",
         ),
         (false, _) => (
-            format!("what would change on load balancer {name}: {told}"),
+            format!("what would change on load balancer {name}: {summary}"),
             "see that these changes are wanted, or change the Service before the move",
         ),
     };

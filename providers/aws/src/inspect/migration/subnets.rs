@@ -22,7 +22,7 @@ pub(super) async fn checks(of: &Inspector, claims: &Claims) -> Vec<Check> {
 }
 
 async fn read(of: &Inspector) -> Result<Observed, ProviderError> {
-    let (reads, own) = (&of.balancers().reads, &of.ground().self_subnet);
+    let (reads, own) = (&of.balancers().reads, &of.env().self_subnet);
     let (subnets, tables) = futures::try_join!(reads.subnets(Duration::ZERO), reads.route_tables(Duration::ZERO))?;
     let zones = reads.zones.knowing(subnets.iter().map(|subnet| &*subnet.zone)).await?;
     let mut observed = Observed {
@@ -41,7 +41,7 @@ async fn read(of: &Inspector) -> Result<Observed, ProviderError> {
 fn check(of: &Inspector, claims: &Claims, observed: &Observed, internal: bool) -> Check {
     let (kind, role) = if internal { ("internal", ROLE_INTERNAL) } else { ("public", ROLE_PUBLIC) };
     let subject = format!("{kind} load balancers");
-    match wanted(&Subnets::Discover, internal, &BTreeSet::new(), observed, of.ground()) {
+    match wanted(&Subnets::Discover, internal, &BTreeSet::new(), observed, of.env()) {
         Ok(ids) => {
             let unmarked: Vec<&str> = ids
                 .iter()

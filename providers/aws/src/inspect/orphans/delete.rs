@@ -9,7 +9,7 @@ use super::*;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, FILTER_VALUES, Query};
 use crate::loadbalancer::apply::Outputs;
-use crate::loadbalancer::desired::{Goal, NamedGroups, Wish};
+use crate::loadbalancer::desired::{Desired, Goal, NamedGroups};
 use crate::loadbalancer::guard::guard;
 use crate::loadbalancer::observe::gather;
 use crate::loadbalancer::plan;
@@ -95,27 +95,27 @@ pub(super) async fn of_balancer(
         _ => return Err(ProviderError::bug("no load balancer")),
     };
     let service = key(service).ok_or_else(|| ProviderError::bug(format!("{service:?} names no Service")))?;
-    let wish = Wish {
+    let desired = Desired {
         service,
         // Part of its name, which is all that is needed.
         uid: "".into(),
         cluster_name: cluster.into(),
         name: name.clone(),
-        goal: Goal::Gone,
+        goal: Goal::Absent,
         network: !classic,
         named_groups: NamedGroups::default(),
         findings: Vec::new(),
     };
     let balancers = of.balancers();
-    let observed = gather(&wish, &balancers.reads, &balancers.ground).await?;
-    let mut steps = balancers.plan_one(&wish, &observed)?.steps;
+    let observed = gather(&desired, &balancers.reads, &balancers.env).await?;
+    let mut steps = balancers.plan_one(&desired, &observed)?.steps;
     steps.retain(|step| match &step.write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) | Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => false,
         Write::Elb(ElbWrite::DeleteLoadBalancer { .. }) => classic,
         Write::ElbV2(ElbV2Write::DeleteLoadBalancer { .. }) => !classic,
         _ => true,
     });
-    guard(&wish, &observed, &balancers.ground, &steps)?;
+    guard(&desired, &observed, &balancers.env, &steps)?;
     Ok((observed, steps))
 }
 
@@ -173,7 +173,7 @@ async fn security_group(
     if !same {
         return Err(refused(what, "its tags are not those that it was recognized by any more"));
     }
-    let (mut steps, blocked) = cut_before_deletion(&group, &referring(of, &[&group]).await?, of.ground());
+    let (mut steps, blocked) = revoke_references(&group, &referring(of, &[&group]).await?, of.env());
     if !blocked.is_empty() {
         let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
         return Err(refused(what, &blocked.join("; ")));

@@ -185,7 +185,7 @@ impl Balancer<'_> {
             if tagged { claimed.why(self.service) } else { "no Service has a load balancer of this name".to_owned() };
         let reason = format!("{why}; recognized by its tags {} and {SERVICE_KEY}", of.mark());
         let step = match kept {
-            None => told(&delete::of_balancer(of, cluster, handle).await?.1, self.name, &why),
+            None => summary(&delete::of_balancer(of, cluster, handle).await?.1, self.name, &why),
             Some(_) => deletion("LoadBalancer", self.name, &why),
         };
         Ok(Some(Orphan {
@@ -209,16 +209,16 @@ fn as_value(handle: &Handle) -> serde_json::Value {
 }
 
 /// One step for all writes: what happens besides the deletion becomes its changes.
-fn told(steps: &[crate::loadbalancer::plan::Step], name: &str, why: &str) -> Step {
-    let mut told = deletion("LoadBalancer", name, why);
-    for step in steps.iter().filter(|step| step.told.verb != Verb::Delete) {
+fn summary(steps: &[crate::loadbalancer::plan::Step], name: &str, why: &str) -> Step {
+    let mut summary = deletion("LoadBalancer", name, why);
+    for step in steps.iter().filter(|step| step.summary.verb != Verb::Delete) {
         let change = |change: &Change| Change {
-            field: format!("{} of {} {}", change.field, step.told.kind, step.told.id).into(),
+            field: format!("{} of {} {}", change.field, step.summary.kind, step.summary.id).into(),
             ..change.clone()
         };
-        told.changes.extend(step.told.changes.iter().map(change));
+        summary.changes.extend(step.summary.changes.iter().map(change));
     }
-    told
+    summary
 }
 
 fn deletion(kind: &'static str, id: &str, reason: &str) -> Step {
@@ -291,7 +291,7 @@ fn left_group(
     claimed: &Claimed<'_>,
     users: &BTreeMap<&str, &str>,
 ) -> Option<MadeFor> {
-    let shared = of.ground().shared_group.as_ref() == Some(&group.id);
+    let shared = of.env().shared_group.as_ref() == Some(&group.id);
     if !of.settings.ownership.is_owned(&group.tags) || group.vpc != of.settings.vpc || shared {
         return None;
     }
@@ -330,13 +330,13 @@ fn security_group(of: &Inspector, group: &SecurityGroup, made: MadeFor, referrin
 
 /// The deletion with the rules of other groups that go first, and what keeps EC2 from it.
 fn going(of: &Inspector, group: &SecurityGroup, why: &str, referring: &Observed) -> (Step, Option<String>) {
-    let (cut, blocked) = cut_before_deletion(group, referring, of.ground());
+    let (cut, blocked) = revoke_references(group, referring, of.env());
     let mut step = deletion("SecurityGroup", &group.id, why);
     step.changes.push(Change { field: "name".into(), before: Some(group.name.clone()), after: None });
     for cut in cut {
-        let field = format!("ingress of {}", cut.told.id);
+        let field = format!("ingress of {}", cut.summary.id);
         let change = |change: Change| Change { field: field.clone().into(), ..change };
-        step.changes.extend(cut.told.changes.into_iter().map(change));
+        step.changes.extend(cut.summary.changes.into_iter().map(change));
     }
     let blocked = blocked.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     (step, Some(blocked).filter(|text| !text.is_empty()))

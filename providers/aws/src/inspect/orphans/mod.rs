@@ -24,7 +24,7 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observe::Observed;
 use crate::loadbalancer::reads::SHORT;
-use crate::loadbalancer::security_groups::delete::cut_before_deletion;
+use crate::loadbalancer::security_groups::delete::revoke_references;
 use crate::node::identity::{self, Machine, Wanted};
 use crate::node::instances::describe::Instances;
 use crate::ownership::SERVICE_KEY;

@@ -13,7 +13,7 @@ use crate::client::operation::{Operation, Service};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, ec2, elb, elbv2};
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
@@ -59,10 +59,9 @@ struct Probe {
 }
 
 impl Facts {
-    fn of(ground: &Ground, probe: &HealthProbe) -> Self {
+    fn of(env: &Env, probe: &HealthProbe) -> Self {
         // All fields by name: what is added to the ground must be kept, too.
-        let Ground { ownership, vpc, self_subnet, node_groups_untouched, shared_group, managed_network_groups } =
-            ground;
+        let Env { ownership, vpc, self_subnet, node_groups_untouched, shared_group, managed_network_groups } = env;
         let Ownership { cluster, legacy } = ownership;
         Self {
             cluster: cluster.clone(),
@@ -79,8 +78,8 @@ impl Facts {
         }
     }
 
-    fn ground(self) -> (Ground, HealthProbe) {
-        let ground = Ground {
+    fn env(self) -> (Env, HealthProbe) {
+        let env = Env {
             ownership: Ownership { cluster: self.cluster, legacy: self.legacy_tag },
             vpc: self.vpc,
             self_subnet: self.subnet,
@@ -91,14 +90,14 @@ impl Facts {
         let probe = self
             .shared_probe
             .map_or(HealthProbe::NodePort, |probe| HealthProbe::Shared { port: probe.port, path: probe.path });
-        (ground, probe)
+        (env, probe)
     }
 }
 
 /// The facts for a snapshot. IDs and settings; nothing of credentials, roles and endpoints.
-pub(crate) fn facts(ground: &Ground, probe: &HealthProbe) -> Value {
+pub(crate) fn facts(env: &Env, probe: &HealthProbe) -> Value {
     // A struct of texts, numbers and flags has no form that JSON lacks.
-    serde_json::to_value(Facts::of(ground, probe)).unwrap_or_default()
+    serde_json::to_value(Facts::of(env, probe)).unwrap_or_default()
 }
 
 /// The balancers over such facts. They plan from observations; every call to AWS is refused.
@@ -111,10 +110,10 @@ pub(crate) fn balancers(facts: &Value) -> Result<PlannedLoadBalancer<Balancers>,
         let text = format!("the facts about AWS in the snapshot cannot be read: {error}; take the snapshot again");
         ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
     })?;
-    let (ground, probe) = facts.ground();
+    let (env, probe) = facts.env();
     let api: Arc<dyn Api> = Arc::new(NoCloud);
     let (fleet, zones) = (Fleet::new(api.clone()), Arc::new(Zones::new(api.clone())));
-    Ok(PlannedLoadBalancer(Balancers::new(api, fleet, zones, Cluster::default(), ground, probe)))
+    Ok(PlannedLoadBalancer(Balancers::new(api, fleet, zones, Cluster::default(), env, probe)))
 }
 
 /// AWS where there is none.

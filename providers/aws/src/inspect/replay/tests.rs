@@ -3,8 +3,8 @@ use serde_json::json;
 
 use super::*;
 
-fn ground() -> Ground {
-    Ground {
+fn env() -> Env {
+    Env {
         ownership: Ownership { cluster: "c1".to_owned(), legacy: true },
         vpc: "vpc-1".to_owned(),
         self_subnet: "subnet-1".to_owned(),
@@ -17,7 +17,7 @@ fn ground() -> Ground {
 #[test]
 fn facts_are_settings_and_ids_and_come_back_whole() {
     let probe = HealthProbe::Shared { port: 10256, path: "/healthz".to_owned() };
-    let facts = facts(&ground(), &probe);
+    let facts = facts(&env(), &probe);
     assert_eq!(
         facts,
         json!({
@@ -26,14 +26,14 @@ fn facts_are_settings_and_ids_and_come_back_whole() {
             "sharedProbe": {"port": 10256, "path": "/healthz"},
         })
     );
-    let (read, read_probe) = Facts::deserialize(&facts).unwrap().ground();
-    assert_eq!((format!("{read:?}"), read_probe), (format!("{:?}", ground()), probe));
+    let (read, read_probe) = Facts::deserialize(&facts).unwrap().env();
+    assert_eq!((format!("{read:?}"), read_probe), (format!("{:?}", env()), probe));
 }
 
 #[test]
 fn facts_of_an_older_version_have_defaults_and_foreign_ones_are_refused() {
     let old = json!({"cluster": "c1", "vpc": "vpc-1", "fromTheFuture": {"x": 1}});
-    let (read, probe) = Facts::deserialize(&old).unwrap().ground();
+    let (read, probe) = Facts::deserialize(&old).unwrap().env();
     assert_eq!((&*read.ownership.cluster, read.ownership.legacy, probe), ("c1", false, HealthProbe::NodePort));
     for odd in [json!(null), json!({}), json!({"cluster": "c1"}), json!({"cluster": 1, "vpc": "v"}), json!("x")] {
         let error = balancers(&odd).unwrap_err().to_string();
@@ -44,7 +44,7 @@ fn facts_of_an_older_version_have_defaults_and_foreign_ones_are_refused() {
 
 #[tokio::test]
 async fn every_call_to_aws_is_refused() {
-    let balancers = balancers(&facts(&ground(), &HealthProbe::NodePort)).unwrap();
+    let balancers = balancers(&facts(&env(), &HealthProbe::NodePort)).unwrap();
     let service = ccm_provider::Service::default();
     let error = balancers.get("c", &service).await.unwrap_err().to_string();
     let why = "there is no AWS behind a snapshot: only what was observed can be planned from";
@@ -55,7 +55,7 @@ async fn every_call_to_aws_is_refused() {
 
 #[test]
 fn an_observation_that_is_none_names_the_service() {
-    let balancers = balancers(&facts(&ground(), &HealthProbe::NodePort)).unwrap();
+    let balancers = balancers(&facts(&env(), &HealthProbe::NodePort)).unwrap();
     let service: ccm_provider::Service =
         serde_json::from_value(json!({"metadata": {"namespace": "d", "name": "web"}})).unwrap();
     let item = ServiceWork { service: service.into(), nodes: [].into(), action: ServiceAction::Delete };

@@ -12,7 +12,7 @@ use crate::client::ec2::{AvailabilityZone, Instance, InstanceInterface, Route, R
 use crate::client::{Api, Tags};
 use crate::inspect::Inspector;
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::node::fleet::Fleet;
 use crate::node::instances::tests::lend;
 use crate::node::instances::{Ec2Instances, Settings};
@@ -29,7 +29,7 @@ pub(super) const KEY: &str = "kubernetes.io/cluster/c1";
 pub(super) struct Bed {
     pub(super) cloud: Arc<Cloud>,
     pub(super) nodes: Vec<NodeRef>,
-    pub(super) ground: Ground,
+    pub(super) env: Env,
     pub(super) own_table: Option<String>,
 }
 
@@ -145,7 +145,7 @@ impl Bed {
     pub(super) fn new() -> Self {
         let cloud = Cloud::default();
         *cloud.state() = scene();
-        let ground = Ground {
+        let env = Env {
             ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
             vpc: "vpc-1".to_owned(),
             self_subnet: String::new(),
@@ -154,7 +154,7 @@ impl Bed {
             managed_network_groups: false,
         };
         let nodes = vec![Arc::new(node(1)), Arc::new(node(2))];
-        Self { cloud: Arc::new(cloud), nodes, ground, own_table: None }
+        Self { cloud: Arc::new(cloud), nodes, env, own_table: None }
     }
 
     pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -167,21 +167,21 @@ impl Bed {
         lend(&cluster, self.nodes.clone());
         let settings = Settings {
             region: "us-west-2".into(),
-            vpc: self.ground.vpc.clone(),
+            vpc: self.env.vpc.clone(),
             families: vec![Family::Ipv4],
             own: None,
-            ownership: self.ground.ownership.clone(),
+            ownership: self.env.ownership.clone(),
             topology_types: None,
             fargate_counts_as_stopped: true,
         };
         let (zones, fleet) = (Arc::new(Zones::new(api.clone())), Fleet::new(api.clone()));
         let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone()).unwrap();
-        let (ground, probe) = (self.ground.clone(), HealthProbe::NodePort);
-        let balancers = Balancers::new(api.clone(), fleet, zones, cluster.clone(), ground, probe);
+        let (env, probe) = (self.env.clone(), HealthProbe::NodePort);
+        let balancers = Balancers::new(api.clone(), fleet, zones, cluster.clone(), env, probe);
         let routes = routes::Settings {
-            vpc: self.ground.vpc.clone(),
+            vpc: self.env.vpc.clone(),
             table: self.own_table.clone(),
-            ownership: self.ground.ownership.clone(),
+            ownership: self.env.ownership.clone(),
         };
         let (instances, balancers) = (Arc::new(instances), Arc::new(PlannedLoadBalancer(balancers)));
         Inspector { api, instances, balancers, settings, routes, cluster }

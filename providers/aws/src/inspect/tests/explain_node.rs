@@ -35,7 +35,7 @@ async fn a_node_in_order_is_told_link_by_link() {
 #[tokio::test(start_paused = true)]
 async fn each_state_of_an_instance_says_what_follows() {
     let bed = Bed::new();
-    for (state, told) in [
+    for (state, summary) in [
         (Some("pending"), "waiting [instance i-00000000000000001] pending"),
         (Some("shutting-down"), "waiting [instance i-00000000000000001] shutting-down: once it is terminated"),
         (Some("terminated"), "waiting [instance i-00000000000000001] terminated: the node is deleted"),
@@ -43,7 +43,7 @@ async fn each_state_of_an_instance_says_what_follows() {
         (None, "waiting [instance i-00000000000000001] EC2 gives no state"),
     ] {
         bed.state().instances.get_mut(&id(1)).unwrap().state = state.map(str::to_owned);
-        has(&explain(&bed, &node(1)).await, &[told]);
+        has(&explain(&bed, &node(1)).await, &[summary]);
     }
 }
 

@@ -75,7 +75,7 @@ async fn targets_are_told_with_what_their_health_means() {
     let bed = Bed::new();
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;
-    for (states, told) in [
+    for (states, summary) in [
         (
             [("healthy", ""), ("unhealthy", "Target.FailedHealthChecks")],
             &[
@@ -93,7 +93,7 @@ async fn targets_are_told_with_what_their_health_means() {
         ),
     ] {
         health(&bed, &states);
-        has(&explain(&bed, &web).await, told);
+        has(&explain(&bed, &web).await, summary);
     }
     // With the policy Local most nodes fail on purpose; not all of them.
     web.spec.external_traffic_policy = "Local".to_owned();
@@ -122,13 +122,13 @@ async fn each_state_of_a_network_balancer_says_what_to_do() {
     let bed = Bed::new();
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;
-    for (state, told) in [
+    for (state, summary) in [
         ("provisioning", "provisioning, which takes some minutes"),
         ("active_impaired", "free addresses in its subnets"),
         ("failed", "delete the Service and create it again"),
     ] {
         bed.state().network.values_mut().for_each(|balancer| balancer.state = state.to_owned());
-        has(&explain(&bed, &web).await, &[told]);
+        has(&explain(&bed, &web).await, &[summary]);
     }
     bed.state().network.values_mut().for_each(|balancer| balancer.kind = "application".to_owned());
     has(&explain(&bed, &web).await, &["BAD [load balancer", "of type application"]);
@@ -210,14 +210,14 @@ async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_told() {
     bed.make(&mut web).await;
     {
         let mut state = bed.state();
-        let (arn, mut loose) = state.target_groups.first_key_value().map(|(a, g)| (a.clone(), g.clone())).unwrap();
-        loose.name = format!("{}0123456789", &loose.name[..loose.name.len() - 10]);
-        loose.arn = format!("arn:group/{}", loose.name);
-        loose.balancers.clear();
+        let (arn, mut unattached) = state.target_groups.first_key_value().map(|(a, g)| (a.clone(), g.clone())).unwrap();
+        unattached.name = format!("{}0123456789", &unattached.name[..unattached.name.len() - 10]);
+        unattached.arn = format!("arn:group/{}", unattached.name);
+        unattached.balancers.clear();
         let (tags, targets) = (state.tags[&arn].clone(), Vec::new());
-        state.tags.insert(loose.arn.clone(), tags);
-        state.targets.insert(loose.arn.clone(), targets);
-        state.target_groups.insert(loose.arn.clone(), loose);
+        state.tags.insert(unattached.arn.clone(), tags);
+        state.targets.insert(unattached.arn.clone(), targets);
+        state.target_groups.insert(unattached.arn.clone(), unattached);
     }
     has(&explain(&bed, &web).await, &["waiting [target group k8s-shop-web-0123456789] left behind"]);
 }

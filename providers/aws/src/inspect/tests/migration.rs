@@ -299,12 +299,12 @@ async fn each_service_tells_what_a_take_over_changes() {
 #[tokio::test(start_paused = true)]
 async fn without_a_mark_or_without_instances_the_rest_is_checked_all_the_same() {
     let mut bed = Bed::new();
-    bed.ground.ownership = Ownership::untagged();
+    bed.env.ownership = Ownership::untagged();
     has(
         &of(&checks(&bed, &[]).await, "cluster-tag"),
         &["warning [flag --allow-untagged-cloud]", "set KubernetesClusterID"],
     );
-    bed.ground.ownership = Ownership { cluster: "c1".to_owned(), legacy: true };
+    bed.env.ownership = Ownership { cluster: "c1".to_owned(), legacy: true };
     has(&of(&checks(&bed, &[]).await, "cluster-tag"), &["KubernetesCluster = c1"]);
     bed.cloud.deny("ec2:DescribeInstances");
     let found = checks(&bed, &[]).await;

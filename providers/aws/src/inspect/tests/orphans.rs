@@ -8,7 +8,7 @@ use crate::client::elb;
 use crate::loadbalancer::names;
 use crate::ownership::{Ownership, SERVICE_KEY};
 
-fn told(orphans: &[Orphan]) -> String {
+fn summary(orphans: &[Orphan]) -> String {
     let line = |orphan: &Orphan| {
         let kept = orphan.kept.as_ref().map(|kept| format!(" KEPT {kept}")).unwrap_or_default();
         let Orphan { kind, id, name, owner, reason, step, .. } = orphan;
@@ -31,7 +31,7 @@ async fn delete_all(bed: &Bed, orphans: &[Orphan]) {
 #[tokio::test(start_paused = true)]
 async fn all_that_services_left_is_found_in_order_and_deleted_to_the_last_rule() {
     let mut bed = Bed::new();
-    bed.ground.managed_network_groups = true;
+    bed.env.managed_network_groups = true;
     let untouched = bed.state().clone();
     let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
     bed.make(&mut classic).await;
@@ -43,9 +43,9 @@ async fn all_that_services_left_is_found_in_order_and_deleted_to_the_last_rule()
         kinds(&orphans),
         ["LoadBalancer", "LoadBalancer", "TargetGroup", "SecurityGroup", "SecurityGroup"],
         "{}",
-        told(&orphans)
+        summary(&orphans)
     );
-    let text = told(&orphans);
+    let text = summary(&orphans);
     has(
         &text,
         &[
@@ -97,7 +97,7 @@ async fn what_another_cluster_uses_is_kept() {
     let node = ccm_provider::Node { provider_id: None, ..(*bed.nodes[0]).clone() };
     let claims = ccm_provider::Claims { nodes: vec![node.into()], services: Vec::new() };
     let orphans = bed.inspector().orphans(CLUSTER, &claims).await.unwrap();
-    assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", told(&orphans));
+    assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", summary(&orphans));
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,8 +110,8 @@ async fn many_are_looked_at_with_few_calls() {
     let before = calls();
     let orphans = bed.orphans(&[]).await;
     // A classic balancer leaves a security group, a network one a target group.
-    assert_eq!(orphans.len(), 80, "{}", told(&orphans));
-    assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", told(&orphans));
+    assert_eq!(orphans.len(), 80, "{}", summary(&orphans));
+    assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", summary(&orphans));
     let made = calls() - before;
     assert!(made < 120, "calls: {made}");
 }
@@ -127,13 +127,13 @@ async fn a_service_claims_by_type_or_finalizer() {
     web.metadata.finalizers.clear();
     let orphans = bed.orphans(&[&web]).await;
     assert_eq!(kinds(&orphans), ["LoadBalancer", "TargetGroup"]);
-    has(&told(&orphans), &["Service shop/web is of type ClusterIP, and its load balancer was given up"]);
+    has(&summary(&orphans), &["Service shop/web is of type ClusterIP, and its load balancer was given up"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_balancer_of_a_former_service_of_the_same_name_is_told_and_kept() {
     let mut bed = Bed::new();
-    bed.ground.managed_network_groups = true;
+    bed.env.managed_network_groups = true;
     let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
     bed.make(&mut classic).await;
     bed.make(&mut network).await;
@@ -145,10 +145,10 @@ async fn a_balancer_of_a_former_service_of_the_same_name_is_told_and_kept() {
         kinds(&orphans),
         ["LoadBalancer", "LoadBalancer", "SecurityGroup", "SecurityGroup"],
         "{}",
-        told(&orphans)
+        summary(&orphans)
     );
-    assert!(orphans.iter().all(|orphan| orphan.kept.is_some()), "{}", told(&orphans));
-    has(&told(&orphans), &["has another UID", "begins with the same letters"]);
+    assert!(orphans.iter().all(|orphan| orphan.kept.is_some()), "{}", summary(&orphans));
+    has(&summary(&orphans), &["has another UID", "begins with the same letters"]);
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
     assert!(error.to_string().contains("is not deleted: a Service shop/old exists"), "{error}");
     assert_eq!(bed.cloud.written(), [""; 0]);
@@ -186,7 +186,7 @@ async fn what_others_made_for_the_cluster_is_no_orphan() {
         }
     }
     let orphans = bed.orphans(&[]).await;
-    assert!(orphans.is_empty(), "{}", told(&orphans));
+    assert!(orphans.is_empty(), "{}", summary(&orphans));
     // With half of our signs: told, and kept.
     {
         let mut state = bed.state();
@@ -200,7 +200,10 @@ async fn what_others_made_for_the_cluster_is_no_orphan() {
     }
     let orphans = bed.orphans(&[]).await;
     assert_eq!(orphans.len(), 2);
-    has(&told(&orphans), &["KEPT no tag kubernetes.io/service-name", "KEPT its name is none that this program gives"]);
+    has(
+        &summary(&orphans),
+        &["KEPT no tag kubernetes.io/service-name", "KEPT its name is none that this program gives"],
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +212,7 @@ async fn a_cluster_without_mark_has_no_orphans_but_an_error_with_the_way_out() {
     let mut web = service("web", "");
     bed.make(&mut web).await;
     let orphans = bed.orphans(&[]).await;
-    bed.ground.ownership = Ownership::untagged();
+    bed.env.ownership = Ownership::untagged();
     let error = bed.inspector().orphans(CLUSTER, &bed.claims(&[])).await.unwrap_err();
     assert!(matches!(error.class(), ErrorClass::Invalid { .. }), "{error:?}");
     assert!(error.to_string().contains("set KubernetesClusterID"), "{error}");
@@ -261,7 +264,7 @@ async fn what_lost_its_mark_or_came_into_use_since_is_refused() {
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[2]).await.unwrap_err();
     has(&error.to_string(), &["load balancer arn:balancer/other leads to it"]);
     let orphans = bed.orphans(&[]).await;
-    has(&told(&orphans[2..3]), &["TargetGroup", "KEPT load balancer arn:balancer/other leads to it"]);
+    has(&summary(&orphans[2..3]), &["TargetGroup", "KEPT load balancer arn:balancer/other leads to it"]);
     assert_eq!(bed.cloud.written(), [""; 0]);
 }
 
@@ -308,10 +311,10 @@ async fn a_group_that_anothers_rule_refers_to_is_kept_and_named() {
         state.groups.get_mut("sg-nodes").unwrap().ingress = vec![from(30080)];
     }
     let orphans = bed.orphans(&[]).await;
-    has(&told(&orphans), &["SecurityGroup sg-left", "KEPT security group \"sg-db\"", "keeps sg-left"]);
+    has(&summary(&orphans), &["SecurityGroup sg-left", "KEPT security group \"sg-db\"", "keeps sg-left"]);
     bed.state().groups.remove("sg-db");
     let orphans = bed.orphans(&[]).await;
-    has(&told(&orphans), &["ingress of sg-nodes tcp 30080 from sg-left removed"]);
+    has(&summary(&orphans), &["ingress of sg-nodes tcp 30080 from sg-left removed"]);
     delete_all(&bed, &orphans).await;
     assert_eq!(bed.cloud.written(), ["RevokeSecurityGroupIngress sg-nodes", "DeleteSecurityGroup sg-left"]);
 }
@@ -328,7 +331,7 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     add("10.200.9.0/24", None, true);
     add("10.200.8.0/24", Some(id(8)), false);
     let orphans = bed.orphans(&[]).await;
-    assert_eq!(kinds(&orphans), ["Route"], "{}", told(&orphans));
+    assert_eq!(kinds(&orphans), ["Route"], "{}", summary(&orphans));
     assert_eq!(orphans[0].id, "rtb-1 10.200.9.0/24");
     delete_all(&bed, &orphans).await;
     assert_eq!(bed.cloud.written(), ["DeleteRoute rtb-1 10.200.9.0/24"]);
@@ -348,13 +351,13 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     bed.state().tables[0].routes.last_mut().unwrap().interface = Some("eni-1".to_owned());
     // Through an appliance that is stopped; and when nothing tells any more what pods had.
     add("192.168.0.0/16", None, true);
-    has(&told(&bed.orphans(&[]).await), &["KEPT no node has a pod range of this size (/16)"]);
+    has(&summary(&bed.orphans(&[]).await), &["KEPT no node has a pod range of this size (/16)"]);
     bed.state().tables[0].routes.pop();
     let gone = bed.inspector().orphans(CLUSTER, &ccm_provider::Claims::default()).await.unwrap();
-    has(&told(&gone), &["Route rtb-1 10.200.9.0/24", "KEPT no node has a pod range of this size (/24)"]);
+    has(&summary(&gone), &["Route rtb-1 10.200.9.0/24", "KEPT no node has a pod range of this size (/24)"]);
     // A table that clusters share may hold another's.
     bed.state().tables[0].tags.insert(KEY.to_owned(), "shared".to_owned());
-    has(&told(&bed.orphans(&[]).await), &["KEPT the route table is not tagged kubernetes.io/cluster/c1 = owned"]);
+    has(&summary(&bed.orphans(&[]).await), &["KEPT the route table is not tagged kubernetes.io/cluster/c1 = owned"]);
     bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
     assert_eq!(bed.cloud.written(), [""; 0]);
 }

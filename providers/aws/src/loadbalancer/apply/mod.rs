@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ccm_provider::{ErrorClass, ProviderError};
 
-use super::plan::{LookAgain, Step};
+use super::plan::{Recheck, Step};
 use super::reads::Reads;
 use super::security_groups::nodes::SharedRules;
 use crate::client::ec2::Permission;
@@ -30,7 +30,7 @@ pub(crate) struct Outputs {
     /// What went wrong without keeping the rest from being done.
     refused: Vec<targets::Refused>,
     /// Not all is shown yet: it must be looked at again.
-    pub(super) look_again: Option<LookAgain>,
+    pub(super) recheck: Option<Recheck>,
 }
 
 impl Outputs {
@@ -45,8 +45,8 @@ impl Outputs {
     ///
     /// AWS refused some targets, or does not show everything yet; it is tried again.
     pub(crate) fn finish(self) -> Result<(), ProviderError> {
-        match targets::told(&self.refused) {
-            None => self.look_again.map_or(Ok(()), |look_again| Err(look_again.into())),
+        match targets::summary(&self.refused) {
+            None => self.recheck.map_or(Ok(()), |recheck| Err(recheck.into())),
             Some(message) => Err(ProviderError::new(ErrorClass::Transient { after: None }, message)),
         }
     }
@@ -95,7 +95,7 @@ async fn at_nodes(
 }
 
 async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
-    let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.told.id));
+    let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.summary.id));
     let write = step.write.complete(&outputs.made).map_err(missing)?;
     let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
     let answer = send(&write, reads).await;

@@ -71,7 +71,7 @@ pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
 }
 
 /// What the user reads of targets that could not be added.
-pub(super) fn told(refused: &[Refused]) -> Option<String> {
+pub(super) fn summary(refused: &[Refused]) -> Option<String> {
     let mut added: Vec<&Refused> = refused.iter().filter(|refused| refused.adding).collect();
     added.sort_by(|a, b| a.id.cmp(&b.id));
     added.dedup_by(|a, b| a.id == b.id);
@@ -79,7 +79,7 @@ pub(super) fn told(refused: &[Refused]) -> Option<String> {
     let ids: Vec<&str> = added.iter().map(|refused| &*refused.id).collect();
     Some(format!(
         "AWS refuses {} as target: {}; all others are registered, tried again later",
-        crate::loadbalancer::wish::some(&ids),
+        crate::loadbalancer::desired::first_few(&ids),
         first.said
     ))
 }

@@ -11,7 +11,7 @@ use crate::client::ec2::{
 use crate::client::elbv2::Target;
 use crate::client::write::{Id, Object};
 use crate::client::{Answer, Api, Tags, elb, elbv2};
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
@@ -114,7 +114,7 @@ impl Bed {
 
     fn with(script: Script) -> Self {
         let script = Arc::new(script);
-        let ground = Ground {
+        let env = Env {
             ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
             vpc: "vpc-1".to_owned(),
             self_subnet: String::new(),
@@ -124,7 +124,7 @@ impl Bed {
         };
         let api: Arc<dyn Api> = script.clone();
         let zones = Arc::new(Zones::new(api.clone()));
-        let reads = Reads::new(api.clone(), Fleet::new(api), zones, Cluster::default(), &ground);
+        let reads = Reads::new(api.clone(), Fleet::new(api), zones, Cluster::default(), &env);
         Self { script, reads, outputs: Outputs::default() }
     }
 

@@ -32,10 +32,10 @@ pub(super) struct Groups {
 }
 
 pub(super) fn plan(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Result<Groups, ProviderError> {
-    let Context { wish, classic, observed, ground } = context;
-    let own::Groups { ids, before, rules } = own::classic(wish, classic, observed, ground)?;
+    let Context { desired, classic, observed, env } = context;
+    let own::Groups { ids, before, rules } = own::classic(desired, classic, observed, env)?;
     let attached = balancer.map(|balancer| &*balancer.security_groups).unwrap_or_default();
-    let removal = delete::unneeded(Kind::Classic, wish, attached, &ids, observed, ground);
+    let removal = delete::unneeded(Kind::Classic, desired, attached, &ids, observed, env);
     let made = before.into_iter().chain(rules).collect();
     let change = balancer.and_then(|balancer| change(context, balancer, &ids));
     let removed = removal.cut.into_iter().chain(removal.delete).collect();
@@ -92,21 +92,21 @@ fn change(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Option<
 /// Takes the way to the nodes from groups of the user's that leave the balancer. Which of them was the main group is told
 /// nowhere, so each loses the rule that the main group has; as upstream, which takes all rules that name them.
 fn cuts(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
-    let Context { wish, observed, ground, .. } = context;
+    let Context { desired, observed, env, .. } = context;
     // Those of ours are deleted with all that refers to them, and found by name even when the balancer has let go.
-    let name = names::classic_group(&wish.name);
+    let name = names::classic_group(&desired.name);
     let is_managed = |id: &str| observed.groups.get(id).is_some_and(|group| group.name == name);
     let stays = |id: &str| ids.iter().any(|wanted| wanted.known() == Some(id));
     let attached: BTreeSet<&String> = balancer.security_groups.iter().collect();
     let leaving = attached.into_iter().filter(|id| !stays(id) && !is_managed(id));
-    leaving.flat_map(|id| delete::cut_group_that_stays(id, observed, ground)).collect()
+    leaving.flat_map(|id| delete::cut_group_that_stays(id, observed, env)).collect()
 }
 
 fn set(context: &Context<'_>, balancer: &LoadBalancer, ids: Vec<Id>) -> Step {
     let before = balancer.security_groups.join(" ");
     let after: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let write = ElbWrite::ApplySecurityGroupsToLoadBalancer { balancer: context.name(), security_groups: ids };
-    step(Verb::Update, "LoadBalancer", &context.wish.name, "other security groups are wanted", write)
+    step(Verb::Update, "LoadBalancer", &context.desired.name, "other security groups are wanted", write)
         .change("security groups", Some(before), Some(after.join(" ")))
         .risk(Risk::Brief)
 }

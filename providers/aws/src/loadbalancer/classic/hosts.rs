@@ -21,19 +21,19 @@ pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -
     let mut new = wanted(context);
     new.retain(|id| balancer.is_none_or(|balancer| !balancer.instances.contains(*id)));
     let instances: Vec<String> = new.into_iter().cloned().collect();
-    let told = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
+    let summary = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::RegisterInstancesWithLoadBalancer { balancer: context.name(), instances };
-    let step = step(Verb::Attach, "LoadBalancer", &context.wish.name, "these nodes get traffic", write);
-    Some(step.change("instances", None, Some(told)))
+    let step = step(Verb::Attach, "LoadBalancer", &context.desired.name, "these nodes get traffic", write);
+    Some(step.change("instances", None, Some(summary)))
 }
 
 /// Deregisters the instances that went, after the new ones came.
 pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Option<Step> {
     let wanted = wanted(context);
     let instances: Vec<String> = balancer.instances.iter().filter(|id| !wanted.contains(id)).cloned().collect();
-    let told = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
+    let summary = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: context.name(), instances };
     let reason = "these nodes get no traffic any more";
-    let step = step(Verb::Detach, "LoadBalancer", &context.wish.name, reason, write);
-    Some(step.change("instances", Some(told), None).risk(Risk::Brief))
+    let step = step(Verb::Detach, "LoadBalancer", &context.desired.name, reason, write);
+    Some(step.change("instances", Some(summary), None).risk(Risk::Brief))
 }

@@ -56,13 +56,13 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
     if !old.is_empty() {
         let ports = old.iter().map(|listener| listener.port).collect();
         let write = ElbWrite::DeleteLoadBalancerListeners { balancer: context.name(), ports };
-        let delete = step(Verb::Delete, "Listener", &context.wish.name, "the Service wants no such listener", write)
+        let delete = step(Verb::Delete, "Listener", &context.desired.name, "the Service wants no such listener", write)
             .risk(Risk::Brief);
         steps.push(old.iter().fold(delete, |step, listener| step.change("listener", Some(text(listener)), None)));
     }
     if !new.is_empty() {
         let write = ElbWrite::CreateLoadBalancerListeners { balancer: context.name(), listeners: new.clone() };
-        let create = step(Verb::Create, "Listener", &context.wish.name, "the Service wants these listeners", write);
+        let create = step(Verb::Create, "Listener", &context.desired.name, "the Service wants these listeners", write);
         steps.push(new.iter().fold(create, |step, listener| step.change("listener", None, Some(text(listener)))));
     }
     steps
@@ -102,7 +102,7 @@ fn proxy_protocol(context: &Context<'_>, existing: Option<&observe::Classic>) ->
         let (balancer, instance_port) = (context.name(), port);
         let write = ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies };
         let reason = if is_on { "the annotation asks for it" } else { "nothing asks for it any more" };
-        let step = step(Verb::Update, "LoadBalancer", &context.wish.name, reason, write).risk(Risk::Brief);
+        let step = step(Verb::Update, "LoadBalancer", &context.desired.name, reason, write).risk(Risk::Brief);
         let field = format!("proxy protocol on node port {port}");
         steps.push(step.change(field, Some((!is_on).to_string()), Some(is_on.to_string())));
     }
@@ -136,7 +136,7 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observe::Cla
         let step = step(
             Verb::Update,
             "Listener",
-            format!("{}:{port}", context.wish.name).as_str(),
+            format!("{}:{port}", context.desired.name).as_str(),
             "the annotation names it",
             write,
         );
@@ -182,9 +182,9 @@ fn policy_made(
     if known(existing).iter().any(|known| known.name == policy) {
         return None;
     }
-    let told: Vec<String> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let summary: Vec<String> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let (balancer, kind) = (context.name(), kind.to_owned());
     let write = ElbWrite::CreateLoadBalancerPolicy { balancer, policy: policy.to_owned(), kind, attributes };
     let step = step(Verb::Create, "LoadBalancerPolicy", policy, "the annotation asks for it", write);
-    Some(step.change("attributes", None, Some(told.join(" "))))
+    Some(step.change("attributes", None, Some(summary.join(" "))))
 }

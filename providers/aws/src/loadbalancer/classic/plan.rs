@@ -7,24 +7,24 @@ use crate::annotations::INTERNAL;
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::desired::{Classic, Wish};
+use crate::loadbalancer::desired::{Classic, Desired};
 use crate::loadbalancer::observe::{self, Observed};
-use crate::loadbalancer::plan::{Ground, Planned, Step, scheme};
+use crate::loadbalancer::plan::{Env, Planned, Step, scheme};
 use crate::loadbalancer::security_groups::nodes;
 
 /// What the parts of a plan are made from.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
-    pub(super) wish: &'a Wish,
+    pub(super) desired: &'a Desired,
     pub(super) classic: &'a Classic,
     pub(super) observed: &'a Observed,
-    pub(super) ground: &'a Ground,
+    pub(super) env: &'a Env,
 }
 
 impl Context<'_> {
     /// Name of the balancer, for writes.
     pub(super) fn name(&self) -> String {
-        self.wish.name.clone()
+        self.desired.name.clone()
     }
 }
 
@@ -39,13 +39,13 @@ impl Context<'_> {
 /// The wish cannot be met: the balancer or its group belongs to another cluster, or it cannot be told how to let the balancer
 /// reach a node. Nothing must be written then.
 pub(crate) fn plan(
-    wish: &Wish,
+    desired: &Desired,
     classic: &Classic,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
     subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
 ) -> Result<Planned, ProviderError> {
-    let context = Context { wish, classic, observed, ground };
+    let context = Context { desired, classic, observed, env };
     match &observed.classic {
         Some(existing) => {
             check_owner(&context, existing)?;
@@ -55,7 +55,7 @@ pub(crate) fn plan(
             }
         }
         None if classic.common.must_exist => {
-            let message = format!("Load balancer not found: {}", wish.name);
+            let message = format!("Load balancer not found: {}", desired.name);
             Err(ProviderError::new(ErrorClass::NotFound, message))
         }
         None => create(&context, subnets()?),
@@ -65,37 +65,37 @@ pub(crate) fn plan(
 /// The name of a balancer says which Service it is for, but not of which cluster: the same Service lives twice where a cluster
 /// was restored beside the one that its backup was taken from.
 fn check_owner(context: &Context<'_>, existing: &observe::Classic) -> Result<(), ProviderError> {
-    let ownership = &context.ground.ownership;
+    let ownership = &context.env.ownership;
     if ownership.is_member(&existing.tags) {
         return Ok(());
     }
     Err(ProviderError::unknown(format!(
         "load balancer {} is not marked as belonging to this cluster; if it does, tag it {} = owned, otherwise delete it or \
          the Service",
-        context.wish.name,
+        context.desired.name,
         ownership.cluster_key().unwrap_or_default()
     )))
 }
 
 fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, ProviderError> {
-    let Context { wish, classic, ground, .. } = context;
+    let Context { desired, classic, env, .. } = context;
     let groups = groups::plan(context, None)?;
     let rules = NodeRules::of(context, &groups.ids)?;
-    let told = |ids: Vec<String>, between: &str| Some(ids.join(between)).filter(|text| !text.is_empty());
+    let summary = |ids: Vec<String>, between: &str| Some(ids.join(between)).filter(|text| !text.is_empty());
     let scheme = scheme(classic.common.internal).to_owned();
-    let listed = told(classic.listeners.iter().map(listeners::text).collect(), ", ");
-    let groups_told = told(groups.ids.iter().map(ToString::to_string).collect(), " ");
+    let listed = summary(classic.listeners.iter().map(listeners::text).collect(), ", ");
+    let groups_told = summary(groups.ids.iter().map(ToString::to_string).collect(), " ");
     let write = ElbWrite::CreateLoadBalancer {
         balancer: context.name(),
         listeners: classic.listeners.clone(),
         subnets: subnets.clone(),
         security_groups: groups.ids,
         internal: classic.common.internal,
-        tags: ground.ownership.tags(&classic.common.tags, Some(&wish.service)),
+        tags: env.ownership.tags(&classic.common.tags, Some(&desired.service)),
     };
-    let create = step(Verb::Create, "LoadBalancer", &wish.name, "the Service wants a classic load balancer", write)
+    let create = step(Verb::Create, "LoadBalancer", &desired.name, "the Service wants a classic load balancer", write)
         .change("scheme", None, Some(scheme))
-        .change("subnets", None, told(subnets, " "))
+        .change("subnets", None, summary(subnets, " "))
         .change("security groups", None, groups_told)
         .change("listeners", None, listed);
 
@@ -163,13 +163,13 @@ struct NodeRules {
 impl NodeRules {
     /// For a balancer with these groups.
     fn of(context: &Context<'_>, ids: &[Id]) -> Result<Self, ProviderError> {
-        let Context { wish, classic, observed, ground } = context;
-        if ground.node_groups_untouched {
+        let Context { desired, classic, observed, env } = context;
+        if env.node_groups_untouched {
             return Ok(Self::default());
         }
-        let Some(main) = nodes::main_group(ids, wish, observed, ground) else { return Ok(Self::default()) };
-        let wanted = nodes::groups(&classic.common, observed, ground)?;
-        let nodes::ClassicRules { open, close } = nodes::classic(main, &wanted.ids, observed, ground);
+        let Some(main) = nodes::main_group(ids, desired, observed, env) else { return Ok(Self::default()) };
+        let wanted = nodes::groups(&classic.common, observed, env)?;
+        let nodes::ClassicRules { open, close } = nodes::classic(main, &wanted.ids, observed, env);
         Ok(Self { open, close, findings: wanted.findings })
     }
 }

@@ -14,18 +14,18 @@ use crate::loadbalancer::plan::Step;
 /// Adds the tags of the annotation that the balancer lacks; none is ever removed.
 pub(super) fn tags(context: &Context<'_>, existing: &observe::Classic) -> Option<Step> {
     // The cluster's and the Service's marks are not the user's to set: upstream filters them only on creation.
-    let mut tags: Tags = context.ground.ownership.user_tags(&context.classic.common.tags);
+    let mut tags: Tags = context.env.ownership.user_tags(&context.classic.common.tags);
     tags.retain(|key, value| existing.tags.get(key) != Some(value));
     if tags.is_empty() {
         return None;
     }
     let write = ElbWrite::AddTags { balancer: context.name(), tags: tags.clone() };
-    let step = step(Verb::Update, "LoadBalancer", &context.wish.name, "the annotation names these tags", write);
-    let told = |step: Step, (key, value): (String, String)| {
+    let step = step(Verb::Update, "LoadBalancer", &context.desired.name, "the annotation names these tags", write);
+    let summary = |step: Step, (key, value): (String, String)| {
         let before = existing.tags.get(&key).cloned();
         step.change(format!("tag {key}"), before, Some(value))
     };
-    Some(tags.into_iter().fold(step, told))
+    Some(tags.into_iter().fold(step, summary))
 }
 
 /// What a balancer has that was made through the API.
@@ -74,8 +74,8 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
         return None;
     }
     let mut step =
-        step(Verb::Update, "LoadBalancer", &context.wish.name, "its attributes differ from the annotations", write);
-    step.told.changes = changes;
+        step(Verb::Update, "LoadBalancer", &context.desired.name, "its attributes differ from the annotations", write);
+    step.summary.changes = changes;
     Some(step)
 }
 
@@ -129,6 +129,6 @@ pub(super) fn health_check(context: &Context<'_>, found: Option<&HealthCheck>) -
         return None;
     }
     let write = ElbWrite::ConfigureHealthCheck { balancer: context.name(), check: wanted.clone() };
-    let step = step(Verb::Update, "HealthCheck", &context.wish.name, "the Service wants the nodes asked so", write);
+    let step = step(Verb::Update, "HealthCheck", &context.desired.name, "the Service wants the nodes asked so", write);
     Some(differing.into_iter().fold(step, |step, (field, (before, after))| step.change(field, before, after)))
 }

@@ -74,22 +74,22 @@ fn owned(ids: &Ids<'_>) -> Vec<String> {
 
 fn attach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let subnets = owned(ids);
-    let told = Some(subnets.join(" ")).filter(|told| !told.is_empty())?;
+    let summary = Some(subnets.join(" ")).filter(|summary| !summary.is_empty())?;
     let write = ElbWrite::AttachLoadBalancerToSubnets { balancer: context.name(), subnets };
-    let step = step(Verb::Attach, "LoadBalancer", &context.wish.name, "the Service wants these subnets", write);
-    Some(step.change("subnets", None, Some(told)))
+    let step = step(Verb::Attach, "LoadBalancer", &context.desired.name, "the Service wants these subnets", write);
+    Some(step.change("subnets", None, Some(summary)))
 }
 
 fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let subnets = owned(ids);
-    let told = Some(subnets.join(" ")).filter(|told| !told.is_empty())?;
+    let summary = Some(subnets.join(" ")).filter(|summary| !summary.is_empty())?;
     let write = ElbWrite::DetachLoadBalancerFromSubnets { balancer: context.name(), subnets };
     let step = step(
         Verb::Detach,
         "LoadBalancer",
-        &context.wish.name,
+        &context.desired.name,
         "the Service does not want these subnets any more",
         write,
     );
-    Some(step.change("subnets", Some(told), None).risk(Risk::Brief))
+    Some(step.change("subnets", Some(summary), None).risk(Risk::Brief))
 }

@@ -2,9 +2,9 @@
 
 use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
 
-use super::super::desired::Wish;
+use super::super::desired::Desired;
 use super::super::observe::{Observed, TargetGroup};
-use super::super::plan::{Ground, Planned};
+use super::super::plan::{Env, Planned};
 use super::super::security_groups::{delete, nodes};
 use super::plan::{is_marked, step};
 use super::{KIND, group};
@@ -21,9 +21,9 @@ use crate::client::write::ElbV2Write;
 ///
 /// As [`nodes::network`].
 pub(crate) fn delete(
-    wish: &Wish,
+    desired: &Desired,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
     reason: &str,
 ) -> Result<Planned, ProviderError> {
     let mut planned = Planned::default();
@@ -32,7 +32,7 @@ pub(crate) fn delete(
     let mut groups: Vec<&TargetGroup> = Vec::new();
     if let Some(existing) = &observed.network {
         let balancer = &existing.balancer;
-        if balancer.kind == KIND && ground.ownership.is_member(&existing.tags) {
+        if balancer.kind == KIND && env.ownership.is_member(&existing.tags) {
             let write = ElbV2Write::DeleteLoadBalancer { balancer: balancer.arn.clone() };
             planned
                 .steps
@@ -44,19 +44,19 @@ pub(crate) fn delete(
             planned.findings.push(kept("load balancer", &balancer.name));
         }
     }
-    groups.extend(&observed.loose_target_groups);
+    groups.extend(&observed.unattached_target_groups);
     for found in groups {
         let elsewhere = found.group.balancers.iter().any(|arn| Some(&**arn) != own);
-        if is_marked(wish, ground, &found.tags) && !elsewhere {
+        if is_marked(desired, env, &found.tags) && !elsewhere {
             planned.steps.push(group::delete(found, reason));
         } else {
             planned.findings.push(kept("target group", &found.group.name));
         }
     }
-    let (rules, findings) = nodes::network(wish, None, observed, ground)?;
+    let (rules, findings) = nodes::network(desired, None, observed, env)?;
     planned.steps.extend(rules);
     planned.findings.extend(findings);
-    let removal = delete::unneeded(Kind::Network, wish, attached, &[], observed, ground);
+    let removal = delete::unneeded(Kind::Network, desired, attached, &[], observed, env);
     planned.steps.extend(removal.cut);
     planned.steps.extend(removal.delete);
     planned.findings.extend(removal.findings);

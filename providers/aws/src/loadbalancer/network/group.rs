@@ -41,7 +41,7 @@ impl Chosen<'_> {
 /// All groups that were found, those in use first.
 pub(super) fn all<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a TargetGroup> {
     let used = context.existing().map(|existing| existing.target_groups.iter()).into_iter().flatten();
-    used.chain(&context.observed.loose_target_groups)
+    used.chain(&context.observed.unattached_target_groups)
 }
 
 /// What a group is called; its ARN where it was not found.
@@ -64,7 +64,7 @@ pub(super) fn choose<'a>(
     if let Some(own) = own.filter(|own| fits(port, own)) {
         return Ok(Chosen { name: own.group.name.clone(), found: Some(own) });
     }
-    let name = names::target_group(&context.ground.ownership.cluster, &context.wish.service, port);
+    let name = names::target_group(&context.env.ownership.cluster, &context.desired.service, port);
     let found = all(context).find(|found| found.group.name == name);
     if let Some(found) = found {
         check_adoption(context, port, found)?;
@@ -96,7 +96,7 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
     if let Some(other) = other_balancer(context, found) {
         return taken(&format!("is used by another load balancer ({other})"));
     }
-    if !is_marked(context.wish, context.ground, &found.tags) {
+    if !is_marked(context.desired, context.env, &found.tags) {
         return taken("is not marked as made for this Service of this cluster");
     }
     if !can_serve(port, found) || group.vpc != context.vpc() {
@@ -113,7 +113,7 @@ fn other_balancer<'a>(context: &Context<'_>, found: &'a TargetGroup) -> Option<&
 
 /// Whether a group that no port needs any more may be deleted.
 pub(super) fn is_disposable(context: &Context<'_>, found: &TargetGroup) -> bool {
-    is_marked(context.wish, context.ground, &found.tags) && other_balancer(context, found).is_none()
+    is_marked(context.desired, context.env, &found.tags) && other_balancer(context, found).is_none()
 }
 
 /// The writes that make the group right before a listener leads to it: made, health check, attributes, targets.
@@ -191,11 +191,11 @@ fn health_check(port: &Port, found: &TargetGroup) -> Option<Step> {
     }
     let target_group = found.group.arn.clone();
     let write = ElbV2Write::ModifyTargetGroup { target_group, health_check: shall.clone() };
-    let mut told = step(Verb::Update, "TargetGroup", &found.group.name, "its health check differs", write);
+    let mut summary = step(Verb::Update, "TargetGroup", &found.group.name, "its health check differs", write);
     for (field, is, shall) in changes {
-        told = told.change(field, Some(is), Some(shall));
+        summary = summary.change(field, Some(is), Some(shall));
     }
-    Some(told)
+    Some(summary)
 }
 
 /// Sends the attributes of the annotation that differ, of those that AWS reports at all.
@@ -213,9 +213,9 @@ fn attributes(context: &Context<'_>, chosen: &Chosen<'_>) -> Option<Step> {
     let differs = |(key, value): &(&String, &String)| is(key).is_some_and(|is| is != **value);
     let changed: Attributes = wanted.iter().filter(differs).map(|(k, v)| (k.clone(), v.clone())).collect();
     let write = ElbV2Write::ModifyTargetGroupAttributes { target_group: chosen.id(), attributes: changed.clone() };
-    let told = step(Verb::Update, "TargetGroup", &chosen.name, "its attributes differ from the annotation", write);
+    let summary = step(Verb::Update, "TargetGroup", &chosen.name, "its attributes differ from the annotation", write);
     let risk = if chosen.found.is_some() { Risk::Brief } else { Risk::None };
-    with_attributes(told.risk(risk), &changed, |key| is(key).unwrap_or_default())
+    with_attributes(summary.risk(risk), &changed, |key| is(key).unwrap_or_default())
 }
 
 /// The step with its attributes told; none where nothing changes.
@@ -251,14 +251,14 @@ fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<St
     for chunk in gone.chunks(CHUNK) {
         let target_group = chosen.arn().unwrap_or_default().to_owned();
         let write = ElbV2Write::DeregisterTargets { target_group, targets: chunk.to_vec() };
-        let told = step(Verb::Detach, "TargetGroup", &chosen.name, "these nodes get no traffic any more", write)
+        let summary = step(Verb::Detach, "TargetGroup", &chosen.name, "these nodes get no traffic any more", write)
             .change("targets", Some(spelled(chunk, text)), None);
-        steps.push(told.risk(Risk::Brief));
+        steps.push(summary.risk(Risk::Brief));
     }
     for chunk in new.chunks(CHUNK) {
         let write = ElbV2Write::RegisterTargets { target_group: chosen.id(), targets: chunk.to_vec() };
-        let told = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes get traffic", write);
-        steps.push(told.change("targets", None, Some(spelled(chunk, text))));
+        let summary = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes get traffic", write);
+        steps.push(summary.change("targets", None, Some(spelled(chunk, text))));
     }
     steps
 }

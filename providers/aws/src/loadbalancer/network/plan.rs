@@ -2,9 +2,9 @@
 
 use ccm_provider::{ErrorClass, Finding, ProviderError, Risk, Severity, Verb};
 
-use super::super::desired::{Network, Wish};
+use super::super::desired::{Desired, Network};
 use super::super::observe::{self, Observed};
-use super::super::plan::{Ground, Planned, Step, scheme};
+use super::super::plan::{Env, Planned, Step, scheme};
 use super::security::{self, Security};
 use super::{KIND, group, port, warn};
 use crate::annotations::{EIP_ALLOCATIONS, Key, PRIVATE_IPV4, invalid};
@@ -16,10 +16,10 @@ use crate::ownership::is_of_service;
 /// What the parts of a plan are made from.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
-    pub(super) wish: &'a Wish,
+    pub(super) desired: &'a Desired,
     pub(super) network: &'a Network,
     pub(super) observed: &'a Observed,
-    pub(super) ground: &'a Ground,
+    pub(super) env: &'a Env,
     /// Of all that is made.
     pub(super) tags: Tags,
 }
@@ -34,20 +34,20 @@ impl<'a> Context<'a> {
     pub(super) fn balancer(&self) -> Id {
         match self.existing() {
             Some(existing) => Id::Known(existing.balancer.arn.clone()),
-            None => Id::Made(Object::Balancer(self.wish.name.clone())),
+            None => Id::Made(Object::Balancer(self.desired.name.clone())),
         }
     }
 
     /// Where the balancer is or will be.
     pub(super) fn vpc(&self) -> &'a str {
         let existing = self.existing().map(|existing| &*existing.balancer.vpc);
-        existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.ground.vpc)
+        existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.env.vpc)
     }
 }
 
 /// Whether an object was made for this Service of this cluster.
-pub(super) fn is_marked(wish: &Wish, ground: &Ground, tags: &Tags) -> bool {
-    ground.ownership.is_member(tags) && is_of_service(tags, &wish.service)
+pub(super) fn is_marked(desired: &Desired, env: &Env, tags: &Tags) -> bool {
+    env.ownership.is_member(tags) && is_of_service(tags, &desired.service)
 }
 
 /// The writes from observed to wanted. `subnets` are the subnets of a new balancer, in order; they are asked for only where
@@ -64,14 +64,14 @@ pub(super) fn is_marked(wish: &Wish, ground: &Ground, tags: &Tags) -> bool {
 /// The wish cannot be met: the balancer's name or a target group's belongs to somebody else, or addresses and subnets don't
 /// pair up. Nothing must be written then.
 pub(crate) fn plan(
-    wish: &Wish,
+    desired: &Desired,
     network: &Network,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
     subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
 ) -> Result<Planned, ProviderError> {
-    let tags = ground.ownership.tags(&network.common.tags, Some(&wish.service));
-    let context = Context { wish, network, observed, ground, tags };
+    let tags = env.ownership.tags(&network.common.tags, Some(&desired.service));
+    let context = Context { desired, network, observed, env, tags };
     let mut planned = Planned::default();
     match context.existing() {
         Some(existing) => {
@@ -82,20 +82,20 @@ pub(crate) fn plan(
             }
             planned.findings = warn::fixed(&context, existing, subnets);
         }
-        None if network.common.must_exist => return Err(missing(wish)),
+        None if network.common.must_exist => return Err(missing(desired)),
         None => {}
     }
-    let standing = match context.existing() {
+    let current = match context.existing() {
         Some(existing) => existing.balancer.zones.iter().map(|zone| zone.subnet.clone()).collect(),
         None => subnets()?,
     };
-    let security = security::plan(&context, &standing)?;
+    let security = security::plan(&context, &current)?;
     let Security { wanted, open, close, findings } = security;
     planned.findings.extend(findings);
     planned.steps.extend(open);
     match context.existing() {
         Some(existing) => planned.steps.extend(set_groups(&context, existing, wanted)),
-        None => planned.steps.push(create(&context, &standing, wanted)?),
+        None => planned.steps.push(create(&context, &current, wanted)?),
     }
     let ports = port::plan(&context)?;
     planned.findings.extend(ports.findings);
@@ -114,8 +114,8 @@ fn check_owner(context: &Context<'_>, existing: &observe::Network) -> Result<(),
         let message = format!("load balancer {name} is of type {kind}, not {KIND}; delete or rename it");
         return Err(ProviderError::unknown(message));
     }
-    if !context.ground.ownership.is_member(&existing.tags) {
-        let mark = context.ground.ownership.cluster_key().unwrap_or_default();
+    if !context.env.ownership.is_member(&existing.tags) {
+        let mark = context.env.ownership.cluster_key().unwrap_or_default();
         let message = format!(
             "load balancer {name} is not marked as belonging to this cluster; if it does, tag it {mark} = owned, otherwise \
              delete it or the Service"
@@ -125,8 +125,8 @@ fn check_owner(context: &Context<'_>, existing: &observe::Network) -> Result<(),
     Ok(())
 }
 
-fn missing(wish: &Wish) -> ProviderError {
-    ProviderError::new(ErrorClass::NotFound, format!("Load balancer not found: {}", wish.name))
+fn missing(desired: &Desired) -> ProviderError {
+    ProviderError::new(ErrorClass::NotFound, format!("Load balancer not found: {}", desired.name))
 }
 
 fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -> Result<Step, ProviderError> {
@@ -139,19 +139,19 @@ fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -
         private_ipv4: private_ipv4.get(index).cloned(),
     };
     let mappings: Vec<SubnetMapping> = subnets.iter().enumerate().map(mapping).collect();
-    let told: Vec<String> = mappings.iter().map(mapping_text).collect();
+    let summary: Vec<String> = mappings.iter().map(mapping_text).collect();
     let groups: Vec<String> = security_groups.iter().map(ToString::to_string).collect();
     let write = ElbV2Write::CreateLoadBalancer {
-        name: context.wish.name.clone(),
+        name: context.desired.name.clone(),
         mappings,
         security_groups,
         internal: common.internal,
         tags: context.tags.clone(),
     };
     let step =
-        step(Verb::Create, "LoadBalancer", &context.wish.name, "the Service wants a network load balancer", write)
+        step(Verb::Create, "LoadBalancer", &context.desired.name, "the Service wants a network load balancer", write)
             .change("scheme", None, Some(scheme(common.internal).to_owned()))
-            .change("subnets", None, Some(told.join(" ")));
+            .change("subnets", None, Some(summary.join(" ")));
     Ok(if groups.is_empty() { step } else { step.change("security groups", None, Some(groups.join(" "))) })
 }
 
@@ -192,7 +192,7 @@ fn set_groups(context: &Context<'_>, existing: &observe::Network, wanted: Vec<Id
     }
     let write = ElbV2Write::SetSecurityGroups { balancer: existing.balancer.arn.clone(), security_groups: wanted };
     Some(
-        step(Verb::Update, "LoadBalancer", &context.wish.name, "other security groups are wanted", write)
+        step(Verb::Update, "LoadBalancer", &context.desired.name, "other security groups are wanted", write)
             .change("security groups", Some(before.join(" ")), Some(after.join(" ")))
             .risk(Risk::Brief),
     )
@@ -215,7 +215,7 @@ fn attributes(context: &Context<'_>) -> Option<Step> {
     let (balancer, attributes) = (context.balancer(), changed.clone());
     let write = ElbV2Write::ModifyLoadBalancerAttributes { balancer, attributes };
     let step =
-        step(Verb::Update, "LoadBalancer", &context.wish.name, "its attributes differ from the annotations", write);
+        step(Verb::Update, "LoadBalancer", &context.desired.name, "its attributes differ from the annotations", write);
     group::with_attributes(step, &changed, is)
 }
 

@@ -20,7 +20,7 @@ struct Matched<'a> {
 }
 
 /// The plan as it grows: which group each remaining listener leads to tells when a group can go.
-struct Growing<'c, 'a> {
+struct PortPlan<'c, 'a> {
     context: &'c Context<'a>,
     planned: Planned,
     /// ARN of the group by ARN of the listener, for the listeners that were found and remain.
@@ -48,7 +48,7 @@ pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
     let mut surplus: Vec<&Listener> = listeners.iter().filter(|listener| !kept.contains(&*listener.arn)).collect();
     surplus.sort_by(|a, b| (a.port, &a.protocol, &a.arn).cmp(&(b.port, &b.protocol, &b.arn)));
 
-    let mut growing = Growing {
+    let mut growing = PortPlan {
         context,
         planned: Planned::default(),
         leads_to: listeners.iter().map(|listener| (&*listener.arn, listener.target_group.clone())).collect(),
@@ -75,7 +75,7 @@ pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
         growing.delete(listener, "the Service has no such port");
         growing.sweep();
     }
-    growing.loose();
+    growing.unattached();
     Ok(growing.planned)
 }
 
@@ -87,7 +87,7 @@ fn find<'a>(listeners: &'a [Listener], port: &Port) -> Option<&'a Listener> {
     on_port().find(|listener| listener.protocol == port.protocol).or_else(alike)
 }
 
-impl<'a> Growing<'_, 'a> {
+impl<'a> PortPlan<'_, 'a> {
     fn create(&mut self, one: &Matched<'_>) {
         let write = ElbV2Write::CreateListener {
             balancer: self.context.balancer(),
@@ -95,24 +95,24 @@ impl<'a> Growing<'_, 'a> {
             tags: self.context.tags.clone(),
         };
         let reason = format!("the Service has port {}", one.port.port);
-        let mut told = self.listener_step(Verb::Create, one.port.port, reason, write);
+        let mut summary = self.listener_step(Verb::Create, one.port.port, reason, write);
         for (field, value) in settings(one) {
-            told = told.change(field, None, Some(value));
+            summary = summary.change(field, None, Some(value));
         }
-        self.planned.steps.push(told);
+        self.planned.steps.push(summary);
     }
 
     fn modify(&mut self, one: &Matched<'_>, listener: &'a Listener) {
         let changes = differences(self.context, one, listener);
         let moved = changes.iter().any(|(field, ..)| *field == TARGET_GROUP);
         if !changes.is_empty() {
-            let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), wish: wanted(one) };
+            let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired: wanted(one) };
             let reason = if moved { "it shall lead to the right target group" } else { "its settings differ" };
-            let mut told = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
+            let mut summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
             for (field, before, after) in changes {
-                told = told.change(field, before, after);
+                summary = summary.change(field, before, after);
             }
-            self.planned.steps.push(told);
+            self.planned.steps.push(summary);
         }
         if moved {
             self.leads_to.insert(&listener.arn, one.chosen.arn().map(str::to_owned));
@@ -121,17 +121,17 @@ impl<'a> Growing<'_, 'a> {
 
     fn delete(&mut self, listener: &'a Listener, reason: &str) {
         let write = ElbV2Write::DeleteListener { listener: listener.arn.clone() };
-        let told = self.listener_step(Verb::Delete, listener.port, reason, write).change(
+        let summary = self.listener_step(Verb::Delete, listener.port, reason, write).change(
             "protocol",
             Some(listener.protocol.clone()),
             None,
         );
-        self.planned.steps.push(told.risk(Risk::Disruptive));
+        self.planned.steps.push(summary.risk(Risk::Disruptive));
         self.leads_to.remove(&*listener.arn);
     }
 
     fn listener_step(&self, verb: Verb, port: i32, reason: impl Into<String>, write: ElbV2Write) -> Step {
-        step(verb, "Listener", &format!("{}:{port}", self.context.wish.name), reason, write)
+        step(verb, "Listener", &format!("{}:{port}", self.context.desired.name), reason, write)
     }
 
     /// Deletes the groups that the last listener just left.
@@ -142,9 +142,9 @@ impl<'a> Growing<'_, 'a> {
     }
 
     /// Deletes what an earlier attempt, or a hand, left behind.
-    fn loose(&mut self) {
-        let loose = self.context.observed.loose_target_groups.iter();
-        self.discard(loose.collect(), "it was left behind: no listener leads to it and no port needs it");
+    fn unattached(&mut self) {
+        let unattached = self.context.observed.unattached_target_groups.iter();
+        self.discard(unattached.collect(), "it was left behind: no listener leads to it and no port needs it");
     }
 
     fn is_led_to(&self, found: &TargetGroup) -> bool {

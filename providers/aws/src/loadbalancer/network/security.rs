@@ -28,13 +28,13 @@ pub(super) struct Security {
 /// # Errors
 ///
 /// It cannot be told which group is meant.
-pub(super) fn plan(context: &Context<'_>, standing: &[String]) -> Result<Security, ProviderError> {
-    let Context { wish, network, observed, ground, .. } = *context;
-    let own::Groups { ids, before, rules } = own::network(wish, network, observed, ground)?;
-    let subnets: BTreeSet<String> = standing.iter().cloned().collect();
-    let (at_nodes, findings) = nodes::network(wish, Some((network, &subnets)), observed, ground)?;
+pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security, ProviderError> {
+    let Context { desired, network, observed, env, .. } = *context;
+    let own::Groups { ids, before, rules } = own::network(desired, network, observed, env)?;
+    let subnets: BTreeSet<String> = current.iter().cloned().collect();
+    let (at_nodes, findings) = nodes::network(desired, Some((network, &subnets)), observed, env)?;
     let attached = context.existing().map(|existing| &*existing.balancer.security_groups).unwrap_or_default();
-    let unneeded = delete::unneeded(Kind::Network, wish, attached, &ids, observed, ground);
+    let unneeded = delete::unneeded(Kind::Network, desired, attached, &ids, observed, env);
 
     let (mut open, mut close) = (before, Vec::new());
     for steps in [rules, at_nodes] {

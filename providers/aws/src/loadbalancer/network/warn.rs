@@ -34,17 +34,17 @@ pub(super) fn fixed(
     if !network.private_ipv4.is_empty() && sorted(&network.private_ipv4) != addresses {
         findings.push(finding(&PRIVATE_IPV4, &network.private_ipv4.join(","), &words(addresses)));
     }
-    let standing = sorted(balancer.zones.iter().map(|zone| &zone.subnet));
+    let current = sorted(balancer.zones.iter().map(|zone| &zone.subnet));
     if let Subnets::Named(names) = &network.common.subnets
-        && !subnets().is_ok_and(|wanted| sorted(&wanted) == standing)
+        && !subnets().is_ok_and(|wanted| sorted(&wanted) == current)
     {
-        findings.push(finding(&SUBNETS, &names.join(","), &words(standing)));
+        findings.push(finding(&SUBNETS, &names.join(","), &words(current)));
     }
-    let named = &context.wish.named_groups.instead;
-    if context.ground.managed_network_groups && !named.is_empty() && balancer.security_groups.is_empty() {
+    let named = &context.desired.named_groups.instead;
+    if context.env.managed_network_groups && !named.is_empty() && balancer.security_groups.is_empty() {
         findings.push(finding(&SECURITY_GROUPS, &named.join(","), "made without security groups"));
     }
-    let missing = context.ground.ownership.user_tags(&network.common.tags);
+    let missing = context.env.ownership.user_tags(&network.common.tags);
     let missing: Vec<String> = missing
         .into_iter()
         .filter(|(key, value)| existing.tags.get(key) != Some(value))

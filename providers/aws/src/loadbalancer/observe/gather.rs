@@ -12,10 +12,10 @@ use super::{Classic, Instance, Network, Observed, Probes, TargetGroup};
 use crate::client::ec2::{SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
 use crate::client::{Answer, Query, elb};
-use crate::loadbalancer::desired::{Common, Goal, Subnets, Wish};
+use crate::loadbalancer::desired::{Common, Desired, Goal, Subnets};
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT};
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::subnets::{is_id, is_internal};
@@ -36,35 +36,35 @@ const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound
 /// # Errors
 ///
 /// One of the reads failed: nothing is known then.
-pub(crate) async fn gather(wish: &Wish, reads: &Reads, ground: &Ground) -> Answer<Observed> {
+pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answer<Observed> {
     let mut observed = Observed::default();
-    let (classic, network) = balancers(wish, reads).await?;
+    let (classic, network) = balancers(desired, reads).await?;
     let (classic, network, instances) = futures::try_join!(
-        async { maybe(classic, |balancer| read_classic(wish, balancer, reads)).await },
-        async { maybe(network, |balancer| read_network(wish, balancer, reads)).await },
-        instances(wish, reads),
+        async { maybe(classic, |balancer| read_classic(desired, balancer, reads)).await },
+        async { maybe(network, |balancer| read_network(desired, balancer, reads)).await },
+        instances(desired, reads),
     )?;
     observed.classic = classic;
     observed.network = network;
     (observed.instances, observed.unseen) = instances;
-    let (loose, groups, ()) = futures::try_join!(
-        loose(wish, observed.network.as_ref(), reads, ground),
-        groups(wish, &observed, reads, ground),
+    let (unattached, groups, ()) = futures::try_join!(
+        unattached(desired, observed.network.as_ref(), reads, env),
+        groups(desired, &observed, reads, env),
         async { Ok(()) },
     )?;
-    observed.loose_target_groups = loose;
+    observed.unattached_target_groups = unattached;
     observed.groups = groups;
-    subnets(wish, &mut observed, reads, ground).await?;
-    if nodes::gives_up_rules(wish, &observed, ground) {
-        observed.other_balancers = others(wish, &observed, reads, ground).await?;
+    subnets(desired, &mut observed, reads, env).await?;
+    if nodes::gives_up_rules(desired, &observed, env) {
+        observed.other_balancers = others(desired, &observed, reads, env).await?;
     }
     Ok(observed)
 }
 
 /// How old what Services share may be. A sync that finds nothing to do is the last look for a long time, and a deletion
 /// is the last one of all.
-fn shared_age(wish: &Wish) -> Duration {
-    match common(wish) {
+fn shared_age(desired: &Desired) -> Duration {
+    match common(desired) {
         None => Duration::ZERO,
         Some(common) if common.must_exist => SHORT,
         Some(_) => FRESH,
@@ -72,8 +72,8 @@ fn shared_age(wish: &Wish) -> Duration {
 }
 
 /// How old the tags may be that say whose a balancer is.
-fn tags_age(wish: &Wish) -> Duration {
-    match common(wish) {
+fn tags_age(desired: &Desired) -> Duration {
+    match common(desired) {
         None => Duration::ZERO,
         Some(common) if common.must_exist => LONG,
         Some(_) => SHORT,
@@ -88,10 +88,13 @@ async fn maybe<T, U, F: Future<Output = Answer<U>>>(from: Option<T>, read: impl 
 }
 
 /// The balancers of the Service's name, of either kind.
-async fn balancers(wish: &Wish, reads: &Reads) -> Answer<(Option<elb::LoadBalancer>, Option<elbv2::LoadBalancer>)> {
-    let name = &wish.name;
-    match &wish.goal {
-        Goal::Gone => futures::try_join!(reads.classic(name), reads.network(name)),
+async fn balancers(
+    desired: &Desired,
+    reads: &Reads,
+) -> Answer<(Option<elb::LoadBalancer>, Option<elbv2::LoadBalancer>)> {
+    let name = &desired.name;
+    match &desired.goal {
+        Goal::Absent => futures::try_join!(reads.classic(name), reads.network(name)),
         Goal::Classic(_) => {
             let classic = reads.classic(name).await?;
             let network = if classic.is_none() { reads.network(name).await? } else { None };
@@ -105,14 +108,14 @@ async fn balancers(wish: &Wish, reads: &Reads) -> Answer<(Option<elb::LoadBalanc
     }
 }
 
-async fn read_classic(wish: &Wish, balancer: elb::LoadBalancer, reads: &Reads) -> Answer<Classic> {
-    let wants_policies = match &wish.goal {
+async fn read_classic(desired: &Desired, balancer: elb::LoadBalancer, reads: &Reads) -> Answer<Classic> {
+    let wants_policies = match &desired.goal {
         Goal::Classic(classic) => classic.proxy_protocol || classic.ssl_policy.is_some(),
-        Goal::Gone | Goal::Network(_) => false,
+        Goal::Absent | Goal::Network(_) => false,
     };
     let has_policies = balancer.listeners.iter().any(|listener| !listener.policies.is_empty())
         || balancer.backend_policies.values().any(|policies| !policies.is_empty());
-    let wants = matches!(wish.goal, Goal::Classic(_));
+    let wants = matches!(desired.goal, Goal::Classic(_));
     let name = balancer.name.clone();
     let (attributes, policies, tags) = futures::try_join!(
         async { if wants { reads.api.classic_attributes(&name).await } else { Ok(elb::Attributes::default()) } },
@@ -123,16 +126,16 @@ async fn read_classic(wish: &Wish, balancer: elb::LoadBalancer, reads: &Reads) -
                 Ok(Vec::new())
             }
         },
-        reads.classic_tags(&name, tags_age(wish)),
+        reads.classic_tags(&name, tags_age(desired)),
     )?;
     Ok(Classic { balancer, attributes, policies, tags })
 }
 
-async fn read_network(wish: &Wish, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<Network> {
+async fn read_network(desired: &Desired, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<Network> {
     let arn = balancer.arn.clone();
     if balancer.kind != KIND {
         // Somebody else's. Its parts are no business of ours.
-        let tags = reads.network_tags([arn.clone()], tags_age(wish)).await?.remove(&arn).unwrap_or_default();
+        let tags = reads.network_tags([arn.clone()], tags_age(desired)).await?.remove(&arn).unwrap_or_default();
         return Ok(Network {
             balancer,
             attributes: BTreeMap::new(),
@@ -141,29 +144,29 @@ async fn read_network(wish: &Wish, balancer: elbv2::LoadBalancer, reads: &Reads)
             tags,
         });
     }
-    let wants = matches!(wish.goal, Goal::Network(_));
+    let wants = matches!(desired.goal, Goal::Network(_));
     let (attributes, listeners, groups) = futures::try_join!(
         async { if wants { reads.api.balancer_attributes(&arn).await } else { Ok(BTreeMap::new()) } },
         async { if wants { reads.api.listeners(&arn).await } else { Ok(Vec::new()) } },
         async { reads.api.target_groups(&Which::OfBalancer(arn.clone())).await },
     )?;
     let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
-    let mut tags = reads.network_tags(marked, tags_age(wish)).await?;
+    let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
     let own = tags.remove(&arn).unwrap_or_default();
-    let target_groups = target_groups(wish, groups, &tags, reads).await?;
+    let target_groups = target_groups(desired, groups, &tags, reads).await?;
     Ok(Network { balancer, attributes, listeners, target_groups, tags: own })
 }
 
 /// Completes target groups. One that went meanwhile is left out.
 async fn target_groups(
-    wish: &Wish,
+    desired: &Desired,
     groups: Vec<elbv2::TargetGroup>,
     tags: &BTreeMap<String, crate::client::Tags>,
     reads: &Reads,
 ) -> Answer<Vec<TargetGroup>> {
-    let (wants, wants_attributes) = match &wish.goal {
+    let (wants, wants_attributes) = match &desired.goal {
         Goal::Network(network) => (true, network.target_group_attributes.is_some()),
-        Goal::Gone | Goal::Classic(_) => (false, false),
+        Goal::Absent | Goal::Classic(_) => (false, false),
     };
     let read = groups.into_iter().map(|group| async move {
         let (targets, attributes) = futures::try_join!(
@@ -189,16 +192,21 @@ async fn target_groups(
 /// Target groups with a name that only this Service gives, or one whose name is cut to the same, and without a balancer, or
 /// with this one and none of its listeners: what an interrupted plan left behind. AWS finds target groups neither by tags nor
 /// by a part of the name, so all of them are listed: now when something is missing, else rarely.
-async fn loose(wish: &Wish, network: Option<&Network>, reads: &Reads, ground: &Ground) -> Answer<Vec<TargetGroup>> {
+async fn unattached(
+    desired: &Desired,
+    network: Option<&Network>,
+    reads: &Reads,
+    env: &Env,
+) -> Answer<Vec<TargetGroup>> {
     let attached: BTreeSet<&str> =
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
-    let max_age = match &wish.goal {
+    let max_age = match &desired.goal {
         Goal::Classic(_) => return Ok(Vec::new()),
         // What another kind left before, another process did.
-        Goal::Gone if network.is_none() && !wish.network => LEFTOVERS,
-        Goal::Gone => Duration::ZERO,
+        Goal::Absent if network.is_none() && !desired.network => LEFTOVERS,
+        Goal::Absent => Duration::ZERO,
         Goal::Network(goal) => {
-            let name = |port| names::target_group(&ground.ownership.cluster, &wish.service, port);
+            let name = |port| names::target_group(&env.ownership.cluster, &desired.service, port);
             let all_there = goal.ports.iter().all(|port| attached.contains(&*name(port)));
             if all_there { LEFTOVERS } else { Duration::ZERO }
         }
@@ -207,7 +215,7 @@ async fn loose(wish: &Wish, network: Option<&Network>, reads: &Reads, ground: &G
     let all = reads.target_groups(max_age).await?;
     let candidates: Vec<elbv2::TargetGroup> = all
         .iter()
-        .filter(|group| names::may_be_target_group_of(&group.name, &wish.service))
+        .filter(|group| names::may_be_target_group_of(&group.name, &desired.service))
         .filter(|group| !attached.contains(&*group.name))
         .filter(|group| group.balancers.iter().all(|balancer| Some(&**balancer) == arn))
         .cloned()
@@ -215,15 +223,15 @@ async fn loose(wish: &Wish, network: Option<&Network>, reads: &Reads, ground: &G
     if candidates.is_empty() {
         return Ok(Vec::new());
     }
-    let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone()), tags_age(wish)).await?;
+    let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone()), tags_age(desired)).await?;
     // Without tags it went since it was listed.
     let there = candidates.into_iter().filter(|group| tags.contains_key(&group.arn)).collect();
-    target_groups(wish, there, &tags, reads).await
+    target_groups(desired, there, &tags, reads).await
 }
 
 /// The wanted instances, and those that EC2 does not show. What will never run again is left out: AWS would refuse it.
-async fn instances(wish: &Wish, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
-    let Some(common) = common(wish) else { return Ok(Default::default()) };
+async fn instances(desired: &Desired, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
+    let Some(common) = common(desired) else { return Ok(Default::default()) };
     let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
     let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
     let unseen = ids.iter().filter(|id| !members.contains_key(*id)).map(ToString::to_string).collect();
@@ -241,9 +249,9 @@ async fn instances(wish: &Wish, reads: &Reads) -> Answer<(BTreeMap<String, Insta
     Ok((staying.map(instance).collect(), unseen))
 }
 
-fn common(wish: &Wish) -> Option<&Common> {
-    match &wish.goal {
-        Goal::Gone => None,
+fn common(desired: &Desired) -> Option<&Common> {
+    match &desired.goal {
+        Goal::Absent => None,
         Goal::Classic(classic) => Some(&classic.common),
         Goal::Network(network) => Some(&network.common),
     }
@@ -251,44 +259,44 @@ fn common(wish: &Wish) -> Option<&Common> {
 
 /// The cluster's groups, and those that must be known beside them.
 async fn groups(
-    wish: &Wish,
+    desired: &Desired,
     observed: &Observed,
     reads: &Reads,
-    ground: &Ground,
+    env: &Env,
 ) -> Answer<BTreeMap<String, SecurityGroup>> {
-    let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups(shared_age(wish)).await?.iter().cloned());
+    let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups(shared_age(desired)).await?.iter().cloned());
     let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
     let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
     let attached: BTreeSet<&String> = classic.chain(network).collect();
-    let named = wish.named_groups.instead.iter().chain(&wish.named_groups.extra);
+    let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra);
     let of_nodes = observed.instances.values().flat_map(|instance| &instance.security_groups);
     let wanted: BTreeSet<&String> =
-        attached.iter().copied().chain(named).chain(of_nodes).chain(&ground.shared_group).collect();
+        attached.iter().copied().chain(named).chain(of_nodes).chain(&env.shared_group).collect();
     let missing: Vec<&String> = wanted.into_iter().filter(|id| !groups.contains_key(*id)).collect();
     // As a filter: IDs that are not there are just absent, and the plan names them.
     groups.extend(by_filter("group-id", missing.into_iter().cloned(), reads).await?);
 
-    let managed = managed_names(wish, ground);
+    let managed = managed_names(desired, env);
     let nameless = managed.iter().filter(|name| !groups.values().any(|group| group.name == **name));
     // A group that was made without tags, or lost them, is found by its name only.
-    let searched = match &wish.goal {
-        Goal::Gone => true,
-        Goal::Classic(_) => wish.named_groups.instead.is_empty() && ground.shared_group.is_none(),
+    let searched = match &desired.goal {
+        Goal::Absent => true,
+        Goal::Classic(_) => desired.named_groups.instead.is_empty() && env.shared_group.is_none(),
         Goal::Network(_) => {
             let has_groups = |network: &Network| !network.balancer.security_groups.is_empty();
-            wish.named_groups.instead.is_empty() && observed.network.as_ref().is_none_or(has_groups)
+            desired.named_groups.instead.is_empty() && observed.network.as_ref().is_none_or(has_groups)
         }
     };
     let nameless: Vec<String> = nameless.cloned().collect();
     if searched && !nameless.is_empty() {
-        let query = Query::by("vpc-id", [ground.vpc.clone()]).and("group-name", nameless);
+        let query = Query::by("vpc-id", [env.vpc.clone()]).and("group-name", nameless);
         groups.extend(by_id(reads.api.security_groups(&query).await?));
     }
     // What refers to a group must be known before the group can go; the cluster's own groups are there already.
     let mut going: BTreeSet<String> =
         groups.values().filter(|group| managed.contains(&group.name)).map(|group| group.id.clone()).collect();
     going.extend(attached.into_iter().cloned());
-    if matches!(wish.goal, Goal::Gone) || may_leave(wish, observed, &groups, &managed) {
+    if matches!(desired.goal, Goal::Absent) || may_leave(desired, observed, &groups, &managed) {
         groups.extend(by_filter("ip-permission.group-id", going, reads).await?);
     }
     Ok(groups)
@@ -296,27 +304,27 @@ async fn groups(
 
 /// Whether the balancer has a group that the wish doesn't name and that is not its managed one, or the other way round.
 fn may_leave(
-    wish: &Wish,
+    desired: &Desired,
     observed: &Observed,
     groups: &BTreeMap<String, SecurityGroup>,
     managed: &BTreeSet<String>,
 ) -> bool {
     let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
     let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
-    let named = |id: &String| wish.named_groups.instead.contains(id) || wish.named_groups.extra.contains(id);
+    let named = |id: &String| desired.named_groups.instead.contains(id) || desired.named_groups.extra.contains(id);
     let is_managed = |id: &String| groups.get(id).is_some_and(|group| managed.contains(&group.name));
-    let replaced = !wish.named_groups.instead.is_empty();
+    let replaced = !desired.named_groups.instead.is_empty();
     classic.chain(network).any(|id| !named(id) && (replaced || !is_managed(id)))
 }
 
 /// The names of groups that are made for the Service.
-fn managed_names(wish: &Wish, ground: &Ground) -> BTreeSet<String> {
-    let classic = names::classic_group(&wish.name);
-    let network = names::network_group(&wish.cluster_name, &wish.service, &wish.uid);
-    match &wish.goal {
-        Goal::Gone => [classic, network].into(),
+fn managed_names(desired: &Desired, env: &Env) -> BTreeSet<String> {
+    let classic = names::classic_group(&desired.name);
+    let network = names::network_group(&desired.cluster_name, &desired.service, &desired.uid);
+    match &desired.goal {
+        Goal::Absent => [classic, network].into(),
         Goal::Classic(_) => [classic].into(),
-        Goal::Network(_) if ground.managed_network_groups => [network].into(),
+        Goal::Network(_) if env.managed_network_groups => [network].into(),
         Goal::Network(_) => BTreeSet::new(),
     }
 }
@@ -338,9 +346,9 @@ fn by_id(groups: impl IntoIterator<Item = SecurityGroup>) -> BTreeMap<String, Se
 }
 
 /// The subnets that the wish or a balancer of the Service needs, with their routes and zones where one has to be chosen.
-async fn subnets(wish: &Wish, observed: &mut Observed, reads: &Reads, ground: &Ground) -> Answer<()> {
-    let Some(common) = common(wish) else { return Ok(()) };
-    let standing: BTreeSet<String> = observed
+async fn subnets(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
+    let Some(common) = common(desired) else { return Ok(()) };
+    let current: BTreeSet<String> = observed
         .network
         .iter()
         .flat_map(|network| &network.balancer.zones)
@@ -348,25 +356,25 @@ async fn subnets(wish: &Wish, observed: &mut Observed, reads: &Reads, ground: &G
         .chain(observed.classic.iter().flat_map(|classic| classic.balancer.subnets.iter().cloned()))
         .collect();
     // A network balancer keeps the subnets that it was made with.
-    let chosen = observed.network.is_none() || matches!(wish.goal, Goal::Classic(_));
-    let max_age = if chosen { shared_age(wish) } else { STANDING };
+    let chosen = observed.network.is_none() || matches!(desired.goal, Goal::Classic(_));
+    let max_age = if chosen { shared_age(desired) } else { STANDING };
     let all = reads.subnets(max_age).await?;
     observed.subnets = all.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
     let named: Vec<String> = match &common.subnets {
         Subnets::Named(items) => items.iter().filter(|item| is_id(item)).cloned().collect(),
-        Subnets::Discover => [ground.self_subnet.clone()].into_iter().filter(|id| chosen && !id.is_empty()).collect(),
+        Subnets::Discover => [env.self_subnet.clone()].into_iter().filter(|id| chosen && !id.is_empty()).collect(),
     };
-    let missing = named.into_iter().chain(standing).filter(|id| !observed.subnets.contains_key(id));
+    let missing = named.into_iter().chain(current).filter(|id| !observed.subnets.contains_key(id));
     let missing: BTreeSet<String> = missing.collect();
     let more = try_join_all(missing.into_iter().map(|id| one_subnet(id, reads))).await?;
     observed.subnets.extend(more.into_iter().flatten().map(|subnet| (subnet.id.clone(), subnet)));
     if chosen && common.subnets == Subnets::Discover {
-        let internal = match &wish.goal {
+        let internal = match &desired.goal {
             Goal::Classic(_) => is_internal(common, observed),
-            Goal::Gone | Goal::Network(_) => common.internal,
+            Goal::Absent | Goal::Network(_) => common.internal,
         };
         if !internal {
-            observed.route_tables = reads.route_tables(shared_age(wish)).await?.to_vec();
+            observed.route_tables = reads.route_tables(shared_age(desired)).await?.to_vec();
         }
         let zones = observed.subnets.values().map(|subnet| &*subnet.zone);
         observed.zones = (*reads.zones.knowing(zones).await?).clone();
@@ -384,14 +392,14 @@ async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
 }
 
 /// What the other network balancers of the VPC probe, and from where.
-async fn others(wish: &Wish, observed: &Observed, reads: &Reads, ground: &Ground) -> Answer<BTreeMap<String, Probes>> {
+async fn others(desired: &Desired, observed: &Observed, reads: &Reads, env: &Env) -> Answer<BTreeMap<String, Probes>> {
     let (balancers, groups, subnets) =
         futures::try_join!(reads.balancers(), reads.target_groups(Duration::from_secs(1)), reads.subnets(STANDING))?;
     let mut blocks: BTreeMap<&str, &str> = subnets.iter().map(|subnet| (&*subnet.id, &*subnet.cidr)).collect();
     blocks.extend(observed.subnets.values().map(|subnet| (&*subnet.id, &*subnet.cidr)));
     let others = balancers
         .iter()
-        .filter(|balancer| balancer.kind == KIND && balancer.vpc == ground.vpc && balancer.name != wish.name);
+        .filter(|balancer| balancer.kind == KIND && balancer.vpc == env.vpc && balancer.name != desired.name);
     let mut probes: BTreeMap<String, Probes> = BTreeMap::new();
     let mut ports: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
     for group in groups.iter() {

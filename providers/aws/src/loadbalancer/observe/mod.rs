@@ -19,7 +19,7 @@ pub(crate) struct Observed {
     pub(crate) classic: Option<Classic>,
     pub(crate) network: Option<Network>,
     /// Target groups that our marks or names tie to this Service and that no listener of its balancer uses: leftovers.
-    pub(crate) loose_target_groups: Vec<TargetGroup>,
+    pub(crate) unattached_target_groups: Vec<TargetGroup>,
     /// By ID: groups with the cluster's tag in the VPC, groups of the balancer, groups of the wanted instances, groups that
     /// the wish or a name of ours points to, and groups with a rule that refers to any of the balancer's or of our names.
     pub(crate) groups: BTreeMap<String, SecurityGroup>,

@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::plan::Ground;
+use super::plan::Env;
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
 use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
@@ -73,18 +73,17 @@ impl std::fmt::Debug for Reads {
 
 impl Reads {
     /// Nothing is read yet.
-    pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, ground: &Ground) -> Self {
+    pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, env: &Env) -> Self {
         // A short wait: a single Service should not notice it, and twenty at once are asked about without any.
         let limits = Limits {
             window_min: Duration::from_millis(10),
             window_max: Duration::from_millis(200),
             ..Limits::of(AT_ONCE)
         };
-        let vpc = ground.vpc.clone();
+        let vpc = env.vpc.clone();
         let of_vpc = move || if vpc.is_empty() { Query::all() } else { Query::by("vpc-id", [vpc.clone()]) };
         let (subnets, tables, groups) = (of_vpc.clone(), of_vpc.clone(), of_vpc);
-        let (key, legacy) =
-            (ground.ownership.cluster_key(), ground.ownership.legacy.then(|| ground.ownership.cluster.clone()));
+        let (key, legacy) = (env.ownership.cluster_key(), env.ownership.legacy.then(|| env.ownership.cluster.clone()));
         Self {
             classic: Batcher::new(bulk::Classic(api.clone()), limits),
             network: Batcher::new(bulk::Network(api.clone()), limits),
@@ -105,7 +104,7 @@ impl Reads {
             target_groups: cached(&api, |api| async move { api.target_groups(&elbv2::Which::All).await }.boxed()),
             balancers: cached(&api, |api| async move { api.balancers(&elbv2::Which::All).await }.boxed()),
             at_nodes: at_nodes::AtNodes::new(cluster),
-            ownership: ground.ownership.clone(),
+            ownership: env.ownership.clone(),
             remembered: Mutex::default(),
             api,
             fleet,

@@ -13,10 +13,10 @@ use crate::annotations::Kind;
 use crate::client::ec2::SecurityGroup;
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
-use crate::loadbalancer::desired::Wish;
+use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::names;
 use crate::loadbalancer::observe::Observed;
-use crate::loadbalancer::plan::{Ground, Step};
+use crate::loadbalancer::plan::{Env, Step};
 
 /// What removes groups of ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,23 +34,23 @@ pub(crate) struct Removal {
 /// completed.
 pub(crate) fn unneeded(
     kind: Kind,
-    wish: &Wish,
+    desired: &Desired,
     attached: &[String],
     keep: &[Id],
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Removal {
     let mut removal = Removal::default();
     for group in observed.groups.values() {
         let kept = keep.iter().any(|id| id.known() == Some(&group.id));
-        if kept || !was_made_for(kind, wish, attached, group, ground) {
+        if kept || !was_made_for(kind, desired, attached, group, env) {
             continue;
         }
-        if !ground.ownership.is_owned(&group.tags) {
-            removal.findings.extend(ground.ownership.cluster_key().map(|mark| stays(group, &mark)));
+        if !env.ownership.is_owned(&group.tags) {
+            removal.findings.extend(env.ownership.cluster_key().map(|mark| stays(group, &mark)));
             continue;
         }
-        let (cut, findings) = cut_before_deletion(group, observed, ground);
+        let (cut, findings) = revoke_references(group, observed, env);
         removal.cut.extend(cut);
         removal.findings.extend(findings);
         let write = Ec2Write::DeleteSecurityGroup { group: group.id.clone().into() };
@@ -63,23 +63,23 @@ pub(crate) fn unneeded(
 
 /// Whether a group was made for this Service's balancer and may go with it. (Upstream asks less, and deletes groups of the
 /// user that carry the cluster's tag.)
-pub(crate) fn is_ours(kind: Kind, wish: &Wish, attached: &[String], group: &SecurityGroup, ground: &Ground) -> bool {
-    ground.ownership.is_owned(&group.tags) && was_made_for(kind, wish, attached, group, ground)
+pub(crate) fn is_ours(kind: Kind, desired: &Desired, attached: &[String], group: &SecurityGroup, env: &Env) -> bool {
+    env.ownership.is_owned(&group.tags) && was_made_for(kind, desired, attached, group, env)
 }
 
 /// Whether name and description of a group that nobody names are those of a group of this Service's balancer.
-fn was_made_for(kind: Kind, wish: &Wish, attached: &[String], group: &SecurityGroup, ground: &Ground) -> bool {
-    let named = wish.named_groups.instead.iter().chain(&wish.named_groups.extra).chain(&ground.shared_group);
-    if group.vpc != ground.vpc || named.into_iter().any(|id| *id == group.id) {
+fn was_made_for(kind: Kind, desired: &Desired, attached: &[String], group: &SecurityGroup, env: &Env) -> bool {
+    let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra).chain(&env.shared_group);
+    if group.vpc != env.vpc || named.into_iter().any(|id| *id == group.id) {
         return false;
     }
     match kind {
         Kind::Classic => {
-            group.name == names::classic_group(&wish.name)
-                && group.description == names::classic_group_description(&wish.name, &wish.service)
+            group.name == names::classic_group(&desired.name)
+                && group.description == names::classic_group_description(&desired.name, &desired.service)
         }
         Kind::Network => {
-            let name = names::network_group(&wish.cluster_name, &wish.service, &wish.uid);
+            let name = names::network_group(&desired.cluster_name, &desired.service, &desired.uid);
             // The last ten digits change with --cluster-name; the balancer then still has the former group.
             let former = attached.contains(&group.id)
                 && group.name.len() == name.len()
@@ -103,11 +103,11 @@ pub(crate) fn references<'a>(to: &str, observed: &'a Observed) -> BTreeMap<&'a s
 }
 
 /// Takes away the rule by which a group that stays reached the nodes: our pair only, and only in groups of the cluster.
-pub(crate) fn cut_group_that_stays(group: &str, observed: &Observed, ground: &Ground) -> Vec<Step> {
+pub(crate) fn cut_group_that_stays(group: &str, observed: &Observed, env: &Env) -> Vec<Step> {
     let mut steps = Vec::new();
     for (id, (holder, mut rules)) in references(group, observed) {
         rules.retain(Rule::is_all_traffic);
-        if may_be_changed(id, ground) && ground.ownership.is_member(&holder.tags) {
+        if may_be_changed(id, env) && env.ownership.is_member(&holder.tags) {
             steps.extend(permissions::revoke(&id.into(), rules, "the balancer doesn't come from that group any more"));
         }
     }
@@ -115,16 +115,11 @@ pub(crate) fn cut_group_that_stays(group: &str, observed: &Observed, ground: &Gr
 }
 
 /// Takes away what refers to a group that is about to be deleted, and tells what stays.
-pub(crate) fn cut_before_deletion(
-    group: &SecurityGroup,
-    observed: &Observed,
-    ground: &Ground,
-) -> (Vec<Step>, Vec<Finding>) {
+pub(crate) fn revoke_references(group: &SecurityGroup, observed: &Observed, env: &Env) -> (Vec<Step>, Vec<Finding>) {
     let (mut steps, mut findings) = (Vec::new(), Vec::new());
     for (id, (holder, rules)) in references(&group.id, observed) {
-        let ours = |rule: &Rule| ground.ownership.is_member(&holder.tags) || rule.is_all_traffic();
-        let (cut, stay): (Vec<_>, Vec<_>) =
-            rules.into_iter().partition(|rule| may_be_changed(id, ground) && ours(rule));
+        let ours = |rule: &Rule| env.ownership.is_member(&holder.tags) || rule.is_all_traffic();
+        let (cut, stay): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| may_be_changed(id, env) && ours(rule));
         steps.extend(permissions::revoke(&id.into(), cut, "the group that it lets in is about to be deleted"));
         findings.extend(stay.iter().map(|rule| blocked(group, holder, rule)));
     }
@@ -159,6 +154,6 @@ fn blocked(group: &SecurityGroup, holder: &SecurityGroup, rule: &Rule) -> Findin
 }
 
 /// `DisableSecurityGroupIngress`, and the configured group: rules are the user's business.
-pub(crate) fn may_be_changed(group: &str, ground: &Ground) -> bool {
-    !ground.node_groups_untouched && ground.shared_group.as_deref() != Some(group)
+pub(crate) fn may_be_changed(group: &str, env: &Env) -> bool {
+    !env.node_groups_untouched && env.shared_group.as_deref() != Some(group)
 }

@@ -13,9 +13,9 @@ use super::permissions::{self, Rule, Tuple};
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Tags};
-use crate::loadbalancer::desired::{Common, Goal, Network, Wish};
+use crate::loadbalancer::desired::{Common, Desired, Goal, Network};
 use crate::loadbalancer::observe::{Instance, Observed, Probes};
-use crate::loadbalancer::plan::{Ground, Step};
+use crate::loadbalancer::plan::{Env, Step};
 
 /// Begins the description of a rule for clients; the name of the balancer follows after `=`.
 const CLIENT: &str = "kubernetes.io/rule/nlb/client";
@@ -42,11 +42,11 @@ pub(crate) struct NodeGroups {
 /// # Errors
 ///
 /// A node of which it cannot be told which group that is.
-pub(crate) fn groups(common: &Common, observed: &Observed, ground: &Ground) -> Result<NodeGroups, ProviderError> {
+pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> Result<NodeGroups, ProviderError> {
     let mut groups = NodeGroups::default();
     for (id, node) in &common.targets {
         let Some(instance) = observed.instances.get(id) else { continue };
-        match group_of(instance, observed, ground)? {
+        match group_of(instance, observed, env)? {
             Some(group) => drop(groups.ids.insert(group.to_owned())),
             None => groups.findings.push(Finding {
                 severity: Severity::Warning,
@@ -61,18 +61,13 @@ pub(crate) fn groups(common: &Common, observed: &Observed, ground: &Ground) -> R
 
 /// The group of an instance that carries the cluster's tag; of several the one that the cluster owns; without any the only
 /// one that there is.
-fn group_of<'a>(
-    instance: &'a Instance,
-    observed: &Observed,
-    ground: &Ground,
-) -> Result<Option<&'a str>, ProviderError> {
+fn group_of<'a>(instance: &'a Instance, observed: &Observed, env: &Env) -> Result<Option<&'a str>, ProviderError> {
     let tags = |id: &str| observed.groups.get(id).map(|group| &group.tags);
     let has = |id: &str, test: &dyn Fn(&Tags) -> bool| tags(id).is_some_and(test);
     let all = instance.security_groups.iter().map(String::as_str);
-    let members: Vec<&str> = all.clone().filter(|id| has(id, &|tags| ground.ownership.is_member(tags))).collect();
-    let owned: Vec<&str> =
-        members.iter().copied().filter(|id| has(id, &|tags| ground.ownership.is_owned(tags))).collect();
-    let key = ground.ownership.cluster_key().unwrap_or_default();
+    let members: Vec<&str> = all.clone().filter(|id| has(id, &|tags| env.ownership.is_member(tags))).collect();
+    let owned: Vec<&str> = members.iter().copied().filter(|id| has(id, &|tags| env.ownership.is_owned(tags))).collect();
+    let key = env.ownership.cluster_key().unwrap_or_default();
     match (&*owned, &*members, instance.security_groups.len()) {
         ([only], ..) | (_, [only], _) => Ok(Some(only)),
         (_, [], 0) => Ok(None),
@@ -94,18 +89,18 @@ fn group_of<'a>(
 
 /// The group that a classic balancer is known by at the nodes: by position in `security-groups`, then those that no
 /// annotation names, then by position in `extra-security-groups`; members of the cluster first among equals.
-pub(crate) fn main_group<'a>(ids: &'a [Id], wish: &Wish, observed: &Observed, ground: &Ground) -> Option<&'a Id> {
+pub(crate) fn main_group<'a>(ids: &'a [Id], desired: &Desired, observed: &Observed, env: &Env) -> Option<&'a Id> {
     let position = |list: &[String], id: &Id| list.iter().position(|named| id.known() == Some(named));
     ids.iter().min_by_key(|id| {
-        let instead = position(&wish.named_groups.instead, id);
-        let extra = position(&wish.named_groups.extra, id);
+        let instead = position(&desired.named_groups.instead, id);
+        let extra = position(&desired.named_groups.extra, id);
         let place = match (instead, extra) {
             (Some(place), _) => (0, place),
             (None, None) => (1, 0),
             (None, Some(place)) => (2, place),
         };
         let member = match id {
-            Id::Known(id) => observed.groups.get(id).is_some_and(|group| ground.ownership.is_member(&group.tags)),
+            Id::Known(id) => observed.groups.get(id).is_some_and(|group| env.ownership.is_member(&group.tags)),
             Id::Made(_) => true,
         };
         (place, !member)
@@ -123,7 +118,7 @@ pub(crate) struct ClassicRules {
 
 /// Lets everything in that comes from the main group. A group of the nodes that already refers to it in any way is left as it
 /// is: the user may have narrowed the rule.
-pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed, ground: &Ground) -> ClassicRules {
+pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed, env: &Env) -> ClassicRules {
     let mut rules = ClassicRules::default();
     let known = main.known().unwrap_or_default();
     let references = references(known, observed);
@@ -131,7 +126,7 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
         .groups
         .get(known)
         .is_some_and(|group| permissions::split(&group.ingress).iter().any(|rule| rule.is_from(known)));
-    for group in wanted.iter().filter(|group| may_be_changed(group, ground)) {
+    for group in wanted.iter().filter(|group| may_be_changed(group, env)) {
         let there = references.contains_key(&**group) || (group == known && refers_to_itself);
         if !there {
             let rule = vec![Rule::all_from(main.clone())];
@@ -141,8 +136,8 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
     }
     for (group, (holder, mut theirs)) in references {
         theirs.retain(Rule::is_all_traffic);
-        let is_member = ground.ownership.is_member(&holder.tags);
-        if is_member && !wanted.contains(group) && may_be_changed(group, ground) {
+        let is_member = env.ownership.is_member(&holder.tags);
+        if is_member && !wanted.contains(group) && may_be_changed(group, env) {
             let reason = "the balancer doesn't send to any node of that group";
             rules.close.extend(permissions::revoke(&group.into(), theirs, reason));
         }
@@ -164,25 +159,25 @@ pub(crate) fn is_for(rule: &Rule, balancer: &str) -> bool {
 ///
 /// A node whose group cannot be told; a subnet or group that was not read.
 pub(crate) fn network(
-    wish: &Wish,
+    desired: &Desired,
     goal: Option<(&Network, &BTreeSet<String>)>,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
-    if ground.node_groups_untouched {
+    if env.node_groups_untouched {
         return Ok(Default::default());
     }
-    let (wanted, groups) = network_goal(wish, goal, observed, ground)?;
+    let (wanted, groups) = network_goal(desired, goal, observed, env)?;
     let mut steps = Vec::new();
-    for group in observed.groups.values().filter(|group| may_be_changed(&group.id, ground)) {
+    for group in observed.groups.values().filter(|group| may_be_changed(&group.id, env)) {
         let is_wanted = groups.ids.contains(&group.id);
-        let mut rules = SharedRules::of(wish, observed);
+        let mut rules = SharedRules::of(desired, observed);
         if is_wanted {
             rules.wanted.clone_from(&wanted);
         }
         let change = rules.change(&permissions::split(&group.ingress));
         rules.closes = change.gives_up;
-        if is_wanted || (ground.ownership.is_member(&group.tags) && change.takes_away()) {
+        if is_wanted || (env.ownership.is_member(&group.tags) && change.takes_away()) {
             steps.extend(change.steps(&group.id).into_iter().map(|step| step.shared(&rules)));
         }
     }
@@ -190,16 +185,16 @@ pub(crate) fn network(
 }
 
 /// Whether [`network`] would take rules away, so that it must be known what other balancers probe.
-pub(crate) fn gives_up_rules(wish: &Wish, observed: &Observed, ground: &Ground) -> bool {
+pub(crate) fn gives_up_rules(desired: &Desired, observed: &Observed, env: &Env) -> bool {
     let subnets = observed.network.iter().flat_map(|network| &network.balancer.zones);
     let subnets: BTreeSet<String> = subnets.map(|zone| zone.subnet.clone()).collect();
-    let goal = match &wish.goal {
+    let goal = match &desired.goal {
         Goal::Network(network) => Some((&**network, &subnets)),
-        Goal::Gone | Goal::Classic(_) => None,
+        Goal::Absent | Goal::Classic(_) => None,
     };
-    let Ok((wanted, groups)) = network_goal(wish, goal, observed, ground) else { return false };
+    let Ok((wanted, groups)) = network_goal(desired, goal, observed, env) else { return false };
     observed.groups.values().any(|group| {
-        let mut rules = SharedRules::of(wish, observed);
+        let mut rules = SharedRules::of(desired, observed);
         if groups.ids.contains(&group.id) {
             rules.wanted.clone_from(&wanted);
         }
@@ -209,13 +204,13 @@ pub(crate) fn gives_up_rules(wish: &Wish, observed: &Observed, ground: &Ground) 
 
 /// The rules, and the groups that shall have them.
 fn network_goal(
-    wish: &Wish,
+    desired: &Desired,
     goal: Option<(&Network, &BTreeSet<String>)>,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<(Vec<Rule>, NodeGroups), ProviderError> {
     let Some((network, subnets)) = goal else { return Ok(Default::default()) };
-    let groups = groups(&network.common, observed, ground)?;
+    let groups = groups(&network.common, observed, env)?;
     if let Some(unread) = groups.ids.iter().find(|id| !observed.groups.contains_key(*id)) {
         return Err(ProviderError::unknown(format!("the rules of security group {unread} of the nodes are not known")));
     }
@@ -227,7 +222,7 @@ fn network_goal(
         cidrs.insert(subnet.cidr.clone());
     }
     cidrs.remove("");
-    Ok((network_rules(&wish.name, network, &cidrs)?, groups))
+    Ok((network_rules(&desired.name, network, &cidrs)?, groups))
 }
 
 fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) -> Result<Vec<Rule>, ProviderError> {
@@ -271,8 +266,8 @@ pub(crate) struct SharedRules {
 
 impl SharedRules {
     /// Nothing is wanted of the group.
-    fn of(wish: &Wish, observed: &Observed) -> Self {
-        let (balancer, others) = (wish.name.clone(), observed.other_balancers.clone());
+    fn of(desired: &Desired, observed: &Observed) -> Self {
+        let (balancer, others) = (desired.name.clone(), observed.other_balancers.clone());
         Self { balancer, wanted: Vec::new(), closes: true, others }
     }
 

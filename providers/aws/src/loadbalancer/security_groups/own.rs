@@ -8,10 +8,10 @@ use super::permissions::{self, Rule};
 use crate::client::ec2::{Permission, SecurityGroup};
 use crate::client::write::{Ec2Write, Object};
 use crate::client::{Id, Tags, Write};
-use crate::loadbalancer::desired::{Classic, Common, Network, Wish};
+use crate::loadbalancer::desired::{Classic, Common, Desired, Network};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observe::Observed;
-use crate::loadbalancer::plan::{Ground, Step};
+use crate::loadbalancer::plan::{Env, Step};
 
 /// The groups that a balancer shall have, with the writes that this takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,26 +30,26 @@ pub(crate) struct Groups {
 ///
 /// The managed group carries the mark of another cluster.
 pub(crate) fn classic(
-    wish: &Wish,
+    desired: &Desired,
     classic: &Classic,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<Groups, ProviderError> {
-    let mut groups = match &ground.shared_group {
-        _ if !wish.named_groups.instead.is_empty() => named(&wish.named_groups.instead),
+    let mut groups = match &env.shared_group {
+        _ if !desired.named_groups.instead.is_empty() => named(&desired.named_groups.instead),
         Some(shared) => named(std::slice::from_ref(shared)),
         None => {
-            let name = names::classic_group(&wish.name);
-            let description = names::classic_group_description(&wish.name, &wish.service);
+            let name = names::classic_group(&desired.name);
+            let description = names::classic_group_description(&desired.name, &desired.service);
             let mut rules = Vec::new();
             for (protocol, port) in &classic.open_ports {
                 let ranges = classic.common.source_ranges.iter();
                 rules.extend(ranges.map(|range| Rule::port(protocol, *port, permissions::peer(range))));
             }
-            managed(&name, &description, &classic.common, rules, observed, ground)?
+            managed(&name, &description, &classic.common, rules, observed, env)?
         }
     };
-    for id in named(&wish.named_groups.extra).ids {
+    for id in named(&desired.named_groups.extra).ids {
         if !groups.ids.contains(&id) {
             groups.ids.push(id);
         }
@@ -70,25 +70,25 @@ pub(crate) fn classic(
 ///
 /// The managed group carries the mark of another cluster.
 pub(crate) fn network(
-    wish: &Wish,
+    desired: &Desired,
     network: &Network,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<Groups, ProviderError> {
     let present = observed.network.as_ref().map(|network| &network.balancer.security_groups);
     match present {
-        Some(present) if !ground.managed_network_groups || present.is_empty() => return Ok(named(present)),
-        None if !ground.managed_network_groups => return Ok(Groups::default()),
-        _ if !wish.named_groups.instead.is_empty() => return Ok(named(&wish.named_groups.instead)),
+        Some(present) if !env.managed_network_groups || present.is_empty() => return Ok(named(present)),
+        None if !env.managed_network_groups => return Ok(Groups::default()),
+        _ if !desired.named_groups.instead.is_empty() => return Ok(named(&desired.named_groups.instead)),
         _ => {}
     }
-    let name = names::network_group(&wish.cluster_name, &wish.service, &wish.uid);
+    let name = names::network_group(&desired.cluster_name, &desired.service, &desired.uid);
     let mut rules = Vec::new();
     for port in &network.ports {
         let (protocol, ranges) = (transport(&port.protocol), network.common.source_ranges.iter());
         rules.extend(ranges.map(|range| Rule::port(protocol, port.port, permissions::peer(range))));
     }
-    managed(&name, names::NETWORK_GROUP_DESCRIPTION, &network.common, rules, observed, ground)
+    managed(&name, names::NETWORK_GROUP_DESCRIPTION, &network.common, rules, observed, env)
 }
 
 /// What EC2 calls the protocol of a listener or target group. (Upstream asks EC2 for `tls`, which it doesn't know.)
@@ -114,15 +114,15 @@ fn managed(
     common: &Common,
     mut rules: Vec<Rule>,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<Groups, ProviderError> {
     rules.extend(common.source_ranges.iter().map(|range| Rule::too_big(permissions::peer(range))));
-    let (id, before, found): (Id, Option<Step>, &[Permission]) = match by_name(name, &observed.groups, ground) {
-        Some(group) => (group.id.clone().into(), repair(group, ground)?, &group.ingress),
+    let (id, before, found): (Id, Option<Step>, &[Permission]) = match by_name(name, &observed.groups, env) {
+        Some(group) => (group.id.clone().into(), repair(group, env)?, &group.ingress),
         None => {
-            let tags = ground.ownership.tags(&common.tags, None);
+            let tags = env.ownership.tags(&common.tags, None);
             let made = Id::Made(Object::SecurityGroup(name.to_owned()));
-            (made, Some(create(name, description, tags, ground)), &[])
+            (made, Some(create(name, description, tags, env)), &[])
         }
     };
     let rules = permissions::set_exactly(&id, found, &rules, "clients of the Service come through it");
@@ -133,32 +133,26 @@ fn managed(
 pub(crate) fn by_name<'a>(
     name: &str,
     groups: &'a BTreeMap<String, SecurityGroup>,
-    ground: &Ground,
+    env: &Env,
 ) -> Option<&'a SecurityGroup> {
-    groups.values().find(|group| group.name == name && group.vpc == ground.vpc)
+    groups.values().find(|group| group.name == name && group.vpc == env.vpc)
 }
 
-fn create(name: &str, description: &str, tags: Tags, ground: &Ground) -> Step {
+fn create(name: &str, description: &str, tags: Tags, env: &Env) -> Step {
     let write = Ec2Write::CreateSecurityGroup {
         name: name.to_owned(),
         description: description.to_owned(),
-        vpc: ground.vpc.clone(),
+        vpc: env.vpc.clone(),
         tags,
     };
     let reason = "the balancer needs a group of its own";
-    Step::new(Verb::Create, "SecurityGroup", name, reason, Write::Ec2(write)).change(
-        "vpc",
-        None,
-        Some(ground.vpc.clone()),
-    )
+    Step::new(Verb::Create, "SecurityGroup", name, reason, Write::Ec2(write)).change("vpc", None, Some(env.vpc.clone()))
 }
 
 /// The cluster's tags, where a group of our name lacks them: made before tags could be part of a creation.
-fn repair(group: &SecurityGroup, ground: &Ground) -> Result<Option<Step>, ProviderError> {
-    let missing = ground
-        .ownership
-        .repair(&group.id, &group.tags)
-        .map_err(|foreign| ProviderError::unknown(foreign.to_string()))?;
+fn repair(group: &SecurityGroup, env: &Env) -> Result<Option<Step>, ProviderError> {
+    let missing =
+        env.ownership.repair(&group.id, &group.tags).map_err(|foreign| ProviderError::unknown(foreign.to_string()))?;
     if missing.is_empty() {
         return Ok(None);
     }

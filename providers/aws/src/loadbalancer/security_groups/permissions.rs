@@ -171,13 +171,14 @@ pub(crate) fn describe(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Ste
     if rules.is_empty() {
         return None;
     }
-    let told: Vec<(String, String)> = rules.iter().map(|rule| (rule.to_string(), rule.description.clone())).collect();
+    let summary: Vec<(String, String)> =
+        rules.iter().map(|rule| (rule.to_string(), rule.description.clone())).collect();
     let (group, permissions) = (group.clone(), join(rules));
     let id = group.to_string();
     let write = Write::Ec2(Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions });
     let step = Step::new(Verb::Update, "SecurityGroup", id, reason, write);
-    let told = told.into_iter();
-    Some(told.fold(step, |step, (rule, text)| step.change(format!("description of {rule}"), None, Some(text))))
+    let summary = summary.into_iter();
+    Some(summary.fold(step, |step, (rule, text)| step.change(format!("description of {rule}"), None, Some(text))))
 }
 
 fn change(group: &Id, rules: Vec<Rule>, reason: &str, write: impl Fn(Id, Vec<Permission>) -> Ec2Write) -> Option<Step> {

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::desired::first_few;
 use super::observe::Observed;
-use super::plan::LookAgain;
+use super::plan::Recheck;
 use super::security_groups::permissions::{self, Tuple};
-use super::wish::some;
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
 use crate::client::{Tags, Write};
@@ -184,7 +184,7 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
         }
         Trace::TargetGroup(name) => {
             let used = network.into_iter().flat_map(|network| &network.target_groups);
-            used.chain(&observed.loose_target_groups).any(|found| found.group.name == *name)
+            used.chain(&observed.unattached_target_groups).any(|found| found.group.name == *name)
         }
         Trace::SecurityGroup(name) => observed.groups.values().any(|group| group.name == *name),
         Trace::Rule(group, tuple) => {
@@ -207,12 +207,12 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
 }
 
 /// What is answered when AWS does not show everything yet.
-pub(crate) fn look_again(after: Duration) -> LookAgain {
-    LookAgain { after, reason: "AWS does not show yet what was just written for the load balancer".to_owned() }
+pub(crate) fn recheck(after: Duration) -> Recheck {
+    Recheck { after, reason: "AWS does not show yet what was just written for the load balancer".to_owned() }
 }
 
 /// What is answered when EC2 does not show all instances yet.
-pub(crate) fn look_for_instances(observed: &Observed, after: Duration) -> LookAgain {
+pub(crate) fn look_for_instances(observed: &Observed, after: Duration) -> Recheck {
     let unseen: Vec<&str> = observed.unseen.iter().map(String::as_str).collect();
-    LookAgain { after, reason: format!("EC2 does not show the instances {} of new nodes yet", some(&unseen)) }
+    Recheck { after, reason: format!("EC2 does not show the instances {} of new nodes yet", first_few(&unseen)) }
 }

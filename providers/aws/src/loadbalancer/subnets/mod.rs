@@ -12,7 +12,7 @@ use ccm_provider::ProviderError;
 
 use super::desired::{Common, Subnets};
 use super::observe::Observed;
-use super::plan::Ground;
+use super::plan::Env;
 use crate::annotations::SUBNETS;
 use crate::client::ec2::{RouteTable, Subnet};
 use crate::ownership::is_untagged;
@@ -41,11 +41,11 @@ pub(crate) fn wanted(
     internal: bool,
     current: &BTreeSet<String>,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<Vec<String>, ProviderError> {
     match subnets {
-        Subnets::Named(items) => named(items, observed, ground),
-        Subnets::Discover => discovered(internal, current, observed, ground),
+        Subnets::Named(items) => named(items, observed, env),
+        Subnets::Discover => discovered(internal, current, observed, env),
     }
 }
 
@@ -64,10 +64,10 @@ pub(crate) fn is_id(item: &str) -> bool {
 }
 
 /// In the order of the annotation, because addresses pair with subnets by position. Upstream answers in the order of EC2.
-fn named(items: &[String], observed: &Observed, ground: &Ground) -> Result<Vec<String>, ProviderError> {
+fn named(items: &[String], observed: &Observed, env: &Env) -> Result<Vec<String>, ProviderError> {
     let is_meant = |item: &str, subnet: &Subnet| match is_id(item) {
         true => subnet.id == item,
-        false => subnet.vpc == ground.vpc && subnet.tags.get(NAME).is_some_and(|name| name == item),
+        false => subnet.vpc == env.vpc && subnet.tags.get(NAME).is_some_and(|name| name == item),
     };
     let mut left: Vec<&Subnet> = observed.subnets.values().collect();
     left.retain(|subnet| items.iter().any(|item| is_meant(item, subnet)));
@@ -90,7 +90,7 @@ fn named(items: &[String], observed: &Observed, ground: &Ground) -> Result<Vec<S
             let more: Vec<&str> = more.iter().map(|subnet| &*subnet.id).collect();
             format!("{} too; write IDs where several subnets have one name", more.join(", "))
         }
-        (missing, _) => format!("{} in VPC {} is none of them; correct the annotation", missing.join(", "), ground.vpc),
+        (missing, _) => format!("{} in VPC {} is none of them; correct the annotation", missing.join(", "), env.vpc),
     };
     let (key, value) = (SUBNETS.row.key, items.join(","));
     let count = items.len();
@@ -101,17 +101,17 @@ fn discovered(
     internal: bool,
     current: &BTreeSet<String>,
     observed: &Observed,
-    ground: &Ground,
+    env: &Env,
 ) -> Result<Vec<String>, ProviderError> {
     let mut candidates: Vec<&Subnet> = observed
         .subnets
         .values()
-        .filter(|subnet| subnet.vpc == ground.vpc)
-        .filter(|subnet| ground.ownership.is_member(&subnet.tags) || is_untagged(&subnet.tags))
+        .filter(|subnet| subnet.vpc == env.vpc)
+        .filter(|subnet| env.ownership.is_member(&subnet.tags) || is_untagged(&subnet.tags))
         .collect();
     if candidates.is_empty() {
-        let last_resort = observed.subnets.get(&ground.self_subnet);
-        tracing::warn!(vpc = ground.vpc, subnet = ground.self_subnet, "no subnet is marked for this cluster");
+        let last_resort = observed.subnets.get(&env.self_subnet);
+        tracing::warn!(vpc = env.vpc, subnet = env.self_subnet, "no subnet is marked for this cluster");
         candidates.extend(last_resort);
     }
     if !internal {
@@ -133,14 +133,14 @@ fn discovered(
         by_zone
             .entry(&subnet.zone)
             .and_modify(|best| {
-                if rank(subnet, internal, current, ground) < rank(best, internal, current, ground) {
+                if rank(subnet, internal, current, env) < rank(best, internal, current, env) {
                     *best = subnet;
                 }
             })
             .or_insert(subnet);
     }
     if by_zone.is_empty() {
-        return Err(none(internal, ground));
+        return Err(none(internal, env));
     }
     Ok(by_zone.into_values().map(|subnet| subnet.id.clone()).collect())
 }
@@ -150,13 +150,13 @@ fn rank<'a>(
     subnet: &'a Subnet,
     internal: bool,
     current: &BTreeSet<String>,
-    ground: &Ground,
+    env: &Env,
 ) -> (Reverse<bool>, Reverse<bool>, Reverse<bool>, &'a str) {
     let role = if internal { ROLE_INTERNAL } else { ROLE_PUBLIC };
     (
         Reverse(current.contains(&subnet.id)),
         Reverse(subnet.tags.contains_key(role)),
-        Reverse(ground.ownership.is_member(&subnet.tags)),
+        Reverse(env.ownership.is_member(&subnet.tags)),
         &subnet.id,
     )
 }
@@ -173,12 +173,12 @@ fn is_public(subnet: &str, tables: &[RouteTable]) -> Result<bool, ProviderError>
     Ok(table.routes.iter().any(|route| route.gateway.starts_with(INTERNET_GATEWAY)))
 }
 
-fn none(internal: bool, ground: &Ground) -> ProviderError {
+fn none(internal: bool, env: &Env) -> ProviderError {
     let kind = if internal { "" } else { " public" };
-    let mark = ground.ownership.cluster_key().unwrap_or_default();
+    let mark = env.ownership.cluster_key().unwrap_or_default();
     ProviderError::unknown(format!(
         "could not find any suitable subnets for creating the ELB: VPC {} has no{kind} subnet in an availability zone that is \
          tagged {mark} or not tagged for any cluster; tag one, or name subnets in {}",
-        ground.vpc, SUBNETS.row.key
+        env.vpc, SUBNETS.row.key
     ))
 }

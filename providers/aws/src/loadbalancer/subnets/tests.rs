@@ -3,8 +3,8 @@ use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, Route};
 use crate::ownership::Ownership;
 
-fn ground() -> Ground {
-    Ground {
+fn env() -> Env {
+    Env {
         ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
         vpc: "vpc-1".to_owned(),
         self_subnet: "subnet-self".to_owned(),
@@ -19,7 +19,7 @@ fn observed(subnets: &[&str]) -> Observed {
     let mut observed = Observed {
         classic: None,
         network: None,
-        loose_target_groups: Vec::new(),
+        unattached_target_groups: Vec::new(),
         groups: BTreeMap::new(),
         subnets: BTreeMap::new(),
         route_tables: vec![
@@ -64,14 +64,14 @@ fn observed(subnets: &[&str]) -> Observed {
 
 fn find(subnets: &[&str], internal: bool, current: &[&str]) -> Result<String, String> {
     let current = current.iter().map(|id| (*id).to_owned()).collect();
-    wanted(&Subnets::Discover, internal, &current, &observed(subnets), &ground())
+    wanted(&Subnets::Discover, internal, &current, &observed(subnets), &env())
         .map(|ids| ids.join(" "))
         .map_err(|error| error.to_string())
 }
 
 fn name(subnets: &[&str], items: &[&str]) -> Result<String, String> {
     let items = items.iter().map(|item| (*item).to_owned()).collect();
-    wanted(&Subnets::Named(items), false, &BTreeSet::new(), &observed(subnets), &ground())
+    wanted(&Subnets::Named(items), false, &BTreeSet::new(), &observed(subnets), &env())
         .map(|ids| ids.join(" "))
         .map_err(|error| error.to_string())
 }
@@ -131,9 +131,9 @@ fn pitfall_16_a_present_subnet_is_kept_when_tags_make_another_better() {
 fn a_vpc_without_a_table_is_an_error_that_names_the_subnet() {
     let mut observed = observed(&["subnet-1 a"]);
     observed.route_tables.clear();
-    let error = wanted(&Subnets::Discover, false, &BTreeSet::new(), &observed, &ground()).unwrap_err();
+    let error = wanted(&Subnets::Discover, false, &BTreeSet::new(), &observed, &env()).unwrap_err();
     assert!(error.to_string().starts_with("could not locate routing table for subnet subnet-1"), "{error}");
-    assert!(wanted(&Subnets::Discover, true, &BTreeSet::new(), &observed, &ground()).is_ok());
+    assert!(wanted(&Subnets::Discover, true, &BTreeSet::new(), &observed, &env()).is_ok());
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Cloud {
         self.target_group(service, "c1", vec![arn]);
     }
 
-    pub(super) fn loose_target_group_of(&self, service: &Service, cluster: &str) {
+    pub(super) fn unattached_target_group_of(&self, service: &Service, cluster: &str) {
         self.target_group(service, cluster, Vec::new());
     }
 

@@ -19,8 +19,8 @@ use crate::client::{Id, Tags};
 use crate::ownership::Ownership;
 use cloud::{Cloud, NODE_GROUP};
 
-fn ground() -> Ground {
-    Ground {
+fn env() -> Env {
+    Env {
         ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
         vpc: "vpc-1".to_owned(),
         self_subnet: "subnet-1".to_owned(),
@@ -33,7 +33,7 @@ fn ground() -> Ground {
 fn balancers(cloud: &Arc<Cloud>) -> Balancers {
     let api: Arc<dyn Api> = cloud.clone();
     let zones = Arc::new(Zones::new(api.clone()));
-    Balancers::new(api.clone(), Fleet::new(api), zones, Cluster::default(), ground(), HealthProbe::NodePort)
+    Balancers::new(api.clone(), Fleet::new(api), zones, Cluster::default(), env(), HealthProbe::NodePort)
 }
 
 fn service(number: usize, kind: &str) -> Service {
@@ -62,15 +62,15 @@ fn work(service: &Service, action: ServiceAction) -> [ServiceWork; 1] {
     [ServiceWork { service: service.clone().into(), nodes: nodes().into(), action }]
 }
 
-fn wish(balancers: &Balancers, service: &Service, action: ServiceAction) -> Wish {
+fn desired(balancers: &Balancers, service: &Service, action: ServiceAction) -> Desired {
     balancers.desired("kubernetes", &work(service, action)).0.remove(0)
 }
 
-async fn see(balancers: &Balancers, service: &Service, action: ServiceAction) -> Result<Seen, ProviderError> {
+async fn see(balancers: &Balancers, service: &Service, action: ServiceAction) -> Result<Observation, ProviderError> {
     let work = work(service, action);
-    let (wishes, verdicts) = balancers.desired("kubernetes", &work);
+    let (wanted, verdicts) = balancers.desired("kubernetes", &work);
     verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(balancers.observe("kubernetes", &work, &wishes).await?.remove(0))
+    Ok(balancers.observe("kubernetes", &work, &wanted).await?.remove(0))
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +163,7 @@ async fn new_services_beside_old_ones_list_no_whole_account() {
     cloud.classic_of(&services[3]);
     let balancers = balancers(&cloud);
     let seen = join_all(services.iter().map(|service| see(&balancers, service, ServiceAction::Ensure))).await;
-    let there = |seen: Result<Seen, _>| {
+    let there = |seen: Result<Observation, _>| {
         let Observed { network, classic, .. } = seen.unwrap().observed;
         network.is_some() || classic.is_some()
     };
@@ -229,17 +229,17 @@ async fn a_failed_read_is_an_error_and_never_an_absence() {
 async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
     let cloud = Arc::new(Cloud::new());
     let service = service(1, "nlb");
-    cloud.loose_target_group_of(&service, "c1");
+    cloud.unattached_target_group_of(&service, "c1");
     cloud.group(&format!("k8s-elb-{}", service.default_load_balancer_name()), "c1");
     let balancers = balancers(&cloud);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-    assert_eq!(seen.observed.loose_target_groups.len(), 1);
+    assert_eq!(seen.observed.unattached_target_groups.len(), 1);
     let calls = cloud.calls();
     assert!(calls.contains(&"DescribeLoadBalancers classic 1".to_owned()), "{calls:?}");
     assert!(calls.contains(&"DescribeLoadBalancers 1".to_owned()), "{calls:?}");
     // The core asks first whether there is anything: there is.
     assert_eq!(
-        balancers.status(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Delete)], &service),
+        balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)], &service),
         Some(LoadBalancerStatus::default())
     );
 }
@@ -248,11 +248,11 @@ async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
 async fn a_target_group_that_only_the_list_still_shows_is_gone() {
     let cloud = Arc::new(Cloud::new());
     let service = service(1, "nlb");
-    cloud.loose_target_group_of(&service, "c1");
+    cloud.unattached_target_group_of(&service, "c1");
     cloud.lists_lag();
     let balancers = balancers(&cloud);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-    let plan = balancers.plan(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Delete)]).unwrap();
+    let plan = balancers.plan(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)]).unwrap();
     assert!(
         plan.steps.is_empty() && plan.findings.is_empty(),
         "neither a step nor a warning about a group that is not ours"
@@ -266,7 +266,10 @@ async fn nothing_left_is_nothing_to_delete() {
     cloud.network_of(&other);
     let balancers = balancers(&cloud);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-    assert_eq!(balancers.status(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Delete)], &service), None);
+    assert_eq!(
+        balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)], &service),
+        None
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,7 +329,7 @@ async fn a_mark_that_comes_or_goes_counts() {
         let is_ours = async |action| {
             let Observed { network, classic, .. } = see(&balancers, &service, action).await.unwrap().observed;
             let tags = network.map(|network| network.tags).or(classic.map(|classic| classic.tags)).unwrap();
-            ground().ownership.is_member(&tags)
+            env().ownership.is_member(&tags)
         };
         cloud.unmark(&service);
         assert!(!is_ours(ServiceAction::Ensure).await);
@@ -356,8 +359,8 @@ async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
         let item =
             ServiceWork { service: service.clone().into(), nodes: all.clone().into(), action: ServiceAction::Ensure };
         let work = [item];
-        let (wishes, _) = balancers.desired("kubernetes", &work);
-        balancers.observe("kubernetes", &work, &wishes).await.unwrap();
+        let (wanted, _) = balancers.desired("kubernetes", &work);
+        balancers.observe("kubernetes", &work, &wanted).await.unwrap();
     }
     let calls = cloud.calls();
     assert_eq!(calls.iter().filter(|call| call.starts_with("DescribeInstances")).count(), 1, "{calls:?}");
@@ -393,7 +396,7 @@ async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
     let balancers = balancers(&cloud);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let status =
-        balancers.status(&vec![seen], &vec![wish(&balancers, &service, ServiceAction::Ensure)], &service).unwrap();
+        balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Ensure)], &service).unwrap();
     assert!(status.ingress[0].hostname.ends_with(".elb.us-west-2.amazonaws.com"), "{status:?}");
 }
 
@@ -403,9 +406,9 @@ async fn a_balancer_of_the_other_kind_with_our_name_is_told() {
     let service = service(1, "nlb");
     cloud.classic_of(&service);
     let balancers = balancers(&cloud);
-    let wish = wish(&balancers, &service, ServiceAction::Ensure);
+    let desired = desired(&balancers, &service, ServiceAction::Ensure);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    assert!(of_other_kind(&wish, &seen.observed).unwrap().message.contains("of the other kind is there too"));
+    assert!(of_other_kind(&desired, &seen.observed).unwrap().message.contains("of the other kind is there too"));
 }
 
 fn step(write: crate::client::write::ElbV2Write) -> Step {
@@ -419,7 +422,7 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
     let service = service(1, "nlb");
     cloud.network_of(&service);
     let balancers = balancers(&cloud);
-    let wish = wish(&balancers, &service, ServiceAction::Delete);
+    let desired = desired(&balancers, &service, ServiceAction::Delete);
     let mut seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     let network = seen.observed.network.clone().unwrap();
     let (balancer, target_group) = (network.balancer.arn.clone(), network.target_groups[0].group.arn.clone());
@@ -437,7 +440,7 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
         ElbV2Write::SetSecurityGroups { balancer, security_groups: Vec::new() },
         ElbV2Write::ModifyLoadBalancerAttributes { balancer: known.clone(), attributes: attributes.clone() },
         ElbV2Write::CreateListener { balancer: known, listener: listener.clone(), tags },
-        ElbV2Write::ModifyListener { listener: "arn:listener".to_owned(), wish: listener },
+        ElbV2Write::ModifyListener { listener: "arn:listener".to_owned(), desired: listener },
         ElbV2Write::DeleteListener { listener: "arn:listener".to_owned() },
         ElbV2Write::DeleteTargetGroup { target_group: target_group.clone() },
         ElbV2Write::ModifyTargetGroup { target_group: target_group.clone(), health_check },
@@ -446,8 +449,8 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
         ElbV2Write::DeregisterTargets { target_group, targets: Vec::new() },
     ]
     .map(step);
-    let refused = |seen: &Seen, step: &Step| {
-        guard::guard(&wish, &seen.observed, &balancers.ground, std::slice::from_ref(step)).map_err(|e| e.to_string())
+    let refused = |seen: &Observation, step: &Step| {
+        guard::guard(&desired, &seen.observed, &balancers.env, std::slice::from_ref(step)).map_err(|e| e.to_string())
     };
     assert!(steps.iter().all(|step| refused(&seen, step).is_ok()));
     let observed = seen.observed.network.as_mut().unwrap();
@@ -470,7 +473,7 @@ async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     let service = service(1, "nlb");
     cloud.network_of(&service);
     let balancers = balancers(&cloud);
-    let wish = wish(&balancers, &service, ServiceAction::Ensure);
+    let desired = desired(&balancers, &service, ServiceAction::Ensure);
     let mut seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let group = &mut seen.observed.network.as_mut().unwrap().target_groups[0];
     let target = Target { id: "i-00000009".to_owned(), port: 30001 };
@@ -478,7 +481,7 @@ async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     let arn = group.group.arn.clone();
     let leave = step(ElbV2Write::DeregisterTargets { target_group: arn.clone(), targets: vec![target.clone()] });
     let join = step(ElbV2Write::RegisterTargets { target_group: arn.into(), targets: vec![target] });
-    let guard = |steps: &[Step]| guard::guard(&wish, &seen.observed, &balancers.ground, steps);
+    let guard = |steps: &[Step]| guard::guard(&desired, &seen.observed, &balancers.env, steps);
     let error = guard(std::slice::from_ref(&leave)).unwrap_err();
     assert!(error.to_string().contains("no target would be left though 1 nodes are wanted"), "{error}");
     assert!(guard(&[leave, join]).is_ok());

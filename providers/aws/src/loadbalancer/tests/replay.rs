@@ -2,7 +2,7 @@
 
 use ccm_provider::{LoadBalancerExt as _, Plan, ServiceAction};
 
-use super::super::wish;
+use super::super::desired;
 use super::*;
 use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, Route, RouteTable};
@@ -24,38 +24,44 @@ pub(in crate::loadbalancer) struct Odd {
 /// A world in memory that answers reads.
 struct World<'a> {
     balancers: Balancers,
-    see: &'a (dyn Fn(&Wish) -> Observed + Sync),
+    see: &'a (dyn Fn(&Desired) -> Observed + Sync),
     odd: Odd,
 }
 
 impl Planned for World<'_> {
-    type Desired = Vec<Wish>;
-    type Observed = Vec<Seen>;
+    type Desired = Vec<Desired>;
+    type Observed = Vec<Observation>;
     type Step = Step;
     type Outputs = Mutex<Outputs>;
 
-    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wish>, Vec<Result<(), ProviderError>>) {
+    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
         self.balancers.desired(cluster, work)
     }
 
-    async fn observe(&self, _: &str, _: &[ServiceWork], wishes: &Vec<Wish>) -> Result<Vec<Seen>, ProviderError> {
-        let seen = |wish: &Wish| {
-            let unsettled = (self.odd.unsettled && matches!(wish.goal, Goal::Gone)).then_some(Duration::from_secs(7));
-            Seen { observed: written_on(odd(renamed(&(self.see)(wish)), self.odd)), unsettled, late: None }
+    async fn observe(
+        &self,
+        _: &str,
+        _: &[ServiceWork],
+        wanted: &Vec<Desired>,
+    ) -> Result<Vec<Observation>, ProviderError> {
+        let seen = |desired: &Desired| {
+            let unsettled =
+                (self.odd.unsettled && matches!(desired.goal, Goal::Absent)).then_some(Duration::from_secs(7));
+            Observation { observed: written_on(odd(renamed(&(self.see)(desired)), self.odd)), unsettled, late: None }
         };
-        Ok(wishes.iter().map(seen).collect())
+        Ok(wanted.iter().map(seen).collect())
     }
 
-    fn strip(&self, observed: &mut Vec<Seen>, wishes: &Vec<Wish>) {
-        self.balancers.strip(observed, wishes);
+    fn strip(&self, observed: &mut Vec<Observation>, wanted: &Vec<Desired>) {
+        self.balancers.strip(observed, wanted);
     }
 
-    fn plan(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>) -> Result<Steps<Step>, ProviderError> {
-        self.balancers.plan(observed, wishes)
+    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Steps<Step>, ProviderError> {
+        self.balancers.plan(observed, wanted)
     }
 
-    fn guard(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>, steps: &[Step]) -> Result<(), ProviderError> {
-        self.balancers.guard(observed, wishes, steps)
+    fn guard(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>, steps: &[Step]) -> Result<(), ProviderError> {
+        self.balancers.guard(observed, wanted, steps)
     }
 
     async fn apply(&self, step: &Step, _: &Mutex<Outputs>) -> Result<(), ProviderError> {
@@ -66,8 +72,13 @@ impl Planned for World<'_> {
         self.balancers.describe(step)
     }
 
-    fn status(&self, observed: &Vec<Seen>, wishes: &Vec<Wish>, service: &Service) -> Option<LoadBalancerStatus> {
-        self.balancers.status(observed, wishes, service)
+    fn status(
+        &self,
+        observed: &Vec<Observation>,
+        wanted: &Vec<Desired>,
+        service: &Service,
+    ) -> Option<LoadBalancerStatus> {
+        self.balancers.status(observed, wanted, service)
     }
 }
 
@@ -106,7 +117,7 @@ fn odd(mut observed: Observed, odd: Odd) -> Observed {
             network.tags = Tags::new();
             network.target_groups.iter_mut().for_each(|group| group.tags = Tags::new());
         }
-        observed.loose_target_groups.iter_mut().for_each(|group| group.tags = Tags::new());
+        observed.unattached_target_groups.iter_mut().for_each(|group| group.tags = Tags::new());
     }
     observed
 }
@@ -120,13 +131,13 @@ fn written_on(mut observed: Observed) -> Observed {
         tags.insert("password".to_owned(), CANARY.to_owned());
         tags.entry("Name".to_owned()).or_insert_with(|| CANARY.to_owned());
     };
-    let Observed { classic, network, loose_target_groups, groups, subnets, route_tables, .. } = &mut observed;
+    let Observed { classic, network, unattached_target_groups, groups, subnets, route_tables, .. } = &mut observed;
     classic.iter_mut().for_each(|classic| mark(&mut classic.tags));
     if let Some(network) = network {
         mark(&mut network.tags);
         network.target_groups.iter_mut().for_each(|group| mark(&mut group.tags));
     }
-    loose_target_groups.iter_mut().for_each(|group| mark(&mut group.tags));
+    unattached_target_groups.iter_mut().for_each(|group| mark(&mut group.tags));
     for group in groups.values_mut() {
         mark(&mut group.tags);
         if group.description.is_empty() {
@@ -145,10 +156,10 @@ fn written_on(mut observed: Observed) -> Observed {
 
 /// A world as both processes know it.
 pub(in crate::loadbalancer) struct Scene<'a> {
-    pub(in crate::loadbalancer) ground: &'a Ground,
+    pub(in crate::loadbalancer) env: &'a Env,
     pub(in crate::loadbalancer) probe: &'a HealthProbe,
     pub(in crate::loadbalancer) odd: Odd,
-    pub(in crate::loadbalancer) see: &'a (dyn Fn(&Wish) -> Observed + Sync),
+    pub(in crate::loadbalancer) see: &'a (dyn Fn(&Desired) -> Observed + Sync),
 }
 
 impl Scene<'_> {
@@ -171,9 +182,9 @@ impl Scene<'_> {
     fn plan(&self, item: &ServiceWork) -> Result<Plan, String> {
         let api: Arc<dyn Api> = Arc::new(Cloud::new());
         let (fleet, zones) = (Fleet::new(api.clone()), Arc::new(Zones::new(api.clone())));
-        let (ground, probe) = (self.ground.clone(), self.probe.clone());
-        let balancers = Balancers::new(api, fleet, zones, Cluster::default(), ground, probe);
-        same(&PlannedLoadBalancer(World { balancers, see: self.see, odd: self.odd }), self.ground, self.probe, item)
+        let (env, probe) = (self.env.clone(), self.probe.clone());
+        let balancers = Balancers::new(api, fleet, zones, Cluster::default(), env, probe);
+        same(&PlannedLoadBalancer(World { balancers, see: self.see, odd: self.odd }), self.env, self.probe, item)
     }
 }
 
@@ -200,14 +211,14 @@ pub(in crate::loadbalancer) fn outcomes(
 }
 
 /// The plan of these balancers, which is the one from what they observed: as JSON, byte for byte.
-fn same(here: &dyn LoadBalancer, ground: &Ground, probe: &HealthProbe, item: &ServiceWork) -> Result<Plan, String> {
+fn same(here: &dyn LoadBalancer, env: &Env, probe: &HealthProbe, item: &ServiceWork) -> Result<Plan, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let planned = runtime.block_on(here.plan("kubernetes", item));
     let kept = runtime.block_on(here.observe("kubernetes", item));
     // Nothing but text goes to the other process. What cannot be observed is null there.
     let kept = kept.map_or_else(|_| "null".to_owned(), |kept| kept.to_string());
     assert!(!kept.contains(CANARY), "{kept}");
-    let facts = replay::facts(ground, probe).to_string();
+    let facts = replay::facts(env, probe).to_string();
     let there = replay::balancers(&serde_json::from_str(&facts).unwrap()).unwrap();
     let replayed = there.plan_observed("kubernetes", item, &serde_json::from_str(&kept).unwrap());
     let text = |answer: &Result<Plan, ProviderError>| match answer {
@@ -223,20 +234,20 @@ fn same(here: &dyn LoadBalancer, ground: &Ground, probe: &HealthProbe, item: &Se
 #[test]
 fn what_the_reads_gather_is_planned_the_same_elsewhere() {
     for kind in ["nlb", "", "external"] {
-        for standing in [true, false] {
+        for current in [true, false] {
             let cloud = Arc::new(Cloud::new());
             let service = service(1, kind);
             match kind {
-                "nlb" if standing => cloud.network_of(&service),
-                "" if standing => cloud.classic_of(&service),
+                "nlb" if current => cloud.network_of(&service),
+                "" if current => cloud.classic_of(&service),
                 _ => {}
             }
             let here = PlannedLoadBalancer(balancers(&cloud));
             for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete] {
                 let [item] = work(&service, action);
-                let plan = same(&here, &ground(), &HealthProbe::NodePort, &item);
+                let plan = same(&here, &env(), &HealthProbe::NodePort, &item);
                 let deletes = action == ServiceAction::Delete;
-                match (kind, standing) {
+                match (kind, current) {
                     ("external", _) => assert!(plan.unwrap().is_silent()),
                     (_, true) => assert!(plan.is_err() || !plan.unwrap().is_silent(), "{kind} {action:?}"),
                     (_, false) if deletes => assert!(plan.unwrap().is_empty()),
@@ -255,7 +266,7 @@ fn a_wish_that_is_refused_is_refused_elsewhere_without_any_observation() {
     service.spec.session_affinity = "ClientIP".to_owned();
     let [item] = work(&service, ServiceAction::Ensure);
     let here = PlannedLoadBalancer(balancers(&cloud));
-    let refusal = same(&here, &ground(), &HealthProbe::NodePort, &item).unwrap_err();
+    let refusal = same(&here, &env(), &HealthProbe::NodePort, &item).unwrap_err();
     assert!(refusal.contains("unsupported load balancer affinity"), "{refusal}");
     assert_eq!(cloud.calls(), [""; 0]);
 }
@@ -264,16 +275,13 @@ fn a_wish_that_is_refused_is_refused_elsewhere_without_any_observation() {
 fn wishes_read_the_same_from_the_facts() {
     // Both processes have the Service; what they wish for it must not depend on anything else.
     let facts = [
-        (ground(), HealthProbe::NodePort),
-        (
-            Ground { managed_network_groups: true, ..ground() },
-            HealthProbe::Shared { port: 8080, path: "/x".to_owned() },
-        ),
+        (env(), HealthProbe::NodePort),
+        (Env { managed_network_groups: true, ..env() }, HealthProbe::Shared { port: 8080, path: "/x".to_owned() }),
     ];
-    for (ground, probe) in facts {
-        let there = replay::balancers(&replay::facts(&ground, &probe)).unwrap();
+    for (env, probe) in facts {
+        let there = replay::balancers(&replay::facts(&env, &probe)).unwrap();
         let [item] = work(&service(1, "nlb"), ServiceAction::Ensure);
-        let here = wish::wish("kubernetes", &item, &ground, &probe).unwrap().unwrap();
+        let here = desired::of_service("kubernetes", &item, &env, &probe).unwrap().unwrap();
         let read = there.0.desired("kubernetes", std::slice::from_ref(&item)).0.remove(0);
         assert_eq!(format!("{here:?}"), format!("{read:?}"));
     }

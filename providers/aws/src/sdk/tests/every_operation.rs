@@ -310,18 +310,18 @@ async fn network_balancer(bed: &Bed, group: &str) {
         tags: owned(),
     });
     let target_group = target_group.await.expect("an ARN");
-    let mut wish = ListenerWish {
+    let mut desired = ListenerWish {
         port: 443,
         protocol: "TCP".to_owned(),
         certificate: None,
         ssl_policy: None,
         target_group: Id::from(&target_group),
     };
-    let create = ElbV2Write::CreateListener { balancer: Id::from(&balancer), listener: wish.clone(), tags: owned() };
+    let create = ElbV2Write::CreateListener { balancer: Id::from(&balancer), listener: desired.clone(), tags: owned() };
     let listener = bed.elbv2(create).await.expect("an ARN");
-    wish.protocol = "TLS".to_owned();
-    wish.certificate = Some(CERTIFICATE.to_owned());
-    bed.elbv2(ElbV2Write::ModifyListener { listener: listener.clone(), wish }).await;
+    desired.protocol = "TLS".to_owned();
+    desired.certificate = Some(CERTIFICATE.to_owned());
+    bed.elbv2(ElbV2Write::ModifyListener { listener: listener.clone(), desired }).await;
     let found = api.listeners(&balancer).await.unwrap().remove(0);
     assert_eq!((&*found.protocol, &found.target_group), ("TLS", &Some(target_group.clone())));
     assert_eq!((found.certificates, found.ssl_policy.is_some()), (vec![CERTIFICATE.to_owned()], true));

@@ -68,7 +68,7 @@ pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims, read:
         routes: asked.routes,
     };
     let mut checks: Vec<Check> =
-        verdicts.iter().filter_map(|(permission, verdict)| told(permission, verdict, &needs)).collect();
+        verdicts.iter().filter_map(|(permission, verdict)| summary(permission, verdict, &needs)).collect();
     let granted: Vec<&str> = verdicts
         .iter()
         .filter(|(_, verdict)| **verdict == Verdict::Granted)
@@ -109,7 +109,7 @@ struct Needs {
     routes: bool,
 }
 
-fn told(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> {
+fn summary(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> {
     let files: BTreeSet<&str> = granted_by(permission);
     let named = files.iter().map(|file| format!("manifests/aws/iam/{file}")).collect::<Vec<_>>().join(" or ");
     match verdict {
@@ -183,7 +183,7 @@ mod tests {
     fn what_cannot_be_told_is_a_warning_that_names_the_policy() {
         let needs = Needs { balancers: true, routes: true };
         let answer = refused(Of::Ec2, "CreateTags", "SomethingNew");
-        let check = told("ec2:CreateTags", &verdict(&answer), &needs).unwrap();
+        let check = summary("ec2:CreateTags", &verdict(&answer), &needs).unwrap();
         assert_eq!(check.severity, ccm_provider::Severity::Warning);
         assert!(check.message.contains("it cannot be told") && check.message.contains("SomethingNew"), "{check:?}");
         assert!(check.fix.contains("load-balancer.json or manifests/aws/iam/tagging.json"), "{check:?}");

@@ -24,8 +24,8 @@ fn refused(annotations: &[(&str, &str)]) -> String {
 
 fn protocols(annotations: &[(&str, &str)]) -> Vec<(String, String, bool)> {
     let listeners = wanted(&service(annotations)).listeners;
-    let told = |listener: Listener| (listener.protocol, listener.instance_protocol, listener.certificate.is_some());
-    listeners.into_iter().map(told).collect()
+    let summary = |listener: Listener| (listener.protocol, listener.instance_protocol, listener.certificate.is_some());
+    listeners.into_iter().map(summary).collect()
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn mistakes_are_refused_with_key_and_value_before_any_call() {
 fn only_tcp_ports_with_a_node_port_are_served() {
     let ports = |second: serde_json::Value| json!([{"port": 80, "nodePort": 31080, "protocol": "TCP"}, second]);
     let some = service_with(&ports(json!({"port": 81, "protocol": "TCP"})), &[]);
-    let (wish, findings) = classic(&some, common(1, &[]), &HealthProbe::NodePort).unwrap();
-    assert_eq!((wish.listeners.len(), wish.open_ports.len()), (1, 2));
+    let (desired, findings) = classic(&some, common(1, &[]), &HealthProbe::NodePort).unwrap();
+    assert_eq!((desired.listeners.len(), desired.open_ports.len()), (1, 2));
     assert!(findings[0].message.contains("port 81"), "{findings:?}");
     let none = service_with(&json!([{"port": 80, "protocol": "TCP"}]), &[]);
     let error = classic(&none, common(1, &[]), &HealthProbe::NodePort).unwrap_err().to_string();
@@ -141,7 +141,7 @@ fn the_first_port_of_the_service_is_asked_whatever_its_number() {
         {"name": "b", "port": 8443, "nodePort": 31843, "protocol": "TCP"},
         {"name": "a", "port": 80, "nodePort": 31080, "protocol": "TCP"},
     ]);
-    let wish = wanted(&service_with(&ports, &[]));
-    assert_eq!(wish.health_check.target, "TCP:31843");
-    assert_eq!(wish.listeners.iter().map(|listener| listener.port).collect::<Vec<_>>(), [80, 8443]);
+    let desired = wanted(&service_with(&ports, &[]));
+    assert_eq!(desired.health_check.target, "TCP:31843");
+    assert_eq!(desired.listeners.iter().map(|listener| listener.port).collect::<Vec<_>>(), [80, 8443]);
 }

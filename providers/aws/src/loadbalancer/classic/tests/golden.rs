@@ -2,19 +2,19 @@
 
 use std::fmt::Write as _;
 
-use super::model::{SUBNETS, apply, hosts_only, plan_in, service, service_with, standing, wish, wish_for};
+use super::model::{SUBNETS, apply, current, desired, hosts_only, plan_in, service, service_with, wish_for};
 use crate::client::Tags;
-use crate::loadbalancer::desired::{Goal, Wish};
+use crate::loadbalancer::desired::{Desired, Goal};
 use crate::loadbalancer::observe::Observed;
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::loadbalancer::security_groups::tests::model as groups;
 
 const CERTIFICATE: (&str, &str) = ("ssl-cert", "arn:aws:acm:us-west-2:1:certificate/x");
 
 /// Plans, writes down, writes, and sees that nothing is left.
-fn case(page: &mut String, name: &str, world: Observed, wish: &Wish, subnets: &[&str], ground: &Ground) -> Observed {
+fn case(page: &mut String, name: &str, world: Observed, desired: &Desired, subnets: &[&str], env: &Env) -> Observed {
     let mut world = world;
-    let planned = plan_in(&world, wish, subnets, ground);
+    let planned = plan_in(&world, desired, subnets, env);
     let _ = writeln!(page, "\n## {name}");
     for text in groups::texts(&planned.steps) {
         let _ = writeln!(page, "{text}");
@@ -26,19 +26,19 @@ fn case(page: &mut String, name: &str, world: Observed, wish: &Wish, subnets: &[
         page.push_str("(nothing)\n");
     }
     groups::run(&mut world, &planned.steps, usize::MAX, apply);
-    let again = plan_in(&world, wish, subnets, ground);
+    let again = plan_in(&world, desired, subnets, env);
     assert_eq!(groups::texts(&again.steps), [""; 0], "{name}: a second plan is empty");
     world
 }
 
 fn page() -> String {
     let mut page = String::new();
-    let ground = groups::ground();
+    let env = groups::env();
     let page_ = &mut page;
-    let mut simple = |name: &str, world: Observed, wish: &Wish| case(page_, name, world, wish, SUBNETS, &ground);
+    let mut simple = |name: &str, world: Observed, desired: &Desired| case(page_, name, world, desired, SUBNETS, &env);
 
-    let plain = simple("A new balancer", groups::world(), &wish(&[]));
-    simple("A second sync", plain.clone(), &wish(&[]));
+    let plain = simple("A new balancer", groups::world(), &desired(&[]));
+    simple("A second sync", plain.clone(), &desired(&[]));
     for (key, value) in [
         ("proxy-protocol", "*"),
         ("access-log-enabled", "false"),
@@ -63,8 +63,8 @@ fn page() -> String {
         ("internal", "true"),
         CERTIFICATE,
     ] {
-        let changed = simple(&format!("{key}: {value}"), plain.clone(), &wish(&[(key, value)]));
-        simple(&format!("{key} taken away again"), changed, &wish(&[]));
+        let changed = simple(&format!("{key}: {value}"), plain.clone(), &desired(&[(key, value)]));
+        simple(&format!("{key} taken away again"), changed, &desired(&[]));
     }
 
     let logs = [
@@ -73,11 +73,11 @@ fn page() -> String {
         ("access-log-s3-bucket-prefix", "web"),
         ("access-log-emit-interval", "5"),
     ];
-    let logged = simple("Access logs", plain.clone(), &wish(&logs));
-    simple("Access logs at the root of the bucket", logged, &wish(&logs[..2]));
+    let logged = simple("Access logs", plain.clone(), &desired(&logs));
+    simple("Access logs at the root of the bucket", logged, &desired(&logs[..2]));
     let draining = [("connection-draining-enabled", "true"), ("connection-draining-timeout", "60")];
-    simple("Draining with a timeout", plain.clone(), &wish(&draining));
-    let tls = |more: &[(&'static str, &'static str)]| wish(&[&[CERTIFICATE], more].concat());
+    simple("Draining with a timeout", plain.clone(), &desired(&draining));
+    let tls = |more: &[(&'static str, &'static str)]| desired(&[&[CERTIFICATE], more].concat());
     let policy = ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
     simple("TLS on a new balancer with a policy", groups::world(), &tls(&[policy, ("backend-protocol", "https")]));
     let secured = simple("TLS on one port", plain.clone(), &tls(&[("ssl-ports", "HTTPS")]));
@@ -90,7 +90,7 @@ fn page() -> String {
         {"name": "https", "port": 443, "nodePort": 31444, "protocol": "TCP"},
         {"name": "alt", "port": 8443, "nodePort": 31843, "protocol": "TCP"},
     ]);
-    let proxied = standing(&[("proxy-protocol", "*")]);
+    let proxied = current(&[("proxy-protocol", "*")]);
     let other_ports = service_with(&ports, &[("proxy-protocol", "*")]);
     simple("Other ports, with proxy protocol", proxied, &wish_for(&other_ports, 3));
     simple("A node less", plain.clone(), &wish_for(&service(&[]), 2));
@@ -100,7 +100,7 @@ fn page() -> String {
     groups::put(&mut moved, groups::group("sg-new", "new nodes", groups::member("owned")));
     groups::instance(&mut moved, "i-2", &["sg-new"]);
     groups::instance(&mut moved, "i-3", &["sg-new"]);
-    simple("A node in another group", moved.clone(), &hosts_only(wish(&[])));
+    simple("A node in another group", moved.clone(), &hosts_only(desired(&[])));
     simple(
         "Nodes gone, hosts only",
         plain.clone(),
@@ -109,16 +109,17 @@ fn page() -> String {
 
     let mut taken = plain.clone();
     groups::put(&mut taken, groups::group("sg-user", "of the user", Tags::new()));
-    let named = wish(&[("security-groups", "sg-user")]);
+    let named = desired(&[("security-groups", "sg-user")]);
     let user = simple("From a managed to a group of the user's", taken, &named);
-    let user = simple("From one group of the user's to another", user, &wish(&[("security-groups", "sg-bystander")]));
-    let back = simple("From a group of the user's to a managed one", user.clone(), &wish(&[]));
+    let user =
+        simple("From one group of the user's to another", user, &desired(&[("security-groups", "sg-bystander")]));
+    let back = simple("From a group of the user's to a managed one", user.clone(), &desired(&[]));
     assert!(groups::rules(&back, "sg-nodes").iter().any(|rule| rule.contains("sg-made-1")));
 
-    let goes = Wish { goal: Goal::Gone, ..wish(&[]) };
+    let goes = Desired { goal: Goal::Absent, ..desired(&[]) };
     let gone = simple("Deletion", plain.clone(), &goes);
     simple("Deletion of nothing", gone, &goes);
-    let goes_named = Wish { goal: Goal::Gone, ..wish(&[("security-groups", "sg-bystander")]) };
+    let goes_named = Desired { goal: Goal::Absent, ..desired(&[("security-groups", "sg-bystander")]) };
     simple("Deletion with a group of the user's", user, &goes_named);
     let mut failed = plain.clone();
     failed.classic = None;
@@ -135,13 +136,13 @@ fn page() -> String {
     ] {
         let mut single = plain.clone();
         single.classic.as_mut().unwrap().balancer.subnets = ["subnet-a".to_owned()].into();
-        case(page_, name, single, &wish(&[]), to, &ground);
+        case(page_, name, single, &desired(&[]), to, &env);
     }
-    case(page_, "Other subnets in all zones", plain.clone(), &wish(&[]), &["subnet-a2", "subnet-b2"], &ground);
-    let shared = Ground { shared_group: Some("sg-bystander".to_owned()), ..groups::ground() };
-    case(page_, "With ElbSecurityGroup", groups::world(), &wish(&[]), SUBNETS, &shared);
-    let untouched = Ground { node_groups_untouched: true, ..groups::ground() };
-    let made = case(page_, "With DisableSecurityGroupIngress", groups::world(), &wish(&[]), SUBNETS, &untouched);
+    case(page_, "Other subnets in all zones", plain.clone(), &desired(&[]), &["subnet-a2", "subnet-b2"], &env);
+    let shared = Env { shared_group: Some("sg-bystander".to_owned()), ..groups::env() };
+    case(page_, "With ElbSecurityGroup", groups::world(), &desired(&[]), SUBNETS, &shared);
+    let untouched = Env { node_groups_untouched: true, ..groups::env() };
+    let made = case(page_, "With DisableSecurityGroupIngress", groups::world(), &desired(&[]), SUBNETS, &untouched);
     case(page_, "Deletion with DisableSecurityGroupIngress", made, &goes, SUBNETS, &untouched);
     page
 }

@@ -12,9 +12,9 @@ use crate::client::elb::{
 };
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::classic;
-use crate::loadbalancer::desired::{Goal, NamedGroups, Wish};
+use crate::loadbalancer::desired::{Desired, Goal, NamedGroups};
 use crate::loadbalancer::observe::{self, Observed};
-use crate::loadbalancer::plan::{Ground, Planned};
+use crate::loadbalancer::plan::{Env, Planned};
 use crate::loadbalancer::security_groups::tests::model as groups;
 use crate::start::config::HealthProbe;
 
@@ -41,7 +41,7 @@ pub(super) fn service_with(ports: &Value, annotations: &[(&str, &str)]) -> Servi
 }
 
 /// The wish of a Service for the nodes `i-1` to `i-<nodes>`.
-pub(super) fn wish_for(service: &Service, nodes: usize) -> Wish {
+pub(super) fn wish_for(service: &Service, nodes: usize) -> Desired {
     let annotations = Annotations::read(&service.metadata.annotations);
     let mut common = groups::common(nodes, &["10.0.0.0/8"]);
     common.internal = annotations.get_or_default(&crate::annotations::INTERNAL).unwrap();
@@ -51,50 +51,50 @@ pub(super) fn wish_for(service: &Service, nodes: usize) -> Wish {
         extra: annotations.get_or_default(&crate::annotations::EXTRA_SECURITY_GROUPS).unwrap(),
     };
     let (classic, _) = classic::desired::classic(service, common, &HealthProbe::NodePort).unwrap();
-    Wish { named_groups, ..groups::wish(Goal::Classic(Box::new(classic))) }
+    Desired { named_groups, ..groups::desired(Goal::Classic(Box::new(classic))) }
 }
 
-pub(super) fn hosts_only(mut wish: Wish) -> Wish {
-    if let Goal::Classic(classic) = &mut wish.goal {
+pub(super) fn hosts_only(mut desired: Desired) -> Desired {
+    if let Goal::Classic(classic) = &mut desired.goal {
         classic.common.must_exist = true;
     }
-    wish
+    desired
 }
 
-pub(super) fn wish(annotations: &[(&str, &str)]) -> Wish {
+pub(super) fn desired(annotations: &[(&str, &str)]) -> Desired {
     wish_for(&service(annotations), 3)
 }
 
 pub(super) const SUBNETS: &[&str] = &["subnet-a", "subnet-b"];
 
-pub(super) fn plan(world: &Observed, wish: &Wish) -> Planned {
-    plan_in(world, wish, SUBNETS, &groups::ground())
+pub(super) fn plan(world: &Observed, desired: &Desired) -> Planned {
+    plan_in(world, desired, SUBNETS, &groups::env())
 }
 
-pub(super) fn plan_in(world: &Observed, wish: &Wish, subnets: &[&str], ground: &Ground) -> Planned {
+pub(super) fn plan_in(world: &Observed, desired: &Desired, subnets: &[&str], env: &Env) -> Planned {
     let subnets: Vec<String> = subnets.iter().map(|subnet| (*subnet).to_owned()).collect();
-    match &wish.goal {
-        Goal::Classic(classic) => classic::plan(wish, classic, world, ground, &|| Ok(subnets.clone())).unwrap(),
-        _ => classic::delete(wish, world, ground, "the Service wants no load balancer any more"),
+    match &desired.goal {
+        Goal::Classic(classic) => classic::plan(desired, classic, world, env, &|| Ok(subnets.clone())).unwrap(),
+        _ => classic::delete(desired, world, env, "the Service wants no load balancer any more"),
     }
 }
 
 /// Plans, writes, and checks that nothing is left to plan.
-pub(super) fn converge(world: &mut Observed, wish: &Wish) {
-    converge_in(world, wish, SUBNETS);
+pub(super) fn converge(world: &mut Observed, desired: &Desired) {
+    converge_in(world, desired, SUBNETS);
 }
 
-pub(super) fn converge_in(world: &mut Observed, wish: &Wish, subnets: &[&str]) {
-    let planned = plan_in(world, wish, subnets, &groups::ground());
+pub(super) fn converge_in(world: &mut Observed, desired: &Desired, subnets: &[&str]) {
+    let planned = plan_in(world, desired, subnets, &groups::env());
     groups::run(world, &planned.steps, usize::MAX, apply);
-    let again = plan_in(world, wish, subnets, &groups::ground());
+    let again = plan_in(world, desired, subnets, &groups::env());
     assert_eq!(groups::texts(&again.steps), [""; 0], "a second plan is empty");
 }
 
 /// A world with the balancer that the annotations ask for.
-pub(super) fn standing(annotations: &[(&str, &str)]) -> Observed {
+pub(super) fn current(annotations: &[(&str, &str)]) -> Observed {
     let mut world = groups::world();
-    converge(&mut world, &wish(annotations));
+    converge(&mut world, &desired(annotations));
     world
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::model::{apply, converge_in, plan_in, service_with, wish_for};
 use crate::client::write::{Ec2Write, ElbWrite};
 use crate::client::{Tags, Write};
-use crate::loadbalancer::desired::{Goal, Wish};
+use crate::loadbalancer::desired::{Desired, Goal};
 use crate::loadbalancer::observe::Observed;
 use crate::loadbalancer::security_groups::tests::model as groups;
 
@@ -23,7 +23,7 @@ impl Case {
         service_with(&Value::Array(self.ports.iter().map(port).collect()), &self.annotations)
     }
 
-    pub(super) fn wish(&self) -> Wish {
+    pub(super) fn desired(&self) -> Desired {
         wish_for(&self.service(), self.nodes)
     }
 }
@@ -95,9 +95,9 @@ proptest! {
         goes in any::<bool>(),
     ) {
         let mut start = world();
-        converge_in(&mut start, &before.wish(), &before.subnets);
-        let wish = if goes { Wish { goal: Goal::Gone, ..before.wish() } } else { after.wish() };
-        let planned = plan_in(&start, &wish, &after.subnets, &groups::ground());
+        converge_in(&mut start, &before.desired(), &before.subnets);
+        let desired = if goes { Desired { goal: Goal::Absent, ..before.desired() } } else { after.desired() };
+        let planned = plan_in(&start, &desired, &after.subnets, &groups::env());
         for step in &planned.steps {
             match &step.write {
                 Write::Ec2(
@@ -111,11 +111,11 @@ proptest! {
             }
         }
         let mut whole = start.clone();
-        converge_in(&mut whole, &wish, &after.subnets);
+        converge_in(&mut whole, &desired, &after.subnets);
         for prefix in 0..planned.steps.len() {
             let mut broken = start.clone();
             groups::run(&mut broken, &planned.steps, prefix, apply);
-            converge_in(&mut broken, &wish, &after.subnets);
+            converge_in(&mut broken, &desired, &after.subnets);
             prop_assert_eq!(state(broken.clone()), state(whole.clone()));
         }
         for group in ["sg-user", "sg-bystander"] {
@@ -132,14 +132,14 @@ proptest! {
     #[test]
     fn the_order_of_ports_and_nodes_makes_no_other_plan(case in any_case(), seed in any::<prop::sample::Index>()) {
         let world = world();
-        let plan = |wish: &Wish| {
-            let planned = plan_in(&world, wish, &case.subnets, &groups::ground());
-            planned.steps.into_iter().filter(|step| step.told.kind != "HealthCheck").collect::<Vec<_>>()
+        let plan = |desired: &Desired| {
+            let planned = plan_in(&world, desired, &case.subnets, &groups::env());
+            planned.steps.into_iter().filter(|step| step.summary.kind != "HealthCheck").collect::<Vec<_>>()
         };
         let mut turned = case.clone();
         let count = turned.ports.len();
         turned.ports.rotate_left(seed.index(count));
         // The first port is asked for health; all else is the same.
-        prop_assert_eq!(plan(&case.wish()), plan(&turned.wish()));
+        prop_assert_eq!(plan(&case.desired()), plan(&turned.desired()));
     }
 }

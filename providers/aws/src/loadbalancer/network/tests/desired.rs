@@ -82,12 +82,12 @@ fn certificates_make_tls_listeners_of_the_ports_they_cover() {
     let mut asked = asked(&[(80, 31080), (443, 31443), (8443, 31844)]).with(&SSL_CERT, CERTIFICATE);
     asked = asked.with(&SSL_PORTS, "443, P8443").with(&SSL_POLICY, "a-policy").with(&BACKEND_PROTOCOL, "ssl");
     let ports = asked.network().unwrap().0.ports;
-    let told: Vec<_> = ports
+    let summary: Vec<_> = ports
         .iter()
         .map(|port| (port.port, &*port.protocol, &*port.traffic_protocol, port.ssl_policy.as_deref()))
         .collect();
     assert_eq!(
-        told,
+        summary,
         [(80, "TCP", "TCP", None), (443, "TLS", "TLS", Some("a-policy")), (8443, "TLS", "TLS", Some("a-policy"))]
     );
     let udp = one().udp().with(&SSL_CERT, CERTIFICATE).with(&BACKEND_PROTOCOL, "ssl").network().unwrap().0.ports;

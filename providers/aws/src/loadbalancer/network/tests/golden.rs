@@ -27,7 +27,7 @@ impl Book {
 
     /// A Service that changes.
     fn change(&mut self, title: &str, from: &Asked, to: &Asked) {
-        let mut cloud = standing(from);
+        let mut cloud = current(from);
         self.write(title, &to.settle(&mut cloud));
     }
 
@@ -39,13 +39,13 @@ impl Book {
 
     /// What a hand did, undone.
     fn repair(&mut self, title: &str, asked: &Asked, hand: impl Fn(&mut Cloud)) {
-        let mut cloud = standing(asked);
+        let mut cloud = current(asked);
         hand(&mut cloud);
         self.write(title, &asked.settle(&mut cloud));
     }
 
     fn end(&mut self, title: &str, asked: &Asked, hand: impl Fn(&mut Cloud)) {
-        let mut cloud = standing(asked);
+        let mut cloud = current(asked);
         hand(&mut cloud);
         self.write(title, &asked.settle_wish(&asked.gone(), &mut cloud));
         let left: Vec<_> = cloud.groups.keys().chain(cloud.balancers.keys()).chain(cloud.listeners.keys()).collect();

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use ccm_provider::{Finding, ProviderError, Service, Severity};
 use serde_json::{Value, json};
 
-use super::super::desired::{Common, Goal, NamedGroups, Network, Subnets, TargetNode, Wish};
+use super::super::desired::{Common, Desired, Goal, NamedGroups, Network, Subnets, TargetNode};
 use super::super::observe::Observed;
-use super::super::plan::{Ground, Planned};
+use super::super::plan::{Env, Planned};
 use crate::annotations::{ADDITIONAL_TAGS, Annotations, INTERNAL, Key, SECURITY_GROUPS, SUBNETS, TYPE};
 use crate::ownership::Ownership;
 use crate::start::config::HealthProbe;
@@ -29,7 +29,7 @@ struct Asked {
     /// Instances of the nodes.
     nodes: Vec<String>,
     probe: HealthProbe,
-    ground: Ground,
+    env: Env,
     must_exist: bool,
 }
 
@@ -47,7 +47,7 @@ fn asked(ports: &[(i32, i32)]) -> Asked {
         service: serde_json::from_value(service).unwrap(),
         nodes: vec!["i-1".to_owned(), "i-2".to_owned()],
         probe: HealthProbe::NodePort,
-        ground: Ground {
+        env: Env {
             ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
             vpc: "vpc-1".to_owned(),
             self_subnet: String::new(),
@@ -87,7 +87,7 @@ impl Asked {
     }
 
     fn managed(mut self) -> Self {
-        self.ground.managed_network_groups = true;
+        self.env.managed_network_groups = true;
         self
     }
 
@@ -112,17 +112,17 @@ impl Asked {
         super::desired::network(&self.service, common, &self.probe)
     }
 
-    fn wish(&self) -> Wish {
+    fn desired(&self) -> Desired {
         self.with_goal(Goal::Network(Box::new(self.network().unwrap().0)))
     }
 
-    fn gone(&self) -> Wish {
-        self.with_goal(Goal::Gone)
+    fn gone(&self) -> Desired {
+        self.with_goal(Goal::Absent)
     }
 
-    fn with_goal(&self, goal: Goal) -> Wish {
+    fn with_goal(&self, goal: Goal) -> Desired {
         let annotations = Annotations::read(&self.service.metadata.annotations);
-        Wish {
+        Desired {
             service: self.service.key(),
             uid: self.service.metadata.uid.clone(),
             cluster_name: "kubernetes".into(),
@@ -143,37 +143,37 @@ impl Asked {
         annotations.get(&SUBNETS).unwrap().unwrap_or_else(discovered)
     }
 
-    fn try_plan(&self, wish: &Wish, observed: &Observed) -> Result<Planned, ProviderError> {
+    fn try_plan(&self, desired: &Desired, observed: &Observed) -> Result<Planned, ProviderError> {
         let reason = "the Service wants no load balancer any more";
-        match &wish.goal {
-            Goal::Network(network) => super::plan(wish, network, observed, &self.ground, &|| Ok(self.subnets())),
-            _ => super::delete(wish, observed, &self.ground, reason),
+        match &desired.goal {
+            Goal::Network(network) => super::plan(desired, network, observed, &self.env, &|| Ok(self.subnets())),
+            _ => super::delete(desired, observed, &self.env, reason),
         }
     }
 
-    fn plan(&self, wish: &Wish, cloud: &Cloud) -> Planned {
-        self.try_plan(wish, &cloud.observe(wish, &self.ground)).unwrap()
+    fn plan(&self, desired: &Desired, cloud: &Cloud) -> Planned {
+        self.try_plan(desired, &cloud.observe(desired, &self.env)).unwrap()
     }
 
     /// Plans, applies, and makes sure that nothing is left to do.
     fn settle(&self, cloud: &mut Cloud) -> Planned {
-        self.settle_wish(&self.wish(), cloud)
+        self.settle_wish(&self.desired(), cloud)
     }
 
-    fn settle_wish(&self, wish: &Wish, cloud: &mut Cloud) -> Planned {
-        let planned = self.plan(wish, cloud);
+    fn settle_wish(&self, desired: &Desired, cloud: &mut Cloud) -> Planned {
+        let planned = self.plan(desired, cloud);
         cloud.apply(&planned.steps);
-        let again = self.plan(wish, cloud);
+        let again = self.plan(desired, cloud);
         assert!(again.steps.is_empty(), "a second sync writes: {}", text(&again));
         cloud.drain();
-        let again = self.plan(wish, cloud);
+        let again = self.plan(desired, cloud);
         assert!(again.steps.is_empty(), "a sync after draining writes: {}", text(&again));
         planned
     }
 }
 
 /// Three nodes, and the balancer as asked.
-fn standing(asked: &Asked) -> Cloud {
+fn current(asked: &Asked) -> Cloud {
     let mut cloud = Cloud::with_nodes(3);
     asked.settle(&mut cloud);
     cloud.log.clear();
@@ -182,7 +182,7 @@ fn standing(asked: &Asked) -> Cloud {
 
 fn text(planned: &Planned) -> String {
     let mut plan = ccm_provider::Plan::new("shop/web");
-    plan.steps = planned.steps.iter().map(|step| step.told.clone()).collect();
+    plan.steps = planned.steps.iter().map(|step| step.summary.clone()).collect();
     plan.findings = planned.findings.clone();
     plan.to_string()
 }

@@ -7,10 +7,10 @@ use crate::client::ec2::{Permission, SecurityGroup, Source, Subnet};
 use crate::client::elbv2::{self, BalancerZone, Listener, Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, Id, ListenerWish, Made};
 use crate::client::{Tags, Write};
-use crate::loadbalancer::desired::Wish;
+use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::names;
 use crate::loadbalancer::observe::{Instance, Network, Observed, TargetGroup};
-use crate::loadbalancer::plan::{Ground, Step};
+use crate::loadbalancer::plan::{Env, Step};
 use crate::ownership::is_of_service;
 
 /// All balancers with what they carry, by ARN.
@@ -76,8 +76,8 @@ impl Cloud {
     }
 
     /// What a complete read for the wish gives.
-    pub(super) fn observe(&self, wish: &Wish, ground: &Ground) -> Observed {
-        let found = self.balancers.values().find(|one| one.balancer.name == wish.name);
+    pub(super) fn observe(&self, desired: &Desired, env: &Env) -> Observed {
+        let found = self.balancers.values().find(|one| one.balancer.name == desired.name);
         let network = found.map(|one| {
             let listeners = self.listeners_of(&one.balancer.arn);
             let used: BTreeSet<&String> = listeners.iter().filter_map(|one| one.target_group.as_ref()).collect();
@@ -91,22 +91,24 @@ impl Cloud {
         });
         let used: BTreeSet<String> =
             network.iter().flat_map(|network| &network.target_groups).map(|found| found.group.arn.clone()).collect();
-        let names: BTreeSet<String> = match &wish.goal {
+        let names: BTreeSet<String> = match &desired.goal {
             crate::loadbalancer::desired::Goal::Network(network) => {
-                let name = |port| names::target_group(&ground.ownership.cluster, &wish.service, port);
+                let name = |port| names::target_group(&env.ownership.cluster, &desired.service, port);
                 network.ports.iter().map(name).collect()
             }
             _ => BTreeSet::new(),
         };
         let ties = |found: &TargetGroup| {
-            let marked = ground.ownership.is_member(&found.tags) && is_of_service(&found.tags, &wish.service);
+            let marked = env.ownership.is_member(&found.tags) && is_of_service(&found.tags, &desired.service);
             marked || names.contains(&found.group.name)
         };
-        let loose = self.groups.keys().filter_map(|arn| self.group(arn));
+        let unattached = self.groups.keys().filter_map(|arn| self.group(arn));
         Observed {
             classic: None,
             network,
-            loose_target_groups: loose.filter(|found| !used.contains(&found.group.arn) && ties(found)).collect(),
+            unattached_target_groups: unattached
+                .filter(|found| !used.contains(&found.group.arn) && ties(found))
+                .collect(),
             groups: self.security_groups.clone(),
             subnets: self.subnets.clone(),
             route_tables: Vec::new(),
@@ -232,9 +234,9 @@ impl Cloud {
                 self.listeners.insert(arn.clone(), (owner, listener));
                 Ok(Some(arn))
             }
-            ElbV2Write::ModifyListener { listener, wish } => {
+            ElbV2Write::ModifyListener { listener, desired } => {
                 let (owner, old) = self.listeners.get(&listener).cloned().ok_or("ListenerNotFound")?;
-                let mut new = self.listener(listener.clone(), &owner, wish)?;
+                let mut new = self.listener(listener.clone(), &owner, desired)?;
                 if new.protocol == "TLS" && old.protocol == "TLS" && new.ssl_policy.as_deref() == Some(DEFAULT_POLICY) {
                     // Not sent: stays.
                     new.ssl_policy = old.ssl_policy;
@@ -327,26 +329,26 @@ impl Cloud {
         }
     }
 
-    fn listener(&self, arn: String, owner: &str, wish: ListenerWish) -> Result<Listener, String> {
-        let target_group = wish.target_group.known().unwrap().to_owned();
+    fn listener(&self, arn: String, owner: &str, desired: ListenerWish) -> Result<Listener, String> {
+        let target_group = desired.target_group.known().unwrap().to_owned();
         let found = self.group(&target_group).ok_or("TargetGroupNotFound")?;
         if found.group.balancers.iter().any(|balancer| balancer != owner) {
             return Err("TargetGroupAssociationLimit".to_owned());
         }
         let datagrams = |protocol: &str| protocol == "UDP";
-        if datagrams(&wish.protocol) != datagrams(&found.group.protocol) {
+        if datagrams(&desired.protocol) != datagrams(&found.group.protocol) {
             return Err("IncompatibleProtocols".to_owned());
         }
-        let tls = wish.protocol == "TLS";
-        if tls != wish.certificate.is_some() {
+        let tls = desired.protocol == "TLS";
+        if tls != desired.certificate.is_some() {
             return Err("CertificateNotFound".to_owned());
         }
         Ok(Listener {
             arn,
-            port: wish.port,
-            protocol: wish.protocol,
-            certificates: wish.certificate.into_iter().collect(),
-            ssl_policy: tls.then(|| wish.ssl_policy.unwrap_or_else(|| DEFAULT_POLICY.to_owned())),
+            port: desired.port,
+            protocol: desired.protocol,
+            certificates: desired.certificate.into_iter().collect(),
+            ssl_policy: tls.then(|| desired.ssl_policy.unwrap_or_else(|| DEFAULT_POLICY.to_owned())),
             target_group: Some(target_group),
         })
     }

@@ -46,7 +46,7 @@ pub(super) fn any_asked() -> impl Strategy<Value = Asked> {
 
 /// Objects of others, some with part of our marks.
 fn with_bystanders(mut cloud: Cloud) -> Cloud {
-    let other = standing(&{
+    let other = current(&{
         let mut other = asked(&[(80, 30080), (443, 30443)]);
         other.service.metadata.name = "other".into();
         other.service.metadata.uid = "ffffffff-aaaa-bbbb-cccc-0123456789ab".into();
@@ -128,17 +128,17 @@ proptest! {
             from.settle(&mut cloud);
             cloud
         };
-        let wish = if ends { to.gone() } else { to.wish() };
+        let desired = if ends { to.gone() } else { to.desired() };
         let mut whole = start.clone();
-        to.settle_wish(&wish, &mut whole);
-        let steps = to.plan(&wish, &start).steps;
+        to.settle_wish(&desired, &mut whole);
+        let steps = to.plan(&desired, &start).steps;
         for prefix in 0..steps.len() {
             let mut cloud = start.clone();
             cloud.apply(&steps[..prefix]);
             // Whatever the Service wanted before, it may also change its mind now.
             let mut changed = cloud.clone();
             from.settle(&mut changed);
-            to.settle_wish(&wish, &mut cloud);
+            to.settle_wish(&desired, &mut cloud);
             prop_assert_eq!(bystanders(&cloud), bystanders(&start));
             prop_assert_eq!(bystanders(&changed), bystanders(&start));
             // Attributes that nobody asks for any more stay: only then do the ways differ.
@@ -150,18 +150,18 @@ proptest! {
     fn the_order_of_ports_nodes_and_answers_does_not_matter(from in any_asked(), to in any_asked()) {
         let mut cloud = with_bystanders(Cloud::with_nodes(3));
         from.settle(&mut cloud);
-        let plan = to.plan(&to.wish(), &cloud);
+        let plan = to.plan(&to.desired(), &cloud);
         let mut shuffled = to.clone();
         shuffled.service.spec.ports.reverse();
         shuffled.nodes.reverse();
-        let wish = shuffled.wish();
-        let mut observed = cloud.observe(&wish, &to.ground);
-        observed.loose_target_groups.reverse();
+        let desired = shuffled.desired();
+        let mut observed = cloud.observe(&desired, &to.env);
+        observed.unattached_target_groups.reverse();
         if let Some(network) = &mut observed.network {
             network.listeners.reverse();
             network.target_groups.reverse();
             network.target_groups.iter_mut().for_each(|found| found.targets.reverse());
         }
-        prop_assert_eq!(shuffled.try_plan(&wish, &observed).unwrap(), plan);
+        prop_assert_eq!(shuffled.try_plan(&desired, &observed).unwrap(), plan);
     }
 }

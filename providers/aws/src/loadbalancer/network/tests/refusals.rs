@@ -15,19 +15,19 @@ fn one() -> Asked {
 
 /// The name of the group of a Service's first port.
 fn group_name(asked: &Asked) -> String {
-    let wish = asked.wish();
-    let Goal::Network(network) = &wish.goal else { unreachable!() };
-    names::target_group("c1", &wish.service, &network.ports[0])
+    let desired = asked.desired();
+    let Goal::Network(network) = &desired.goal else { unreachable!() };
+    names::target_group("c1", &desired.service, &network.ports[0])
 }
 
 fn refusal(asked: &Asked, cloud: &Cloud) -> String {
-    let wish = asked.wish();
-    asked.try_plan(&wish, &cloud.observe(&wish, &asked.ground)).unwrap_err().to_string()
+    let desired = asked.desired();
+    asked.try_plan(&desired, &cloud.observe(&desired, &asked.env)).unwrap_err().to_string()
 }
 
 /// The group that an attempt left which died after its creation.
 fn left_behind(asked: &Asked) -> TargetGroup {
-    let cloud = standing(asked);
+    let cloud = current(asked);
     let mut found = cloud.groups.values().next().unwrap().clone();
     found.targets.clear();
     found
@@ -40,9 +40,9 @@ fn an_update_of_hosts_needs_a_balancer() {
     let error = refusal(&update, &Cloud::with_nodes(2));
     assert_eq!(error, "Load balancer not found: a0f1e2d3caaaabbbbcccc0123456789a");
     update.must_exist = false;
-    let cloud = standing(&update);
+    let cloud = current(&update);
     update.must_exist = true;
-    assert!(update.plan(&update.wish(), &cloud).steps.is_empty());
+    assert!(update.plan(&update.desired(), &cloud).steps.is_empty());
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn elastic_ips_must_pair_with_subnets() {
 
 #[test]
 fn a_balancer_of_another_kind_or_cluster_is_not_touched() {
-    let mut cloud = standing(&one());
+    let mut cloud = current(&one());
     let found = cloud.balancers.values_mut().next().unwrap();
     found.balancer.kind = "application".to_owned();
     let error = refusal(&one(), &cloud);
@@ -65,7 +65,7 @@ fn a_balancer_of_another_kind_or_cluster_is_not_touched() {
     let end = one().plan(&one().gone(), &cloud);
     assert_eq!(writes(&end), ["RevokeSecurityGroupIngress"], "only our own rule goes");
 
-    let mut cloud = standing(&one());
+    let mut cloud = current(&one());
     let found = cloud.balancers.values_mut().next().unwrap();
     found.tags = Tags::from([("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())]);
     for group in cloud.groups.values_mut() {
@@ -124,13 +124,13 @@ fn a_group_of_our_name_that_is_not_ours_is_reported_and_not_touched() {
 
     let mut used = with(&|_| {});
     let arn = used.groups.keys().next().unwrap().clone();
-    let mut observed = used.observe(&one().wish(), &one().ground);
-    observed.loose_target_groups[0].group.balancers = vec!["arn:somebody".to_owned()];
-    let error = one().try_plan(&one().wish(), &observed).unwrap_err().to_string();
+    let mut observed = used.observe(&one().desired(), &one().env);
+    observed.unattached_target_groups[0].group.balancers = vec!["arn:somebody".to_owned()];
+    let error = one().try_plan(&one().desired(), &observed).unwrap_err().to_string();
     assert!(error.contains("is used by another load balancer (arn:somebody)"), "{error}");
     used.groups.remove(&arn);
-    observed.loose_target_groups[0].group.name = "another".to_owned();
-    let planned = one().try_plan(&one().wish(), &observed).unwrap();
+    observed.unattached_target_groups[0].group.name = "another".to_owned();
+    let planned = one().try_plan(&one().desired(), &observed).unwrap();
     assert!(!writes(&planned).contains(&"DeleteTargetGroup"), "in use elsewhere");
     assert_eq!(planned.findings.len(), 1);
 }
@@ -139,20 +139,20 @@ fn a_group_of_our_name_that_is_not_ours_is_reported_and_not_touched() {
 #[test]
 fn the_policy_that_aws_chose_is_left_alone() {
     let tls = one().with(&SSL_CERT, CERTIFICATE);
-    let cloud = standing(&tls);
+    let cloud = current(&tls);
     let listener = &cloud.listeners.values().next().unwrap().1;
     assert_eq!(listener.ssl_policy.as_deref(), Some(model::DEFAULT_POLICY));
-    assert!(tls.plan(&tls.wish(), &cloud).steps.is_empty());
+    assert!(tls.plan(&tls.desired(), &cloud).steps.is_empty());
 }
 
 /// Pitfall 24: upstream sends an unchanged HTTP check on every sync and misses a changed unhealthy threshold.
 #[test]
 fn an_unhealthy_threshold_alone_is_sent_with_the_other() {
     let http = one().with(&HEALTH_PROTOCOL, "HTTP");
-    let cloud = standing(&http);
-    assert!(http.plan(&http.wish(), &cloud).steps.is_empty());
+    let cloud = current(&http);
+    assert!(http.plan(&http.desired(), &cloud).steps.is_empty());
     let more = http.with(&UNHEALTHY_THRESHOLD, "7");
-    let planned = more.plan(&more.wish(), &cloud);
+    let planned = more.plan(&more.desired(), &cloud);
     let [step] = &*planned.steps else { panic!("{}", text(&planned)) };
     let Write::ElbV2(ElbV2Write::ModifyTargetGroup { health_check, .. }) = &step.write else { panic!("{step:?}") };
     assert_eq!((health_check.healthy_threshold, health_check.unhealthy_threshold), (3, 7));
@@ -161,9 +161,9 @@ fn an_unhealthy_threshold_alone_is_sent_with_the_other() {
 /// Pitfall 25.
 #[test]
 fn a_recreated_group_is_filled_before_the_listener_moves_and_the_old_one_goes_last() {
-    let cloud = standing(&one());
+    let cloud = current(&one());
     let local = one().local();
-    let planned = local.plan(&local.wish(), &cloud);
+    let planned = local.plan(&local.desired(), &cloud);
     assert_eq!(
         writes(&planned),
         [
@@ -179,9 +179,9 @@ fn a_recreated_group_is_filled_before_the_listener_moves_and_the_old_one_goes_la
 /// Pitfall 27: a group at its quota takes no target before another has left.
 #[test]
 fn targets_leave_before_others_come() {
-    let cloud = standing(&one());
+    let cloud = current(&one());
     let replaced = one().nodes(&["i-2", "i-3"]);
-    assert_eq!(writes(&replaced.plan(&replaced.wish(), &cloud)), ["DeregisterTargets", "RegisterTargets"]);
+    assert_eq!(writes(&replaced.plan(&replaced.desired(), &cloud)), ["DeregisterTargets", "RegisterTargets"]);
 }
 
 /// Pitfall 28.
@@ -205,27 +205,27 @@ fn targets_come_and_go_a_hundred_at_a_time() {
 
 #[test]
 fn a_target_on_its_way_out_is_not_taken_away_again_and_can_come_back() {
-    let mut cloud = standing(&one());
+    let mut cloud = current(&one());
     let fewer = one().nodes(&["i-1"]);
-    cloud.apply(&fewer.plan(&fewer.wish(), &cloud).steps);
-    assert!(fewer.plan(&fewer.wish(), &cloud).steps.is_empty());
-    assert_eq!(writes(&one().plan(&one().wish(), &cloud)), ["RegisterTargets"]);
+    cloud.apply(&fewer.plan(&fewer.desired(), &cloud).steps);
+    assert!(fewer.plan(&fewer.desired(), &cloud).steps.is_empty());
+    assert_eq!(writes(&one().plan(&one().desired(), &cloud)), ["RegisterTargets"]);
 }
 
 #[test]
 fn an_instance_that_is_gone_or_going_is_no_target() {
-    let mut cloud = standing(&one());
+    let mut cloud = current(&one());
     cloud.instances.remove("i-2");
-    assert_eq!(writes(&one().plan(&one().wish(), &cloud)), ["DeregisterTargets"]);
+    assert_eq!(writes(&one().plan(&one().desired(), &cloud)), ["DeregisterTargets"]);
 }
 
 /// Pitfall 33, as far as plans go: whatever the first attempt still did, the next one finds the rest without the balancer.
 #[test]
 fn a_deletion_goes_on_wherever_it_ended() {
     let managed = asked(&[(80, 31080), (443, 31443)]).managed().ranges(&["10.0.0.0/8"]);
-    let whole = managed.plan(&managed.gone(), &standing(&managed)).steps;
+    let whole = managed.plan(&managed.gone(), &current(&managed)).steps;
     for prefix in 0..=whole.len() {
-        let mut cloud = standing(&managed);
+        let mut cloud = current(&managed);
         cloud.apply(&whole[..prefix]);
         managed.settle_wish(&managed.gone(), &mut cloud);
         assert_eq!((cloud.balancers.len(), cloud.listeners.len(), cloud.groups.len()), (0, 0, 0), "after {prefix}");
@@ -243,7 +243,7 @@ fn deleting_what_never_was_writes_nothing() {
 /// Pitfall 49, and what a balancer that failed shows.
 #[test]
 fn an_impaired_balancer_keeps_its_name() {
-    let mut cloud = standing(&one());
+    let mut cloud = current(&one());
     let found = &mut cloud.balancers.values_mut().next().unwrap().balancer;
     for (state, shown) in [("provisioning", 1), ("active", 1), ("active_impaired", 1), ("failed", 0), ("", 0)] {
         found.state = state.to_owned();
@@ -261,8 +261,8 @@ fn an_impaired_balancer_keeps_its_name() {
 #[test]
 fn what_upstream_made_is_taken_over_without_a_write() {
     let mut asked = asked(&[(80, 31080), (443, 31443)]).with(&SSL_CERT, CERTIFICATE).with(&ADDITIONAL_TAGS, "team=web");
-    asked.ground.ownership.legacy = true;
-    let mut cloud = standing(&asked);
+    asked.env.ownership.legacy = true;
+    let mut cloud = current(&asked);
     let legacy = ("KubernetesCluster".to_owned(), "c1".to_owned());
     for found in cloud.groups.values_mut() {
         assert_eq!(found.tags.get(&legacy.0), Some(&legacy.1));
@@ -273,7 +273,7 @@ fn what_upstream_made_is_taken_over_without_a_write() {
     let found = cloud.balancers.values_mut().next().unwrap();
     found.balancer.state = "active".to_owned();
     found.attributes.insert("ipv6.deny_all_igw_traffic".to_owned(), "false".to_owned());
-    let planned = asked.plan(&asked.wish(), &cloud);
+    let planned = asked.plan(&asked.desired(), &cloud);
     assert_eq!((planned.steps.len(), planned.findings.len()), (0, 0), "{}", text(&planned));
 }
 
@@ -301,7 +301,7 @@ fn everything_made_carries_its_marks_from_the_start() {
 
 #[test]
 fn a_listener_names_the_group_that_the_same_plan_makes() {
-    let planned = one().plan(&one().wish(), &Cloud::with_nodes(2));
+    let planned = one().plan(&one().desired(), &Cloud::with_nodes(2));
     let named = planned.steps.iter().find_map(|step| match &step.write {
         Write::ElbV2(ElbV2Write::CreateListener { balancer, listener, .. }) => {
             Some((balancer.clone(), listener.target_group.clone()))
@@ -314,8 +314,8 @@ fn a_listener_names_the_group_that_the_same_plan_makes() {
 
 #[test]
 fn fixed_wishes_are_warned_about_and_plain_ones_are_not() {
-    let cloud = standing(&one());
-    assert!(one().plan(&one().wish(), &cloud).findings.is_empty());
+    let cloud = current(&one());
+    assert!(one().plan(&one().desired(), &cloud).findings.is_empty());
     let internal = one().with(&INTERNAL, "true");
-    assert!(warned(&internal.plan(&internal.wish(), &cloud).findings, &INTERNAL));
+    assert!(warned(&internal.plan(&internal.desired(), &cloud).findings, &INTERNAL));
 }

@@ -1,10 +1,10 @@
-use super::model::{common, ground, group, member, put, rules, run_ec2, texts, wish, world};
+use super::model::{common, desired, env, group, member, put, rules, run_ec2, texts, world};
 use crate::client::Tags;
 use crate::client::elb::{Attributes, HealthCheck};
 use crate::client::elbv2;
 use crate::loadbalancer::desired::{Classic, Goal, Network, Port};
 use crate::loadbalancer::observe::{self, Observed};
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::loadbalancer::security_groups::own::{self, Groups};
 
 fn classic(ranges: &[&str]) -> Classic {
@@ -39,7 +39,7 @@ fn network(protocol: &str) -> Network {
     }
 }
 
-fn standing(groups: &[&str]) -> Observed {
+fn current(groups: &[&str]) -> Observed {
     let balancer = elbv2::LoadBalancer {
         security_groups: groups.iter().map(|group| (*group).to_owned()).collect(),
         ..elbv2::LoadBalancer::default()
@@ -58,17 +58,17 @@ fn ids(groups: &Groups) -> Vec<String> {
     groups.ids.iter().map(ToString::to_string).collect()
 }
 
-fn managed() -> Ground {
-    Ground { managed_network_groups: true, ..ground() }
+fn managed() -> Env {
+    Env { managed_network_groups: true, ..env() }
 }
 
 #[test]
 fn a_classic_balancer_gets_a_managed_group_with_exactly_its_ports_and_the_mtu_rule() {
     let mut world = world();
-    let mut wish = wish(Goal::Gone);
-    wish.named_groups.extra = vec!["sg-bystander".to_owned()];
+    let mut desired = desired(Goal::Absent);
+    desired.named_groups.extra = vec!["sg-bystander".to_owned()];
     let wanted = classic(&["10.0.0.0/8", "192.0.2.0/24"]);
-    let groups = own::classic(&wish, &wanted, &world, &ground()).unwrap();
+    let groups = own::classic(&desired, &wanted, &world, &env()).unwrap();
     assert_eq!(ids(&groups), ["<SecurityGroup k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a>", "sg-bystander"]);
     let all: Vec<_> = groups.before.into_iter().chain(groups.rules).collect();
     run_ec2(&mut world, &all);
@@ -86,7 +86,7 @@ fn a_classic_balancer_gets_a_managed_group_with_exactly_its_ports_and_the_mtu_ru
             "tcp 80 from 192.0.2.0/24",
         ]
     );
-    let again = own::classic(&wish, &wanted, &world, &ground()).unwrap();
+    let again = own::classic(&desired, &wanted, &world, &env()).unwrap();
     assert_eq!(
         (ids(&again), again.before, again.rules),
         (vec!["sg-made-1".into(), "sg-bystander".into()], vec![], vec![])
@@ -95,23 +95,23 @@ fn a_classic_balancer_gets_a_managed_group_with_exactly_its_ports_and_the_mtu_ru
 
 #[test]
 fn named_and_configured_groups_replace_the_managed_one_and_keep_their_rules() {
-    let (world, mut wish) = (world(), wish(Goal::Gone));
-    wish.named_groups.extra = vec!["sg-2".to_owned(), "sg-2".to_owned()];
-    let configured = Ground { shared_group: Some("sg-all".to_owned()), ..ground() };
-    let groups = own::classic(&wish, &classic(&["0.0.0.0/0"]), &world, &configured).unwrap();
+    let (world, mut desired) = (world(), desired(Goal::Absent));
+    desired.named_groups.extra = vec!["sg-2".to_owned(), "sg-2".to_owned()];
+    let configured = Env { shared_group: Some("sg-all".to_owned()), ..env() };
+    let groups = own::classic(&desired, &classic(&["0.0.0.0/0"]), &world, &configured).unwrap();
     assert_eq!((ids(&groups), groups.before, groups.rules), (vec!["sg-all".into(), "sg-2".into()], vec![], vec![]));
-    wish.named_groups.instead = vec!["sg-3".to_owned(), "sg-1".to_owned()];
-    let groups = own::classic(&wish, &classic(&["0.0.0.0/0"]), &world, &configured).unwrap();
+    desired.named_groups.instead = vec!["sg-3".to_owned(), "sg-1".to_owned()];
+    let groups = own::classic(&desired, &classic(&["0.0.0.0/0"]), &world, &configured).unwrap();
     assert_eq!(ids(&groups), ["sg-3", "sg-1", "sg-2"]);
     assert_eq!((groups.before, groups.rules), (vec![], vec![]));
 }
 
 #[test]
 fn a_found_group_without_the_clusters_tag_gets_it_and_that_of_another_cluster_is_an_error() {
-    let (mut world, wish) = (world(), wish(Goal::Gone));
+    let (mut world, desired) = (world(), desired(Goal::Absent));
     let name = "k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a";
     put(&mut world, group("sg-1", name, Tags::new()));
-    let groups = own::classic(&wish, &classic(&[]), &world, &ground()).unwrap();
+    let groups = own::classic(&desired, &classic(&[]), &world, &env()).unwrap();
     assert_eq!(
         texts(&groups.before),
         [
@@ -119,37 +119,36 @@ fn a_found_group_without_the_clusters_tag_gets_it_and_that_of_another_cluster_is
              cluster's tags)"
         ]
     );
-    let legacy =
-        Ground { ownership: crate::ownership::Ownership { cluster: "c1".to_owned(), legacy: true }, ..ground() };
+    let legacy = Env { ownership: crate::ownership::Ownership { cluster: "c1".to_owned(), legacy: true }, ..env() };
     put(&mut world, group("sg-1", name, Tags::from([("KubernetesCluster".to_owned(), "c2".to_owned())])));
-    let error = own::classic(&wish, &classic(&[]), &world, &legacy).unwrap_err().to_string();
+    let error = own::classic(&desired, &classic(&[]), &world, &legacy).unwrap_err().to_string();
     assert!(error.contains("sg-1") && error.contains("another cluster"), "{error}");
     // The name alone, in another VPC, is no find.
     put(&mut world, crate::client::ec2::SecurityGroup { vpc: "vpc-2".to_owned(), ..group("sg-1", name, Tags::new()) });
-    assert!(ids(&own::classic(&wish, &classic(&[]), &world, &ground()).unwrap())[0].starts_with('<'));
+    assert!(ids(&own::classic(&desired, &classic(&[]), &world, &env()).unwrap())[0].starts_with('<'));
 }
 
 #[test]
 fn network_groups_in_every_mode() {
-    let mut wish = wish(Goal::Gone);
+    let mut desired = desired(Goal::Absent);
     let of =
-        |wish: &_, world: &Observed, ground: &Ground| ids(&own::network(wish, &network("TCP"), world, ground).unwrap());
+        |desired: &_, world: &Observed, env: &Env| ids(&own::network(desired, &network("TCP"), world, env).unwrap());
     let none: [&str; 0] = [];
-    assert_eq!(of(&wish, &world(), &ground()), none, "not managed, new");
-    assert_eq!(of(&wish, &standing(&["sg-x"]), &ground()), ["sg-x"], "not managed, there");
-    assert_eq!(of(&wish, &standing(&[]), &managed()), none, "AWS adds none to a balancer made without");
-    assert_eq!(of(&wish, &world(), &managed()), ["<SecurityGroup k8s-shop-web-6110eb0328>"]);
-    assert_eq!(of(&wish, &standing(&["sg-x"]), &managed()), ["<SecurityGroup k8s-shop-web-6110eb0328>"]);
-    wish.named_groups.instead = vec!["sg-user".to_owned()];
-    assert_eq!(of(&wish, &world(), &managed()), ["sg-user"]);
-    assert_eq!(of(&wish, &standing(&["sg-x"]), &managed()), ["sg-user"]);
-    assert_eq!(of(&wish, &world(), &ground()), none, "the annotation counts in managed mode only");
+    assert_eq!(of(&desired, &world(), &env()), none, "not managed, new");
+    assert_eq!(of(&desired, &current(&["sg-x"]), &env()), ["sg-x"], "not managed, there");
+    assert_eq!(of(&desired, &current(&[]), &managed()), none, "AWS adds none to a balancer made without");
+    assert_eq!(of(&desired, &world(), &managed()), ["<SecurityGroup k8s-shop-web-6110eb0328>"]);
+    assert_eq!(of(&desired, &current(&["sg-x"]), &managed()), ["<SecurityGroup k8s-shop-web-6110eb0328>"]);
+    desired.named_groups.instead = vec!["sg-user".to_owned()];
+    assert_eq!(of(&desired, &world(), &managed()), ["sg-user"]);
+    assert_eq!(of(&desired, &current(&["sg-x"]), &managed()), ["sg-user"]);
+    assert_eq!(of(&desired, &world(), &env()), none, "the annotation counts in managed mode only");
 }
 
 #[test]
 fn the_managed_group_of_a_tls_port_lets_tcp_in() {
     let mut world = world();
-    let groups = own::network(&wish(Goal::Gone), &network("TLS"), &world, &managed()).unwrap();
+    let groups = own::network(&desired(Goal::Absent), &network("TLS"), &world, &managed()).unwrap();
     run_ec2(&mut world, &[groups.before, groups.rules].concat());
     assert_eq!(rules(&world, "sg-made-1"), ["icmp type 3 code 4 from 10.0.0.0/8", "tcp 443 from 10.0.0.0/8"]);
     assert_eq!(world.groups["sg-made-1"].description, "[k8s] Managed SecurityGroup for LoadBalancer");

@@ -1,10 +1,10 @@
-use super::model::{all_from, ground, group, member, put, rules, run_ec2, texts, v4, wish, with, world};
+use super::model::{all_from, desired, env, group, member, put, rules, run_ec2, texts, v4, with, world};
 use crate::annotations::Kind;
 use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::loadbalancer::desired::Goal;
 use crate::loadbalancer::observe::Observed;
-use crate::loadbalancer::plan::Ground;
+use crate::loadbalancer::plan::Env;
 use crate::loadbalancer::security_groups::delete::{self, Removal};
 use crate::loadbalancer::security_groups::permissions::Rule;
 
@@ -16,7 +16,7 @@ fn managed(tags: Tags) -> SecurityGroup {
 }
 
 fn removal(world: &Observed) -> Removal {
-    delete::unneeded(Kind::Classic, &wish(Goal::Gone), &["sg-lb".to_owned()], &[], world, &ground())
+    delete::unneeded(Kind::Classic, &desired(Goal::Absent), &["sg-lb".to_owned()], &[], world, &env())
 }
 
 fn ssh_from(group: &str) -> Rule {
@@ -68,8 +68,8 @@ fn with_ingress_disabled_nothing_is_cut_and_the_holders_are_named() {
     let mut world = world();
     put(&mut world, managed(member("owned")));
     put(&mut world, with(group("sg-nodes", "nodes", member("owned")), vec![all_from("sg-lb")]));
-    let ground = Ground { node_groups_untouched: true, ..ground() };
-    let removal = delete::unneeded(Kind::Classic, &wish(Goal::Gone), &[], &[], &world, &ground);
+    let env = Env { node_groups_untouched: true, ..env() };
+    let removal = delete::unneeded(Kind::Classic, &desired(Goal::Absent), &[], &[], &world, &env);
     assert_eq!((removal.cut.len(), removal.delete.len(), removal.findings.len()), (0, 1, 1));
 }
 
@@ -95,15 +95,15 @@ fn only_groups_with_our_tag_name_and_description_are_deleted() {
 fn named_configured_and_kept_groups_are_not_deleted() {
     let mut world = world();
     put(&mut world, managed(member("owned")));
-    let mut wish = wish(Goal::Gone);
+    let mut desired = desired(Goal::Absent);
     let nothing = Removal::default();
-    let of = |wish: &_, keep: &[_], ground: &Ground| delete::unneeded(Kind::Classic, wish, &[], keep, &world, ground);
-    assert_eq!(of(&wish, &["sg-lb".into()], &ground()), nothing);
-    assert_eq!(of(&wish, &[], &Ground { shared_group: Some("sg-lb".to_owned()), ..ground() }), nothing);
-    wish.named_groups.extra = vec!["sg-lb".to_owned()];
-    assert_eq!(of(&wish, &[], &ground()), nothing);
-    let untagged = Ground { ownership: crate::ownership::Ownership::untagged(), ..ground() };
-    assert_eq!(of(&super::model::wish(Goal::Gone), &[], &untagged), nothing, "never without a cluster ID");
+    let of = |desired: &_, keep: &[_], env: &Env| delete::unneeded(Kind::Classic, desired, &[], keep, &world, env);
+    assert_eq!(of(&desired, &["sg-lb".into()], &env()), nothing);
+    assert_eq!(of(&desired, &[], &Env { shared_group: Some("sg-lb".to_owned()), ..env() }), nothing);
+    desired.named_groups.extra = vec!["sg-lb".to_owned()];
+    assert_eq!(of(&desired, &[], &env()), nothing);
+    let untagged = Env { ownership: crate::ownership::Ownership::untagged(), ..env() };
+    assert_eq!(of(&super::model::desired(Goal::Absent), &[], &untagged), nothing, "never without a cluster ID");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn the_network_group_is_known_by_name_and_the_former_name_while_attached() {
     let of = |name: &str, attached: &[String]| {
         let mut world = world();
         put(&mut world, described(name));
-        delete::unneeded(Kind::Network, &wish(Goal::Gone), attached, &[], &world, &ground()).delete.len()
+        delete::unneeded(Kind::Network, &desired(Goal::Absent), attached, &[], &world, &env()).delete.len()
     };
     assert_eq!(of("k8s-shop-web-6110eb0328", &[]), 1);
     assert_eq!(of("k8s-shop-web-0000000000", &["sg-nlb".to_owned()]), 1, "--cluster-name has changed");

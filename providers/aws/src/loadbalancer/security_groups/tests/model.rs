@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::client::write::{Ec2Write, Made};
 use crate::client::{Id, Tags, Write};
-use crate::loadbalancer::desired::{Common, Goal, NamedGroups, Subnets, TargetNode, Wish};
+use crate::loadbalancer::desired::{Common, Desired, Goal, NamedGroups, Subnets, TargetNode};
 use crate::loadbalancer::observe::{Instance, Observed};
-use crate::loadbalancer::plan::{Ground, Step};
+use crate::loadbalancer::plan::{Env, Step};
 use crate::loadbalancer::security_groups::permissions::{self, Rule, Tuple};
 use crate::ownership::Ownership;
 
 pub(in crate::loadbalancer) const BALANCER: &str = "a0f1e2d3caaaabbbbcccc0123456789a";
 
-pub(in crate::loadbalancer) fn ground() -> Ground {
-    Ground {
+pub(in crate::loadbalancer) fn env() -> Env {
+    Env {
         ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
         vpc: "vpc-1".to_owned(),
         self_subnet: String::new(),
@@ -24,8 +24,8 @@ pub(in crate::loadbalancer) fn ground() -> Ground {
     }
 }
 
-pub(in crate::loadbalancer) fn wish(goal: Goal) -> Wish {
-    Wish {
+pub(in crate::loadbalancer) fn desired(goal: Goal) -> Desired {
+    Desired {
         service: ccm_provider::ServiceKey { namespace: "shop".into(), name: "web".into() },
         uid: "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab".into(),
         cluster_name: "kubernetes".into(),
@@ -84,7 +84,7 @@ pub(in crate::loadbalancer) fn world() -> Observed {
     let mut world = Observed {
         classic: None,
         network: None,
-        loose_target_groups: Vec::new(),
+        unattached_target_groups: Vec::new(),
         groups: BTreeMap::new(),
         subnets: BTreeMap::new(),
         route_tables: Vec::new(),
@@ -139,7 +139,7 @@ pub(in crate::loadbalancer) fn rules(world: &Observed, group: &str) -> Vec<Strin
 
 /// Each step as the user reads it.
 pub(in crate::loadbalancer) fn texts(steps: &[Step]) -> Vec<String> {
-    steps.iter().map(|step| step.told.to_string()).collect()
+    steps.iter().map(|step| step.summary.to_string()).collect()
 }
 
 /// Does one write to EC2 as strictly as EC2 would: nothing twice, nothing that isn't there, no group that is referred to.

@@ -3,13 +3,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::model::{
-    BALANCER, all_from, common, ground, group, instance, member, put, rules, run_ec2, texts, v4, wish, with, world,
+    BALANCER, all_from, common, desired, env, group, instance, member, put, rules, run_ec2, texts, v4, with, world,
 };
 use crate::client::Tags;
 use crate::client::elbv2::{Attributes, HealthCheck};
 use crate::loadbalancer::desired::{Goal, Network, Port};
 use crate::loadbalancer::observe::{Observed, Probes};
-use crate::loadbalancer::plan::{Ground, Step};
+use crate::loadbalancer::plan::{Env, Step};
 use crate::loadbalancer::security_groups::nodes::{self, gives_up_rules, groups, main_group};
 use crate::loadbalancer::security_groups::permissions::Rule;
 
@@ -43,7 +43,7 @@ fn subnets() -> BTreeSet<String> {
 fn steps(network: Option<&Network>, world: &Observed) -> Vec<Step> {
     let subnets = subnets();
     let goal = network.map(|network| (network, &subnets));
-    nodes::network(&wish(Goal::Gone), goal, world, &ground()).unwrap().0
+    nodes::network(&desired(Goal::Absent), goal, world, &env()).unwrap().0
 }
 
 /// Plans and writes until nothing is left, which is after one round.
@@ -61,10 +61,10 @@ fn of_several_member_groups_the_owned_one_gets_the_rules() {
     for number in 1..=3 {
         instance(&mut world, &format!("i-{number}"), &["sg-shared", "sg-nodes"]);
     }
-    let found = groups(&common(3, &[]), &world, &ground()).unwrap();
+    let found = groups(&common(3, &[]), &world, &env()).unwrap();
     assert_eq!(found.ids, BTreeSet::from(["sg-nodes".to_owned()]));
     put(&mut world, group("sg-shared", "shared", member("owned")));
-    let error = groups(&common(3, &[]), &world, &ground()).unwrap_err().to_string();
+    let error = groups(&common(3, &[]), &world, &env()).unwrap_err().to_string();
     assert_eq!(
         error,
         "Multiple tagged security groups found for instance i-1; ensure only the k8s security group is tagged; the tagged \
@@ -79,36 +79,36 @@ fn without_member_groups_the_only_group_counts_and_several_are_an_error() {
     for number in 1..=3 {
         instance(&mut world, &format!("i-{number}"), &["sg-plain"]);
     }
-    let found = groups(&common(3, &[]), &world, &ground()).unwrap();
+    let found = groups(&common(3, &[]), &world, &env()).unwrap();
     assert_eq!(found.ids, BTreeSet::from(["sg-plain".to_owned()]));
     instance(&mut world, "i-2", &["sg-plain", "sg-bystander"]);
-    let error = groups(&common(3, &[]), &world, &ground()).unwrap_err().to_string();
+    let error = groups(&common(3, &[]), &world, &env()).unwrap_err().to_string();
     assert!(error.contains("i-2") && error.contains("sg-plain, sg-bystander"), "{error}");
     instance(&mut world, "i-2", &[]);
-    let found = groups(&common(3, &[]), &world, &ground()).unwrap();
+    let found = groups(&common(3, &[]), &world, &env()).unwrap();
     assert_eq!(found.findings[0].value.as_deref(), Some("node-2"));
 }
 
 #[test]
 fn the_main_group_follows_the_annotations_then_the_cluster() {
-    let (world, mut wish) = (world(), wish(Goal::Gone));
-    let main = |wish: &_, ids: &[&str]| {
+    let (world, mut desired) = (world(), desired(Goal::Absent));
+    let main = |desired: &_, ids: &[&str]| {
         let ids: Vec<_> = ids.iter().map(|id| (*id).into()).collect();
-        main_group(&ids, wish, &world, &ground()).unwrap().to_string()
+        main_group(&ids, desired, &world, &env()).unwrap().to_string()
     };
-    assert_eq!(main(&wish, &["sg-x", "sg-bystander", "sg-nodes"]), "sg-nodes", "members first among equals");
-    wish.named_groups.extra = vec!["sg-nodes".to_owned()];
-    assert_eq!(main(&wish, &["sg-nodes", "sg-x", "sg-bystander"]), "sg-x", "extra groups last");
-    wish.named_groups.instead = vec!["sg-b".to_owned(), "sg-a".to_owned()];
-    assert_eq!(main(&wish, &["sg-nodes", "sg-a", "sg-b"]), "sg-b", "the first of the annotation");
+    assert_eq!(main(&desired, &["sg-x", "sg-bystander", "sg-nodes"]), "sg-nodes", "members first among equals");
+    desired.named_groups.extra = vec!["sg-nodes".to_owned()];
+    assert_eq!(main(&desired, &["sg-nodes", "sg-x", "sg-bystander"]), "sg-x", "extra groups last");
+    desired.named_groups.instead = vec!["sg-b".to_owned(), "sg-a".to_owned()];
+    assert_eq!(main(&desired, &["sg-nodes", "sg-a", "sg-b"]), "sg-b", "the first of the annotation");
 }
 
 fn classic(world: &mut Observed, main: &str, wanted: &[&str]) -> (Vec<String>, Vec<String>) {
     let wanted = wanted.iter().map(|group| (*group).to_owned()).collect();
-    let planned = nodes::classic(&main.into(), &wanted, world, &ground());
+    let planned = nodes::classic(&main.into(), &wanted, world, &env());
     run_ec2(world, &planned.open);
     run_ec2(world, &planned.close);
-    let again = nodes::classic(&main.into(), &wanted, world, &ground());
+    let again = nodes::classic(&main.into(), &wanted, world, &env());
     assert_eq!((again.open.len(), again.close.len()), (0, 0));
     (texts(&planned.open), texts(&planned.close))
 }
@@ -153,14 +153,13 @@ fn the_nodes_own_traffic_is_never_cut_where_their_group_is_on_the_balancer() {
 fn configured_and_disabled_groups_are_never_touched() {
     let (mut world, network) = (world(), network(vec![port(80, "TCP", "traffic-port")], &["10.0.0.0/8"]));
     put(&mut world, group("sg-lb", "lb", member("owned")));
-    for ground in [
-        Ground { node_groups_untouched: true, ..ground() },
-        Ground { shared_group: Some("sg-nodes".to_owned()), ..ground() },
-    ] {
+    for env in
+        [Env { node_groups_untouched: true, ..env() }, Env { shared_group: Some("sg-nodes".to_owned()), ..env() }]
+    {
         let wanted = BTreeSet::from(["sg-nodes".to_owned()]);
-        assert_eq!(nodes::classic(&"sg-lb".into(), &wanted, &world, &ground).open, []);
+        assert_eq!(nodes::classic(&"sg-lb".into(), &wanted, &world, &env).open, []);
         let goal = Some((&network, &subnets()));
-        assert_eq!(nodes::network(&wish(Goal::Gone), goal, &world, &ground).unwrap().0, []);
+        assert_eq!(nodes::network(&desired(Goal::Absent), goal, &world, &env).unwrap().0, []);
     }
 }
 
@@ -240,7 +239,7 @@ fn a_rule_that_another_balancer_needs_survives_under_its_name() {
         ports: BTreeSet::from([10256, 31999]),
         cidrs: BTreeSet::from(["10.0.1.0/24".to_owned(), "10.0.2.0/24".to_owned()]),
     };
-    assert!(gives_up_rules(&wish(Goal::Gone), &world, &ground()));
+    assert!(gives_up_rules(&desired(Goal::Absent), &world, &env()));
     world.other_balancers = BTreeMap::from([("aother".to_owned(), other())]);
     converge(None, &mut world);
     assert_eq!(
@@ -251,7 +250,7 @@ fn a_rule_that_another_balancer_needs_survives_under_its_name() {
             MINE,
         ]
     );
-    assert!(!gives_up_rules(&wish(Goal::Gone), &world, &ground()));
+    assert!(!gives_up_rules(&desired(Goal::Absent), &world, &env()));
     // And the other way round: what is there already under another name is enough, and stays when this one goes.
     converge(Some(&shared), &mut world);
     converge(None, &mut world);
@@ -294,7 +293,7 @@ fn an_unknown_network_of_a_subnet_is_an_error_and_no_closed_rule() {
     let mut world = world();
     world.subnets.clear();
     let mine = network(vec![port(80, "TCP", "traffic-port")], &["10.0.0.0/8"]);
-    let error = nodes::network(&wish(Goal::Gone), Some((&mine, &subnets())), &world, &ground()).unwrap_err();
+    let error = nodes::network(&desired(Goal::Absent), Some((&mine, &subnets())), &world, &env()).unwrap_err();
     assert_eq!(error.to_string(), "the network of subnet subnet-a of the balancer is not known");
 }
 

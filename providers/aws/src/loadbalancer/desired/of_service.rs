@@ -1,44 +1,35 @@
 //! From a Service to its [`Wish`]: the checks of upstream's `EnsureLoadBalancer` in their order, then what both kinds of
 //! balancers have, then what one kind has.
 
-mod check;
-mod hostname;
-mod review;
-
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
-
-pub(crate) use review::review;
 
 use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
-use super::desired::{Classic, Common, Goal, NamedGroups, Network, Subnets, TargetNode, Wish};
-use super::plan::Ground;
+use super::{Classic, Common, Desired, Goal, NamedGroups, Network, Subnets, TargetNode, check, hostname};
 use crate::annotations::{
-    ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, SECURITY_GROUPS, SUBNETS, Surroundings,
+    ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, LintContext, SECURITY_GROUPS, SUBNETS,
     TARGET_NODE_LABELS, TYPE, lint,
 };
+use crate::loadbalancer::plan::Env;
 use crate::node::identity::{BadProviderId, Machine, ProviderId};
 use crate::ownership::Ownership;
 use crate::start::config::HealthProbe;
 
-/// Who makes the balancer of a Service.
+/// The controller that manages the balancer of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Maker {
-    Us(Kind),
+pub(super) enum Controller {
+    This(Kind),
     /// The aws-load-balancer-controller: `external`, `nlb-ip`.
-    Elsewhere,
+    Other,
 }
 
-impl Maker {
+impl Controller {
     /// Exactly these words, as upstream: anything else is a classic balancer.
-    fn of(annotations: Annotations<'_>) -> Self {
+    pub(super) fn of(annotations: Annotations<'_>) -> Self {
         match annotations.text(TYPE.row) {
-            Some("nlb") => Self::Us(Kind::Network),
-            Some("external" | "nlb-ip") => Self::Elsewhere,
-            _ => Self::Us(Kind::Classic),
+            Some("nlb") => Self::This(Kind::Network),
+            Some("external" | "nlb-ip") => Self::Other,
+            _ => Self::This(Kind::Classic),
         }
     }
 }
@@ -49,59 +40,59 @@ impl Maker {
 /// # Errors
 ///
 /// The first of the checks of upstream's `EnsureLoadBalancer` that fails, in its order, before anything is called.
-pub(crate) fn wish(
+pub(crate) fn of_service(
     cluster_name: &str,
     item: &ServiceWork,
-    ground: &Ground,
+    env: &Env,
     probe: &HealthProbe,
-) -> Result<Option<Wish>, ProviderError> {
+) -> Result<Option<Desired>, ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
-    let maker = Maker::of(annotations);
+    let maker = Controller::of(annotations);
     let named = |key| annotations.get(key).ok().flatten().unwrap_or_default();
-    let mut wish = Wish {
+    let mut desired = Desired {
         service: service.key(),
         uid: service.metadata.uid.clone(),
         cluster_name: cluster_name.into(),
         name: service.default_load_balancer_name(),
-        goal: Goal::Gone,
-        network: maker != Maker::Us(Kind::Classic)
+        goal: Goal::Absent,
+        network: maker != Controller::This(Kind::Classic)
             || hostname::of(service).and_then(hostname::kind) == Some(Kind::Network),
         named_groups: NamedGroups { instead: named(&SECURITY_GROUPS), extra: named(&EXTRA_SECURITY_GROUPS) },
         findings: Vec::new(),
     };
     if item.action == ServiceAction::Delete {
         // What the annotation says now is no reason to leave behind what it said before.
-        let ours = maker != Maker::Elsewhere || hostname::shows(service, &wish.name);
-        return Ok(ours.then_some(wish));
+        let ours = maker != Controller::Other || hostname::shows(service, &desired.name);
+        return Ok(ours.then_some(desired));
     }
-    let Maker::Us(kind) = maker else { return Err(ProviderError::ImplementedElsewhere) };
-    match complete(&mut wish, item, ground, probe, kind) {
-        Err(error) if item.action == ServiceAction::UpdateHosts => only_hosts(&mut wish, item, kind, error)?,
+    let Controller::This(kind) = maker else { return Err(ProviderError::ImplementedElsewhere) };
+    match complete(&mut desired, item, env, probe, kind) {
+        Err(error) if item.action == ServiceAction::UpdateHosts => only_hosts(&mut desired, item, kind, error)?,
         verdict => verdict?,
     }
-    Ok(Some(wish))
+    Ok(Some(desired))
 }
 
 /// Reads what the balancer shall be.
 fn complete(
-    wish: &mut Wish,
+    desired: &mut Desired,
     item: &ServiceWork,
-    ground: &Ground,
+    env: &Env,
     probe: &HealthProbe,
     kind: Kind,
 ) -> Result<(), ProviderError> {
-    let (goal, noticed) = goal(item, &ground.ownership, probe, kind)?;
-    let around = Surroundings {
+    let (goal, noticed) = goal(item, &env.ownership, probe, kind)?;
+    let around = LintContext {
         service: &item.service,
         kind,
-        managed_network_groups: Some(ground.managed_network_groups),
+        managed_network_groups: Some(env.managed_network_groups),
         shared_probe: Some(matches!(probe, HealthProbe::Shared { .. })),
-        ownership: &ground.ownership,
+        ownership: &env.ownership,
     };
-    wish.goal = goal;
-    wish.findings = lint(&around);
-    wish.findings.extend(noticed);
+    desired.goal = goal;
+    desired.findings = lint(&around);
+    desired.findings.extend(noticed);
     Ok(())
 }
 
@@ -134,7 +125,7 @@ fn goal(
 
 /// Everything that [`goal`] refuses, where that one stops at the first, and what is noticed beside it. Values that cannot be
 /// read are left out: [`lint`] tells them.
-fn refusals(service: &Service, kind: Kind, probe: &HealthProbe) -> (Vec<ProviderError>, Vec<Finding>) {
+pub(super) fn refusals(service: &Service, kind: Kind, probe: &HealthProbe) -> (Vec<ProviderError>, Vec<Finding>) {
     let nothing = Common {
         must_exist: false,
         internal: false,
@@ -159,7 +150,12 @@ fn refusals(service: &Service, kind: Kind, probe: &HealthProbe) -> (Vec<Provider
 /// # Errors
 ///
 /// The mistake, where it is about which nodes are meant.
-fn only_hosts(wish: &mut Wish, item: &ServiceWork, kind: Kind, mistake: ProviderError) -> Result<(), ProviderError> {
+fn only_hosts(
+    desired: &mut Desired,
+    item: &ServiceWork,
+    kind: Kind,
+    mistake: ProviderError,
+) -> Result<(), ProviderError> {
     let service = &*item.service;
     let Ok((targets, noticed)) = targets(item, Annotations::read(&service.metadata.annotations)) else {
         return Err(mistake);
@@ -173,12 +169,12 @@ fn only_hosts(wish: &mut Wish, item: &ServiceWork, kind: Kind, mistake: Provider
         targets,
     };
     // The kind may be what is wrong.
-    wish.goal = match hostname::of(service).and_then(hostname::kind).unwrap_or(kind) {
+    desired.goal = match hostname::of(service).and_then(hostname::kind).unwrap_or(kind) {
         Kind::Classic => Goal::Classic(Box::new(Classic::hosts_only(common))),
         Kind::Network => Goal::Network(Box::new(Network::hosts_only(common))),
     };
-    wish.findings = noticed;
-    wish.findings.push(Finding {
+    desired.findings = noticed;
+    desired.findings.push(Finding {
         severity: Severity::Info,
         key: "nodes".to_owned(),
         value: None,
@@ -195,11 +191,11 @@ fn of_kind(
 ) -> Result<(Goal, Vec<Finding>), ProviderError> {
     let (goal, noticed) = match kind {
         Kind::Classic => {
-            let (classic, noticed) = super::classic::desired::classic(service, common, probe)?;
+            let (classic, noticed) = crate::loadbalancer::classic::desired::classic(service, common, probe)?;
             (Goal::Classic(Box::new(classic)), noticed)
         }
         Kind::Network => {
-            let (network, noticed) = super::network::desired::network(service, common, probe)?;
+            let (network, noticed) = crate::loadbalancer::network::desired::network(service, common, probe)?;
             (Goal::Network(Box::new(network)), noticed)
         }
     };
@@ -211,7 +207,7 @@ fn of_kind(
 pub(crate) fn left_behind(service: &Service) -> Option<Finding> {
     let annotations = Annotations::read(&service.metadata.annotations);
     let name = service.default_load_balancer_name();
-    let behind = Maker::of(annotations) == Maker::Elsewhere && hostname::shows(service, &name);
+    let behind = Controller::of(annotations) == Controller::Other && hostname::shows(service, &name);
     behind.then(|| {
         let problem = format!(
             "the previous load balancer {name} stays until the Service is deleted; delete the Service and create it \
@@ -246,22 +242,23 @@ fn targets(
             Some(Ok(_) | Err(BadProviderId::Foreign(_))) | None => skipped.push(&*node.name),
         }
     }
-    let told = [
+    let summary = [
         (Severity::Warning, unusable, "their spec.providerID names no instance; correct it"),
         (Severity::Info, skipped, "they are no EC2 instances of this cloud"),
     ];
-    let findings = told.into_iter().filter(|(_, nodes, _)| !nodes.is_empty()).map(|(severity, nodes, why)| Finding {
-        severity,
-        key: "nodes".to_owned(),
-        value: None,
-        message: format!("no traffic for {}: {why}", some(&nodes)),
-    });
+    let findings =
+        summary.into_iter().filter(|(_, nodes, _)| !nodes.is_empty()).map(|(severity, nodes, why)| Finding {
+            severity,
+            key: "nodes".to_owned(),
+            value: None,
+            message: format!("no traffic for {}: {why}", first_few(&nodes)),
+        });
     let findings = findings.collect();
     Ok((targets, findings))
 }
 
 /// The first few names, and how many more.
-pub(crate) fn some(names: &[&str]) -> String {
+pub(crate) fn first_few(names: &[&str]) -> String {
     let mut names = names.to_vec();
     names.sort_unstable();
     let shown = names.iter().take(5).copied().collect::<Vec<_>>().join(", ");

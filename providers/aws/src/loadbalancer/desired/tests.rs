@@ -1,13 +1,18 @@
 use std::sync::Arc;
 
-use ccm_provider::{ErrorClass, LoadBalancerIngress, Node, ServicePort};
+use ccm_provider::{
+    ErrorClass, LoadBalancerIngress, Node, ProviderError, Service, ServiceAction, ServicePort, ServiceWork,
+};
 
+use super::of_service::*;
 use super::*;
-use crate::annotations::PREFIX;
+use crate::annotations::{EXTRA_SECURITY_GROUPS, PREFIX};
+use crate::loadbalancer::plan::Env;
 use crate::ownership::Ownership;
+use crate::start::config::HealthProbe;
 
-fn ground() -> Ground {
-    Ground {
+fn env() -> Env {
+    Env {
         ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
         vpc: "vpc-1".to_owned(),
         self_subnet: String::new(),
@@ -52,11 +57,11 @@ fn work(service: Service, nodes: Vec<Arc<Node>>, action: ServiceAction) -> Servi
     ServiceWork { service: service.into(), nodes: nodes.into(), action }
 }
 
-fn ask(service: Service, action: ServiceAction) -> Result<Option<Wish>, ProviderError> {
-    wish("kubernetes", &work(service, Vec::new(), action), &ground(), &HealthProbe::NodePort)
+fn ask(service: Service, action: ServiceAction) -> Result<Option<Desired>, ProviderError> {
+    of_service("kubernetes", &work(service, Vec::new(), action), &env(), &HealthProbe::NodePort)
 }
 
-fn ensure(service: Service) -> Result<Wish, String> {
+fn ensure(service: Service) -> Result<Desired, String> {
     ask(service, ServiceAction::Ensure).map(Option::unwrap).map_err(|error| error.to_string())
 }
 
@@ -136,8 +141,8 @@ fn checks_come_in_the_order_of_upstream() {
 
 #[test]
 fn pitfall_17_hostnames_of_china_are_of_classic_balancers() {
-    let wish = ensure(shown(service(&[]), "x.cn-north-1.elb.amazonaws.com.cn")).unwrap();
-    assert!(matches!(wish.goal, Goal::Classic(_)));
+    let desired = ensure(shown(service(&[]), "x.cn-north-1.elb.amazonaws.com.cn")).unwrap();
+    assert!(matches!(desired.goal, Goal::Classic(_)));
 }
 
 #[test]
@@ -204,8 +209,8 @@ fn a_balancer_of_ours_is_deleted_whatever_the_annotation_says_now() {
     ] {
         let service = shown(service(&[("type", "external")]), &hostname);
         assert!(left_behind(&service).unwrap().message.contains(&name));
-        let wish = ask(service, ServiceAction::Delete).unwrap().unwrap();
-        assert!(matches!(wish.goal, Goal::Gone));
+        let desired = ask(service, ServiceAction::Delete).unwrap().unwrap();
+        assert!(matches!(desired.goal, Goal::Absent));
     }
     assert!(left_behind(&service(&[("type", "external")])).is_none());
     assert!(left_behind(&shown(service(&[]), &format!("{name}-1.us-east-1.elb.amazonaws.com"))).is_none());
@@ -216,10 +221,10 @@ fn a_deletion_minds_no_wrong_annotation_and_knows_the_named_groups() {
     let mut service =
         service(&[("proxy-protocol", "x"), ("security-groups", "sg-1, sg-2"), ("extra-security-groups", "sg-3")]);
     service.spec.ports.clear();
-    let wish = ask(service, ServiceAction::Delete).unwrap().unwrap();
-    assert_eq!(wish.named_groups.instead, ["sg-1", "sg-2"]);
-    assert_eq!(wish.named_groups.extra, ["sg-3"]);
-    assert_eq!(wish.name, "a0f1e2d3caaaabbbbcccc0123456789a");
+    let desired = ask(service, ServiceAction::Delete).unwrap().unwrap();
+    assert_eq!(desired.named_groups.instead, ["sg-1", "sg-2"]);
+    assert_eq!(desired.named_groups.extra, ["sg-3"]);
+    assert_eq!(desired.name, "a0f1e2d3caaaabbbbcccc0123456789a");
 }
 
 #[test]
@@ -252,8 +257,8 @@ fn nodes_are_chosen_by_label_and_told_by_instance() {
     let ids = |labels: &str| {
         let service = service(&[("target-node-labels", labels)]);
         let item = work(service, nodes.clone(), ServiceAction::Ensure);
-        let wish = wish("kubernetes", &item, &ground(), &HealthProbe::NodePort).unwrap().unwrap();
-        let Goal::Classic(classic) = wish.goal else { panic!() };
+        let desired = of_service("kubernetes", &item, &env(), &HealthProbe::NodePort).unwrap().unwrap();
+        let Goal::Classic(classic) = desired.goal else { panic!() };
         classic.common.targets.into_values().map(|target| target.name).collect::<Vec<_>>().join("")
     };
     assert_eq!(ids(""), "bcda");
@@ -273,35 +278,36 @@ fn nodes_without_an_instance_are_left_out_and_bad_ids_are_told() {
         node("new", "", &[]),
     ];
     let item = work(service(&[]), nodes, ServiceAction::Ensure);
-    let wish = wish("kubernetes", &item, &ground(), &HealthProbe::NodePort).unwrap().unwrap();
-    let told: Vec<String> = wish.findings.iter().map(|finding| format!("{:?} {finding}", finding.severity)).collect();
+    let desired = of_service("kubernetes", &item, &env(), &HealthProbe::NodePort).unwrap().unwrap();
+    let summary: Vec<String> =
+        desired.findings.iter().map(|finding| format!("{:?} {finding}", finding.severity)).collect();
     assert_eq!(
-        told,
+        summary,
         [
             "Warning nodes: no traffic for bad: their spec.providerID names no instance; correct it",
             "Info nodes: no traffic for fargate, foreign, new: they are no EC2 instances of this cloud",
         ]
     );
-    let Goal::Classic(classic) = wish.goal else { panic!() };
+    let Goal::Classic(classic) = desired.goal else { panic!() };
     assert_eq!(classic.common.targets.len(), 1);
 }
 
 #[test]
 fn tags_of_ours_cannot_be_set_and_are_told() {
-    let wish = ensure(service(&[("additional-resource-tags", "team=a,kubernetes.io/cluster/c1=shared")])).unwrap();
-    let Goal::Classic(classic) = &wish.goal else { panic!() };
+    let desired = ensure(service(&[("additional-resource-tags", "team=a,kubernetes.io/cluster/c1=shared")])).unwrap();
+    let Goal::Classic(classic) = &desired.goal else { panic!() };
     assert_eq!(classic.common.tags, [("team".to_owned(), "a".to_owned())].into());
-    assert_eq!(wish.findings.len(), 1);
+    assert_eq!(desired.findings.len(), 1);
 }
 
 #[test]
 fn only_hosts_changed_asks_for_a_balancer_that_exists() {
     for annotations in [&[][..], &[("type", "nlb")]] {
-        let wish = ask(service(annotations), ServiceAction::UpdateHosts).unwrap().unwrap();
-        let common = match wish.goal {
+        let desired = ask(service(annotations), ServiceAction::UpdateHosts).unwrap().unwrap();
+        let common = match desired.goal {
             Goal::Classic(classic) => classic.common,
             Goal::Network(network) => network.common,
-            Goal::Gone => panic!(),
+            Goal::Absent => panic!(),
         };
         assert!(common.must_exist);
     }
@@ -309,8 +315,8 @@ fn only_hosts_changed_asks_for_a_balancer_that_exists() {
 
 #[test]
 fn long_lists_of_names_are_cut() {
-    assert_eq!(some(&["b", "a"]), "a, b");
-    assert_eq!(some(&["g", "f", "e", "d", "c", "b", "a"]), "a, b, c, d, e and 2 more");
+    assert_eq!(first_few(&["b", "a"]), "a, b");
+    assert_eq!(first_few(&["g", "f", "e", "d", "c", "b", "a"]), "a, b, c, d, e and 2 more");
 }
 
 #[test]

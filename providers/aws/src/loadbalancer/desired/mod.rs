@@ -1,6 +1,14 @@
 //! What a Service wants, read from its spec and annotations alone: no call is made, and whatever is wrong is said before
 //! anything is touched.
 
+mod check;
+mod hostname;
+mod of_service;
+mod review;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,9 +18,12 @@ use ipnet::IpNet;
 use crate::client::elb;
 use crate::client::elbv2;
 
+pub(crate) use of_service::{first_few, left_behind, of_service};
+pub(crate) use review::review;
+
 /// The wish of one Service.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct Desired {
     pub(crate) service: ServiceKey,
     pub(crate) uid: Arc<str>,
     /// `--cluster-name`; part of the names of managed groups.
@@ -41,7 +52,7 @@ pub(crate) struct NamedGroups {
 #[derive(Debug, Clone)]
 pub(crate) enum Goal {
     /// Nothing of either kind.
-    Gone,
+    Absent,
     Classic(Box<Classic>),
     Network(Box<Network>),
 }

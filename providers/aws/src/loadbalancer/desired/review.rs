@@ -2,8 +2,8 @@
 
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, Severity};
 
-use super::{Maker, left_behind, refusals};
-use crate::annotations::{Annotations, Surroundings, TABLE, TYPE, lint, lint_elsewhere};
+use super::of_service::{Controller, left_behind, refusals};
+use crate::annotations::{Annotations, LintContext, TABLE, TYPE, lint, lint_elsewhere};
 use crate::ownership::Ownership;
 use crate::start::config::HealthProbe;
 
@@ -15,19 +15,14 @@ pub(crate) fn review(service: &Service) -> Vec<Finding> {
     if let Some(finding) = not_ours(service, annotations) {
         return finding.into_iter().collect();
     }
-    let Maker::Us(kind) = Maker::of(annotations) else { return elsewhere(service, annotations) };
+    let Controller::This(kind) = Controller::of(annotations) else { return elsewhere(service, annotations) };
     let stored = as_stored(service);
     let ownership = Ownership::untagged();
-    let around = Surroundings {
-        service: &stored,
-        kind,
-        managed_network_groups: None,
-        shared_probe: None,
-        ownership: &ownership,
-    };
+    let around =
+        LintContext { service: &stored, kind, managed_network_groups: None, shared_probe: None, ownership: &ownership };
     let (refused, noticed) = refusals(&stored, kind, &HealthProbe::NodePort);
     let mut findings: Vec<Finding> = Vec::new();
-    for finding in refused.iter().flat_map(told) {
+    for finding in refused.iter().flat_map(summary) {
         // One mistake with the ports is enough.
         if !findings.iter().any(|before| before.key == finding.key) {
             findings.push(finding);
@@ -68,7 +63,7 @@ fn elsewhere(service: &Service, annotations: Annotations<'_>) -> Vec<Finding> {
     std::iter::once(left).chain(left_behind(service)).chain(lint_elsewhere(annotations)).collect()
 }
 
-fn told(error: &ProviderError) -> Vec<Finding> {
+fn summary(error: &ProviderError) -> Vec<Finding> {
     match error.class() {
         ErrorClass::Invalid { findings } if !findings.is_empty() => findings.clone(),
         _ => vec![Finding::new(Severity::Error, "service", error.to_string())],

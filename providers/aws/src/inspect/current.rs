@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use ccm_provider::{Finding, NodeRef, Planned as _, ProviderError, Service, ServiceAction, ServiceWork, Step, Steps};
 
 use super::Inspector;
-use crate::loadbalancer::desired::{Common, Goal, Wish};
+use crate::loadbalancer::desired::{Common, Desired, Goal};
 use crate::loadbalancer::observe::Observed;
 
 /// How a Service's balancer stands.
 #[derive(Debug)]
-pub(super) struct Standing {
-    pub(super) wish: Wish,
+pub(super) struct Current {
+    pub(super) desired: Desired,
     pub(super) observed: Observed,
     /// What is left to do and what was noticed; or why nothing can be done.
     pub(super) plan: Result<(Vec<Step>, Vec<Finding>), ProviderError>,
 }
 
-impl Standing {
+impl Current {
     /// Whether there is a balancer of either kind.
     pub(super) fn is_there(&self) -> bool {
         self.observed.classic.is_some() || self.observed.network.is_some()
@@ -44,37 +44,37 @@ pub(super) async fn look(
     service: &Service,
     nodes: &[NodeRef],
     action: ServiceAction,
-) -> Result<Option<Standing>, ProviderError> {
+) -> Result<Option<Current>, ProviderError> {
     let work = [ServiceWork::new(service, nodes, action)];
-    let (mut wishes, verdicts) = of.balancers().desired(cluster, &work);
+    let (mut wanted, verdicts) = of.balancers().desired(cluster, &work);
     verdicts.into_iter().collect::<Result<Vec<()>, _>>()?;
-    if wishes.is_empty() {
+    if wanted.is_empty() {
         return Ok(None);
     }
-    let seen = of.balancers().observe(cluster, &work, &wishes).await?;
-    if let (Some(wish), Some(seen)) = (wishes.first_mut(), seen.first()) {
-        keep_registered(wish, &seen.observed);
+    let seen = of.balancers().observe(cluster, &work, &wanted).await?;
+    if let (Some(desired), Some(seen)) = (wanted.first_mut(), seen.first()) {
+        keep_registered(desired, &seen.observed);
     }
-    let plan = of.balancers().plan(&seen, &wishes);
+    let plan = of.balancers().plan(&seen, &wanted);
     let described = |steps: Steps<_>| {
         let all = steps.steps.iter().map(|step| of.balancers().describe(step)).collect();
         (all, steps.findings)
     };
     let plan = plan.map(described);
-    let (wish, seen) = (wishes.into_iter().next(), seen.into_iter().next());
-    Ok(wish.zip(seen).map(|(wish, seen)| Standing { wish, observed: seen.observed, plan }))
+    let (desired, seen) = (wanted.into_iter().next(), seen.into_iter().next());
+    Ok(desired.zip(seen).map(|(desired, seen)| Current { desired, observed: seen.observed, plan }))
 }
 
-fn keep_registered(wish: &mut Wish, observed: &Observed) {
+fn keep_registered(desired: &mut Desired, observed: &Observed) {
     let registered = registered(observed);
-    if let Some(common) = common(wish).filter(|_| !registered.is_empty()) {
+    if let Some(common) = common(desired).filter(|_| !registered.is_empty()) {
         common.targets.retain(|id, _| registered.contains(id));
     }
 }
 
-fn common(wish: &mut Wish) -> Option<&mut Common> {
-    match &mut wish.goal {
-        Goal::Gone => None,
+fn common(desired: &mut Desired) -> Option<&mut Common> {
+    match &mut desired.goal {
+        Goal::Absent => None,
         Goal::Classic(classic) => Some(&mut classic.common),
         Goal::Network(network) => Some(&mut network.common),
     }
