@@ -61,8 +61,9 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let signals = tokio::spawn(signals::watch(stop.clone()));
-    let counted = provider.clone();
-    metrics.append(move || counted.metrics());
+    if let Some(registry) = provider.metrics() {
+        metrics.include(registry);
+    }
     let mut manager = Manager::new(options, provider, client, metrics);
     manager.serve(ports);
     let ended = manager.run(stop).await;

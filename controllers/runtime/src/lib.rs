@@ -34,6 +34,7 @@ pub mod writer;
 
 use metrics::Def;
 
+pub use ccm_provider::metrics;
 pub use client::{ApiError, Client};
 pub use clock::{SimulatedClock, SystemClock};
 pub use gate::{Gate, GateError};

@@ -11,6 +11,7 @@ use crate::inspect::Inspect;
 use crate::instance::InstancesV2;
 use crate::legacy::{Instances, Zones};
 use crate::load_balancer::LoadBalancer;
+use crate::metric;
 use crate::node::{NodeName, NodeRef, Schemes};
 use crate::node_task::NodeTask;
 use crate::route::Routes;
@@ -95,10 +96,9 @@ pub trait CloudProvider: Send + Sync {
         Value::Null
     }
 
-    /// Metrics of the provider in the text format of Prometheus: whole families, under names that the program does not use.
-    /// Asked at each scrape; must be quick.
-    fn metrics(&self) -> String {
-        String::new()
+    /// Metrics of the provider, under names that the program does not use. Read at each scrape.
+    fn metrics(&self) -> Option<metric::Registry> {
+        None
     }
 
     /// Kept for parity; no controller calls it.

@@ -28,6 +28,7 @@ pub mod inspect;
 pub mod instance;
 pub mod legacy;
 pub mod load_balancer;
+pub mod metric;
 pub mod node;
 pub mod node_task;
 pub mod one_by_one;

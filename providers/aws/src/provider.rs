@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::flag::{Flag, FlagValues};
+use ccm_provider::metric::Registry;
 use ccm_provider::{
     CloudConfig, CloudProvider, ErrorClass, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask, NodeTaskSpec,
     PlannedLoadBalancer, ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
@@ -62,11 +63,12 @@ impl ProviderFactory for Factory {
         config: Option<CloudConfig>,
         flags: &FlagValues,
     ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
-        let metrics = Metrics::new();
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry);
         let sdk = Sdk::from_environment(Pacing::new(metrics.clone()))?;
         let text = config.as_ref().map(|config| &*config.text);
         let start = start(text, flags.bool("allow-untagged-cloud"), Box::new(sdk)).await?;
-        Ok(Arc::new(Aws::new(start, flags.clone(), metrics)?))
+        Ok(Arc::new(Aws::new(start, flags.clone(), metrics, registry)?))
     }
 }
 
@@ -76,6 +78,7 @@ struct Aws {
     start: Start,
     flags: FlagValues,
     metrics: Metrics,
+    registry: Registry,
     cluster: Cluster,
     instances: Arc<Ec2Instances>,
     balancers: Arc<PlannedLoadBalancer<Balancers>>,
@@ -85,7 +88,7 @@ struct Aws {
 }
 
 impl Aws {
-    fn new(start: Start, flags: FlagValues, metrics: Metrics) -> Result<Self, ProviderError> {
+    fn new(start: Start, flags: FlagValues, metrics: Metrics, registry: Registry) -> Result<Self, ProviderError> {
         let (api, cluster) = (start.api.clone(), Cluster::default());
         let zones = Arc::new(Zones::new(api.clone()));
         let fleet = Fleet::new(api.clone());
@@ -112,6 +115,7 @@ impl Aws {
             start,
             flags,
             metrics,
+            registry,
             cluster,
             instances,
             balancers,
@@ -205,7 +209,7 @@ impl CloudProvider for Aws {
         replay::facts(&env(&self.start), &self.start.config.health_probe)
     }
 
-    fn metrics(&self) -> String {
-        self.metrics.text()
+    fn metrics(&self) -> Option<Registry> {
+        Some(self.registry.clone())
     }
 }

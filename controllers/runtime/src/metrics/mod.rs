@@ -1,11 +1,9 @@
-//! The registry of metrics and its text. Each module declares its metrics with [`metrics!`](crate::metrics!): with
-//! upstream's name where there is one, else with the prefix `ccm_`.
+//! The metrics of the process and their text. Each module declares its own with [`metrics!`](ccm_provider::metrics!).
 //!
 //! Left out of upstream's: what only Go has (`go_*`), the accounts of its own metrics framework
 //! (`registered_metrics_total` and the like), of its transport cache (`rest_client_transport_*`), and what belongs to
 //! API servers (`aggregator_*`, `apiserver_{audit,envelope,storage,validation,webhooks}_*`) and would always stay 0.
 
-mod def;
 mod process;
 mod slis;
 #[cfg(test)]
@@ -14,37 +12,49 @@ mod text;
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus::Registry;
-pub use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
-
-pub use def::{Def, Exported, Kind, markdown};
+pub use ccm_provider::metric::{
+    Def, Exported, GaugeVec, Group, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Kind,
+    Registry, markdown,
+};
 pub(crate) use process::DEFS as PROCESS;
 pub(crate) use slis::DEFS as SLIS;
 pub use slis::HealthMetrics;
 
 /// Runs at each scrape, before the metrics are read.
 type AtScrape = Box<dyn Fn() + Send>;
-/// Called at each scrape for more families, as text.
-type Appended = Box<dyn Fn() -> String + Send>;
 
-/// The registry of a process. Cheap to clone.
+/// The metrics of a process. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
 struct Inner {
     registry: Registry,
-    made: Mutex<HashMap<&'static str, Box<dyn Any + Send>>>,
     parts: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     at_scrape: Mutex<Vec<AtScrape>>,
-    appended: Mutex<Vec<Appended>>,
+    others: Mutex<Vec<Registry>>,
 }
 
 /// What a module adds to the registry.
 pub trait Part: Send + Sync + 'static {
     /// Made once for each registry.
     fn new(registry: &Metrics) -> Self;
+}
+
+impl<T: Group> Part for T {
+    fn new(registry: &Metrics) -> Self {
+        Group::new(registry)
+    }
+}
+
+impl Deref for Metrics {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.0.registry
+    }
 }
 
 impl std::fmt::Debug for Metrics {
@@ -64,10 +74,9 @@ impl Metrics {
     pub fn new() -> Self {
         Self(Arc::new(Inner {
             registry: Registry::new(),
-            made: Mutex::default(),
             parts: Mutex::default(),
             at_scrape: Mutex::default(),
-            appended: Mutex::default(),
+            others: Mutex::default(),
         }))
     }
 
@@ -83,30 +92,14 @@ impl Metrics {
         kept.downcast().unwrap_or(made)
     }
 
-    // A second metric of this name would not be exported: controllers that share one and differ by a label all use the
-    // first. A metric with a malformed name or label fails in every test. Neither may stop a controller, hence the
-    // fallback to an unregistered one.
-    fn export<T: prometheus::core::Collector + Clone + 'static>(&self, def: &Def, new: impl FnOnce(&Def) -> T) -> T {
-        let mut made = lock(&self.0.made);
-        if let Some(there) = made.get(def.name).and_then(|there| there.downcast_ref::<T>()) {
-            return there.clone();
-        }
-        let new = new(def);
-        if let Err(error) = self.0.registry.register(Box::new(new.clone())) {
-            tracing::error!(%error, "a metric is not exported");
-        }
-        made.insert(def.name, Box::new(new.clone()));
-        new
-    }
-
     /// Registers a function that runs before each scrape: for gauges computed from the state. Must be quick.
     pub fn at_scrape(&self, refresh: impl Fn() + Send + 'static) {
         lock(&self.0.at_scrape).push(Box::new(refresh));
     }
 
-    /// Adds families from another source, such as a provider, in the text format of Prometheus.
-    pub fn append(&self, families: impl Fn() -> String + Send + 'static) {
-        lock(&self.0.appended).push(Box::new(families));
+    /// Also shows the metrics of another registry, such as a provider's.
+    pub fn include(&self, other: Registry) {
+        lock(&self.0.others).push(other);
     }
 
     /// Everything in the text format of Prometheus.
@@ -117,8 +110,8 @@ impl Metrics {
         }
         let mut text = text::encode(&inner.registry.gather());
         process::append(&mut text);
-        for families in &*lock(&inner.appended) {
-            text.push_str(&families());
+        for other in &*lock(&inner.others) {
+            text.push_str(&text::encode(&other.gather()));
         }
         text
     }

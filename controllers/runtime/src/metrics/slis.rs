@@ -47,6 +47,6 @@ impl HealthMetrics {
 
     /// The text format of Prometheus.
     pub fn text(&self) -> String {
-        text::encode(&self.registry.0.registry.gather())
+        text::encode(&self.registry.gather())
     }
 }

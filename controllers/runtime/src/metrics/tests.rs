@@ -56,15 +56,15 @@ fn labels_and_help_are_escaped() {
 }
 
 #[test]
-fn what_others_count_is_asked_for_at_each_scrape() {
-    let metrics = Metrics::new();
-    let scrapes = std::sync::atomic::AtomicU64::new(0);
-    metrics.append(move || {
-        let nth = scrapes.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        format!("# HELP mine_total x\n# TYPE mine_total counter\nmine_total {nth}\n")
-    });
+fn metrics_of_another_registry_are_read_at_each_scrape() {
+    const MINE: Def = Def::counter("mine_total", &[], "x");
+    let (metrics, other) = (Metrics::new(), Registry::new());
+    metrics.include(other.clone());
+    let counter = IntCounter::export(&other, &MINE);
+    assert_eq!(metrics.sample("mine_total"), Some(0.0));
+    counter.inc();
     assert_eq!(metrics.sample("mine_total"), Some(1.0));
-    assert_eq!(metrics.sample("mine_total"), Some(2.0));
+    assert!(metrics.text().contains("# HELP mine_total x\n# TYPE mine_total counter\n"));
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(crate) const RULES: &[Rule] = &[
             "futures",
             "ipnet",
             "jiff",
+            // Their programs have it anyway, by the core.
+            "prometheus",
             "serde",
             "serde_json",
             "thiserror",

@@ -1,5 +1,6 @@
 //! Answers that are none, and refusals.
 
+use ccm_provider::metric::Registry;
 use ccm_provider::{ErrorClass, ProviderError};
 
 use super::*;
@@ -50,7 +51,7 @@ async fn an_answer_that_breaks_off_is_no_answer() {
                         if honest { reply(200, &whole[..cut]) } else { Wire::Cut(response(200, whole), cut) }
                     },
                 );
-            let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::new()));
+            let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::unexported()));
             let error = api.instances(&Query::all()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::NoAnswer, "after {cut} bytes: {error}");
         }
@@ -115,19 +116,26 @@ async fn expired_credentials_and_missing_permissions_say_what_to_do() {
             "You are not authorized. Encoded authorization failure message: AbC-dEf",
         ),
     });
-    let api = stub.api();
+    let registry = Registry::new();
+    let api = SdkApi::new(&clients(&stub.server.url()), Pacing::unlimited(Metrics::new(&registry)));
     assert!(text(api.instances(&Query::all()).await.unwrap_err()).contains("check the clock"));
     assert!(text(api.balancers(&Which::All).await.unwrap_err()).contains("renew them"));
     let denied = text(api.write(&create()).await.unwrap_err());
     assert!(denied.starts_with("ccm lacks ec2:CreateSecurityGroup: ") && !denied.contains("AbC-dEf"), "{denied}");
-    let metrics = api.pacing.metrics().text();
-    for line in [
-        r#"cloudprovider_aws_api_response_status_total{operation="DescribeInstances",service="EC2",status_code="400"} 1"#,
-        r#"cloudprovider_aws_api_response_status_total{operation="DescribeLoadBalancers",service="Elastic Load Balancing v2",status_code="403"} 1"#,
-        r#"cloudprovider_aws_api_request_errors{request="create_security_group"} 1"#,
-        r#"ccm_aws_api_calls_total{operation="CreateSecurityGroup",outcome="refused",service="EC2"} 1"#,
+    let status = "cloudprovider_aws_api_response_status_total";
+    for (name, labels) in [
+        (status, &[("operation", "DescribeInstances"), ("service", "EC2"), ("status_code", "400")][..]),
+        (
+            status,
+            &[("operation", "DescribeLoadBalancers"), ("service", "Elastic Load Balancing v2"), ("status_code", "403")],
+        ),
+        ("cloudprovider_aws_api_request_errors", &[("request", "create_security_group")]),
+        (
+            "ccm_aws_api_calls_total",
+            &[("operation", "CreateSecurityGroup"), ("outcome", "refused"), ("service", "EC2")],
+        ),
     ] {
-        assert!(metrics.lines().any(|have| have == line), "{line}\n{metrics}");
+        assert_eq!(registry.value(name, labels), Some(1.0), "{name} {labels:?}");
     }
 }
 
@@ -145,17 +153,17 @@ async fn throttling_of_both_services_is_seen_and_retry_after_is_read() {
             Wire::Reply(answer)
         }
     });
-    let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::new()));
+    let registry = Registry::new();
+    let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::new(&registry)));
     assert!(api.instances(&Query::all()).await.is_err());
     let error = api.balancers(&Which::All).await.unwrap_err();
     assert!(
         matches!(error.kind, ErrorKind::Throttled { after: Some(after) } if after >= Duration::from_secs(6)),
         "{error:?}"
     );
-    let metrics = api.pacing.metrics().text();
     for name in ["DescribeInstances", "DescribeLoadBalancers"] {
-        let line = format!("cloudprovider_aws_api_throttled_requests_total{{operation_name=\"{name}\"}} 1");
-        assert!(metrics.lines().any(|have| have == line), "{line}\n{metrics}");
+        let throttled = "cloudprovider_aws_api_throttled_requests_total";
+        assert_eq!(registry.value(throttled, &[("operation_name", name)]), Some(1.0), "{name}");
     }
 }
 
@@ -166,7 +174,7 @@ async fn without_credentials_nothing_is_sent() {
     let mut clients = clients(&stub.server.url());
     let config = clients.ec2.config().to_builder().credentials_provider(none).build();
     clients.ec2 = aws_sdk_ec2::Client::from_conf(config);
-    let api = SdkApi::new(&clients, Pacing::unlimited(Metrics::new()));
+    let api = SdkApi::new(&clients, Pacing::unlimited(Metrics::unexported()));
     let error = api.instances(&Query::all()).await.unwrap_err();
     assert_eq!((error.kind, stub.forms().len()), (ErrorKind::Credentials, 0), "{error}");
     let text = text(error);

@@ -38,7 +38,7 @@ fn clients(url: &str) -> Clients {
 }
 
 fn api(url: &str) -> SdkApi {
-    SdkApi::new(&clients(url), Pacing::unlimited(Metrics::new()))
+    SdkApi::new(&clients(url), Pacing::unlimited(Metrics::unexported()))
 }
 
 type Script = dyn Fn(usize, &str) -> Wire + Send + Sync;

@@ -1,11 +1,19 @@
-//! Metric definitions as data: the metric, its reference and the tests use the same entry.
+//! Metric definitions as data: the metric, its reference page and the tests use the same entry.
+//!
+//! The program and the providers declare their metrics with [`metrics!`](crate::metrics!), with upstream's name where there
+//! is one, else with the prefix `ccm_`.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus::core::{Atomic, GenericGaugeVec};
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
-
-use super::Metrics;
+use prometheus::core::{Atomic, Collector, GenericGaugeVec};
+use prometheus::proto::{Metric, MetricType};
+pub use prometheus::{
+    GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, proto::MetricFamily,
+};
+use prometheus::{HistogramOpts, Opts};
 
 /// The kind of a metric, spelled as in `# TYPE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,68 +77,129 @@ impl Def {
     }
 }
 
+/// Metrics that are exported together: those of the program, or those of a provider. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Registry {
+    inner: prometheus::Registry,
+    made: Arc<Mutex<HashMap<&'static str, Box<dyn Any + Send>>>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Registry")
+    }
+}
+
+impl Registry {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The current values, sorted by name.
+    pub fn gather(&self) -> Vec<MetricFamily> {
+        self.inner.gather()
+    }
+
+    /// The value of a counter or gauge, or the count of a histogram; for tests.
+    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let family = self.gather().into_iter().find(|family| family.name() == name)?;
+        let has = |metric: &&Metric| {
+            labels.iter().all(|(key, value)| metric.get_label().iter().any(|l| l.name() == *key && l.value() == *value))
+        };
+        let metric = family.get_metric().iter().find(has)?;
+        Some(match family.get_field_type() {
+            MetricType::COUNTER => metric.get_counter().get_value(),
+            #[allow(clippy::cast_precision_loss)]
+            MetricType::HISTOGRAM => metric.get_histogram().get_sample_count() as f64,
+            _ => metric.get_gauge().get_value(),
+        })
+    }
+
+    // A second metric of this name would not be exported: controllers that share one and differ by a label all use the
+    // first. A metric with a malformed name or label fails in every test. Neither may stop a controller, hence the
+    // fallback to an unregistered one.
+    fn export<T: Collector + Clone + 'static>(&self, def: &Def, new: impl FnOnce(&Def) -> T) -> T {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = made.get(def.name).and_then(|there| there.downcast_ref::<T>()) {
+            return there.clone();
+        }
+        let new = new(def);
+        if let Err(error) = self.inner.register(Box::new(new.clone())) {
+            tracing::error!(%error, "a metric is not exported");
+        }
+        made.insert(def.name, Box::new(new.clone()));
+        new
+    }
+}
+
 /// A metric that can be made from its definition. One without labels exists from the start, as upstream's do.
 pub trait Exported {
     /// Creates and exports it; each caller gets the same one.
-    fn export(registry: &Metrics, def: &Def) -> Self;
+    fn export(registry: &Registry, def: &Def) -> Self;
+}
+
+/// Metrics that [`metrics!`](crate::metrics!) declared.
+pub trait Group: Send + Sync + 'static {
+    /// Exports them.
+    fn new(registry: &Registry) -> Self;
 }
 
 // The constructors below fail only on malformed constant names, which the test of all definitions would show.
 #[allow(clippy::expect_used)]
 impl Exported for IntCounterVec {
-    fn export(registry: &Metrics, def: &Def) -> Self {
+    fn export(registry: &Registry, def: &Def) -> Self {
         registry.export(def, |def| Self::new(def.opts(), def.labels).expect("constant"))
     }
 }
 
 #[allow(clippy::expect_used)]
 impl<P: Atomic + 'static> Exported for GenericGaugeVec<P> {
-    fn export(registry: &Metrics, def: &Def) -> Self {
+    fn export(registry: &Registry, def: &Def) -> Self {
         registry.export(def, |def| Self::new(def.opts(), def.labels).expect("constant"))
     }
 }
 
 #[allow(clippy::expect_used)]
 impl Exported for HistogramVec {
-    fn export(registry: &Metrics, def: &Def) -> Self {
+    fn export(registry: &Registry, def: &Def) -> Self {
         let opts = |def: &Def| HistogramOpts::from(def.opts()).buckets(def.buckets.to_vec());
         registry.export(def, |def| Self::new(opts(def), def.labels).expect("constant"))
     }
 }
 
 impl Exported for IntCounter {
-    fn export(registry: &Metrics, def: &Def) -> Self {
+    fn export(registry: &Registry, def: &Def) -> Self {
         IntCounterVec::export(registry, def).with_label_values::<&str>(&[])
     }
 }
 
 impl Exported for IntGauge {
-    fn export(registry: &Metrics, def: &Def) -> Self {
+    fn export(registry: &Registry, def: &Def) -> Self {
         IntGaugeVec::export(registry, def).with_label_values::<&str>(&[])
     }
 }
 
 impl Exported for Histogram {
-    fn export(registry: &Metrics, def: &Def) -> Self {
+    fn export(registry: &Registry, def: &Def) -> Self {
         HistogramVec::export(registry, def).with_label_values::<&str>(&[])
     }
 }
 
-/// Declares the metrics of a module: a struct with a field for each, `DEFS` for the reference page, and how they are exported,
-/// which makes it a [`Part`](crate::metrics::Part) of the registry.
+/// Declares the metrics of a module: a struct with a field for each, `DEFS` for the reference page, and how they are exported.
 ///
 /// ```
-/// use ccm_runtime::metrics::{Def, IntCounterVec};
+/// use ccm_provider::metric::{Def, IntCounterVec, Registry};
 ///
-/// ccm_runtime::metrics! {
+/// ccm_provider::metrics! {
 ///     struct Doors {
 ///         opened: IntCounterVec = Def::counter("ccm_doors_opened_total", &["door"], "Doors that were opened.");
 ///     }
 /// }
 ///
-/// let registry = ccm_runtime::Metrics::new();
-/// registry.part::<Doors>().opened.with_label_values(&["front"]).inc();
-/// assert_eq!(registry.sample("ccm_doors_opened_total{door=\"front\"}"), Some(1.0));
+/// let registry = Registry::new();
+/// Doors::new(&registry).opened.with_label_values(&["front"]).inc();
+/// assert_eq!(registry.value("ccm_doors_opened_total", &[("door", "front")]), Some(1.0));
 /// ```
 #[macro_export]
 macro_rules! metrics {
@@ -141,15 +210,15 @@ macro_rules! metrics {
 
         impl $name {
             /// For the reference page.
-            $vis const DEFS: &'static [&'static $crate::metrics::Def] = &[$(&$def),*];
+            $vis const DEFS: &'static [&'static $crate::metric::Def] = &[$(&$def),*];
 
-            $vis fn new(registry: &$crate::Metrics) -> Self {
-                Self { $($field: $crate::metrics::Exported::export(registry, &$def),)* }
+            $vis fn new(registry: &$crate::metric::Registry) -> Self {
+                Self { $($field: $crate::metric::Exported::export(registry, &$def),)* }
             }
         }
 
-        impl $crate::metrics::Part for $name {
-            fn new(registry: &$crate::Metrics) -> Self {
+        impl $crate::metric::Group for $name {
+            fn new(registry: &$crate::metric::Registry) -> Self {
                 Self::new(registry)
             }
         }
