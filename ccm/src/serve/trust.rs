@@ -6,27 +6,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_runtime::Client;
-use ccm_runtime::client::{ApiError, Call};
-use futures::StreamExt as _;
+use ccm_runtime::client::Call;
+use ccm_runtime::store::{Keep, Kept, Reflector};
+use ccm_runtime::{Client, Store};
 use rustls::crypto::CryptoProvider;
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::config::{Authentication, HeaderNames};
 use super::identity::Authorities;
 
-/// The ConfigMap that every API server keeps for those who delegate to it.
+/// The ConfigMap in which every API server publishes its authorities, for servers that delegate authentication to it.
 const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-const WATCH: &str = "/api/v1/namespaces/kube-system/configmaps?watch=true&allowWatchBookmarks=true\
-    &fieldSelector=metadata.name%3Dextension-apiserver-authentication&timeoutSeconds=300&resourceVersion=";
-/// Longest text of one event of the watch.
-const LONGEST: usize = 4 << 20;
-/// How long a watch may say nothing; it ends by itself after 300 s.
-const SILENCE: Duration = Duration::from_secs(330);
-/// Waits after a failure: doubled from the first to the last.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LAST_WAIT: Duration = Duration::from_secs(60);
+
+/// Pause between two attempts to watch it without the permission.
+const FORBIDDEN_PAUSE: Duration = Duration::from_secs(60);
 
 /// Who is believed, at one moment.
 #[derive(Debug, Default)]
@@ -60,6 +55,7 @@ pub(super) struct Source {
     text: Text,
     refused: Option<Text>,
     refused_file: bool,
+    refused_map: Option<String>,
     trust: watch::Sender<Arc<Trust>>,
 }
 
@@ -77,11 +73,32 @@ struct Meta {
     resource_version: String,
 }
 
-#[derive(Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: String,
-    object: serde_json::Value,
+impl Kept for ConfigMap {
+    type Key = &'static str;
+    const PATH: &'static str = "/api/v1/namespaces/kube-system/configmaps";
+    const SELECTOR: Option<&'static str> = Some("fieldSelector=metadata.name%3Dextension-apiserver-authentication");
+    const NAME: &'static str = "configmaps";
+
+    fn decode(json: &str, _: &Keep) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    // The selector allows one object.
+    fn key(&self) -> Self::Key {
+        Self::key_of("", "")
+    }
+
+    fn key_of(_: &str, _: &str) -> Self::Key {
+        "kube-system/extension-apiserver-authentication"
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn set_resource_version(&mut self, version: &str) {
+        version.clone_into(&mut self.metadata.resource_version);
+    }
 }
 
 impl Source {
@@ -106,6 +123,7 @@ impl Source {
             text: Text::default(),
             refused: None,
             refused_file: false,
+            refused_map: None,
             trust: watch::Sender::new(Arc::default()),
         };
         let mut text = source.read_files()?;
@@ -155,25 +173,37 @@ impl Source {
         self.client_file.is_some() || self.proxy_file.is_some() || self.cluster.is_some()
     }
 
-    /// Follows the sources for ever; looks at the files once in a period.
+    /// Follows the sources until it is dropped; reads the files once in a period.
     pub(super) async fn follow(mut self, period: Duration) {
-        let (found, mut maps) = tokio::sync::mpsc::channel(1);
-        let watched = self
-            .cluster
-            .clone()
-            .map(|client| tokio_util::task::AbortOnDropHandle::new(tokio::spawn(follow(client, found))));
+        let changed = Arc::new(Notify::new());
+        let map = self.cluster.clone().map(|client| {
+            let store = Store::new(Keep::default());
+            let changes = changed.clone();
+            store.on_change(move |_| changes.notify_one());
+            let reflector = Reflector::new(store.clone(), client, rand::random())
+                .optional(FORBIDDEN_PAUSE, "allow the role extension-apiserver-authentication-reader in kube-system");
+            (store, AbortOnDropHandle::new(tokio::spawn(reflector.run())))
+        });
         let mut cluster = Text { client: self.text.client.clone(), proxy: self.text.proxy.clone() };
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                Some(map) = maps.recv(), if watched.is_some() => match from_map(&map) {
-                    Ok(text) => cluster = text,
-                    Err(error) => {
-                        tracing::error!(error, "configmap kube-system/extension-apiserver-authentication cannot be used, the last content stays in force");
-                    }
-                },
+                () = changed.notified() => {}
+            }
+            // After a deletion the last content stays in force, as upstream.
+            let found = map.as_ref().and_then(|(store, _)| store.get(&ConfigMap::key_of("", "")));
+            match found.map(|map| from_map(&map)) {
+                Some(Ok(text)) => cluster = text,
+                Some(Err(error)) if self.refused_map.as_ref() != Some(&error) => {
+                    tracing::error!(
+                        error,
+                        "configmap kube-system/extension-apiserver-authentication cannot be used, the last content stays in force"
+                    );
+                    self.refused_map = Some(error);
+                }
+                Some(Err(_)) | None => {}
             }
             match self.read_files() {
                 Ok(mut text) => {
@@ -273,63 +303,6 @@ fn from_map(map: &ConfigMap) -> Result<Text, String> {
         client: text("client-ca-file").map(|pem| pem.clone().into_bytes()),
         proxy: text("requestheader-client-ca-file").map(|pem| (pem.clone().into_bytes(), headers)),
     })
-}
-
-/// Hands out the ConfigMap whenever it changes.
-async fn follow(client: Client, found: tokio::sync::mpsc::Sender<ConfigMap>) {
-    let mut wait = FIRST_WAIT;
-    loop {
-        let ended = match get(&client).await {
-            Ok(Some(map)) => {
-                wait = FIRST_WAIT;
-                let version = map.metadata.resource_version.clone();
-                if found.send(map).await.is_err() {
-                    return;
-                }
-                watch_from(&client, &version, &found).await
-            }
-            Ok(None) => Err("there is none".to_owned()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = ended {
-            tracing::warn!(error, "configmap kube-system/extension-apiserver-authentication cannot be followed");
-            tokio::time::sleep(wait.mul_f64(1.0 + rand::random::<f64>())).await;
-            wait = (wait * 2).min(LAST_WAIT);
-        }
-    }
-}
-
-/// Follows the changes since a version until the API server ends the watch.
-async fn watch_from(
-    client: &Client,
-    version: &str,
-    found: &tokio::sync::mpsc::Sender<ConfigMap>,
-) -> Result<(), String> {
-    let call = Call::get(format!("{WATCH}{version}"));
-    let text = |error: ApiError| error.to_string();
-    let mut frames = std::pin::pin!(client.stream(&call).await.map_err(text)?);
-    let mut rest: Vec<u8> = Vec::new();
-    while let Ok(Some(frame)) = tokio::time::timeout(SILENCE, frames.next()).await {
-        rest.extend_from_slice(&frame.map_err(text)?);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            let event: Event = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
-            match event.kind.as_str() {
-                "ADDED" | "MODIFIED" => {
-                    let map = serde_json::from_value(event.object).map_err(|error| error.to_string())?;
-                    // The receiver lives as long as this task.
-                    drop(found.send(map).await);
-                }
-                "ERROR" => return Err(format!("the watch ended: {}", event.object)),
-                // One that was deleted leaves the last content in force, as upstream.
-                _ => {}
-            }
-        }
-        if rest.len() > LONGEST {
-            return Err("an event of the watch is too long".into());
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -54,6 +54,13 @@ mod real_apiserver {
         patch(&bed, "client-ca-file", &old).await;
         until(401, ask);
         assert_eq!(served.ask("/metrics", Some(&known), "").0, 200);
+        // The watch ends with the API server, and the next one has changes of its own.
+        bed.stop_apiserver().await.unwrap();
+        bed.start_apiserver().await.unwrap();
+        patch(&bed, "client-ca-file", &format!("{old}{pem}")).await;
+        until(200, ask);
+        patch(&bed, "client-ca-file", &old).await;
+        until(401, ask);
 
         let proxy = bed.client_certificate(Authority::FrontProxy, "another-proxy", &[]).unwrap();
         let ask = || served.ask("/metrics", Some(&proxy), "X-Remote-User: jane\r\nX-Remote-Group: system:masters\r\n");

@@ -21,6 +21,8 @@ pub trait Kept: Send + Sync + Sized + 'static {
     type Key: Ord + Hash + Clone + fmt::Debug + fmt::Display + Send + Sync;
     /// Path of the collection.
     const PATH: &'static str;
+    /// Restricts the collection: a field or label selector as a query, percent-encoded.
+    const SELECTOR: Option<&'static str> = None;
     /// Plural name.
     const NAME: &'static str;
     /// Parses one object.

@@ -225,7 +225,7 @@ impl<T: Kept> Reflector<T> {
         let mut seen = BTreeSet::new();
         let mut next = String::new();
         loop {
-            let mut path = format!("{}?limit={PAGE}", T::PATH);
+            let mut path = collection::<T>(&format!("limit={PAGE}"));
             if !next.is_empty() {
                 path.push_str("&continue=");
                 path.push_str(&next);
@@ -270,7 +270,7 @@ impl<T: Kept> Reflector<T> {
 
     /// Watches from the last version, if the server has reached it.
     async fn resume(&mut self) -> Result<(), Ended> {
-        let page = self.client.send(&Call::get(format!("{}?limit=1", T::PATH))).await?;
+        let page = self.client.send(&Call::get(collection::<T>("limit=1"))).await?;
         self.check_age(Page::read(&page)?.metadata.resource_version)?;
         self.store.heard();
         self.watch().await
@@ -284,8 +284,8 @@ impl<T: Kept> Reflector<T> {
 
     async fn open(&self, from: &str) -> Result<impl Stream<Item = Result<Bytes, ApiError>> + use<T>, ApiError> {
         let seconds = WATCH_FOR.as_secs();
-        let path = format!("{}?watch=true&{from}&allowWatchBookmarks=true&timeoutSeconds={seconds}", T::PATH);
-        self.client.stream(&Call::get(path)).await
+        let query = format!("watch=true&{from}&allowWatchBookmarks=true&timeoutSeconds={seconds}");
+        self.client.stream(&Call::get(collection::<T>(&query))).await
     }
 
     /// Applies events until the stream ends.
@@ -376,6 +376,12 @@ impl<T: Kept> Reflector<T> {
             }
         }
     }
+}
+
+/// The path of the collection with a query.
+fn collection<T: Kept>(query: &str) -> String {
+    let selector = T::SELECTOR.map(|selector| format!("&{selector}")).unwrap_or_default();
+    format!("{}?{query}{selector}", T::PATH)
 }
 
 /// Whether pages would fail like the streaming list: there is no answer, the server asks to wait, or refuses the client.
