@@ -13,8 +13,6 @@
 
 mod annotations;
 mod client;
-#[cfg(test)]
-mod ec2_world;
 mod extras;
 mod flags;
 mod inspect;
@@ -28,6 +26,8 @@ mod routes;
 #[cfg(feature = "sdk")]
 mod sdk;
 mod start;
+#[cfg(all(test, feature = "sdk"))]
+mod world;
 
 pub use client::metrics::metrics_reference;
 pub use extras::volumes::VOLUME_SOURCES;

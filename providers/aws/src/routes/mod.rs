@@ -24,7 +24,7 @@ use crate::ownership::{LEGACY_KEY, Ownership};
 use crate::start::cluster::Cluster;
 
 mod plan;
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 use plan::{Observed, Step};

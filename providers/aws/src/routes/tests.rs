@@ -1,8 +1,7 @@
 use super::*;
-use crate::client::Tags;
-use crate::client::ec2::{self, InstanceInterface};
-use crate::ec2_world::{World, id};
 use crate::node::instances::tests::{Shared, lend};
+use crate::world::{World, eni, id, new_interface, owned};
+use ccm_cloudsim::aws::ec2::model::{Route as Leads, Target};
 use ccm_provider::{Node, NodeRef};
 use std::fmt::Write as _;
 
@@ -11,22 +10,17 @@ fn node(name: &str, number: usize) -> NodeRef {
     Arc::new(Node { name: name.into(), provider_id, ..Node::default() })
 }
 
-fn to_instance(destination: &str, number: usize) -> ec2::Route {
-    let interface = Some(format!("eni-{number:017x}"));
-    ec2::Route { destination: destination.into(), instance: Some(id(number)), interface, ..ec2::Route::default() }
+fn leads(destination: &str, target: Target) -> Leads {
+    Leads { destination: destination.into(), target, created: jiff::Timestamp::UNIX_EPOCH }
 }
 
-fn to_gateway(destination: &str, gateway: &str) -> ec2::Route {
-    ec2::Route { destination: destination.into(), gateway: gateway.into(), ..ec2::Route::default() }
+/// A blackhole, if there is no such instance.
+fn to_instance(destination: &str, number: usize) -> Leads {
+    leads(destination, Target::Interface { interface: eni(number), instance: Some(id(number)) })
 }
 
-fn blackhole(destination: &str, number: usize) -> ec2::Route {
-    ec2::Route { blackhole: true, ..to_instance(destination, number) }
-}
-
-fn table(id: &str, routes: Vec<ec2::Route>) -> RouteTable {
-    let tags = Tags::from([("kubernetes.io/cluster/c1".into(), "shared".into())]);
-    RouteTable { id: id.into(), vpc: "vpc-1".into(), routes, tags, ..RouteTable::default() }
+fn to_gateway(destination: &str, gateway: &str) -> Leads {
+    leads(destination, Target::Gateway(gateway.into()))
 }
 
 fn new(name: &str, destination: &str) -> NewRoute {
@@ -38,13 +32,12 @@ fn listed(name: Option<&str>, destination: &str) -> Route {
 }
 
 /// Five instances, of which the nodes have the first; the table has these routes.
-fn bed(nodes: Vec<NodeRef>, routes: Vec<ec2::Route>) -> (Arc<World>, VpcRoutes, Arc<Shared>) {
+fn bed(nodes: Vec<NodeRef>, routes: Vec<Leads>) -> (Arc<World>, VpcRoutes, Arc<Shared>) {
     let world = Arc::new(World::with(5));
-    world.state().tables =
-        vec![table("rtb-1", routes), RouteTable { id: "rtb-2".into(), vpc: "vpc-1".into(), ..RouteTable::default() }];
+    world.ec2(|ec2| ec2.route_tables.get_mut("rtb-1").unwrap().routes = routes);
     let cluster = Cluster::default();
     let nodes = lend(&cluster, nodes);
-    (world.clone(), VpcRoutes::new(settings(None), world.clone(), Fleet::new(world), cluster), nodes)
+    (world.clone(), VpcRoutes::new(settings(None), world.api(), Fleet::new(world.api()), cluster), nodes)
 }
 
 fn settings(table: Option<&str>) -> Settings {
@@ -83,13 +76,11 @@ async fn golden(bed: &VpcRoutes, create: &[NewRoute], delete: &[Route]) -> Strin
     text
 }
 
-fn change(world: &World, number: usize, change: impl FnOnce(&mut ec2::Instance)) {
-    change(world.state().instances.get_mut(&id(number)).unwrap());
-}
-
-fn second_interface(instance: &mut ec2::Instance) {
-    let second = InstanceInterface { id: "eni-second".into(), device_index: Some(1), ..instance.interfaces[0].clone() };
-    instance.interfaces.insert(0, second);
+fn second_interface(world: &World, number: usize) {
+    let mut second = new_interface([10, 0, 0, 200].into(), Some(id(number)));
+    second.attachment.as_mut().unwrap().device = 1;
+    world.ec2(|ec2| ec2.interfaces.insert("eni-second".into(), second));
+    world.instance(number, |instance| instance.interfaces.insert(0, "eni-second".into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,16 +89,17 @@ async fn a_list_is_one_call_and_holds_own_routes_and_blackholes_whatever_else_is
         vec![node("a", 1), node("b", 2)],
         vec![
             to_gateway("0.0.0.0/0", "igw-1"),
-            to_gateway("10.0.0.0/16", "local"),
+            leads("10.0.0.0/16", Target::Local),
             to_instance("10.1.1.0/24", 1),
             to_instance("fd00:1::/80", 2),
             to_instance("192.168.0.0/16", 5),
-            blackhole("10.1.9.0/24", 99),
-            ec2::Route { blackhole: true, ..to_gateway("10.1.8.0/24", "pcx-1") },
-            ec2::Route { interface: Some("eni-nat".into()), ..to_gateway("10.7.0.0/16", "") },
-            to_gateway("", "vpce-1"),
+            to_instance("10.1.9.0/24", 99),
+            to_gateway("10.1.8.0/24", "igw-gone"),
+            leads("10.7.0.0/16", Target::Interface { interface: "eni-nat".into(), instance: None }),
+            to_gateway("pl-1", "vpce-1"),
         ],
     );
+    world.ec2(|ec2| ec2.interfaces.insert("eni-nat".into(), new_interface([10, 0, 0, 200].into(), None)));
     assert_eq!(
         text(&routes.list("kubernetes").await.unwrap()),
         [
@@ -141,16 +133,16 @@ async fn plans_of_new_routes() {
     let (world, routes, _) = bed(
         nodes,
         vec![
-            to_gateway("10.0.0.0/8", "local"),
-            blackhole("10.1.2.0/24", 99),
+            leads("10.0.0.0/8", Target::Local),
+            to_instance("10.1.2.0/24", 99),
             to_instance("10.1.4.0/24", 4),
             to_instance("10.1.5.0/24", 1),
             to_gateway("10.1.6.0/24", "tgw-1"),
             to_instance("10.1.7.0/24", 5),
         ],
     );
-    change(&world, 3, second_interface);
-    change(&world, 4, |instance| instance.interfaces[0].source_dest_check = Some(false));
+    second_interface(&world, 3);
+    world.interface(4, |interface| interface.source_dest_check = false);
     let wanted = [
         new("a", "10.1.1.0/24"),
         new("b", "10.1.2.0/24"),
@@ -175,7 +167,7 @@ async fn plans_of_routes_that_go() {
             to_gateway("0.0.0.0/0", "igw-1"),
             to_instance("10.1.1.0/24", 1),
             to_instance("10.1.2.0/24", 2),
-            blackhole("10.1.3.0/24", 99),
+            to_instance("10.1.3.0/24", 99),
             to_instance("192.168.0.0/16", 5),
         ],
     );
@@ -195,7 +187,7 @@ async fn plans_of_routes_that_go() {
 async fn a_route_in_the_way_is_replaced_only_when_it_leads_to_no_live_node_of_ours() {
     let (world, routes, _) =
         bed(vec![node("a", 1)], vec![to_instance("10.1.1.0/24", 5), to_instance("10.1.2.0/24", 4)]);
-    change(&world, 4, |instance| instance.tags.clear());
+    world.instance(4, |instance| instance.tags.clear());
     let wanted = [new("a", "10.1.1.0/24"), new("a", "10.1.2.0/24")];
     let answers = routes.create("k", &wanted).await;
     answers[0].as_ref().unwrap();
@@ -222,20 +214,20 @@ async fn all_routes_of_a_reconcile_share_the_table_and_one_lookup() {
 #[tokio::test(start_paused = true)]
 async fn a_route_that_is_there_writes_nothing_and_one_that_is_gone_is_deleted() {
     let (world, routes, _) = bed(vec![node("a", 1)], vec![to_instance("10.1.1.0/24", 1)]);
-    change(&world, 1, |instance| instance.interfaces[0].source_dest_check = Some(false));
+    world.interface(1, |interface| interface.source_dest_check = false);
     routes.create("k", &[new("a", "10.1.1.0/24")]).await[0].as_ref().unwrap();
     assert!(world.calls().iter().all(|call| call.starts_with("Describe")));
-    world.state().faults.insert("DeleteRoute", ["InvalidRoute.NotFound"].into());
+    world.fail("DeleteRoute", "InvalidRoute.NotFound", 1);
     routes.delete("k", &[listed(Some("a"), "10.1.1.0/24")]).await[0].as_ref().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_route_that_somebody_made_in_between_is_looked_at_again() {
     let (world, routes, _) = bed(vec![node("a", 1)], Vec::new());
-    world.state().faults.insert("CreateRoute", ["RouteAlreadyExists"].into());
+    world.fail("CreateRoute", "RouteAlreadyExists", 1);
     let answers = routes.create("k", &[new("a", "10.1.1.0/24")]).await;
     assert_eq!(answers[0].as_ref().unwrap_err().class(), ErrorClass::Conflict);
-    world.state().tables[0].routes.push(to_instance("10.1.1.0/24", 1));
+    world.ec2(|ec2| ec2.route_tables.get_mut("rtb-1").unwrap().routes.push(to_instance("10.1.1.0/24", 1)));
     world.calls();
     tokio::time::sleep(Duration::from_millis(1)).await;
     routes.create("k", &[new("a", "10.1.1.0/24")]).await[0].as_ref().unwrap();
@@ -248,7 +240,11 @@ async fn a_route_that_somebody_made_in_between_is_looked_at_again() {
 #[tokio::test(start_paused = true)]
 async fn exactly_one_table_must_be_meant() {
     let (world, routes, _) = bed(Vec::new(), Vec::new());
-    world.state().tables.push(table("rtb-3", Vec::new()));
+    world.ec2(|ec2| {
+        let mut table = ec2.route_tables["rtb-2"].clone();
+        table.tags = owned();
+        ec2.route_tables.insert("rtb-3".into(), table);
+    });
     let error = routes.list("kubernetes").await.unwrap_err().to_string();
     assert!(
         error.starts_with("found multiple matching AWS route tables for AWS cluster: kubernetes: rtb-1, rtb-3;"),
@@ -256,10 +252,10 @@ async fn exactly_one_table_must_be_meant() {
     );
     let cluster = Cluster::default();
     let _nodes = lend(&cluster, Vec::new());
-    let fleet = Fleet::new(world.clone());
-    let by_id = VpcRoutes::new(settings(Some("rtb-2")), world.clone(), fleet.clone(), cluster.clone());
+    let fleet = Fleet::new(world.api());
+    let by_id = VpcRoutes::new(settings(Some("rtb-2")), world.api(), fleet.clone(), cluster.clone());
     assert!(by_id.list("k").await.unwrap().is_empty());
-    let lost = VpcRoutes::new(settings(Some("rtb-9")), world.clone(), fleet, cluster);
+    let lost = VpcRoutes::new(settings(Some("rtb-9")), world.api(), fleet, cluster);
     let error = lost.list("k").await.unwrap_err().to_string();
     assert_eq!(error, "unable to find route table for AWS cluster: k; rtb-9 (RouteTableID) does not exist");
 }
@@ -267,7 +263,8 @@ async fn exactly_one_table_must_be_meant() {
 #[tokio::test(start_paused = true)]
 async fn the_old_mark_counts_where_there_is_no_new_one() {
     let (world, routes, _) = bed(Vec::new(), Vec::new());
-    world.state().tables[0].tags = Tags::from([("KubernetesCluster".into(), "c1".into())]);
+    let old = [("KubernetesCluster".to_owned(), "c1".to_owned())];
+    world.ec2(|ec2| ec2.route_tables.get_mut("rtb-1").unwrap().tags = old.into());
     assert!(routes.list("k").await.unwrap().is_empty());
     assert_eq!(world.calls().len(), 2);
 }

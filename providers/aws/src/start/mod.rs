@@ -18,7 +18,7 @@ use crate::start::config::{Config, Family};
 
 pub(crate) mod cluster;
 pub(crate) mod config;
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 /// All questions about the instance that this program runs on.

@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::ec2_world::{World, id};
+use crate::world::{World, id};
 
 /// A host: what its metadata service says, and the cloud behind it. Notes what is asked, in order.
 #[derive(Default)]
@@ -23,9 +23,11 @@ impl Host {
 
     fn tagged(self, tags: &[(&str, &str)]) -> Self {
         let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        if let Some(own) = self.world.state().instances.get_mut(&id(1)) {
-            own.tags = tags;
-        }
+        self.world.ec2(|ec2| {
+            if let Some(own) = ec2.instances.get_mut(&id(1)) {
+                own.tags = tags;
+            }
+        });
         self
     }
 
@@ -86,7 +88,7 @@ impl Connector for Host {
     async fn api(self: Box<Self>, config: &Config, region: &str) -> Result<Arc<dyn Api>, ProviderError> {
         self.asked.lock().unwrap().push(format!("make clients in {region}"));
         config.role()?;
-        Ok(self.world)
+        Ok(self.world.api())
     }
 }
 
@@ -218,9 +220,9 @@ async fn a_silent_metadata_service_ends_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_cloud_ends_the_start() {
-    let mut world = World::with(1);
-    world.takes = Duration::from_secs(3600);
+    let world = World::taking(Duration::from_secs(3600)).launched(1);
     let (_, refused) = Host { world: Arc::new(world), ..Host::on_instance() }.start("", false).await;
     let error = refused.unwrap_err();
-    assert_eq!(error, format!("error finding instance {}: DescribeInstances did not answer within 2m0s", id(1)));
+    let why = "ec2:DescribeInstances: no usable answer from AWS (none in time)";
+    assert_eq!(error, format!("error finding instance {}: {why}", id(1)));
 }

@@ -9,7 +9,7 @@ use crate::core::clock::Clock;
 use crate::core::faults::{Faults, Rule};
 use crate::core::ledger::Ledger;
 use crate::core::lock;
-use crate::core::server::{Runtime, Server, Spawner};
+use crate::core::server::{Answer, Handler as _, Request, Runtime, Server, Spawner};
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -53,6 +53,11 @@ impl Aws {
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
+    }
+
+    /// Answers a request as the endpoint would, without a socket: for callers in the same process whose time stands still.
+    pub async fn answer(&self, request: Request) -> Answer {
+        self.endpoint.clone().answer(request).await
     }
 
     /// URL of the admin API (see the module `admin`).

@@ -1,5 +1,6 @@
 use super::*;
-use crate::ec2_world::World;
+use crate::world::World;
+use ccm_cloudsim::aws::ec2::model::Volume;
 use ccm_provider::well_known::ANNOTATION_PROVISIONED_BY;
 use serde_json::{Value, json};
 
@@ -20,8 +21,15 @@ fn csi(driver: &str, handle: &str) -> PersistentVolume {
 fn world() -> Arc<World> {
     let world = World::with(0);
     for (id, zone) in [("vol-1", "us-west-2a"), ("vol-2", "us-west-2-lax-1a"), ("vol-3", "")] {
-        let volume = Volume { id: id.into(), zone: zone.into() };
-        world.state().volumes.insert(id.into(), volume);
+        let volume = Volume {
+            zone: zone.into(),
+            size: 1,
+            kind: "gp3".into(),
+            state: "available".into(),
+            tags: Default::default(),
+            created: jiff::Timestamp::UNIX_EPOCH,
+        };
+        world.ec2(|ec2| ec2.volumes.insert(id.into(), volume));
     }
     Arc::new(world)
 }
@@ -37,7 +45,7 @@ async fn volumes_of_all_spellings_are_one_call_and_carry_zone_and_region() {
     let world = world();
     let volumes =
         [in_tree("vol-1"), in_tree("aws://us-west-2a/vol-1"), in_tree("aws:///vol-2"), csi(CSI_DRIVER, "vol-1")];
-    let labels = EbsVolumes::new(world.clone()).labels(&volumes).await;
+    let labels = EbsVolumes::new(world.api()).labels(&volumes).await;
     assert_eq!(zone_and_region(&labels[0]), ("us-west-2a", "us-west-2"));
     assert_eq!(labels[0].as_ref().unwrap(), labels[1].as_ref().unwrap());
     assert_eq!(zone_and_region(&labels[2]), ("us-west-2-lax-1a", "us-west-2"));
@@ -48,7 +56,7 @@ async fn volumes_of_all_spellings_are_one_call_and_carry_zone_and_region() {
 #[tokio::test(start_paused = true)]
 async fn questions_at_the_same_time_are_one_call() {
     let world = world();
-    let volumes = EbsVolumes::new(world.clone());
+    let volumes = EbsVolumes::new(world.api());
     let (one, two) = ([in_tree("vol-1")], [in_tree("vol-2")]);
     tokio::join!(volumes.labels(&one), volumes.labels(&two)).0[0].as_ref().unwrap();
     assert_eq!(world.calls(), ["DescribeVolumes volume-id=2"]);
@@ -66,7 +74,7 @@ async fn what_is_not_ours_or_not_there_yet_has_no_labels_and_is_not_asked_for() 
         in_tree(""),
         provisioned,
     ];
-    let labels = EbsVolumes::new(world.clone()).labels(&volumes).await;
+    let labels = EbsVolumes::new(world.api()).labels(&volumes).await;
     assert!(labels.iter().all(|labels| matches!(labels, Ok(None))), "{labels:?}");
     assert!(world.calls().is_empty());
 }
@@ -77,14 +85,14 @@ fn the_controller_is_told_which_volumes_are_ours() {
     assert_eq!(declared(&in_tree("vol-1")), Some("AWS EBS volume"));
     assert_eq!(declared(&csi(CSI_DRIVER, "vol-1")), Some("AWS EBS volume"));
     assert_eq!(declared(&csi("pd.csi.storage.gke.io", "vol-1")), None);
-    assert_eq!(EbsVolumes::new(world()).sources(), VOLUME_SOURCES);
+    assert_eq!(EbsVolumes::new(world().api()).sources(), VOLUME_SOURCES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_bad_volume_spoils_no_other() {
     let volumes =
         [in_tree("vol-404"), in_tree("vol-1"), in_tree("vol-3"), in_tree("gp2/x"), csi(CSI_DRIVER, "a://vol-1")];
-    let labels = EbsVolumes::new(world()).labels(&volumes).await;
+    let labels = EbsVolumes::new(world().api()).labels(&volumes).await;
     let error = |number: usize| labels[number].as_ref().unwrap_err();
     assert!(matches!(error(0).root(), ProviderError::DiskNotFound));
     assert_eq!(error(0).to_string(), "not in the account and region that ccm works in: disk is not found");
@@ -100,7 +108,7 @@ async fn one_bad_volume_spoils_no_other() {
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_cloud_is_no_missing_disk() {
     let world = world();
-    world.state().faults.insert("DescribeVolumes", ["RequestLimitExceeded"].into());
-    let labels = EbsVolumes::new(world).labels(&[in_tree("vol-1")]).await;
+    world.fail("DescribeVolumes", "RequestLimitExceeded", 1);
+    let labels = EbsVolumes::new(world.api()).labels(&[in_tree("vol-1")]).await;
     assert!(matches!(labels[0].as_ref().unwrap_err().class(), ErrorClass::Throttled { .. }));
 }

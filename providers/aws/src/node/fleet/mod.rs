@@ -17,7 +17,7 @@ use crate::client::{Answer, Api};
 use crate::node::identity::{InstanceId, Machine, ProviderId};
 use crate::node::instances::describe::{IDS_AT_ONCE, Instances, Seen};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 /// How long an instance may be remembered.

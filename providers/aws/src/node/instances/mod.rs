@@ -31,7 +31,7 @@ pub(crate) mod addresses;
 pub(crate) mod describe;
 mod judge;
 mod list;
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 pub(crate) mod tests;
 
 use describe::Instances;

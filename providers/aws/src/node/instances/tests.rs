@@ -1,10 +1,10 @@
 use super::*;
-use crate::client::Tags;
-use crate::client::ec2::AvailabilityZone;
-use crate::ec2_world::{World, id, instance};
+use crate::world::{World, dns_name, id, new_interface};
+use ccm_cloudsim::aws::ec2::InstanceState;
+use ccm_cloudsim::aws::ec2::model::Zone;
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::node::Pairs;
 use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, NodeReader, ProviderContext};
-use std::collections::VecDeque;
 
 #[derive(Debug)]
 struct Lent;
@@ -62,8 +62,8 @@ fn provider(world: &Arc<World>, nodes: &[NodeRef]) -> Ec2Instances {
 fn with(world: &Arc<World>, nodes: &[NodeRef], settings: Settings) -> Ec2Instances {
     let cluster = Cluster::default();
     let _ = lend(&cluster, nodes.to_vec());
-    let zones = Arc::new(Zones::new(world.clone()));
-    Ec2Instances::new(settings, world.clone(), zones, cluster).unwrap()
+    let zones = Arc::new(Zones::new(world.api()));
+    Ec2Instances::new(settings, world.api(), zones, cluster).unwrap()
 }
 
 fn known(number: usize) -> NodeRef {
@@ -77,7 +77,7 @@ fn odd(provider_id: &str) -> NodeRef {
 
 /// A new node that has only the private DNS name of its instance.
 fn nameless(number: usize) -> NodeRef {
-    named(&instance(number).private_dns_name)
+    named(&dns_name(number))
 }
 
 fn named(name: &str) -> NodeRef {
@@ -117,11 +117,6 @@ fn describes(calls: &[String]) -> usize {
     calls.iter().filter(|call| call.starts_with("DescribeInstances")).count()
 }
 
-/// Makes a few instances unlike the others.
-fn change(world: &World, number: usize, change: impl FnOnce(&mut Instance)) {
-    change(world.state().instances.get_mut(&id(number)).unwrap());
-}
-
 #[tokio::test(start_paused = true)]
 async fn one_unknown_instance_costs_one_more_call_and_spoils_nobody() {
     let world = Arc::new(World::with(2));
@@ -134,7 +129,8 @@ async fn one_unknown_instance_costs_one_more_call_and_spoils_nobody() {
 #[tokio::test(start_paused = true)]
 async fn an_error_that_names_nobody_is_sorted_out_by_filter() {
     let world = Arc::new(World::with(450));
-    world.state().vague = true;
+    let (code, message) = ("InvalidInstanceID.NotFound".to_owned(), "The instance IDs 'some' do not exist".to_owned());
+    world.aws().fault(Rule::every(Fault::Code { status: 400, code, message }).window(0, 1));
     let nodes: Vec<NodeRef> = (1..=451).map(known).collect();
     let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
     assert_eq!(answers.iter().filter(|answer| matches!(answer, Lookup::Found(_))).count(), 450);
@@ -153,7 +149,7 @@ async fn a_denied_instance_is_absent_and_the_core_gets_the_grace_and_the_time_of
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_a_good_answer_leaves_out_needs_a_second_answer() {
     let world = Arc::new(World::with(10));
-    world.state().hidden.insert(id(3));
+    world.ec2(|ec2| ec2.left_out.insert(id(3)));
     let nodes: Vec<NodeRef> = (1..=10).map(known).collect();
     let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
     assert_eq!(evidence(&answers[2]).kind, EvidenceKind::Unlisted);
@@ -190,12 +186,16 @@ async fn an_id_that_no_instance_can_have_is_an_error_and_never_asked_about() {
 
 #[tokio::test(start_paused = true)]
 async fn states_are_judged_as_upstream_does_but_a_missing_one_is_no_evidence() {
-    let states = ["pending", "running", "stopping", "stopped", "shutting-down", "terminated"];
+    use InstanceState::{Pending, Running, ShuttingDown, Stopped, Stopping, Terminated};
     let world = Arc::new(World::with(7));
-    for (number, state) in (1..).zip(states) {
-        change(&world, number, |instance| instance.state = Some(state.into()));
+    for (number, state) in (1..).zip([Pending, Running, Stopping, Stopped, ShuttingDown, Terminated]) {
+        world.instance(number, |instance| instance.state = state);
     }
-    change(&world, 7, |instance| instance.state = None);
+    world.instance(7, |instance| instance.state = Pending);
+    world.edit(|answer| match answer.split_once(&id(7)) {
+        Some((before, of_it)) => format!("{before}{}{}", id(7), of_it.replacen("instanceState", "elsewhere", 2)),
+        None => answer.to_owned(),
+    });
     let nodes: Vec<NodeRef> = (1..=7).map(known).collect();
     let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
     let stopped: Vec<bool> = answers[..5].iter().map(|answer| *found(answer).shutdown.as_ref().unwrap()).collect();
@@ -208,7 +208,7 @@ async fn states_are_judged_as_upstream_does_but_a_missing_one_is_no_evidence() {
 async fn an_error_of_the_cloud_is_no_evidence() {
     let world = Arc::new(World::with(1));
     for code in ["RequestLimitExceeded", "UnauthorizedOperation", "InternalError"] {
-        world.state().faults.insert("DescribeInstances", VecDeque::from([code, code]));
+        world.fail("DescribeInstances", code, 2);
         let nodes = [known(1), known(99), nameless(1)];
         let answers = provider(&world, &nodes).lookup(&nodes, Aspects::LIFECYCLE).await;
         assert!(answers.iter().all(|answer| matches!(answer, Lookup::Unknown(_))), "{code}: {answers:?}");
@@ -218,13 +218,12 @@ async fn an_error_of_the_cloud_is_no_evidence() {
 #[tokio::test(start_paused = true)]
 async fn metadata_is_what_upstream_gives() {
     let world = Arc::new(World::with(1));
-    change(&world, 1, |instance| instance.zone = "us-west-2a".into());
     let node = with_provider_id(&named("x"), &format!("aws:////{}", id(1)));
     let answers = provider(&world, &[]).lookup(&[node], Aspects::METADATA).await;
     let metadata = metadata(&answers[0]);
     assert_eq!(metadata.provider_id, format!("aws:////{}", id(1)), "an existing ID is echoed");
     assert_eq!((&*metadata.instance_type, &*metadata.zone, &*metadata.region), ("m5.large", "us-west-2a", "us-west-2"));
-    assert_eq!(metadata.additional_labels, BTreeMap::from([(LABEL_ZONE_ID.to_owned(), "usw2-az1".to_owned())]));
+    assert_eq!(metadata.additional_labels, BTreeMap::from([(LABEL_ZONE_ID.to_owned(), "usw2-az2".to_owned())]));
     let kinds: Vec<_> = metadata.node_addresses.iter().map(|address| address.kind.clone()).collect();
     assert_eq!(kinds, [AddressType::InternalIp, AddressType::InternalDns, AddressType::Hostname]);
     // The instance, the zones, and the topology of a type that is not known yet.
@@ -252,8 +251,10 @@ async fn labels_that_a_node_has_are_not_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn layers_become_labels_in_their_order() {
     let world = Arc::new(World::with(1));
-    change(&world, 1, |instance| instance.instance_type = "p5.48xlarge".into());
-    world.state().topology.insert(id(1), vec!["nn-a".into(), "nn-b".into(), "nn-c".into()]);
+    world.instance(1, |instance| {
+        instance.instance_type = "p5.48xlarge".into();
+        instance.topology = vec!["nn-a".into(), "nn-b".into(), "nn-c".into()];
+    });
     let answers = provider(&world, &[]).lookup(&[known(1)], Aspects::METADATA).await;
     let labels = &metadata(&answers[0]).additional_labels;
     let layers: Vec<_> =
@@ -264,7 +265,7 @@ async fn layers_become_labels_in_their_order() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_zone_fails_the_metadata_and_is_asked_for_once_a_minute() {
     let world = Arc::new(World::with(1));
-    change(&world, 1, |instance| instance.zone = "us-west-2-new-1a".into());
+    world.instance(1, |instance| instance.zone = "us-west-2-new-1a".into());
     let provider = provider(&world, &[]);
     for _ in 0..100 {
         let answers = provider.lookup(&[known(1)], Aspects::METADATA).await;
@@ -275,8 +276,8 @@ async fn an_unknown_zone_fails_the_metadata_and_is_asked_for_once_a_minute() {
     let zones = |calls: Vec<String>| calls.iter().filter(|call| *call == "DescribeAvailabilityZones").count();
     assert_eq!(zones(world.calls()), 1);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let new = AvailabilityZone { name: "us-west-2-new-1a".into(), id: "usw2-new1".into(), kind: "local-zone".into() };
-    world.state().zones.push(new);
+    let new = Zone { id: "usw2-new1".into(), kind: "local-zone".into(), state: "available".into() };
+    world.ec2(|ec2| ec2.zones.insert("us-west-2-new-1a".into(), new));
     let answers = provider.lookup(&[known(1)], Aspects::METADATA).await;
     assert_eq!(metadata(&answers[0]).additional_labels[LABEL_ZONE_ID], "usw2-new1");
 }
@@ -284,19 +285,18 @@ async fn an_unknown_zone_fails_the_metadata_and_is_asked_for_once_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_name_is_found_among_live_members_only_and_must_be_unique() {
     let world = Arc::new(World::with(4));
-    let name = instance(1).private_dns_name;
-    change(&world, 2, |instance| {
-        instance.private_dns_name.clone_from(&name);
-        instance.state = Some("terminated".into());
+    world.instance(2, |instance| {
+        instance.private_dns = dns_name(1);
+        instance.state = InstanceState::Terminated;
     });
-    change(&world, 3, |instance| {
-        instance.private_dns_name.clone_from(&name);
-        instance.tags = Tags::from([("kubernetes.io/cluster/other".into(), "owned".into())]);
+    world.instance(3, |instance| {
+        instance.private_dns = dns_name(1);
+        instance.tags = [("kubernetes.io/cluster/other".into(), "owned".into())].into();
     });
     let provider = provider(&world, &[]);
     let answers = provider.lookup(&[nameless(1)], Aspects::LIFECYCLE).await;
     assert!(metadata(&answers[0]).provider_id.ends_with(&id(1)));
-    change(&world, 4, |instance| instance.private_dns_name.clone_from(&name));
+    world.instance(4, |instance| instance.private_dns = dns_name(1));
     let answers = provider.lookup(&[nameless(1)], Aspects::LIFECYCLE).await;
     assert!(unknown(&answers[0]).contains(&format!("{}, {}", id(1), id(4))), "{answers:?}");
 }
@@ -304,17 +304,9 @@ async fn a_name_is_found_among_live_members_only_and_must_be_unique() {
 #[tokio::test(start_paused = true)]
 async fn fargate_nodes_share_one_call_and_count_as_stopped_unless_told_otherwise() {
     let world = Arc::new(World::with(0));
-    let interface = |ip: &str, zone: &str| NetworkInterface {
-        id: format!("eni-{ip}"),
-        zone: zone.into(),
-        vpc: "vpc-1".into(),
-        private_ip: Some(ip.into()),
-        private_dns_name: "ip.internal".into(),
-        ..NetworkInterface::default()
-    };
-    world.state().interfaces =
-        vec![interface("10.0.0.1", "us-west-2a"), interface("10.0.0.3", ""), interface("10.0.0.3", "")];
-    world.state().zones = World::with(0).state().zones.clone();
+    for (id, last) in [("eni-1", 1), ("eni-3", 3), ("eni-4", 3)] {
+        world.ec2(|ec2| ec2.interfaces.insert(id.into(), new_interface([10, 0, 0, last].into(), None)));
+    }
     let node = |ip: &str| odd(&format!("aws:///us-west-2a/task/fargate-{ip}"));
     let nodes = [node("ip-10-0-0-1.us-west-2.compute.internal"), node("10.0.0.2"), node("10.0.0.3")];
     let answers = provider(&world, &[]).lookup(&nodes, Aspects::ALL).await;
@@ -332,9 +324,9 @@ async fn fargate_nodes_share_one_call_and_count_as_stopped_unless_told_otherwise
 #[tokio::test(start_paused = true)]
 async fn a_list_costs_a_call_per_thousand_and_knows_every_node_by_its_own_spelling() {
     let world = Arc::new(World::with(5000));
-    change(&world, 1, |instance| instance.tags.clear());
-    change(&world, 2, |instance| instance.state = Some("terminated".into()));
-    world.state().instances.remove(&id(3));
+    world.instance(1, |instance| instance.tags.clear());
+    world.instance(2, |instance| instance.state = InstanceState::Terminated);
+    world.ec2(|ec2| ec2.instances.remove(&id(3)));
     let mut nodes: Vec<NodeRef> = (1..=4990).map(known).collect();
     nodes.push(with_provider_id(&named("short"), &id(4995)));
     nodes.push(nameless(4996));
@@ -353,24 +345,24 @@ async fn a_list_costs_a_call_per_thousand_and_knows_every_node_by_its_own_spelli
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_of_refreshes_of_5000_nodes_costs_60_calls() {
+async fn refreshes_of_5000_nodes_cost_five_calls_each() {
     let world = Arc::new(World::with(5000));
     let nodes: Vec<NodeRef> = (1..=5000).map(known).collect();
     let provider = provider(&world, &nodes);
-    for _ in 0..12 {
+    for _ in 0..2 {
         assert_eq!(provider.list().await.unwrap().unwrap().by_provider_id.len(), 5000);
         tokio::time::sleep(Duration::from_secs(300)).await;
     }
-    assert_eq!(world.calls().len(), 60);
+    assert_eq!(world.calls().len(), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_of_which_a_part_fails_is_no_list() {
     let world = Arc::new(World::with(2000));
-    change(&world, 1, |instance| instance.tags.clear());
+    world.instance(1, |instance| instance.tags.clear());
     let nodes: Vec<NodeRef> = (1..=2000).map(known).collect();
     let provider = provider(&world, &nodes);
-    world.state().faults.insert("DescribeInstances", VecDeque::from(["InternalError"]));
+    world.fail("DescribeInstances", "InternalError", 1);
     assert!(provider.list().await.unwrap().is_err());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(provider.list().await.unwrap().is_ok());
@@ -378,9 +370,9 @@ async fn a_list_of_which_a_part_fails_is_no_list() {
 
 #[tokio::test(start_paused = true)]
 async fn before_the_nodes_are_lent_there_is_no_list() {
-    let world: Arc<World> = Arc::new(World::with(1));
-    let zones = Arc::new(Zones::new(world.clone()));
-    let provider = Ec2Instances::new(settings(), world, zones, Cluster::default()).unwrap();
+    let world = World::with(1);
+    let zones = Arc::new(Zones::new(world.api()));
+    let provider = Ec2Instances::new(settings(), world.api(), zones, Cluster::default()).unwrap();
     assert!(provider.list().await.is_none());
 }
 
@@ -389,8 +381,8 @@ async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     let world = Arc::new(World::with(5000));
     let cluster = Cluster::default();
     let reader = lend(&cluster, Vec::new());
-    let zones = Arc::new(Zones::new(world.clone()));
-    let provider = Ec2Instances::new(settings(), world.clone(), zones, cluster).unwrap();
+    let zones = Arc::new(Zones::new(world.api()));
+    let provider = Ec2Instances::new(settings(), world.api(), zones, cluster).unwrap();
     let (mut made, mut window) = (0, Duration::from_millis(25));
     while made < 5000 {
         tokio::time::sleep(window).await;

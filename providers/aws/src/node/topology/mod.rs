@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use crate::client::{Answer, Api, ApiError};
 use crate::node::identity::InstanceId;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 /// Instances in one call.

@@ -1,8 +1,8 @@
 use super::*;
-use crate::ec2_world::{World, id};
+use crate::world::{World, id};
 
 fn topology(world: &Arc<World>) -> Topology {
-    Topology::new(world.clone(), None).unwrap()
+    Topology::new(world.api(), None).unwrap()
 }
 
 fn instances(numbers: impl IntoIterator<Item = usize>, kind: &str) -> BTreeMap<InstanceId, String> {
@@ -10,9 +10,10 @@ fn instances(numbers: impl IntoIterator<Item = usize>, kind: &str) -> BTreeMap<I
 }
 
 fn world(with_topology: impl IntoIterator<Item = usize>) -> Arc<World> {
-    let world = World::with(0);
-    world.state().topology =
-        with_topology.into_iter().map(|number| (id(number), vec!["nn-1".into(), format!("nn-{number}")])).collect();
+    let world = World::with(250);
+    for number in with_topology {
+        world.instance(number, |instance| instance.topology = vec!["nn-1".into(), format!("nn-{number}")]);
+    }
     Arc::new(world)
 }
 
@@ -37,13 +38,13 @@ async fn a_type_without_topology_costs_one_call_for_one_instance_a_day() {
     let topology = topology(&world);
     let nodes = instances(1..=5000, "m5.large");
     assert!(topology.layers(&nodes).await.values().all(|layers| layers.as_ref().unwrap().is_empty()));
-    assert_eq!(world.calls(), ["DescribeInstanceTopology 1"]);
+    assert_eq!(world.calls(), ["DescribeInstanceTopology 1 IDs"]);
     tokio::time::sleep(Duration::from_secs(24 * 3600 - 60)).await;
     topology.layers(&nodes).await;
     assert!(world.calls().is_empty());
     tokio::time::sleep(Duration::from_secs(60)).await;
     topology.layers(&nodes).await;
-    assert_eq!(world.calls(), ["DescribeInstanceTopology 1"]);
+    assert_eq!(world.calls(), ["DescribeInstanceTopology 1 IDs"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,7 +62,7 @@ async fn required_types_are_asked_about_a_hundred_at_a_time() {
     let layers = topology(&world).layers(&instances(1..=250, "p5.48xlarge")).await;
     assert_eq!(layers.len(), 250);
     assert_eq!(layers_of(&layers, 7), Some(vec!["nn-1".into(), "nn-7".into()]));
-    let calls: Vec<String> = [100, 100, 50].iter().map(|n| format!("DescribeInstanceTopology {n}")).collect();
+    let calls: Vec<String> = [100, 100, 50].iter().map(|n| format!("DescribeInstanceTopology {n} IDs")).collect();
     assert_eq!(world.calls(), calls);
 }
 
@@ -71,7 +72,7 @@ async fn a_type_that_turns_out_to_have_one_is_asked_about_in_full() {
     let topology = topology(&world);
     let layers = topology.layers(&instances(1..=30, "g6.48xlarge")).await;
     assert_eq!(layers_of(&layers, 30), Some(vec!["nn-1".into(), "nn-30".into()]));
-    assert_eq!(world.calls(), ["DescribeInstanceTopology 1", "DescribeInstanceTopology 29"]);
+    assert_eq!(world.calls(), ["DescribeInstanceTopology 1 IDs", "DescribeInstanceTopology 29 IDs"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,27 +83,27 @@ async fn a_required_type_without_answer_is_remembered_by_instance() {
     world.calls();
     let layers = topology.layers(&instances([1, 2], "p5.48xlarge")).await;
     assert_eq!((layers.len(), layers_of(&layers, 1).unwrap().len()), (1, 2));
-    assert_eq!(world.calls(), ["DescribeInstanceTopology 1"]);
+    assert_eq!(world.calls(), ["DescribeInstanceTopology 1 IDs"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_permission_is_asked_for_once_a_day_and_costs_no_node_its_start() {
     for code in ["UnauthorizedOperation", "UnsupportedOperation"] {
         let world = world(1..=150);
-        world.state().faults.insert("DescribeInstanceTopology", [code].into());
+        world.fail("DescribeInstanceTopology", code, 1);
         let topology = topology(&world);
         let nodes = instances(1..=150, "p5.48xlarge");
         for _ in 0..3 {
             assert!(topology.layers(&nodes).await.values().all(|layers| layers.as_ref().unwrap().is_empty()));
         }
-        assert_eq!(world.calls(), ["DescribeInstanceTopology 100"], "{code}");
+        assert_eq!(world.calls(), ["DescribeInstanceTopology 100 IDs"], "{code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_fails_required_types_only_and_is_not_remembered() {
     let world = world(1..=2);
-    world.state().faults.insert("DescribeInstanceTopology", ["RequestLimitExceeded"].into());
+    world.fail("DescribeInstanceTopology", "RequestLimitExceeded", 1);
     let topology = topology(&world);
     let mut nodes = instances([1], "p5.48xlarge");
     nodes.extend(instances([2], "m5.large"));
