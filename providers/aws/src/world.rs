@@ -21,6 +21,7 @@ use ccm_cloudsim::aws::{self, Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::server::Answer;
+use ccm_provider::metric::Registry;
 
 use crate::client::metrics::Metrics;
 use crate::client::pacing::Pacing;
@@ -176,7 +177,7 @@ impl World {
             elb: client!(aws_sdk_elasticloadbalancing),
             elbv2: client!(aws_sdk_elasticloadbalancingv2),
         };
-        let world = Self { wire, api: Arc::new(SdkApi::new(&clients, Pacing::impatient(Metrics::new()))) };
+        let world = Self { wire, api: Arc::new(SdkApi::new(&clients, Pacing::impatient(Metrics::new(&Registry::new())))) };
         world.state(|world| network(&mut world.ec2));
         world
     }
