@@ -20,6 +20,7 @@ pub mod election;
 pub mod events;
 pub mod gate;
 pub mod leader;
+mod limit;
 pub mod metrics;
 pub mod panics;
 pub mod permission;

@@ -2,7 +2,8 @@
 //!
 //! * A key that waits is not added twice.
 //! * A key is never worked on twice at once; added meanwhile, it is handed out again after [`Queue::done`].
-//! * A delayed add keeps the earliest due time.
+//! * A delayed add keeps the earliest due time. It ends when the key is handed out before, unlike in client-go: that sync
+//!   sees the current state, and asks for another one if it needs it.
 //! * Failures are counted per key and decide the delay of the next try.
 //! * After [`Queue::shut_down`] nothing is handed out any more; running work may finish.
 //!
@@ -19,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::limit::{Limiter, Rate};
 use crate::metrics::Metrics;
 pub(crate) use metrics::Families;
 pub use metrics::QueueState;
@@ -36,13 +38,16 @@ pub struct RateLimit {
     /// Longest delay.
     pub max: Duration,
     /// Tokens per second and burst that all retries of the queue share, if any.
-    pub bucket: Option<(f64, u32)>,
+    pub bucket: Option<Rate>,
 }
 
 impl RateLimit {
     /// client-go's default: 5 ms doubling to 1000 s, and at most 10 retries a second, 100 in a burst.
-    pub const DEFAULT: Self =
-        Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
+    pub const DEFAULT: Self = Self {
+        base: Duration::from_millis(5),
+        max: Duration::from_secs(1000),
+        bucket: Some(Rate { qps: 10.0, burst: 100 }),
+    };
 
     /// The delay after `failures` earlier failures.
     fn delay(&self, failures: u32) -> Duration {
@@ -56,6 +61,7 @@ pub struct Queue<K: Key> {
     state: Mutex<State<K>>,
     changed: Notify,
     limit: RateLimit,
+    bucket: Option<Limiter>,
     metrics: QueueMetrics,
 }
 
@@ -67,26 +73,8 @@ struct State<K> {
     due: HashMap<K, (Instant, u64)>,
     failures: HashMap<K, u32>,
     added: HashMap<K, Instant>,
-    bucket: Option<Bucket>,
     sequence: u64,
     closed: bool,
-}
-
-struct Bucket {
-    per_second: f64,
-    burst: f64,
-    tokens: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    /// Takes one token, on credit if need be, and says how long to wait for it.
-    fn take(&mut self, now: Instant) -> Duration {
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
-        self.tokens = (self.tokens + gained).min(self.burst) - 1.0;
-        self.at = now;
-        if self.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.tokens / self.per_second) }
-    }
 }
 
 impl<K: Key> QueueTimes for Queue<K> {
@@ -123,12 +111,6 @@ impl<K: Key> Debug for Queue<K> {
 impl<K: Key> Queue<K> {
     /// An empty queue; `name` is the label of its metrics.
     pub fn new(name: &str, limit: RateLimit, metrics: &Metrics) -> Arc<Self> {
-        let bucket = limit.bucket.map(|(per_second, burst)| Bucket {
-            per_second,
-            burst: f64::from(burst),
-            tokens: f64::from(burst),
-            at: Instant::now(),
-        });
         Arc::new_cyclic(|me: &Weak<Self>| Self {
             state: Mutex::new(State {
                 ready: VecDeque::new(),
@@ -138,12 +120,12 @@ impl<K: Key> Queue<K> {
                 due: HashMap::new(),
                 failures: HashMap::new(),
                 added: HashMap::new(),
-                bucket,
                 sequence: 0,
                 closed: false,
             }),
             changed: Notify::new(),
             limit,
+            bucket: limit.bucket.map(|rate| Limiter::new(rate, Instant::now().into_std())),
             metrics: QueueMetrics::new(metrics, name, me.clone()),
         })
     }
@@ -207,9 +189,10 @@ impl<K: Key> Queue<K> {
         let failures = state.failures.entry(key.clone()).or_insert(0);
         let own = self.limit.delay(*failures);
         *failures = failures.saturating_add(1);
-        let shared = state.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.take(Instant::now()));
         drop(state);
-        let delay = own.max(shared);
+        let now = Instant::now().into_std();
+        let shared = self.bucket.as_ref().and_then(|bucket| bucket.reserve(now, Duration::MAX));
+        let delay = own.max(shared.unwrap_or_default());
         self.add_after(key, delay);
         delay
     }
@@ -272,6 +255,9 @@ impl<K: Key> Queue<K> {
         for key in &keys {
             state.dirty.remove(key);
             state.processing.insert(key.clone(), now);
+            if let Some(slot) = state.due.remove(key) {
+                state.waiting.remove(&slot);
+            }
             if let Some(since) = state.added.remove(key) {
                 self.metrics.waited.observe(now.saturating_duration_since(since).as_secs_f64());
             }
@@ -388,9 +374,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_shared_bucket_slows_retries_after_the_burst() {
-        let limit =
-            RateLimit { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
-        let q: Arc<Queue<u32>> = Queue::new("bucket", limit, &Metrics::new());
+        let q: Arc<Queue<u32>> = Queue::new("bucket", RateLimit::DEFAULT, &Metrics::new());
         let delays: Vec<Duration> = (0..120).map(|key| q.add_rate_limited(key)).collect();
         assert_eq!(delays[99], Duration::from_millis(5));
         assert_eq!(delays[119].as_millis(), 2000);

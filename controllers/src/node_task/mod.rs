@@ -15,6 +15,7 @@ use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
     Node, NodeChanges, NodeName, NodeRef, NodeTask, NodeTaskSpec, NodeWork, ObjectChange, ProviderError,
 };
+use ccm_runtime::client::Rate;
 use ccm_runtime::permission::Permission;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
@@ -71,7 +72,8 @@ pub fn start(
         return Err(NotStarted(format!("the cloud provider has no controller {:?}", spec.name)));
     };
     let limits = task.limits();
-    let rate = RateLimit { bucket: limits.rate.or(RateLimit::DEFAULT.bucket), ..RateLimit::DEFAULT };
+    let rate = limits.rate.map(|(qps, burst)| Rate { qps, burst }).or(RateLimit::DEFAULT.bucket);
+    let rate = RateLimit { bucket: rate, ..RateLimit::DEFAULT };
     let queue = Queue::new(spec.queue, rate, &shared.metrics);
     let controller = Arc::new(NodeTaskController { shared: shared.clone(), task, spec, queue: queue.clone() });
     shared.nodes.on_change({

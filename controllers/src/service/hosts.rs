@@ -106,34 +106,40 @@ impl ServiceController {
         let key = work.service.key();
         self.metrics.update_latency.observe(took.as_secs_f64());
         self.end_pass(&key);
-        self.write(&work.service, ServicePatch::default(), notes).await?;
+        let written = self.write(&work.service, ServicePatch::default(), notes).await;
+        if let Err(closed @ SyncError::Closed(_)) = written {
+            return Err(closed);
+        }
         let subject = Subject::service(&work.service);
         let error = match answer {
-            Ok(_) if work.nodes.is_empty() => {
-                self.updated(work);
-                self.warn_no_nodes(&subject);
-                return Ok(Outcome::Done);
-            }
             Ok(_) => {
+                written?;
                 self.updated(work);
-                let text = "Updated load balancer with new hosts";
-                self.events.event(&subject, EventType::Normal, "UpdatedLoadBalancer", text);
+                if work.nodes.is_empty() {
+                    self.warn_no_nodes(&subject);
+                } else {
+                    let text = "Updated load balancer with new hosts";
+                    self.events.event(&subject, EventType::Normal, "UpdatedLoadBalancer", text);
+                }
                 return Ok(Outcome::Done);
             }
-            Err(error) if error.is_implemented_elsewhere() => return Ok(Outcome::Done),
+            Err(error) if error.is_implemented_elsewhere() => return written.map(|()| Outcome::Done),
             Err(error) if error.is_in_progress() => return Err(SyncError::provider("", &error)),
             Err(error) => error,
         };
         let still_there = self.balancer.get(&self.shared.cluster, &work.service);
         if let Ok(None) = deadline::within("GetLoadBalancer", READ_DEADLINE, still_there).await {
-            return Ok(Outcome::Done);
+            return written.map(|()| Outcome::Done);
         }
         self.metrics.node_sync_errors.inc();
-        let message = format!(
+        let mut message = format!(
             "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",
             decide::host_names(&work.nodes),
             work.nodes.len()
         );
+        if let Err(error) = written {
+            message = format!("{message}; {error}");
+        }
         self.events.event(&subject, EventType::Warning, "UpdateLoadBalancerFailed", &message);
         // A full ensure repairs the failure, and has its own back-off. A delay that the cloud asks for is kept.
         self.queue.add_after(Work::Sync(key), error.retry_after().unwrap_or_default());

@@ -11,7 +11,6 @@ mod config;
 mod connection;
 mod dial;
 mod error;
-mod limit;
 mod link;
 mod metrics;
 #[cfg(test)]
@@ -30,14 +29,14 @@ use kube::client::Body;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::limit::Limiter;
+pub use crate::limit::Rate;
 use crate::metrics::Metrics;
 use account::{Account, Token};
 pub use call::{Call, REQUEST_DEADLINE};
 pub use config::{ConnectOptions, Elsewhere, Trust};
 pub(crate) use error::status_error;
 pub use error::{ApiError, ConnectError, chain};
-use limit::Limiter;
-pub use limit::Rate;
 use link::{Link, Session};
 pub(crate) use metrics::{ClientMetrics, REQUEST};
 

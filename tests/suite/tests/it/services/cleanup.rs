@@ -198,6 +198,22 @@ async fn a_delay_that_the_deletion_asks_for_is_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_cancels_the_retry_of_a_failed_ensure() {
+    let rig = Rig::new(
+        "faults: [{call: EnsureLoadBalancer, error: broken, applied: true}, \
+         {call: EnsureLoadBalancerDeleted, times: 1, kind: InProgress, error: being deleted, retryAfter: 60s}]",
+    )
+    .await;
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    // The next retry is due 20 s after the third.
+    rig.until_calls("EnsureLoadBalancer", 3).await;
+    rig.delete("services", "default", "s").await;
+    assert_moments(&rig.moments("EnsureLoadBalancerDeleted", 2 * MINUTE).await, &[0, 60]);
+    assert!(rig.service("s").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_the_cloud_has_not_finished_is_looked_at_again_without_a_warning() {
     let (rig, manager) = balanced("").await;
     rig.cloud.write(

@@ -143,6 +143,22 @@ async fn annotations_and_conditions_are_written_also_when_the_ensure_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_host_update_is_reported_even_if_the_notes_cannot_be_written() {
+    let cloud = Registers::default();
+    let (rig, _manager) = balanced_by(&cloud, service("s")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(MINUTE).await;
+    cloud.0.lock().unwrap().fails = true;
+    rig.faults().add(Fault::status(403).on(Match::on("patch", "services")));
+    let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.1.97"}]}});
+    rig.patch("nodes", "", "a", "status", address).await;
+    let event = rig.until_event("s", "UpdateLoadBalancerFailed").await;
+    for error in ["error: the quota is used up", "failed to update load balancer status: "] {
+        assert!(event.contains(error), "{event}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last() {
     let cloud = Registers::default();
     let (rig, _manager) = balanced_by(&cloud, service("s").annotation("internal", "")).await;

@@ -1,4 +1,4 @@
-//! client-go's token bucket: `flowcontrol.NewTokenBucketRateLimiter`, one for each client object.
+//! client-go's token bucket: `flowcontrol.NewTokenBucketRateLimiter`, for the requests of a client and for the retries of a queue.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
     /// Requests per second.
-    pub qps: f32,
+    pub qps: f64,
     /// Requests that may be sent at once after an idle time.
     pub burst: u32,
 }
@@ -17,12 +17,12 @@ impl Rate {
     pub fn new(qps: f32, burst: i32) -> Option<Self> {
         let qps = if qps == 0.0 { 5.0 } else { qps };
         let burst = if burst == 0 { 10 } else { u32::try_from(burst).unwrap_or(1) };
-        (qps > 0.0).then_some(Self { qps, burst })
+        (qps > 0.0).then_some(Self { qps: f64::from(qps), burst })
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Limiter {
+pub(crate) struct Limiter {
     rate: Rate,
     state: Mutex<State>,
 }
@@ -35,16 +35,16 @@ struct State {
 }
 
 impl Limiter {
-    pub(super) fn new(rate: Rate, now: Instant) -> Self {
+    pub(crate) fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, state: Mutex::new(State { tokens: f64::from(rate.burst), filled: now }) }
     }
 
     /// Takes a token and returns the wait for it. `None`: the wait would be too long, and no token is taken.
-    pub(super) fn reserve(&self, now: Instant, at_most: Duration) -> Option<Duration> {
+    pub(crate) fn reserve(&self, now: Instant, at_most: Duration) -> Option<Duration> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(state.filled).as_secs_f64();
-        let tokens = (state.tokens + passed * f64::from(self.rate.qps)).min(f64::from(self.rate.burst)) - 1.0;
-        let wait = Duration::from_secs_f64((-tokens / f64::from(self.rate.qps)).clamp(0.0, 1e9));
+        let tokens = (state.tokens + passed * self.rate.qps).min(f64::from(self.rate.burst)) - 1.0;
+        let wait = Duration::from_secs_f64((-tokens / self.rate.qps).clamp(0.0, 1e9));
         if wait > at_most {
             return None;
         }
