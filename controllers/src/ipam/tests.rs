@@ -125,17 +125,6 @@ fn a_range_of_any_size_occupies_every_block_it_touches() {
 }
 
 #[test]
-fn a_block_with_two_holders_is_free_when_both_have_given_it_back() {
-    let mut set = set("10.0.0.0/22", 24);
-    assert_eq!(set.occupy(&net("10.0.0.0/25")), Some(false));
-    assert_eq!(set.occupy(&net("10.0.0.128/25")), Some(true));
-    assert_eq!(set.release(&net("10.0.0.0/25")), 0);
-    assert_eq!(take(&mut set).unwrap(), "10.0.1.0/24");
-    assert_eq!(set.release(&net("10.0.0.128/25")), 1);
-    assert_eq!(set.release(&net("10.0.0.128/25")), 0, "what is free cannot be given back");
-}
-
-#[test]
 fn no_node_gets_addresses_of_services() {
     let mut pool = pool(&[("10.0.0.0/21", 24), ("fd00::/62", 64)], &["10.0.1.0/25", "fd00::/63"]);
     let got: Vec<_> = (0..2).map(|i| reserve(&mut pool, &node(&format!("n{i}"), "u", &[]))).collect();
@@ -146,20 +135,6 @@ fn no_node_gets_addresses_of_services() {
                  to allocate in the accepted range";
     assert!(full.to_string().starts_with(start), "{full}");
     assert_eq!(pool.sets()[0].used(), 3, "nothing of the first range is taken when the second is full");
-}
-
-#[test]
-fn a_node_keeps_its_blocks_from_try_to_try() {
-    let mut pool = pool(&[("10.0.0.0/16", 24)], &[]);
-    let (a, b) = (node("a", "1", &[]), node("b", "2", &[]));
-    assert_eq!(reserve(&mut pool, &a), "10.0.0.0/24");
-    assert_eq!(reserve(&mut pool, &b), "10.0.1.0/24");
-    assert_eq!(reserve(&mut pool, &a), "10.0.0.0/24");
-    pool.unsure(&a);
-    assert_eq!(pool.refused(&a), 0, "an earlier try may have written it");
-    assert_eq!(reserve(&mut pool, &a), "10.0.0.0/24");
-    assert_eq!(pool.refused(&b), 1);
-    assert_eq!(reserve(&mut pool, &b), "10.0.2.0/24");
 }
 
 #[test]
@@ -176,30 +151,6 @@ fn a_late_watch_after_a_write_brings_no_second_write() {
     let seen = pool.see(&node("a", "1", &["10.0.0.0/24"]));
     assert!(!seen.changed && seen.findings.is_empty());
     assert_eq!(pool.reserve(&before), Ok(None));
-}
-
-#[test]
-fn blocks_from_somebody_else_replace_those_that_were_chosen() {
-    let mut pool = pool(&[("10.0.0.0/16", 24)], &[]);
-    let a = node("a", "1", &[]);
-    assert_eq!(reserve(&mut pool, &a), "10.0.0.0/24");
-    let seen = pool.see(&node("a", "1", &["10.0.1.0/24"]));
-    assert_eq!((seen.changed, seen.freed), (true, 1));
-    assert_eq!(reserve(&mut pool, &node("b", "2", &[])), "10.0.2.0/24", "the search goes on, and past theirs");
-    assert_eq!(pool.sets()[0].used(), 2);
-}
-
-#[test]
-fn a_new_node_under_an_old_name_starts_anew_and_the_deletion_of_the_old_one_takes_nothing_of_it() {
-    let mut pool = pool(&[("10.0.0.0/16", 24)], &[]);
-    let old = node("a", "1", &["10.0.0.0/24"]);
-    pool.see(&old);
-    let new = node("a", "2", &[]);
-    assert_eq!(pool.see(&new).freed, 1);
-    assert_eq!(reserve(&mut pool, &new), "10.0.0.0/24");
-    assert_eq!(pool.gone(&old), 0);
-    assert_eq!(pool.sets()[0].used(), 1);
-    assert_eq!(pool.gone(&new), 1);
 }
 
 #[test]

@@ -51,25 +51,6 @@ fn labels_of(init: &Initialization) -> Vec<String> {
 }
 
 #[test]
-fn a_node_without_any_provider_id_stays_tainted_where_the_cloud_must_tell_one() {
-    let nothing = InstanceMetadata::default();
-    assert_eq!(
-        initialize(&new_node(), &nothing, true).unwrap_err(),
-        "cloud provider does not set node provider ID for node n"
-    );
-    // The older interface: initialized by name.
-    assert_eq!(initialize(&new_node(), &nothing, false).unwrap().patch.provider_id, None);
-}
-
-#[test]
-fn a_provider_id_that_the_node_has_is_never_changed() {
-    let node = Node { provider_id: Some("fake://own".into()), ..new_node() };
-    assert_eq!(initialize(&node, &InstanceMetadata::default(), true).unwrap().patch.provider_id, None);
-    assert_eq!(initialize(&node, &metadata(), true).unwrap().patch.provider_id, None);
-    assert_eq!(initialize(&new_node(), &metadata(), true).unwrap().patch.provider_id.as_deref(), Some("fake://n"));
-}
-
-#[test]
 fn type_zone_and_region_are_set_in_both_spellings_and_overwrite() {
     let cloud = InstanceMetadata { instance_type: "t".into(), zone: "z".into(), region: "r".into(), ..metadata() };
     let node = with_labels(&[(LABEL_ZONE, "old"), (LABEL_REGION, "r"), ("own", "1")]);
@@ -87,49 +68,11 @@ fn type_zone_and_region_are_set_in_both_spellings_and_overwrite() {
 }
 
 #[test]
-fn an_empty_zone_region_or_type_sets_no_label() {
-    let node = with_labels(&[(LABEL_ZONE, "kept")]);
-    assert_eq!(labels_of(&initialize(&node, &metadata(), true).unwrap()), [""; 0]);
-}
-
-#[test]
-fn additional_labels_of_reserved_prefixes_are_discarded_and_others_set() {
-    let check = |key: &str, is_set: bool| {
-        let init = initialize(&new_node(), &additional(&[(key, "v")]), true).unwrap();
-        assert_eq!(init.patch.labels.contains_key(key), is_set, "{key}");
-        assert_eq!(init.left_out.len(), usize::from(!is_set), "{key}: {:?}", init.left_out);
-    };
-    for reserved in ["topology.kubernetes.io/x", "k8s.io/x", "a.k8s.io/x", "kubernetes.io/x", LABEL_ZONE] {
-        check(reserved, false);
-    }
-    for free in ["app.k8snio/x", "topology.k8s.cp/x", "k8s.io", "xk8s.io/x", "example.com/rack", "plain"] {
-        check(free, true);
-    }
-}
-
-#[test]
 fn an_additional_label_never_overwrites_one_of_the_node() {
     let node = with_labels(&[("a", "mine"), ("b", "same")]);
     let init = initialize(&node, &additional(&[("a", "theirs"), ("b", "same"), ("c", "new")]), true).unwrap();
     assert_eq!(labels_of(&init), ["c=new"]);
     assert_eq!(init.left_out, ["label a=theirs of the cloud is left out: the node has a=mine"]);
-}
-
-#[test]
-fn the_uninitialized_taint_goes_in_every_effect_and_the_others_stay_in_order() {
-    let taints = [
-        taint("z", "NoSchedule"),
-        taint(TAINT_UNINITIALIZED, "NoSchedule"),
-        taint("a", "NoExecute"),
-        Taint { value: "true".into(), ..taint(TAINT_UNINITIALIZED, "NoExecute") },
-        taint("z", "NoExecute"),
-    ];
-    let node = Node { taints: taints.into(), ..new_node() };
-    let init = initialize(&node, &metadata(), true).unwrap();
-    assert_eq!(
-        init.patch.taints.unwrap(),
-        [taint("z", "NoSchedule"), taint("a", "NoExecute"), taint("z", "NoExecute")]
-    );
 }
 
 #[test]
@@ -271,18 +214,6 @@ fn the_stable_label_follows_the_beta_label_and_never_the_other_way() {
         &[(LABEL_INSTANCE_TYPE, "t"), (LABEL_REGION, "r")],
     );
     check(&[], &[]);
-}
-
-#[test]
-fn the_plan_of_a_dry_run_names_every_change() {
-    let node = Node { labels: [(LABEL_ZONE, "old")].into_iter().collect(), ..new_node() };
-    let cloud = InstanceMetadata { zone: "z".into(), node_addresses: list("InternalIP=10.0.0.1"), ..metadata() };
-    let init = initialize(&node, &cloud, true).unwrap();
-    let wanted = addresses(&node, &cloud.node_addresses).unwrap();
-    let plan = init.plan(&node, wanted.as_deref()).to_string();
-    for part in ["spec.providerID", "fake://n", LABEL_ZONE, "old", TAINT_UNINITIALIZED, "InternalIP=10.0.0.1"] {
-        assert!(plan.contains(part), "{part} is not in: {plan}");
-    }
 }
 
 /// The model of the API server: a node after these writes.

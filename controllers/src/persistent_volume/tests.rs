@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use ccm_provider::well_known::{
-    ANNOTATION_PROVISIONED_BY, LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA, VOLUME_PLACEHOLDER,
+    ANNOTATION_PROVISIONED_BY, LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA,
 };
 use ccm_provider::{PersistentVolume, VolumeLabels, VolumeSource};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::decide::{Mutation, Origin, When, lacks_labels, matters, mutate, origin};
+use super::decide::{Mutation, Origin, When, matters, mutate, origin};
 
 const OURS: [VolumeSource; 2] = [VolumeSource::AWS_EBS, VolumeSource::csi("ebs.csi.aws.com", "AWS EBS volume")];
 
@@ -77,29 +77,6 @@ fn patched(volume: &Value, patch: &Value) -> Value {
 }
 
 #[test]
-fn foreign_volumes_placeholders_and_provisioned_csi_volumes_get_nothing() {
-    let provisioned = json!({"annotations": {ANNOTATION_PROVISIONED_BY: "ebs.csi.aws.com"}});
-    let csi = json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}});
-    for (volume, what) in [
-        (pv(&json!({}), &json!({"hostPath": {"path": "/x"}})), "hostPath"),
-        (pv(&json!({}), &json!({"gcePersistentDisk": {"pdName": "d"}})), "of another cloud"),
-        (pv(&json!({}), &json!({"csi": {"driver": "other.example.com", "volumeHandle": "vol-1"}})), "another driver"),
-        (pv(&provisioned, &csi), "provisioned"),
-        (pv(&json!({}), &json!({"awsElasticBlockStore": {"volumeID": VOLUME_PLACEHOLDER}})), "placeholder"),
-        (pv(&json!({}), &json!({"awsElasticBlockStore": {"volumeID": ""}})), "without ID"),
-        (pv(&json!({}), &json!({})), "without source"),
-    ] {
-        assert_eq!(origin(&volume, &OURS), Origin::Foreign, "{what}");
-        assert_eq!(lacks_labels(&volume, &OURS), None, "{what}");
-    }
-    let mut named = plain();
-    named.metadata.name = VOLUME_PLACEHOLDER.into();
-    assert_eq!(origin(&named, &OURS), Origin::Foreign);
-    // Declared by a user: decision of this project, upstream left CSI volumes alone.
-    assert_eq!(origin(&pv(&json!({}), &csi), &OURS), Origin::Cloud(&OURS[1]));
-}
-
-#[test]
 fn a_provisioner_is_trusted_with_a_whole_pair_of_labels_and_a_user_is_not() {
     let given = |annotated: bool, labels: &[(&str, &str)]| {
         let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
@@ -117,17 +94,6 @@ fn a_provisioner_is_trusted_with_a_whole_pair_of_labels_and_a_user_is_not() {
     assert_eq!(origin(&given(true, &stable[..1]), &OURS), cloud);
     assert_eq!(origin(&given(true, &[stable[0], beta[1]]), &OURS), cloud);
     assert_eq!(origin(&given(false, &stable), &OURS), cloud);
-}
-
-#[test]
-fn the_controller_asks_only_about_volumes_that_stay_and_lack_a_pair() {
-    let asked = |metadata: Value| lacks_labels(&pv(&metadata, &ebs()), &OURS).is_some();
-    assert!(asked(json!({})));
-    assert!(asked(json!({"labels": {LABEL_ZONE: "a"}})));
-    assert!(asked(json!({"annotations": {ANNOTATION_PROVISIONED_BY: "x"}})));
-    assert!(!asked(json!({"labels": {LABEL_ZONE: "a", LABEL_REGION: "r"}})));
-    assert!(!asked(json!({"labels": {LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"}})));
-    assert!(!asked(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})));
 }
 
 #[test]
@@ -220,13 +186,6 @@ fn what_a_user_says_is_overwritten_while_the_volume_is_made_and_never_afterwards
     let later = mutate(&volume, &zone_and_region(), When::Later).unwrap();
     assert_eq!(set(&later), [format!("{LABEL_REGION}=r")]);
     assert_eq!(later.contradictions, [(LABEL_ZONE.to_owned(), "mine".to_owned(), "a".to_owned())]);
-}
-
-#[test]
-fn an_affinity_that_is_there_is_never_touched_afterwards() {
-    let volume = with_affinity(&json!({"required": {"nodeSelectorTerms": [{"matchExpressions": []}]}}));
-    let mutation = mutate(&volume, &zone_and_region(), When::Later).unwrap();
-    assert_eq!((mutation.affinity.as_ref(), mutation.labels.len()), (None, 2));
 }
 
 #[test]

@@ -139,13 +139,6 @@ fn a_route_that_is_there_stays_however_it_is_spelled() {
 }
 
 #[test]
-fn the_order_of_pod_ranges_keeps_all_routes() {
-    let routes = [route("10.0.1.0/24 a"), route("fd00:0:0:1::/64 a")];
-    check(&routes, &[node("a", "10.0.1.0/24 fd00:0:0:1::/64", "")], &[]);
-    check(&routes, &[node("a", "fd00:0:0:1::/64 10.0.1.0/24", "")], &[]);
-}
-
-#[test]
 fn a_route_outside_the_cluster_ranges_is_never_deleted() {
     let nodes = [node("a", "10.0.1.0/24", "")];
     let own = route("10.0.1.0/24 a");
@@ -218,13 +211,6 @@ fn of_two_routes_the_one_with_the_right_addresses_stays() {
 }
 
 #[test]
-fn a_node_without_range_but_with_a_route_loses_it_and_is_told() {
-    let changes = planned(&[route("10.0.1.0/24 a")], &[node("a", "", ""), node("b", "", "")], "");
-    assert_eq!(print(&changes), ["-10.0.1.0/24 a"]);
-    assert_eq!(changes.nodes, BTreeMap::from([("a".into(), 0)]));
-}
-
-#[test]
 fn a_route_to_a_missing_node_goes_only_once_the_node_is_known_to_be_gone() {
     let routes = [route("10.0.1.0/24 x"), route("10.0.2.0/24 y")];
     assert_eq!(print(&planned(&routes, &[], "")), ["?x", "?y"]);
@@ -232,16 +218,6 @@ fn a_route_to_a_missing_node_goes_only_once_the_node_is_known_to_be_gone() {
     // A node that is back is not missing, whatever was noted.
     check(&routes[..1], &[node("x", "10.0.1.0/24", "")], &[]);
     assert_eq!(print(&planned(&routes[..1], &[node("x", "10.0.1.0/24", "")], "x")), [""; 0]);
-}
-
-#[test]
-fn nodes_of_other_clouds_are_left_alone_and_those_without_provider_id_are_ours() {
-    let of = |id: Option<&str>, ranges: &str| Node { provider_id: id.map(Into::into), ..node("a", ranges, "") };
-    let theirs = of(Some("other://a"), "10.0.1.0/24");
-    let changes = planned(&[route("10.0.2.0/24 a")], std::slice::from_ref(&theirs), "a");
-    assert_eq!((print(&changes), changes.nodes), (vec![], BTreeMap::new()));
-    check(&[], &[of(None, "10.0.1.0/24")], &["+10.0.1.0/24 a"]);
-    check(&[], &[of(Some("fake://a"), "10.0.1.0/24")], &["+10.0.1.0/24 a"]);
 }
 
 #[test]

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
 use ccm_provider::{Node, NodeRef, Service, Taint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::decide::{
-    Left, candidates, host_names, is_candidate, is_excluded, needs_update, node_matters, wants, why_left,
-};
+use super::decide::{Left, candidates, host_names, is_excluded, needs_update, node_matters, why_left};
 
 fn web() -> Value {
     json!({
@@ -119,34 +116,6 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
     }
 }
 
-#[test]
-fn a_service_that_never_was_ours_asks_for_nothing() {
-    for (pointer, value) in [("/spec/type", json!("ClusterIP")), ("/spec/loadBalancerClass", json!("example.com/x"))] {
-        let old = with(pointer, value);
-        let mut new = old.clone();
-        new.metadata.annotations.insert("x".into(), "2".into());
-        new.spec.ports.clear();
-        assert!(!needs_update(&old, &new), "{pointer}");
-    }
-}
-
-#[test]
-fn a_service_wants_a_balancer_until_it_is_being_deleted() {
-    let deleted = json!("2026-01-01T00:00:00Z");
-    assert!(wants(&read(web())));
-    assert!(wants(&with("/metadata/finalizers", json!([FINALIZER_LOAD_BALANCER]))));
-    assert!(!wants(&with("/spec/type", json!("ClusterIP"))));
-    assert!(!wants(&with("/spec/loadBalancerClass", json!("example.com/x"))));
-    // The API server would refuse our finalizer now.
-    assert!(!wants(&with("/metadata/deletionTimestamp", deleted.clone())));
-    let mut both = web();
-    both["metadata"]["deletionTimestamp"] = deleted;
-    both["metadata"]["finalizers"] = json!(["example.com/other"]);
-    assert!(!wants(&read(both.clone())) && !read(both.clone()).needs_cleanup());
-    both["metadata"]["finalizers"] = json!(["example.com/other", FINALIZER_LOAD_BALANCER]);
-    assert!(!wants(&read(both.clone())) && read(both).needs_cleanup());
-}
-
 fn node(name: &str) -> Node {
     Node { name: name.into(), provider_id: Some(format!("fake://{name}").into()), ..Node::default() }
 }
@@ -174,40 +143,6 @@ fn the_exclusion_label_takes_a_node_out_unless_it_reads_as_false() {
     }
     assert!(!is_excluded(&labelled("node-role.kubernetes.io/control-plane", "")));
     assert!(!is_excluded(&node("a")));
-}
-
-#[test]
-fn only_deletion_exclusion_and_the_autoscaler_take_a_node_out() {
-    let check = |node: Node, wanted: bool| assert_eq!(is_candidate(&node), wanted, "{node:?}");
-    check(node("a"), true);
-    for ready in [None, Some(ConditionStatus::False), Some(ConditionStatus::Unknown), Some(ConditionStatus::True)] {
-        check(Node { ready, ..node("a") }, true);
-    }
-    check(Node { provider_id: None, ..node("a") }, true);
-    check(tainted("node.kubernetes.io/unschedulable"), true);
-    check(tainted("node-role.kubernetes.io/control-plane"), true);
-    check(labelled("node-role.kubernetes.io/control-plane", ""), true);
-    check(labelled(LABEL_EXCLUDE_BALANCERS, "false"), true);
-    check(labelled(LABEL_EXCLUDE_BALANCERS, ""), false);
-    check(tainted(TAINT_TO_BE_DELETED), false);
-    check(Node { deleting: true, ..node("a") }, false);
-}
-
-#[test]
-fn a_node_change_matters_when_exclusion_or_provider_id_changed() {
-    let check = |new: Node, wanted: bool| {
-        assert_eq!(node_matters(&node("a"), &new), wanted, "{new:?}");
-        assert_eq!(node_matters(&new, &node("a")), wanted, "back from {new:?}");
-    };
-    check(labelled(LABEL_EXCLUDE_BALANCERS, "true"), true);
-    check(labelled(LABEL_EXCLUDE_BALANCERS, "false"), false);
-    check(Node { provider_id: None, ..node("a") }, true);
-    check(Node { provider_id: Some("fake://other".into()), ..node("a") }, true);
-    check(tainted(TAINT_TO_BE_DELETED), false);
-    check(Node { ready: Some(ConditionStatus::False), ..node("a") }, false);
-    check(Node { deleting: true, ..node("a") }, false);
-    // The value of the exclusion label does not matter.
-    assert!(!node_matters(&labelled(LABEL_EXCLUDE_BALANCERS, ""), &labelled(LABEL_EXCLUDE_BALANCERS, "true")));
 }
 
 #[test]
@@ -292,14 +227,5 @@ proptest! {
         if !same_hosts(&hosts(&old), &hosts(&new)) {
             prop_assert!(node_matters(&old, &new));
         }
-    }
-
-    #[test]
-    fn a_service_never_needs_an_update_to_itself(annotation in ".*", port in any::<i32>(), local in any::<bool>()) {
-        let mut service = read(web());
-        service.metadata.annotations.insert("x".into(), annotation);
-        service.spec.ports[0].port = port;
-        service.spec.external_traffic_policy = if local { "Local" } else { "Cluster" }.into();
-        prop_assert!(!needs_update(&service, &service.clone()));
     }
 }

@@ -324,25 +324,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unimplemented_instance_ids_initialize_by_name_without_provider_id() {
-        let (cloud, legacy) = adapter(Cloud {
-            id: Err(ProviderError::NotImplemented.wrap("no IDs here")),
-            addresses_by_id: fails("no"),
-            type_by_id: fails("no"),
-            zone_by_id: fails("no"),
-            ..Cloud::default()
-        });
-        let metadata = legacy.metadata(&node(None)).await.unwrap().unwrap();
-        assert_eq!(metadata.provider_id, "");
-        assert_eq!(&*metadata.node_addresses[0].address, "10.0.0.2");
-        assert_eq!((&*metadata.instance_type, &*metadata.zone), ("type-by-name", "zone-by-name"));
-        assert_eq!(
-            cloud.calls(),
-            ["id(n)", "addresses()", "addresses by name(n)", "type()", "type by name(n)", "zone()", "zone by name(n)"]
-        );
-    }
-
-    #[tokio::test]
     async fn any_other_error_of_the_instance_id_keeps_the_taint() {
         for (error, text) in [
             (ProviderError::unknown("quota"), "failed to get instance ID from cloud provider: quota"),
@@ -354,14 +335,6 @@ mod tests {
         }
         let none = instance_provider_id("fake", None, "n").await.unwrap_err();
         assert_eq!(none.to_string(), "failed to get instances from cloud provider");
-    }
-
-    #[tokio::test]
-    async fn an_empty_instance_type_without_error_is_final() {
-        let (cloud, legacy) = adapter(Cloud { type_by_id: Ok(String::new()), ..Cloud::default() });
-        let metadata = legacy.metadata(&node(Some("fake://i-1"))).await.unwrap().unwrap();
-        assert_eq!(metadata.instance_type, "");
-        assert!(!cloud.calls().contains(&"type by name(n)".to_owned()));
     }
 
     #[tokio::test]
@@ -401,14 +374,6 @@ mod tests {
         let (cloud, legacy) = adapter(Cloud::default());
         legacy.addresses(&node(Some("fake://i-1"))).await.unwrap();
         assert_eq!(cloud.calls(), ["addresses(fake://i-1)"]);
-    }
-
-    #[tokio::test]
-    async fn a_missing_instance_id_means_gone_and_not_shut_down() {
-        let (cloud, legacy) = adapter(Cloud { id: Err(ProviderError::InstanceNotFound), ..Cloud::default() });
-        assert!(!legacy.exists(&node(None)).await.unwrap());
-        assert!(!legacy.shutdown(&node(None)).await.unwrap());
-        assert_eq!(cloud.calls(), ["id(n)", "id(n)"]);
     }
 
     #[tokio::test]

@@ -127,54 +127,8 @@ fn read(path: &Path) -> (Stamp, Result<String, String>) {
 mod tests {
     use super::*;
 
-    fn replace(path: &Path, text: &str) {
-        let next = path.with_extension("next");
-        std::fs::write(&next, text).unwrap();
-        std::fs::rename(next, path).unwrap();
-    }
-
     fn number(text: &str) -> Result<i32, String> {
         text.parse().map_err(|_| format!("not a number: {text}"))
-    }
-
-    #[test]
-    fn a_rename_is_seen_at_once_and_only_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
-        std::fs::write(&path, "1").unwrap();
-        let mut file = Watched::new(&path, "1", 1);
-        assert!(matches!(file.poll(number), Change::None));
-        replace(&path, "2"); // same size, perhaps the same modification time: the inode differs
-        assert!(matches!(file.poll(number), Change::Reloaded { old, new } if (*old, *new) == (1, 2)));
-        assert!(matches!(file.poll(number), Change::None));
-        assert_eq!(**file.current(), 2);
-    }
-
-    #[test]
-    fn bad_content_is_reported_once_and_the_last_good_value_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
-        std::fs::write(&path, "1").unwrap();
-        let mut file = Watched::new(&path, "1", 1);
-        replace(&path, "x");
-        assert!(matches!(file.poll(number), Change::Refused(e) if e == "not a number: x"));
-        assert!(matches!(file.poll(number), Change::None));
-        assert_eq!(**file.current(), 1);
-        replace(&path, "y");
-        assert!(matches!(file.poll(number), Change::Refused(_)));
-    }
-
-    #[test]
-    fn a_missing_file_is_reported_once_and_read_when_it_comes_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, aside) = (folder.path().join("f"), folder.path().join("aside"));
-        std::fs::write(&path, "1").unwrap();
-        let mut file = Watched::new(&path, "1", 1);
-        std::fs::rename(&path, &aside).unwrap();
-        assert!(matches!(file.poll(number), Change::Refused(_)));
-        assert!(matches!(file.poll(number), Change::None));
-        std::fs::rename(&aside, &path).unwrap();
-        assert!(matches!(file.poll(number), Change::Reloaded { .. }));
     }
 
     #[test]

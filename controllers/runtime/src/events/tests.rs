@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use ccm_provider::{ErrorClass, EventSink, EventType, NodeName, Subject};
+use ccm_provider::{ErrorClass, EventSink, EventType, Subject};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
@@ -92,10 +92,6 @@ impl Bed {
     }
 
     fn with(fault: impl Fn(usize, &Method) -> Option<u16> + Send + 'static, deliver: bool) -> Self {
-        Self::of(fault, deliver, false)
-    }
-
-    fn of(fault: impl Fn(usize, &Method) -> Option<u16> + Send + 'static, deliver: bool, dry_run: bool) -> Self {
         let server = Arc::new(Mutex::new(Inner {
             objects: BTreeMap::new(),
             log: Vec::new(),
@@ -111,7 +107,7 @@ impl Bed {
         let clock = Arc::new(SimulatedClock::new(SystemTime::UNIX_EPOCH + s(1_767_323_045)));
         let leadership = Leadership::new(clock.clone());
         leadership.lead(None);
-        let gate = Gate::new(client, leadership.clone(), dry_run, metrics.clone());
+        let gate = Gate::new(client, leadership.clone(), false, metrics.clone());
         let (recorder, delivery) = Recorder::new(gate, clock, metrics.clone(), 1);
         let idle = if deliver {
             tokio::spawn(delivery.run());
@@ -190,18 +186,6 @@ async fn a_failure_carries_the_class_of_its_error_and_other_events_nothing_more(
     // In the order of their names.
     assert_eq!(annotations, [Value::Null, json!({"cloud-controller-manager/error-class": "denied"})]);
     assert!(bed.stored().iter().all(|event| event["type"] == "Warning"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn events_of_nodes_go_to_the_default_namespace() {
-    let bed = Bed::new();
-    let node = Subject::node(&NodeName::from("n1"), "u-2");
-    bed.events.event(&node, EventType::Normal, "Synced", "Node synced successfully");
-    bed.settle().await;
-    let (_, path, body) = bed.log().remove(0);
-    assert_eq!(path, "/api/v1/namespaces/default/events");
-    assert_eq!(body["metadata"]["namespace"], "default");
-    assert_eq!(body["involvedObject"], json!({"kind": "Node", "name": "n1", "uid": "u-2", "apiVersion": "v1"}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -415,16 +399,6 @@ fn lease() -> Subject {
         name: "ccm".into(),
         uid: "u-3".into(),
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dry_run_sends_no_event_at_all() {
-    let bed = Bed::of(|_, _| Some(200), true, true);
-    bed.warn(&service("web"), "no");
-    bed.warn(&service("web"), "no");
-    bed.events.event(&lease(), EventType::Normal, "LeaderElection", "host_1 stopped leading");
-    bed.settle().await;
-    assert_eq!((bed.outcome("dry-run"), bed.log()), (3.0, vec![]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,33 +94,6 @@ const SERVES: [&str; 2] =
     ["Provisioning=False/Complete: Ensured load balancer", "Serving=True/Serving: Ensured load balancer"];
 
 #[test]
-fn a_new_service_is_provisioned_and_then_serves() {
-    let mut life = plain();
-    assert!(life.step(Progress::Begun));
-    assert_eq!(
-        life.lines(),
-        [
-            "Provisioning=True/Provisioning: Ensuring load balancer",
-            "Serving=False/Provisioning: Ensuring load balancer"
-        ]
-    );
-    assert!(life.ensure("203.0.113.1"));
-    assert_eq!(life.lines(), SERVES);
-    assert_eq!((life.since(super::SERVING), life.since(super::PROVISIONING)), (2, 2));
-}
-
-#[test]
-fn what_changed_nothing_is_not_written() {
-    let mut life = plain();
-    life.ensure("203.0.113.1");
-    assert!(!life.ensure("203.0.113.1"));
-    assert!(!life.step(Progress::Begun));
-    let class = ErrorClass::Unknown;
-    assert!(life.fail(&class, "broken"));
-    assert!(!life.fail(&class, "broken"));
-}
-
-#[test]
 fn the_time_of_transition_moves_only_with_the_status() {
     let mut life = plain();
     life.step(Progress::Begun);
@@ -244,19 +217,6 @@ fn conditions_of_others_stay() {
     life.step(Progress::Gone);
     assert_eq!(life.lines(), ["example.com/Checked=True/Checked: fine"]);
     assert!(!life.step(Progress::Gone));
-}
-
-#[test]
-fn who_looks_after_the_balancer_instead_keeps_its_conditions_and_ours_go() {
-    let mut life = plain();
-    life.step(Progress::Begun);
-    assert!(life.step(Progress::Elsewhere));
-    assert_eq!(life.lines(), [""; 0]);
-
-    life.others(super::SERVING, "Serving", "the other controller has made it");
-    assert!(!life.step(Progress::Begun), "nothing is said over what is said");
-    assert!(!life.step(Progress::Elsewhere));
-    assert_eq!(life.lines(), ["Serving=True/Serving: the other controller has made it"]);
 }
 
 #[test]

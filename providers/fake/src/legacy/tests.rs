@@ -1,6 +1,6 @@
 use super::*;
-use crate::tests::{Bed, node};
-use ccm_provider::{Aspects, CloudProvider, InstancesV2, LegacyInstances, Lookup, OneByOne};
+use crate::tests::Bed;
+use ccm_provider::CloudProvider;
 
 const ON: &str = "interfaces: {instances: true, zones: true, instancesV2: false}\n";
 
@@ -90,31 +90,6 @@ async fn an_empty_id_finds_nothing_even_when_instances_are_invented() {
 }
 
 #[tokio::test]
-async fn unlisted_error_fails_every_call() {
-    let bed = bed("unlisted: error");
-    let instances = bed.cloud().legacy_instances().unwrap();
-    let errors = [
-        instances.instance_exists_by_provider_id("fake://a").await.unwrap_err(),
-        instances.instance_id("a").await.unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!(error.to_string(), "unlisted instance");
-    }
-}
-
-#[tokio::test]
-async fn a_call_has_one_subject_and_filters_on_another_never_match() {
-    let bed = bed(
-        "faults:\n- {call: '*', node: '*', error: node}\n- {call: '*', providerID: '*', error: id}\n- {call: '*', error: none}",
-    );
-    let cloud = bed.cloud();
-    let (instances, zones) = (cloud.legacy_instances().unwrap(), cloud.zones().unwrap());
-    assert_eq!(instances.instance_id("a").await.unwrap_err().to_string(), "node");
-    assert_eq!(instances.instance_type_by_provider_id("a").await.unwrap_err().to_string(), "id");
-    assert_eq!(zones.zone().await.unwrap_err().to_string(), "none");
-}
-
-#[tokio::test]
 async fn results_replace_texts_lists_and_zones() {
     let bed = bed(
         "faults:\n- {call: InstanceID, result: other}\n- {call: NodeAddresses, result: [{type: Hostname, address: h}]}\n\
@@ -125,19 +100,4 @@ async fn results_replace_texts_lists_and_zones() {
     assert_eq!(instances.instance_id("a").await.unwrap(), "other");
     assert_eq!(&*instances.node_addresses("a").await.unwrap()[0].address, "h");
     assert_eq!(zones.zone().await.unwrap().failure_domain, "f");
-}
-
-#[tokio::test]
-async fn the_adapter_of_the_core_initializes_a_node_from_it() {
-    let bed = bed(FILE);
-    let cloud = bed.cloud();
-    let adapter = LegacyInstances::new("fake", cloud.legacy_instances().unwrap(), cloud.zones());
-    let answers = OneByOne::new(adapter, 1).lookup(&[node("a", ""), node("gone", "")], Aspects::METADATA).await;
-    let Lookup::Found(instance) = &answers[0] else { panic!("{answers:?}") };
-    // The provider ID is made of the instance ID, which no entry has as provider ID: so all else is found by name.
-    let metadata = instance.metadata.clone().unwrap().unwrap();
-    assert_eq!((&*metadata.provider_id, &*metadata.instance_type, &*metadata.zone), ("fake://i-a", "t", "za"));
-    assert_eq!(metadata.node_addresses.len(), 1);
-    let Lookup::Found(instance) = &answers[1] else { panic!("{answers:?}") };
-    assert!(instance.metadata.as_ref().unwrap_err().is_instance_not_found());
 }

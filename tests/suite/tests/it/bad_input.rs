@@ -247,18 +247,6 @@ async fn a_dropped_watch_goes_on_from_the_last_version_without_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_breaks_within_an_event_loses_nothing() {
-    let rig = Rig::new("").await;
-    rig.faults()
-        .add(Fault::new(Effect::EndWatch { after: 3, abrupt: true }).on(Match::on("watch", "nodes")).skip(1).times(30));
-    let _manager = rig.start(&[NODES]).await;
-    rig.pass(Duration::from_secs(1)).await;
-    rig.faults().drop_watches(None);
-    create_new(&rig, names("n", 40)).await;
-    until_waiting(&rig, 5 * MINUTE, &[]).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_forgotten_version_is_answered_by_a_new_list_that_shows_what_is_gone() {
     let rig = Rig::new("").await;
     create_new(&rig, names("n", 10)).await;
@@ -274,17 +262,6 @@ async fn a_forgotten_version_is_answered_by_a_new_list_that_shows_what_is_gone()
     rig.pass(5 * MINUTE).await;
     assert_eq!(rig.cloud.calls_for("InstanceMetadata", "n0"), asked, "n0 is still believed to exist");
     assert!(rig.cloud.calls_for("InstanceMetadata", "n1") > asked);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_listed_in_pages() {
-    let rig = Rig::new("").await;
-    create_new(&rig, names("n", 130)).await;
-    let refuse = Fault::status(400).on(Match::on("watch", "nodes")).times(1);
-    rig.faults().add(refuse);
-    let _manager = rig.start(&[NODES]).await;
-    until_waiting(&rig, MINUTE, &[]).await;
-    assert_eq!(rig.store().log().count_of("list", "nodes"), 3);
 }
 
 #[tokio::test(start_paused = true)]

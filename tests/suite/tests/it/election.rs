@@ -89,19 +89,6 @@ async fn a_leader_that_is_told_to_stop_hands_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_leader_is_followed_when_its_lease_has_run_out() {
-    let rig = Rig::new("").await;
-    let first = leader(&rig).await;
-    let _second = rig.start(&[ELECT]).await;
-    rig.pass(MINUTE).await;
-    first.kill();
-    let gap = time_to_initialize(&rig, "a", MINUTE).await;
-    // The lease of 15 s, of which some may have passed already, and one retry.
-    assert!(gap > Duration::from_secs(12) && gap < Duration::from_secs(20), "{gap:?}");
-    assert_eq!(rig.cloud.calls("Initialize").len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_leader_that_is_cut_off_stops_before_the_other_begins_and_ends_with_an_error() {
     let rig = Rig::new("faults: [{call: InstanceMetadata, delay: 100ms}]").await;
     let mut first = leader(&rig).await;
@@ -117,20 +104,6 @@ async fn a_leader_that_is_cut_off_stops_before_the_other_begins_and_ends_with_an
     let gap = time_to_initialize(&rig, "a", MINUTE).await;
     assert!(ended + gap < Duration::from_secs(20), "{ended:?} {gap:?}");
     assert!(second.is_running());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_leader_without_others_survives_a_short_loss_of_the_api_server() {
-    let rig = Rig::new("").await;
-    let leader = leader(&rig).await;
-    rig.pass(MINUTE).await;
-    rig.set_api_gone(true);
-    rig.pass(Duration::from_secs(7)).await;
-    rig.set_api_gone(false);
-    rig.pass(MINUTE).await;
-    assert!(leader.is_running());
-    time_to_initialize(&rig, "a", MINUTE).await;
-    assert_eq!(rig.cloud.calls("Initialize").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -222,14 +222,15 @@ async fn a_changed_address_is_written_within_one_period() {
 #[tokio::test(start_paused = true)]
 async fn reserved_additional_labels_are_discarded_and_present_ones_kept() {
     let rig = Rig::new(
-        "instances:\n- name: a\n  labels: {topology.kubernetes.io/x: v, k8s.io/x: v, a.k8s.io/x: v, app.k8snio/x: v, \
-         topology.k8s.cp/x: v, own: theirs}",
+        "instances:\n- name: a\n  labels: {topology.kubernetes.io/x: v, k8s.io/x: v, a.k8s.io/x: v, kubernetes.io/x: v, \
+         topology.kubernetes.io/zone: v, app.k8snio/x: v, topology.k8s.cp/x: v, k8s.io: v, xk8s.io/x: v, own: theirs}",
     )
     .await;
     rig.create(node("a").uninitialized().label("own", "mine")).await;
     let _manager = rig.start(&[NODES]).await;
     let done = rig.until_node("a", "initialized", initialized).await;
-    let wanted = json!({"kubernetes.io/hostname": "a", "own": "mine", "app.k8snio/x": "v", "topology.k8s.cp/x": "v"});
+    let wanted = json!({"kubernetes.io/hostname": "a", "own": "mine", "app.k8snio/x": "v", "topology.k8s.cp/x": "v",
+        "k8s.io": "v", "xk8s.io/x": "v"});
     assert_eq!(done["metadata"]["labels"], wanted);
 }
 
@@ -578,12 +579,18 @@ async fn a_thousand_new_nodes_are_few_questions_to_the_cloud() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_plans_every_change_and_makes_none() {
-    let rig = Rig::new("zone: {failureDomain: z, region: r}\nunlisted: missing\ninstances: [{name: a}]").await;
+    let rig = Rig::new(
+        "zone: {failureDomain: z, region: r}\nunlisted: missing\n\
+         instances: [{name: a, addresses: [{type: InternalIP, address: 10.0.0.1}]}]",
+    )
+    .await;
     let before = rig.create(node("a").uninitialized()).await;
     rig.create(node("gone").provider_id("fake://gone").ready("Unknown")).await;
     let manager = rig.start(&["--dry-run"]).await;
     let plan = rig.until(MINUTE, "a is planned", async |_| manager.plan("node a")).await;
-    assert!(plan.contains("fake://a") && plan.contains(LABEL_ZONE) && plan.contains(TAINT), "{plan}");
+    for part in ["spec.providerID", "fake://a", LABEL_ZONE, TAINT, "InternalIP=10.0.0.1"] {
+        assert!(plan.contains(part), "{part} is not in: {plan}");
+    }
     rig.until(MINUTE, "gone is planned", async |_| manager.plan("node gone")).await;
     rig.pass(30 * MINUTE).await;
     assert_eq!(rig.store().log().remote_writes(), [], "not even an event or a lease");

@@ -183,22 +183,6 @@ async fn a_killed_leader_is_followed_after_its_lease() {
     assert!(wait >= SignedDuration::from_secs(15), "followed after {wait:?}\n{}", second.output());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_concurrent_change_of_the_user_survives_initialization() {
-    let cloud = "faults: [{call: InstanceMetadata, hold: gate}]";
-    let Some(rig) = Rig::real("suite-conflict", cloud).await else { return };
-    let release = rig.cloud.hold("gate");
-    let manager = rig.start(&[NODES]).await;
-    let name = "real-conflict";
-    rig.create(node(name).uninitialized().provider_id(&id(&rig, name))).await;
-    rig.until(LONG, "asked", async |rig| (rig.cloud.calls_for("InstanceMetadata", name) > 0).then_some(())).await;
-    rig.patch_node(name, json!({"metadata": {"labels": {"mine": "1"}}})).await;
-    release();
-    let done = rig.until_node(name, "initialized", |node| !node.is_uninitialized()).await;
-    assert_eq!(done.label("mine"), "1");
-    manager.stop().await.unwrap();
-}
-
 /// The only test here with load balancers: a manager of theirs serves every Service of the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_gets_finalizer_and_address_and_goes_only_after_its_balancer() {

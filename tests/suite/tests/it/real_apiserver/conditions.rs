@@ -95,16 +95,3 @@ async fn conditions_are_merged_by_type_and_go_with_the_balancer() {
         "{bodies}"
     );
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_the_gate_a_service_has_no_conditions() {
-    let cloud = "faults: [{call: EnsureLoadBalancer, times: 1, error: quota}]";
-    let Some(rig) = Rig::real_alone(Options::default(), "suite-no-conditions", cloud).await else { return };
-    rig.create(node("n").provider_id(&id(&rig, "n"))).await;
-    rig.create(service("web")).await;
-    let manager = rig.start(&ARGS[..1]).await;
-    rig.until_event("web", "SyncLoadBalancerFailed").await;
-    let done = rig.until_service("web", "has an address", |s| !s.ingress().is_empty()).await;
-    assert_eq!(conditions(&done), [""; 0]);
-    manager.stop().await.unwrap();
-}

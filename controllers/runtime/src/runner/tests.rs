@@ -1,0 +1,223 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::queue::RateLimit;
+
+type Log = Mutex<Vec<Vec<u32>>>;
+
+/// Groups keys by their tens, and those above 1000 by their thousands too; 13 panics once, 6 can't be observed in time, 99
+/// has no group at first.
+#[derive(Default)]
+struct Model {
+    observed: Log,
+    groups: Log,
+    at_work: AtomicUsize,
+    most: AtomicUsize,
+    panicked: AtomicUsize,
+}
+
+#[async_trait]
+impl Reconciler for Model {
+    type Key = u32;
+    type Observed = ();
+    type Group = u32;
+    fn name(&self) -> &'static str {
+        "model"
+    }
+    fn groups(&self, key: &u32) -> BTreeSet<u32> {
+        assert!(*key != 99 || self.panicked.fetch_add(1, Ordering::SeqCst) > 0, "no group yet");
+        if *key >= 1000 { [key % 1000 / 10, key / 1000].into() } else { [key / 10].into() }
+    }
+    async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
+        self.observed.lock().unwrap().push(keys.to_vec());
+        if keys.contains(&6) {
+            std::future::pending::<()>().await;
+        }
+        keys.iter().map(|_| Ok(())).collect()
+    }
+    async fn reconcile(&self, work: Vec<(u32, ())>) -> Vec<(u32, Result<Outcome, SyncError>)> {
+        let now = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.at_work.fetch_sub(1, Ordering::SeqCst);
+        let keys: Vec<u32> = work.iter().map(|(key, ())| *key).collect();
+        self.groups.lock().unwrap().push(keys.clone());
+        if keys.contains(&13) && self.panicked.fetch_add(1, Ordering::SeqCst) == 0 {
+            panic!("thirteen");
+        }
+        keys.into_iter().map(|key| (key, Ok(Outcome::Done))).collect()
+    }
+}
+
+fn start(groups: usize) -> (Arc<Model>, Arc<Queue<u32>>, Leadership, tokio::task::JoinHandle<()>) {
+    let metrics = Metrics::new();
+    let limit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+    let queue = Queue::new("model", limit, &metrics);
+    let leadership = Leadership::new(Arc::new(SystemClock));
+    leadership.lead(None);
+    let model = Arc::new(Model::default());
+    let limits = Limits { batch: 1000, groups };
+    let task = tokio::spawn(run(model.clone(), queue.clone(), limits, leadership.clone(), metrics));
+    (model, queue, leadership, task)
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_waiting_keys_are_observed_in_one_call_and_grouped() {
+    let (model, queue, _leadership, _task) = start(100);
+    for key in [1, 2, 11, 12, 21] {
+        queue.add(key);
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(*model.observed.lock().unwrap(), [[1, 2, 11, 12, 21]]);
+    let mut groups = model.groups.lock().unwrap().clone();
+    groups.sort();
+    assert_eq!(groups, [vec![1, 2], vec![11, 12], vec![21]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_never_worked_on_twice_at_once_and_waiting_keys_are_joined() {
+    let (model, queue, _leadership, _task) = start(100);
+    queue.add(1);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for key in [2, 3, 4] {
+        queue.add(key);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(*model.groups.lock().unwrap(), [vec![1], vec![2, 3, 4]]);
+    assert_eq!(model.most.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_two_groups_is_worked_on_beside_neither() {
+    let (model, queue, _leadership, _task) = start(100);
+    for key in [11, 2013, 21] {
+        queue.add(key);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(*model.groups.lock().unwrap(), [vec![11], vec![21], vec![2013]]);
+    for key in [2013, 11, 21, 2014] {
+        queue.add(key);
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let groups = model.groups.lock().unwrap().split_off(3);
+    assert_eq!(groups[0], [2013, 2014]);
+    assert_eq!(groups.len(), 3, "{groups:?}");
+}
+
+#[test]
+fn what_the_provider_calls_invalid_follows_the_back_off_of_the_queue() {
+    let invalid = ErrorClass::Invalid { findings: Vec::new() };
+    let error = SyncError::provider("", &ProviderError::new(invalid, "no such certificate"));
+    assert!(matches!(error, SyncError::Provider { after: None, .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_groups_than_allowed_are_at_work() {
+    let (model, queue, _leadership, _task) = start(3);
+    for key in 0..20 {
+        queue.add(key * 10);
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(model.groups.lock().unwrap().len(), 20);
+    assert_eq!(model.most.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_retried_and_hurts_nobody_else() {
+    let (model, queue, _leadership, _task) = start(100);
+    queue.add(13);
+    queue.add(21);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(*model.groups.lock().unwrap(), [vec![13], vec![21], vec![13]]);
+    assert_eq!(queue.failures(&13), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_over_the_group_of_a_key_ends_no_controller() {
+    let (model, queue, _leadership, _task) = start(100);
+    queue.add(99);
+    queue.add(21);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(*model.groups.lock().unwrap(), [vec![21], vec![99]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_hangs_holds_up_no_shutdown() {
+    let (model, queue, leadership, task) = start(100);
+    queue.add(6);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(model.observed.lock().unwrap().len(), 1);
+    leadership.drain();
+    queue.shut_down();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_waits_for_what_is_at_work() {
+    let (model, queue, leadership, task) = start(100);
+    queue.add(1);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    leadership.drain();
+    queue.shut_down();
+    task.await.unwrap();
+    assert_eq!(model.groups.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_begins_nothing_that_waits_for_a_slot() {
+    let (model, queue, leadership, task) = start(1);
+    for key in [1, 11, 21] {
+        queue.add(key);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    leadership.drain();
+    queue.shut_down();
+    task.await.unwrap();
+    assert_eq!(*model.groups.lock().unwrap(), [[1]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_drops_what_is_at_work() {
+    let (model, queue, leadership, task) = start(100);
+    queue.add(1);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    queue.shut_down();
+    leadership.lose();
+    task.await.unwrap();
+    assert!(model.groups.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn periods_count_from_start_or_end_and_survive_a_panic() {
+    for (pace, expected) in [(Pace::FromStart, [0, 10, 20]), (Pace::FromEnd, [0, 13, 26])] {
+        let leadership = Leadership::new(Arc::new(SystemClock));
+        leadership.lead(None);
+        let began = tokio::time::Instant::now();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let pass = {
+            let log = log.clone();
+            move || {
+                let log = log.clone();
+                async move {
+                    let run = {
+                        let mut log = log.lock().unwrap();
+                        log.push(began.elapsed().as_secs());
+                        log.len()
+                    };
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    assert!(run != 1, "the first run panics");
+                }
+            }
+        };
+        let ten = Duration::from_secs(10);
+        let task = tokio::spawn(periodically("test", ten, pace, leadership.clone(), Metrics::new(), pass));
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        leadership.drain();
+        task.await.unwrap();
+        assert_eq!(log.lock().unwrap()[..3], expected);
+    }
+}

@@ -1,0 +1,421 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::load_balancer::LoadBalancerExt as _;
+use crate::node::NodeRef;
+use crate::plan::{Risk, Verb};
+use crate::service::LoadBalancerIngress;
+
+/// Balancers by Service, with their listeners and hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct State(BTreeMap<String, (BTreeSet<i32>, BTreeSet<String>)>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Write {
+    Create(String),
+    Listen(String, i32),
+    Unlisten(String, i32),
+    Attach(String, String),
+    Detach(String, String),
+    Delete(String),
+}
+
+/// A model cloud: state, a log of calls, and a number of writes after which it fails.
+#[derive(Default)]
+struct Cloud {
+    state: Mutex<State>,
+    calls: Mutex<Vec<String>>,
+    writes_left: Mutex<Option<usize>>,
+    hangs: bool,
+    no_verdicts: bool,
+    /// Steps are for the item of their Service, by its place; listeners and hosts are independent of each other.
+    items: Vec<String>,
+    /// Steps in flight now, and their maximum.
+    at_once: Mutex<(usize, usize)>,
+    /// Reads are answered from before all writes.
+    lags: bool,
+}
+
+impl Cloud {
+    fn say(&self, call: &str) {
+        self.calls.lock().unwrap().push(call.to_owned());
+    }
+
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    fn writes(&self) -> usize {
+        self.calls().iter().filter(|call| *call != "observe").count()
+    }
+
+    fn state(&self) -> State {
+        self.state.lock().unwrap().clone()
+    }
+}
+
+impl Planned for Cloud {
+    type Desired = State;
+    type Observed = State;
+    type Step = Write;
+    type Outputs = ();
+
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey(service.metadata.namespace.to_string())].into()
+    }
+
+    async fn observe(&self, _: &str, work: &[ServiceWork], _: &State) -> Result<State, ProviderError> {
+        self.say("observe");
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        let State(all) = if self.lags { State::default() } else { self.state() };
+        let ours = work.iter().map(|item| item.service.key().to_string());
+        Ok(State(ours.filter_map(|key| all.get_key_value(&key)).map(|(k, v)| (k.clone(), v.clone())).collect()))
+    }
+
+    fn desired(&self, _: &str, work: &[ServiceWork]) -> (State, Vec<Result<(), ProviderError>>) {
+        let mut desired = State::default();
+        let mut verdicts = Vec::new();
+        for item in work {
+            let ports: BTreeSet<i32> = item.service.spec.ports.iter().map(|port| port.port).collect();
+            if ports.contains(&7777) {
+                verdicts.push(Err(ProviderError::ImplementedElsewhere));
+                continue;
+            }
+            if ports.contains(&0) {
+                let error = ErrorClass::Invalid { findings: Vec::new() };
+                verdicts.push(Err(ProviderError::new(error, "port 0 cannot be served")));
+                continue;
+            }
+            if item.action != ServiceAction::Delete {
+                let hosts = item.nodes.iter().map(|node| node.name.to_string()).collect();
+                desired.0.insert(item.service.key().to_string(), (ports, hosts));
+            }
+            verdicts.push(Ok(()));
+        }
+        if self.no_verdicts {
+            verdicts.clear();
+        }
+        (desired, verdicts)
+    }
+
+    fn plan(&self, observed: &State, desired: &State) -> Result<Steps<Write>, ProviderError> {
+        let mut steps = Vec::new();
+        let nothing = Default::default();
+        for (key, (ports, hosts)) in &desired.0 {
+            let (old_ports, old_hosts) = observed.0.get(key).unwrap_or_else(|| {
+                steps.push(Write::Create(key.clone()));
+                &nothing
+            });
+            steps.extend(hosts.difference(old_hosts).map(|host| Write::Attach(key.clone(), host.clone())));
+            steps.extend(ports.difference(old_ports).map(|port| Write::Listen(key.clone(), *port)));
+            steps.extend(old_ports.difference(ports).map(|port| Write::Unlisten(key.clone(), *port)));
+            steps.extend(old_hosts.difference(hosts).map(|host| Write::Detach(key.clone(), host.clone())));
+        }
+        let unwanted = observed.0.keys().filter(|key| !desired.0.contains_key(*key));
+        steps.extend(unwanted.map(|key| Write::Delete(key.clone())));
+        Ok(Steps { steps, findings: Vec::new(), failed: BTreeMap::new() })
+    }
+
+    fn guard(&self, observed: &State, _: &State, steps: &[Write]) -> Result<(), ProviderError> {
+        let detached = steps.iter().filter(|step| matches!(step, Write::Detach(..))).count();
+        let attached = steps.iter().filter(|step| matches!(step, Write::Attach(..))).count();
+        let present: usize = observed.0.values().map(|(_, hosts)| hosts.len()).sum();
+        if present > 2 && detached == present && attached == 0 {
+            return Err(ProviderError::unknown("all hosts would be detached at once"));
+        }
+        Ok(())
+    }
+
+    fn item(&self, step: &Write) -> Option<usize> {
+        let (Write::Create(key) | Write::Listen(key, _) | Write::Unlisten(key, _) | Write::Attach(key, _)) = step
+        else {
+            return None;
+        };
+        self.items.iter().position(|item| item == key)
+    }
+
+    fn stage(&self, step: &Write) -> Option<u32> {
+        let dependent = matches!(step, Write::Create(_) | Write::Delete(_));
+        (!self.items.is_empty()).then_some(u32::from(!dependent))
+    }
+
+    async fn apply(&self, step: &Write, (): &()) -> Result<(), ProviderError> {
+        {
+            let (now, most) = &mut *self.at_once.lock().unwrap();
+            *now += 1;
+            *most = (*most).max(*now);
+        }
+        tokio::task::yield_now().await;
+        self.at_once.lock().unwrap().0 -= 1;
+        self.say(&format!("{step:?}"));
+        match &mut *self.writes_left.lock().unwrap() {
+            Some(0) => return Err(ProviderError::unknown("the cloud is down")),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        if matches!(step, Write::Listen(_, 6666)) {
+            return Err(ProviderError::unknown("the port is refused"));
+        }
+        if matches!(step, Write::Listen(_, 9999)) {
+            tokio::time::sleep(Duration::from_secs(100_000)).await;
+        }
+        let State(all) = &mut *self.state.lock().unwrap();
+        match step.clone() {
+            Write::Create(key) => drop(all.insert(key, Default::default())),
+            Write::Delete(key) => drop(all.remove(&key)),
+            Write::Listen(key, port) => drop(all.get_mut(&key).unwrap().0.insert(port)),
+            Write::Unlisten(key, port) => drop(all.get_mut(&key).unwrap().0.remove(&port)),
+            Write::Attach(key, host) => drop(all.get_mut(&key).unwrap().1.insert(host)),
+            Write::Detach(key, host) => drop(all.get_mut(&key).unwrap().1.remove(&host)),
+        }
+        Ok(())
+    }
+
+    fn describe(&self, step: &Write) -> crate::plan::Step {
+        let (verb, kind, id, risk) = match step {
+            Write::Create(key) => (Verb::Create, "Balancer", key.clone(), Risk::None),
+            Write::Delete(key) => (Verb::Delete, "Balancer", key.clone(), Risk::Disruptive),
+            Write::Listen(key, port) => (Verb::Create, "Listener", format!("{key}:{port}"), Risk::None),
+            Write::Unlisten(key, port) => (Verb::Delete, "Listener", format!("{key}:{port}"), Risk::Disruptive),
+            Write::Attach(key, host) => (Verb::Attach, "Host", format!("{key} {host}"), Risk::None),
+            Write::Detach(key, host) => (Verb::Detach, "Host", format!("{key} {host}"), Risk::Brief),
+        };
+        crate::plan::Step {
+            verb,
+            kind: kind.into(),
+            id,
+            changes: Vec::new(),
+            reason: "the Service wants it so".into(),
+            risk,
+        }
+    }
+
+    fn status(&self, observed: &State, _: &State, service: &Service) -> Option<LoadBalancerStatus> {
+        let (ports, _) = observed.0.get(&service.key().to_string())?;
+        let hostname = format!("{}-{}.example", service.metadata.name, ports.len());
+        Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { hostname, ..Default::default() }] })
+    }
+}
+
+fn service(name: &str, ports: &[i32]) -> Service {
+    let mut service = Service::default();
+    service.metadata.namespace = "default".into();
+    service.metadata.name = name.into();
+    service.spec.ports = ports.iter().map(|&port| crate::ServicePort { port, ..Default::default() }).collect();
+    service
+}
+
+fn nodes(names: &[&str]) -> Vec<NodeRef> {
+    names.iter().map(|&name| Arc::new(Node { name: name.into(), ..Node::default() })).collect()
+}
+
+#[tokio::test]
+async fn a_balancer_that_was_made_and_is_not_shown_yet_is_looked_for_again() {
+    let lagging = PlannedLoadBalancer(Cloud { lags: true, ..Cloud::default() });
+    let answer = lagging.ensure("c", &service("a", &[80]), &nodes(&["n1"])).await;
+    assert_eq!(answer.unwrap_err().retry_after(), Some(NOT_SHOWN));
+    assert!(lagging.0.state().0.contains_key("default/a"));
+}
+
+fn adapter() -> PlannedLoadBalancer<Cloud> {
+    PlannedLoadBalancer(Cloud::default())
+}
+
+fn hostname(status: Option<LoadBalancerStatus>) -> String {
+    status.unwrap().ingress[0].hostname.clone()
+}
+
+#[tokio::test]
+async fn second_reconcile_writes_nothing() {
+    let balancer = adapter();
+    let (web, hosts) = (service("web", &[80, 443]), nodes(&["a", "b"]));
+    let first = balancer.ensure("c", &web, &hosts).await.unwrap();
+    assert_eq!(hostname(first.clone()), "web-2.example", "the status is that after the writes");
+    assert_eq!(balancer.0.writes(), 5);
+    assert_eq!(balancer.ensure("c", &web, &hosts).await.unwrap(), first);
+    assert_eq!(balancer.0.calls(), ["observe"], "nothing written, so nothing read again");
+}
+
+#[tokio::test]
+async fn a_plan_does_not_write() {
+    let balancer = adapter();
+    let work = ServiceWork::new(&service("web", &[80]), &nodes(&["a"]), ServiceAction::Ensure);
+    let plan = balancer.plan("c", &work).await.unwrap();
+    assert_eq!(
+        plan.to_string(),
+        "service default/web:\n  1. create Balancer default/web (because the Service wants it so)\n  \
+         2. attach Host default/web a (because the Service wants it so)\n  \
+         3. create Listener default/web:80 (because the Service wants it so)"
+    );
+    assert_eq!(balancer.0.calls(), ["observe"]);
+    assert_eq!(balancer.0.state(), State::default());
+    balancer.reconcile("c", std::slice::from_ref(&work)).await.remove(0).result.unwrap();
+    assert!(balancer.plan("c", &work).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_plan_for_a_bad_service_is_its_error() {
+    let work = ServiceWork::new(&service("web", &[0]), &[], ServiceAction::Ensure);
+    assert_eq!(adapter().plan("c", &work).await.unwrap_err().to_string(), "port 0 cannot be served");
+}
+
+#[tokio::test]
+async fn what_is_asked_wrongly_costs_no_call() {
+    let balancer = adapter();
+    balancer.ensure("c", &service("web", &[0]), &[]).await.unwrap_err();
+    assert!(balancer.0.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_service_of_somebody_else_has_an_empty_plan_and_costs_no_call() {
+    let work = ServiceWork::new(&service("web", &[7777]), &[], ServiceAction::Ensure);
+    let balancer = adapter();
+    assert!(balancer.plan("c", &work).await.unwrap().is_empty());
+    assert!(balancer.ensure("c", &work.service, &[]).await.unwrap_err().is_implemented_elsewhere());
+    assert!(balancer.0.calls().is_empty());
+}
+
+#[tokio::test]
+async fn the_guard_stops_a_run_before_its_first_write_and_a_dry_run_says_so() {
+    let balancer = adapter();
+    let web = service("web", &[80]);
+    balancer.ensure("c", &web, &nodes(&["a", "b", "c"])).await.unwrap();
+    let before = balancer.0.state();
+    balancer.0.calls();
+    let error = balancer.update("c", &web, &[]).await.unwrap_err();
+    assert_eq!(error.to_string(), "all hosts would be detached at once");
+    assert_eq!((balancer.0.writes(), balancer.0.state()), (0, before));
+    let plan = balancer.plan("c", &ServiceWork::new(&web, &[], ServiceAction::UpdateHosts)).await.unwrap();
+    assert_eq!(plan.steps.len(), 3);
+    assert_eq!(plan.findings[0].severity, Severity::Error);
+    assert_eq!(plan.findings[0].message, "the plan would be refused: all hosts would be detached at once");
+}
+
+#[tokio::test]
+async fn a_group_is_read_once_and_a_bad_service_fails_alone() {
+    let balancer = adapter();
+    balancer.ensure("c", &service("other", &[1]), &[]).await.unwrap();
+    balancer.ensure("c", &service("old", &[1]), &[]).await.unwrap();
+    balancer.0.calls();
+    let hosts = nodes(&["a"]);
+    let work = [
+        ServiceWork::new(&service("web", &[80]), &hosts, ServiceAction::Ensure),
+        ServiceWork::new(&service("bad", &[0]), &hosts, ServiceAction::Ensure),
+        ServiceWork::new(&service("old", &[1]), &[], ServiceAction::Delete),
+        ServiceWork::new(&service("api", &[8443]), &hosts, ServiceAction::UpdateHosts),
+    ];
+    let mut answers = balancer.reconcile("c", &work).await.into_iter();
+    assert_eq!(hostname(answers.next().unwrap().result.unwrap()), "web-1.example");
+    assert_eq!(answers.next().unwrap().result.unwrap_err().to_string(), "port 0 cannot be served");
+    assert_eq!(answers.next().unwrap().result.unwrap(), None);
+    assert_eq!(answers.next().unwrap().result.unwrap(), None);
+    assert_eq!(balancer.0.calls().iter().filter(|call| *call == "observe").count(), 2);
+    let keys: Vec<_> = balancer.0.state().0.into_keys().collect();
+    assert_eq!(keys, ["default/api", "default/other", "default/web"], "what is not in the work stays");
+    assert_eq!(LoadBalancer::groups(&balancer, &service("web", &[])), [GroupKey("default".into())].into());
+}
+
+#[tokio::test]
+async fn every_item_gets_an_answer_even_from_a_broken_provider() {
+    let balancer = PlannedLoadBalancer(Cloud { no_verdicts: true, ..Cloud::default() });
+    let work = ["a", "b"].map(|name| ServiceWork::new(&service(name, &[80]), &[], ServiceAction::Ensure));
+    let answers = balancer.reconcile("c", &work).await;
+    assert_eq!(answers.len(), 2);
+    assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap_err().class() == ErrorClass::Bug));
+    assert_eq!(balancer.ensure_deleted("c", &work[0].service).await.unwrap_err().class(), ErrorClass::Bug);
+}
+
+#[tokio::test]
+async fn a_step_that_is_for_one_item_fails_that_item_only() {
+    let items = ["default/a", "default/b"].map(str::to_owned).to_vec();
+    let balancer = PlannedLoadBalancer(Cloud { items, ..Cloud::default() });
+    let hosts = nodes(&["n"]);
+    let work = [("a", 6666), ("b", 80)]
+        .map(|(name, port)| ServiceWork::new(&service(name, &[port, 443]), &hosts, ServiceAction::Ensure));
+    let answers = balancer.reconcile("c", &work).await;
+    assert_eq!(answers[0].result.as_ref().unwrap_err().to_string(), "the port is refused");
+    assert_eq!(hostname(answers[1].result.clone().unwrap()), "b-2.example");
+    // Steps of one stage ran concurrently: those of both items that do not depend on each other.
+    assert!(balancer.0.at_once.lock().unwrap().1 > 1);
+    assert_eq!(balancer.0.state().0["default/b"].0, BTreeSet::from([80, 443]));
+}
+
+#[tokio::test]
+async fn a_failed_write_is_the_answer_of_the_whole_group() {
+    let balancer = PlannedLoadBalancer(Cloud { writes_left: Mutex::new(Some(1)), ..Cloud::default() });
+    let work = ["a", "b"].map(|name| ServiceWork::new(&service(name, &[80]), &[], ServiceAction::Ensure));
+    let answers = balancer.reconcile("c", &work).await;
+    assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap_err().to_string() == "the cloud is down"));
+    assert_eq!(answers.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_cloud_is_an_error_after_the_deadline() {
+    let balancer = PlannedLoadBalancer(Cloud { hangs: true, ..Cloud::default() });
+    let began = tokio::time::Instant::now();
+    let work = [ServiceWork::new(&service("web", &[80]), &[], ServiceAction::Ensure)];
+    let error = balancer.reconcile("c", &work).await.remove(0).result.unwrap_err();
+    assert_eq!(error.to_string(), "observing the load balancer did not answer within 2m0s");
+    assert_eq!(began.elapsed(), READ_DEADLINE);
+
+    let slow = adapter();
+    let work = [ServiceWork::new(&service("web", &[9999]), &[], ServiceAction::Ensure)];
+    let error = slow.reconcile("c", &work).await.remove(0).result.unwrap_err();
+    assert_eq!(error.to_string(), "create Listener default/web:9999 did not answer within 10m0s");
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+fn ports_and_hosts() -> impl Strategy<Value = (BTreeSet<i32>, BTreeSet<&'static str>)> {
+    let host = proptest::sample::select(vec!["a", "b", "c", "d"]);
+    (proptest::collection::btree_set(1..5, 0..4), proptest::collection::btree_set(host, 1..4))
+}
+
+proptest! {
+    #[test]
+    fn any_prefix_of_a_plan_then_another_run_converges(
+        (old_ports, old_hosts) in ports_and_hosts(),
+        (ports, hosts) in ports_and_hosts(),
+        goes in any::<bool>(),
+    ) {
+        let list = |set: &BTreeSet<i32>| set.iter().copied().collect::<Vec<_>>();
+        let names = |set: &BTreeSet<&'static str>| nodes(&set.iter().copied().collect::<Vec<_>>());
+        let start = |writes_left| {
+            let balancer = adapter();
+            block_on(balancer.ensure("c", &service("web", &list(&old_ports)), &names(&old_hosts))).unwrap();
+            block_on(balancer.ensure("c", &service("bystander", &[7]), &names(&old_hosts))).unwrap();
+            balancer.0.calls();
+            *balancer.0.writes_left.lock().unwrap() = writes_left;
+            balancer
+        };
+        let run = |balancer: &PlannedLoadBalancer<Cloud>| {
+            let web = service("web", &list(&ports));
+            match goes {
+                true => block_on(balancer.ensure_deleted("c", &web)),
+                false => block_on(balancer.ensure("c", &web, &names(&hosts))).map(drop),
+            }
+        };
+        let whole = start(None);
+        run(&whole).unwrap();
+        let writes = whole.0.writes();
+        for prefix in 0..writes {
+            let broken = start(Some(prefix));
+            run(&broken).unwrap_err();
+            // Nothing observed or decided before is kept.
+            *broken.0.writes_left.lock().unwrap() = None;
+            run(&broken).unwrap();
+            prop_assert_eq!(broken.0.state(), whole.0.state());
+            broken.0.calls();
+            run(&broken).unwrap();
+            prop_assert_eq!(broken.0.writes(), 0);
+        }
+    }
+}
