@@ -177,7 +177,8 @@ impl World {
             elb: client!(aws_sdk_elasticloadbalancing),
             elbv2: client!(aws_sdk_elasticloadbalancingv2),
         };
-        let world = Self { wire, api: Arc::new(SdkApi::new(&clients, Pacing::impatient(Metrics::new(&Registry::new())))) };
+        let world =
+            Self { wire, api: Arc::new(SdkApi::new(&clients, Pacing::impatient(Metrics::new(&Registry::new())))) };
         world.state(|world| network(&mut world.ec2));
         world
     }

@@ -8,6 +8,7 @@ use ccm_provider::{
     Aspects, CloudConfig, CloudProvider, FlagValues, LoadBalancer, LoadBalancerExt as _, Lookup, Node, NodeRef,
     ProviderError, ProviderFactory, Service,
 };
+use ccm_provider_contract::TestCluster;
 use serde_json::{Value as Json, json};
 
 use crate::{Factory, Fake};
@@ -250,12 +251,7 @@ async fn initialize_and_informers_are_calls_too() {
     let bed = Bed::new("faults: [{id: f, call: [Initialize, SetInformers], error: x}]");
     let cloud = bed.cloud();
     Fake::note(&cloud.cloud, crate::method::Method::Initialize).await;
-    struct None;
-    impl ccm_provider::SharedInformers for None {
-        fn on_node(&self, _: Box<dyn Fn(ccm_provider::ObjectChange<NodeRef>) + Send + Sync>) {}
-        fn on_service(&self, _: Box<dyn Fn(ccm_provider::ObjectChange<Arc<Service>>) + Send + Sync>) {}
-    }
-    cloud.informer_user().unwrap().set_informers(Arc::new(None)).await;
+    cloud.informer_user().unwrap().set_informers(Arc::new(TestCluster::default())).await;
     let end = |call: &str| json!({"call": call, "args": {}, "error": "x", "kind": "Other", "fault": "f"});
     assert_eq!(bed.ends(), [end("Initialize"), end("SetInformers")]);
 }

@@ -1,21 +1,19 @@
 //! Helpers for clauses.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
 use ccm_provider::{
-    Clock, CloudProvider, ErrorClass, EventSink, EventType, InstancesV2, LeaderToken, LegacyInstances, LoadBalancer,
-    LoadBalancerStatus, Node, NodeReader, NodeRef, ObjectChange, OneByOne, ProviderContext, ProviderError, Routes,
-    Service, ServiceKey, ServicePort, ServiceReader, ServiceWork, SharedInformers, Subject, Volumes,
+    CloudProvider, ErrorClass, InstancesV2, LegacyInstances, LoadBalancer, LoadBalancerStatus, Node, NodeRef, OneByOne,
+    ProviderError, Routes, Service, ServicePort, ServiceWork, Volumes,
 };
 
 use futures::FutureExt as _;
 use futures::future::join_all;
 
 use crate::report::{Outcome, Result};
-use crate::{Harness, Trouble};
+use crate::{Harness, TestCluster, Trouble};
 
 /// How often a call that asks for a retry is repeated.
 const ATTEMPTS: usize = 40;
@@ -37,7 +35,7 @@ pub(crate) use holds;
 pub(crate) struct Bed {
     pub(crate) harness: Arc<dyn Harness>,
     pub(crate) provider: Arc<dyn CloudProvider>,
-    cluster: Arc<Cluster>,
+    cluster: Arc<TestCluster>,
 }
 
 /// The answer to one of several questions.
@@ -59,13 +57,11 @@ impl Bed {
         Self::process(Arc::clone(&self.harness), Arc::clone(&self.cluster)).await
     }
 
-    async fn process(harness: Arc<dyn Harness>, cluster: Arc<Cluster>) -> Result<Self> {
+    async fn process(harness: Arc<dyn Harness>, cluster: Arc<TestCluster>) -> Result<Self> {
         let provider = harness.provider().await.map_err(failed("making the provider"))?;
-        let lent = || Arc::clone(&cluster);
-        let context = ProviderContext::new(CLUSTER.into(), lent(), lent(), lent(), lent(), lent());
-        provider.initialize(context).await.map_err(failed("initializing the provider"))?;
+        provider.initialize(cluster.context(CLUSTER)).await.map_err(failed("initializing the provider"))?;
         if let Some(user) = provider.informer_user() {
-            user.set_informers(lent()).await;
+            user.set_informers(cluster.clone()).await;
         }
         Ok(Self { harness, provider, cluster })
     }
@@ -106,7 +102,7 @@ impl Bed {
             pod_cidrs: ["10.244.7.0/24".into()].into(),
             ..bare(name, &made.provider_id)
         });
-        self.cluster.state().nodes.push(Arc::clone(&node));
+        self.cluster.add_node(Arc::clone(&node));
         node
     }
 
@@ -145,7 +141,7 @@ impl Bed {
         if time.is_zero() {
             return;
         }
-        self.cluster.state().passed += time;
+        self.cluster.advance(time);
         skip(time);
         self.harness.pass(time).await;
     }
@@ -248,67 +244,4 @@ fn service(name: &str) -> Service {
 
 pub(crate) fn port(port: i32, node_port: i32) -> ServicePort {
     ServicePort { name: format!("p{port}"), protocol: "TCP".into(), port, node_port, ..ServicePort::default() }
-}
-
-/// The cluster of a clause: its nodes, a clock that moves as time passes, and a leader that leads until the clause ends.
-#[derive(Debug, Default)]
-struct Cluster(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    nodes: Vec<NodeRef>,
-    /// How far the clock is ahead of the machine's.
-    passed: Duration,
-}
-
-impl Cluster {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl NodeReader for Cluster {
-    fn get(&self, name: &str) -> Option<NodeRef> {
-        self.state().nodes.iter().find(|node| &*node.name == name).cloned()
-    }
-    fn list(&self) -> Vec<NodeRef> {
-        self.state().nodes.clone()
-    }
-}
-
-impl ServiceReader for Cluster {
-    fn get(&self, _: &ServiceKey) -> Option<Arc<Service>> {
-        None
-    }
-    fn list(&self) -> Vec<Arc<Service>> {
-        Vec::new()
-    }
-}
-
-impl EventSink for Cluster {
-    fn event(&self, _: &Subject, _: EventType, _: &str, _: &str) {}
-}
-
-impl Clock for Cluster {
-    fn now(&self) -> Instant {
-        Instant::now() + self.state().passed
-    }
-    fn wall(&self) -> SystemTime {
-        SystemTime::now() + self.state().passed
-    }
-}
-
-#[async_trait]
-impl LeaderToken for Cluster {
-    fn is_leading(&self) -> bool {
-        true
-    }
-    async fn lost(&self) {
-        std::future::pending::<()>().await;
-    }
-}
-
-impl SharedInformers for Cluster {
-    fn on_node(&self, _: Box<dyn Fn(ObjectChange<NodeRef>) + Send + Sync>) {}
-    fn on_service(&self, _: Box<dyn Fn(ObjectChange<Arc<Service>>) + Send + Sync>) {}
 }

@@ -19,11 +19,13 @@
 
 mod bed;
 mod clauses;
+mod cluster;
 mod harness;
 mod macros;
 mod report;
 
 pub use clauses::{Clause, clauses};
+pub use cluster::TestCluster;
 pub use harness::{BrokenConfig, Deviation, Harness, Made, Trouble};
 pub use report::{Outcome, Report, Result};
 

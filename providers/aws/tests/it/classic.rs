@@ -310,12 +310,12 @@ async fn a_write_whose_answer_is_lost_leaves_nothing_behind() {
 #[tokio::test]
 async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     let bed = start();
-    let (process, lent) = watched(&bed).await;
+    let (process, cluster) = watched(&bed).await;
     let desired = |internal, port| clb(internal, &[(port, 31080)], json!({}));
     bed.ensure(&*process, &desired(&[], 80)).await;
-    lent.events();
+    cluster.take_events();
     bed.ensure(&*process, &desired(&[("internal", "true")], 81)).await;
-    let events = lent.events();
+    let events = cluster.take_events();
     let summary = |event: &&String| event.contains("the balancer stays internet-facing: AWS cannot change the scheme");
     assert_eq!(events.iter().filter(summary).count(), 1, "{events:?}");
     let made = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
@@ -323,9 +323,9 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     // Nor the other way round.
     bed.delete(&*process, &desired(&[("internal", "true")], 81)).await;
     bed.ensure(&*process, &desired(&[("internal", "true")], 81)).await;
-    lent.events();
+    cluster.take_events();
     bed.ensure(&*process, &desired(&[], 80)).await;
-    assert!(lent.events().iter().any(|event| event.contains("the balancer stays internal")));
+    assert!(cluster.take_events().iter().any(|event| event.contains("the balancer stays internal")));
     bed.check();
 }
 
@@ -335,7 +335,7 @@ async fn a_rule_for_a_group_of_the_user_goes_with_it_also_when_aws_shows_it_late
     let bed = start();
     let user = user_group(&bed);
     let empty = shape_of(&bed);
-    let (process, _lent) = watched(&bed).await;
+    let (process, _cluster) = watched(&bed).await;
     bed.ensure(&*process, &plain()).await;
     bed.aws.clock().step(Duration::from_secs(60));
     bed.aws.change(|options| options.stale_reads = Duration::from_secs(3));

@@ -1,68 +1,20 @@
 //! Instances, routes and volumes over HTTP.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use ccm_cloudsim::aws::ec2::InstanceState;
-use ccm_provider::{
-    Aspects, CloudProvider, EventSink, EventType, EvidenceKind, InstanceMetadata, LeaderToken, Lookup, NewRoute, Node,
-    NodeReader, NodeRef, ProviderContext, Route, Service, ServiceKey, ServiceReader, Subject,
-};
+use ccm_provider::{Aspects, CloudProvider, EvidenceKind, InstanceMetadata, Lookup, NewRoute, Node, NodeRef, Route};
+use ccm_provider_contract::TestCluster;
 use serde_json::json;
 
 use crate::bed::Bed;
 
-#[derive(Debug)]
-struct Lent(Mutex<Vec<NodeRef>>);
-
-impl NodeReader for Lent {
-    fn get(&self, name: &str) -> Option<NodeRef> {
-        NodeReader::list(self).into_iter().find(|node| &*node.name == name)
-    }
-    fn list(&self) -> Vec<NodeRef> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-impl ServiceReader for Lent {
-    fn get(&self, _: &ServiceKey) -> Option<Arc<Service>> {
-        None
-    }
-    fn list(&self) -> Vec<Arc<Service>> {
-        Vec::new()
-    }
-}
-
-impl EventSink for Lent {
-    fn event(&self, _: &Subject, _: EventType, _: &str, _: &str) {}
-}
-
-#[async_trait]
-impl LeaderToken for Lent {
-    fn is_leading(&self) -> bool {
-        true
-    }
-    async fn lost(&self) {
-        std::future::pending::<()>().await;
-    }
-}
-
-impl ccm_provider::Clock for Lent {
-    fn now(&self) -> std::time::Instant {
-        std::time::Instant::now()
-    }
-    fn wall(&self) -> std::time::SystemTime {
-        std::time::SystemTime::now()
-    }
-}
-
 /// A process that leads over these nodes.
 pub(crate) async fn leading(bed: &Bed, nodes: &[NodeRef]) -> Arc<dyn CloudProvider> {
     let provider = bed.provider().await;
-    let lent = Arc::new(Lent(Mutex::new(nodes.to_vec())));
-    let context =
-        ProviderContext::new("kubernetes".into(), lent.clone(), lent.clone(), lent.clone(), lent.clone(), lent);
-    provider.initialize(context).await.unwrap();
+    let cluster = Arc::new(TestCluster::default());
+    cluster.set_nodes(nodes.to_vec());
+    provider.initialize(cluster.context("kubernetes")).await.unwrap();
     provider
 }
 

@@ -293,12 +293,12 @@ async fn a_creation_whose_last_answer_is_lost_leaves_nothing_behind() {
 async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
     for kind in ["nlb", "clb"] {
         let mut bed = Bed::start("");
-        let (process, lent) = watched(&bed).await;
+        let (process, cluster) = watched(&bed).await;
         let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
         bed.ensure(&*process, &desired).await;
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(30)));
         let late = new_node(&mut bed, Duration::ZERO);
-        lent.events();
+        cluster.take_events();
         let error = process.update(CLUSTER, &desired, &bed.nodes).await.unwrap_err();
         assert!(error.is_in_progress() && error.to_string().contains("EC2 does not show"), "{error:?}");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(10)));
@@ -309,11 +309,11 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
 
         // After five minutes it is said, and nobody waits.
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(300)));
-        let (process, lent) = watched(&bed).await;
+        let (process, cluster) = watched(&bed).await;
         bed.aws.clock().step(Duration::from_secs(400));
         let gone = new_node(&mut bed, Duration::from_secs(301));
         process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
-        let events = lent.events();
+        let events = cluster.take_events();
         let summary = |name: &str| events.iter().any(|event| event.contains(&format!("no traffic for {name}: EC2")));
         assert!(summary(&gone) && !summary(&late), "{events:?}");
         bed.check();
@@ -345,7 +345,7 @@ fn targets(bed: &Bed) -> usize {
 async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
     for kind in ["nlb", "clb"] {
         let mut bed = Bed::start("");
-        let (process, lent) = watched(&bed).await;
+        let (process, cluster) = watched(&bed).await;
         let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
         bed.ensure(&*process, &desired).await;
         bed.add_nodes(1);
@@ -366,7 +366,7 @@ async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
             }
             assert_eq!(targets(&bed), count, "{kind}");
         }
-        assert_eq!(lent.events(), Vec::<String>::new(), "{kind}");
+        assert_eq!(cluster.take_events(), Vec::<String>::new(), "{kind}");
     }
 }
 
@@ -376,7 +376,7 @@ async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
     for kind in ["nlb", "clb"] {
         let bed = Bed::start(MANAGED);
         let empty = shape_of(&bed);
-        let (process, lent) = watched(&bed).await;
+        let (process, cluster) = watched(&bed).await;
         let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
         process.ensure(CLUSTER, &desired, &bed.nodes).await.unwrap();
         match process.ensure_deleted(CLUSTER, &desired).await {
@@ -388,7 +388,7 @@ async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
             }
         }
         assert_eq!(shape_of(&bed), empty, "{kind}");
-        assert_eq!(lent.events(), Vec::<String>::new(), "{kind}");
+        assert_eq!(cluster.take_events(), Vec::<String>::new(), "{kind}");
         bed.check();
     }
 }
@@ -399,7 +399,7 @@ async fn a_deletion_waits_for_what_is_not_shown_yet() {
     for hidden in ["load-balancer", "target-group"] {
         let bed = Bed::start(MANAGED);
         let empty = shape_of(&bed);
-        let (process, _lent) = watched(&bed).await;
+        let (process, _cluster) = watched(&bed).await;
         bed.aws.clock().step(Duration::from_secs(60));
         let desired = nlb(&[], &[(80, 31080)], json!({}));
         process.ensure(CLUSTER, &desired, &bed.nodes).await.unwrap();

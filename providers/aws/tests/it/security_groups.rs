@@ -115,7 +115,7 @@ async fn a_rule_of_the_users_that_keeps_our_group_alive_is_named_and_left_alone(
 #[tokio::test]
 async fn a_group_shared_with_the_cluster_survives_and_the_event_says_so() {
     let bed = Bed::start("");
-    let (process, lent) = watched(&bed).await;
+    let (process, cluster) = watched(&bed).await;
     bed.ensure(&*process, &classic()).await;
     let lb = managed(&bed);
     bed.aws.world(|world| {
@@ -124,7 +124,8 @@ async fn a_group_shared_with_the_cluster_survives_and_the_event_says_so() {
     });
     bed.aws.clock().step(Duration::from_secs(60));
     bed.delete(&*process, &classic()).await;
-    let summary = lent.events().into_iter().filter(|event| event.contains("not deleted") && event.contains(&lb));
+    let summary =
+        cluster.take_events().into_iter().filter(|event| event.contains("not deleted") && event.contains(&lb));
     assert_eq!(summary.count(), 1);
     assert!(bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
     assert_eq!(rules(&bed, &bed.network.node_group), Vec::<String>::new());
@@ -278,7 +279,7 @@ async fn a_group_of_our_name_without_tags_is_marked_and_that_of_another_cluster_
 async fn deletions_and_creations_side_by_side_leave_the_rules_of_those_that_stay() {
     let bed = Bed::start("");
     let nodes = bed.network.node_group.clone();
-    let (process, _lent) = watched(&bed).await;
+    let (process, _cluster) = watched(&bed).await;
     let names = ["one", "two", "three", "four"];
     let services: Vec<Service> =
         names.iter().zip(31001..).map(|(name, port)| desired(name, &[("type", "nlb")], port)).collect();

@@ -1,0 +1,124 @@
+//! The cluster of a test, as a provider sees it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use ccm_provider::{
+    Clock, EventSink, EventType, LeaderToken, NodeReader, NodeRef, ObjectChange, ProviderContext, Service, ServiceKey,
+    ServiceReader, SharedInformers, Subject,
+};
+
+type Time = dyn Fn() -> (Instant, SystemTime) + Send + Sync;
+
+/// A double of everything in a [`ProviderContext`]: nodes that the test sets, no Services, events that the test reads, a
+/// clock, and a leader that leads until the test ends.
+pub struct TestCluster {
+    state: Mutex<State>,
+    time: Box<Time>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: Vec<NodeRef>,
+    events: Vec<String>,
+    /// How far the clock is ahead of `time`.
+    passed: Duration,
+}
+
+impl Default for TestCluster {
+    fn default() -> Self {
+        Self::with_clock(|| (Instant::now(), SystemTime::now()))
+    }
+}
+
+impl std::fmt::Debug for TestCluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TestCluster")
+    }
+}
+
+impl TestCluster {
+    /// A cluster with a clock of its own: monotonic and wall clock.
+    pub fn with_clock(time: impl Fn() -> (Instant, SystemTime) + Send + Sync + 'static) -> Self {
+        Self { state: Mutex::default(), time: Box::new(time) }
+    }
+
+    /// What the core passes to [`ccm_provider::CloudProvider::initialize`].
+    pub fn context(self: &Arc<Self>, cluster_name: &str) -> ProviderContext {
+        let me = || self.clone();
+        ProviderContext::new(cluster_name.into(), me(), me(), me(), me(), me())
+    }
+
+    /// Replaces the nodes.
+    pub fn set_nodes(&self, nodes: Vec<NodeRef>) {
+        self.state().nodes = nodes;
+    }
+
+    /// Adds a node.
+    pub fn add_node(&self, node: NodeRef) {
+        self.state().nodes.push(node);
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, time: Duration) {
+        self.state().passed += time;
+    }
+
+    /// The events since the last call, as `reason: message`.
+    pub fn take_events(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().events)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeReader for TestCluster {
+    fn get(&self, name: &str) -> Option<NodeRef> {
+        self.state().nodes.iter().find(|node| &*node.name == name).cloned()
+    }
+    fn list(&self) -> Vec<NodeRef> {
+        self.state().nodes.clone()
+    }
+}
+
+impl ServiceReader for TestCluster {
+    fn get(&self, _: &ServiceKey) -> Option<Arc<Service>> {
+        None
+    }
+    fn list(&self) -> Vec<Arc<Service>> {
+        Vec::new()
+    }
+}
+
+impl EventSink for TestCluster {
+    fn event(&self, _: &Subject, _: EventType, reason: &str, message: &str) {
+        self.state().events.push(format!("{reason}: {message}"));
+    }
+}
+
+impl Clock for TestCluster {
+    fn now(&self) -> Instant {
+        (self.time)().0 + self.state().passed
+    }
+    fn wall(&self) -> SystemTime {
+        (self.time)().1 + self.state().passed
+    }
+}
+
+#[async_trait]
+impl LeaderToken for TestCluster {
+    fn is_leading(&self) -> bool {
+        true
+    }
+    async fn lost(&self) {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl SharedInformers for TestCluster {
+    fn on_node(&self, _: Box<dyn Fn(ObjectChange<NodeRef>) + Send + Sync>) {}
+    fn on_service(&self, _: Box<dyn Fn(ObjectChange<Arc<Service>>) + Send + Sync>) {}
+}
