@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_kit::call::Caller;
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
@@ -11,8 +12,8 @@ use ccm_provider::{
 };
 use serde_json::Value;
 
-use crate::client::metrics::Metrics;
-use crate::client::pacing::Pacing;
+use crate::client::metrics::{Metrics, caller};
+use crate::client::operation::Operation;
 use crate::extras::prefix_ipam::{self, PrefixIpam};
 use crate::extras::tagging::{self, Tagging};
 use crate::extras::volumes::EbsVolumes;
@@ -64,11 +65,11 @@ impl ProviderFactory for Factory {
         flags: &FlagValues,
     ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         let registry = Registry::new();
-        let metrics = Metrics::new(&registry);
-        let sdk = Sdk::from_environment(Pacing::new(metrics.clone()))?;
+        let (caller, metrics) = caller(&registry);
+        let sdk = Sdk::from_environment(caller.clone(), metrics.clone())?;
         let text = config.as_ref().map(|config| &*config.text);
         let start = start(text, flags.bool("allow-untagged-cloud"), Box::new(sdk)).await?;
-        Ok(Arc::new(Aws::new(start, flags.clone(), metrics, registry)?))
+        Ok(Arc::new(Aws::new(start, flags.clone(), caller, metrics, registry)?))
     }
 }
 
@@ -77,6 +78,7 @@ impl ProviderFactory for Factory {
 struct Aws {
     start: Start,
     flags: FlagValues,
+    caller: Caller<Operation>,
     metrics: Metrics,
     registry: Registry,
     cluster: Cluster,
@@ -88,7 +90,13 @@ struct Aws {
 }
 
 impl Aws {
-    fn new(start: Start, flags: FlagValues, metrics: Metrics, registry: Registry) -> Result<Self, ProviderError> {
+    fn new(
+        start: Start,
+        flags: FlagValues,
+        caller: Caller<Operation>,
+        metrics: Metrics,
+        registry: Registry,
+    ) -> Result<Self, ProviderError> {
         let (api, cluster) = (start.api.clone(), Cluster::default());
         let zones = Arc::new(Zones::new(api.clone()));
         let fleet = Fleet::new(api.clone());
@@ -114,6 +122,7 @@ impl Aws {
         Ok(Self {
             start,
             flags,
+            caller,
             metrics,
             registry,
             cluster,
@@ -171,6 +180,7 @@ impl CloudProvider for Aws {
     }
 
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
+        self.caller.lend(context.leader.clone());
         self.cluster.set(context);
         Ok(())
     }

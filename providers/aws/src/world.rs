@@ -23,8 +23,7 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::server::Answer;
 use ccm_provider::metric::Registry;
 
-use crate::client::metrics::Metrics;
-use crate::client::pacing::Pacing;
+use crate::client::metrics::leading;
 use crate::client::{Api, Tags};
 use crate::sdk::{Clients, SdkApi};
 
@@ -177,8 +176,8 @@ impl World {
             elb: client!(aws_sdk_elasticloadbalancing),
             elbv2: client!(aws_sdk_elasticloadbalancingv2),
         };
-        let world =
-            Self { wire, api: Arc::new(SdkApi::new(&clients, Pacing::impatient(Metrics::new(&Registry::new())))) };
+        let (caller, metrics) = leading(&Registry::new());
+        let world = Self { wire, api: Arc::new(SdkApi::new(&clients, caller.once(), &metrics)) };
         world.state(|world| network(&mut world.ec2));
         world
     }

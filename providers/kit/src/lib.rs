@@ -4,6 +4,7 @@
 //! * [`gcfg`]: the INI dialect of Go programs, read by tables of keys.
 //! * [`annotations`]: the annotations of Services, read by a table.
 //! * [`batch`]: many questions joined into one call; [`snapshot`]: one read that many share.
+//! * [`call`]: the calls of a cloud's API: pace, retries, lease, pages, errors, metrics.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
 //!
 //! What only one provider needs does not belong here, and neither does anything that knows a particular cloud.
@@ -11,6 +12,7 @@
 
 pub mod annotations;
 pub mod batch;
+pub mod call;
 pub mod document;
 pub mod gcfg;
 pub mod glob;

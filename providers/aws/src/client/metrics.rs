@@ -1,20 +1,19 @@
 //! Metrics of the calls to AWS and of tagging: upstream's names and labels where upstream has one, `ccm_aws_` for ours.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_provider::metric::{Def, GaugeVec, HistogramVec, IntCounterVec, markdown};
+use ccm_kit::call::{CallDefs, CallMetrics, Caller, Observer};
+use ccm_provider::metric::{Def, HistogramVec, IntCounterVec, Registry, markdown};
 
 use crate::client::operation::Operation;
-use crate::client::pacing::Family;
-use crate::client::{Answer, ApiError};
 
 /// Of `prometheus` and of Go's client.
 const DEFAULT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const TAGGING: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
-const WAITS: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 ccm_provider::metrics! {
-    /// The metrics of one provider. Cheap to clone.
+    /// Upstream's metrics. Cheap to clone.
     pub(crate) struct Metrics {
         duration: HistogramVec = Def::histogram(
             "cloudprovider_aws_api_request_duration_seconds",
@@ -45,34 +44,10 @@ ccm_provider::metrics! {
             TAGGING,
             "[ALPHA] Number of seconds after node creation when TaggingController successfully tagged or untagged the node resources.",
         );
-        calls: IntCounterVec = Def::counter(
-            "ccm_aws_api_calls_total",
-            &["service", "operation", "outcome"],
-            "Attempts by outcome: ok, refused, throttled, credentials, not-sent, no-answer, malformed.",
-        );
-        held_back: IntCounterVec = Def::counter(
-            "ccm_aws_api_held_back_total",
-            &["service", "operation"],
-            "Operations that were given up without being sent, because AWS had asked for fewer calls or the pace was used up.",
-        );
-        waited: HistogramVec = Def::histogram(
-            "ccm_aws_api_wait_seconds",
-            &["family"],
-            WAITS,
-            "How long a call waited for its turn, by the budget of AWS that it belongs to.",
-        );
-        backing_off: GaugeVec = Def::gauge(
-            "ccm_aws_api_backing_off",
-            &["family"],
-            "1 while calls of a family are held back because AWS asked for fewer.",
-        );
-        pressure: GaugeVec = Def::gauge(
-            "ccm_aws_api_throttled_share",
-            &["family"],
-            "The share of recent calls of a family that AWS throttled, from 0 to 1; it slows the pace.",
-        );
     }
 }
+
+static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_aws_api", "AWS");
 
 const HEAD: &str = "# Metrics of the provider aws
 
@@ -84,17 +59,37 @@ This page is generated: `cargo xtask reference`.
 
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {
-    format!("{HEAD}{}\n", markdown(Metrics::DEFS).trim_end())
+    let defs: Vec<&Def> = Metrics::DEFS.iter().copied().chain(CALLS.list()).collect();
+    format!("{HEAD}{}\n", markdown(&defs).trim_end())
 }
 
-impl Metrics {
-    #[cfg(test)]
-    pub(crate) fn unexported() -> Self {
-        Self::new(&ccm_provider::metric::Registry::new())
+/// The caller of a provider and the metrics that it counts.
+pub(crate) fn caller(registry: &Registry) -> (Caller<Operation>, Metrics) {
+    let metrics = Metrics::new(registry);
+    (Caller::new(CallMetrics::new(registry, &CALLS), Arc::new(metrics.clone())), metrics)
+}
+
+/// The same of a process that leads, at any pace.
+#[cfg(test)]
+pub(crate) fn leading(registry: &Registry) -> (Caller<Operation>, Metrics) {
+    struct Leads;
+
+    #[async_trait::async_trait]
+    impl ccm_provider::LeaderToken for Leads {
+        fn is_leading(&self) -> bool {
+            true
+        }
+
+        async fn lost(&self) {}
     }
 
-    /// An operation came to an end, all its pages and attempts together.
-    pub(crate) fn operation(&self, operation: Operation, succeeded: bool, took: Duration) {
+    let (caller, metrics) = caller(registry);
+    caller.lend(Arc::new(Leads));
+    (caller.unlimited(), metrics)
+}
+
+impl Observer<Operation> for Metrics {
+    fn operation(&self, operation: Operation, succeeded: bool, took: Duration) {
         let request = &[&*request_label(operation.name)];
         if succeeded {
             self.duration.with_label_values(request).observe(took.as_secs_f64());
@@ -103,34 +98,19 @@ impl Metrics {
         }
     }
 
-    /// One attempt came to an end.
-    pub(crate) fn attempt<T>(&self, operation: Operation, answer: &Answer<T>) {
-        let outcome = answer.as_ref().map_or_else(ApiError::outcome, |_| "ok");
-        self.calls.with_label_values(&[operation.service.id(), operation.name, outcome]).inc();
+    fn attempt(&self, operation: Operation, outcome: &'static str) {
         if outcome == "throttled" {
             self.throttled.with_label_values(&[operation.name]).inc();
         }
     }
+}
 
+impl Metrics {
     /// An HTTP answer of any service, STS too; counted from 400 on.
     pub(crate) fn response(&self, service: &str, operation: &str, status: u16) {
         if status >= 400 {
             self.status.with_label_values(&[service, operation, &status.to_string()]).inc();
         }
-    }
-
-    pub(crate) fn held_back(&self, operation: Operation) {
-        self.held_back.with_label_values(&[operation.service.id(), operation.name]).inc();
-    }
-
-    pub(crate) fn waited(&self, family: Family, waited: Duration) {
-        self.waited.with_label_values(&[family.name()]).observe(waited.as_secs_f64());
-    }
-
-    /// The state of a family of calls.
-    pub(crate) fn lane(&self, family: Family, backing_off: bool, pressure: f64) {
-        self.backing_off.with_label_values(&[family.name()]).set(f64::from(u8::from(backing_off)));
-        self.pressure.with_label_values(&[family.name()]).set(pressure);
     }
 
     /// A work item of the tagging controller failed; `error_type` is `total_errors` or `errors_after_retries_exhausted`.
@@ -161,8 +141,6 @@ fn request_label(operation: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ccm_provider::metric::Registry;
-
     use super::*;
     use crate::client::operation::Service;
 
@@ -171,10 +149,9 @@ mod tests {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry);
         let describe = Operation::new(Service::Ec2, "DescribeInstances");
-        let throttled: Answer<()> = Err(ApiError::refused(describe, "RequestLimitExceeded", "slow down"));
         metrics.operation(describe, true, Duration::from_millis(20));
         metrics.operation(Operation::new(Service::Ec2, "CreateTags"), false, Duration::ZERO);
-        metrics.attempt(describe, &throttled);
+        metrics.attempt(describe, "throttled");
         metrics.response("Elastic Load Balancing v2", "DescribeTargetHealth", 400);
         metrics.response("EC2", "DescribeInstances", 200);
         metrics.tagging_error("total_errors", "i-1");
@@ -197,10 +174,6 @@ mod tests {
                 &[("error_type", "total_errors"), ("instance_id", "i-1")],
             ),
             ("tagging_controller_inital_node_tagging_delay_seconds", &[]),
-            (
-                "ccm_aws_api_calls_total",
-                &[("operation", "DescribeInstances"), ("outcome", "throttled"), ("service", "EC2")],
-            ),
         ] {
             assert_eq!(registry.value(name, labels), Some(1.0), "{name} {labels:?}");
         }

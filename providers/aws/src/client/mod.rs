@@ -5,25 +5,26 @@
 //! the IAM policies are generated ([`operation`]) cannot fall behind the code. The types are our own: those of the SDK stay
 //! in the module `crate::sdk`, which the cargo feature of that name compiles in.
 
-pub(crate) mod codes;
+mod codes;
 pub(crate) mod ec2;
 pub(crate) mod elb;
 pub(crate) mod elbv2;
-pub(crate) mod error;
 pub(crate) mod metrics;
 pub(crate) mod operation;
-pub(crate) mod pacing;
 pub(crate) mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use ccm_kit::call::CallError;
 
-pub(crate) use error::ApiError;
 pub(crate) use write::{Id, Write};
 
 /// Tags by key.
 pub(crate) type Tags = BTreeMap<String, String>;
+
+/// A failed operation.
+pub(crate) type ApiError = CallError<operation::Operation>;
 
 /// The answer of one operation, all its pages together.
 pub(crate) type Answer<T> = Result<T, ApiError>;

@@ -12,7 +12,6 @@ use ccm_provider::ProviderError;
 use futures::FutureExt;
 
 use crate::client::ec2::AvailabilityZone;
-use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::{Api, ApiError};
 
@@ -76,6 +75,5 @@ pub(crate) fn zone_id<'a>(zones: &'a ByName, name: &str) -> Result<&'a str, Prov
 }
 
 fn interrupted(how: Interrupted) -> ApiError {
-    let operation = Operation::new(Service::Ec2, "DescribeAvailabilityZones");
-    ApiError::of_kind(operation, ErrorKind::NoAnswer, how.to_string())
+    ApiError::interrupted(Operation::new(Service::Ec2, "DescribeAvailabilityZones"), how)
 }

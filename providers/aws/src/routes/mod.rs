@@ -14,7 +14,6 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use crate::client::ec2::RouteTable;
-use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Write};
@@ -212,8 +211,7 @@ pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<Rou
 }
 
 fn interrupted(how: Interrupted) -> ApiError {
-    let operation = Operation::new(Service::Ec2, "DescribeRouteTables");
-    ApiError::of_kind(operation, ErrorKind::NoAnswer, how.to_string())
+    ApiError::interrupted(Operation::new(Service::Ec2, "DescribeRouteTables"), how)
 }
 
 /// "Look again, then decide."

@@ -1,4 +1,4 @@
-//! What the SDK says of a failed attempt, as our own error.
+//! Failed attempts of the SDK, as the kit judges them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,13 +8,10 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use aws_types::request_id::RequestId;
+use ccm_kit::call::{Cause, Failure};
 
-use crate::client::ApiError;
-use crate::client::error::{Cause, Failure};
-use crate::client::operation::Operation;
-
-/// A failed attempt as an error of ours.
-pub(super) fn judge<E>(operation: Operation, error: &SdkError<E, HttpResponse>) -> ApiError
+/// A failed attempt.
+pub(super) fn of<E>(error: &SdkError<E, HttpResponse>) -> Failure
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
@@ -37,7 +34,7 @@ where
         failure.cause = cause(error);
         failure.message = if html { html_text(failure.status) } else { chain(error, failure.status) };
     }
-    ApiError::new(operation, failure)
+    failure
 }
 
 fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {

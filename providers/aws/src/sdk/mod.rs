@@ -11,23 +11,18 @@ mod failure;
 mod http;
 mod intercept;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use ccm_kit::call::{Caller, ErrorKind};
 
-use crate::client::error::ErrorKind;
 use crate::client::metrics::Metrics;
 use crate::client::operation::Operation;
-use crate::client::pacing::Pacing;
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Id, Query, Tags, Write};
-
-/// Longer lists are taken for endless. A page has up to 1,000 entries with EC2, 400 with Elastic Load Balancing.
-const MAX_PAGES: usize = 1_000;
 
 /// The clients of the services. Retries of the SDK must be off: they are made here.
 #[derive(Debug, Clone)]
@@ -41,13 +36,13 @@ pub(crate) struct Clients {
 #[derive(Debug)]
 pub(crate) struct SdkApi {
     clients: Clients,
-    pacing: Pacing,
+    caller: Caller<Operation>,
 }
 
 impl SdkApi {
-    /// Calls with these clients, at this pace.
-    pub(crate) fn new(clients: &Clients, pacing: Pacing) -> Self {
-        Self { clients: clients.watched(pacing.metrics()), pacing }
+    /// Calls with these clients, at the pace of this caller.
+    pub(crate) fn new(clients: &Clients, caller: Caller<Operation>, metrics: &Metrics) -> Self {
+        Self { clients: clients.watched(metrics), caller }
     }
 
     /// One operation that has no pages.
@@ -58,28 +53,14 @@ impl SdkApi {
         O: Send,
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        let start = Instant::now();
-        let answer = self.attempts(operation, send).await;
-        self.pacing.metrics().operation(operation, answer.is_ok(), start.elapsed());
-        answer
-    }
-
-    /// One operation, in as many attempts as it takes.
-    async fn attempts<O, E, F, Fut>(&self, operation: Operation, send: F) -> Answer<O>
-    where
-        F: Fn() -> Fut + Send + Sync,
-        Fut: Future<Output = Result<O, SdkError<E, HttpResponse>>> + Send,
-        O: Send,
-        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
-    {
         let attempt = || {
             let sent = send();
-            async move { sent.await.map_err(|error| failure::judge(operation, &error)) }
+            async move { sent.await.map_err(|error| failure::of(&error)) }
         };
-        self.pacing.run(operation, attempt).await
+        self.caller.call(operation, attempt).await
     }
 
-    /// All pages of a read. `send` asks for the page after a token, `take` has the entries and the next token.
+    /// All pages of a read. `send` requests the page after a token, `take` has the entries and the next token.
     async fn pages<T, O, E, F, Fut>(
         &self,
         operation: Operation,
@@ -93,37 +74,11 @@ impl SdkApi {
         T: Send,
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        let start = Instant::now();
-        let all = self.all_pages(operation, send, take).await;
-        self.pacing.metrics().operation(operation, all.is_ok(), start.elapsed());
-        all
-    }
-
-    async fn all_pages<T, O, E, F, Fut>(
-        &self,
-        operation: Operation,
-        send: F,
-        take: impl Fn(O) -> (Vec<T>, Option<String>) + Send + Sync,
-    ) -> Answer<Vec<T>>
-    where
-        F: Fn(Option<String>) -> Fut + Send + Sync,
-        Fut: Future<Output = Result<O, SdkError<E, HttpResponse>>> + Send,
-        O: Send,
-        T: Send,
-        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
-    {
-        let (mut all, mut token, mut seen) = (Vec::new(), None::<String>, HashSet::new());
-        for _ in 0..MAX_PAGES {
-            let page = self.attempts(operation, || send(token.clone())).await?;
-            let (mut entries, next) = take(page);
-            all.append(&mut entries);
-            let Some(next) = next.filter(|next| !next.is_empty()) else { return Ok(all) };
-            if !seen.insert(next.clone()) {
-                return Err(incomplete(operation, "a page leads back to one that was read before"));
-            }
-            token = Some(next);
-        }
-        Err(incomplete(operation, &format!("more than {MAX_PAGES} pages")))
+        let attempt = |token| {
+            let sent = send(token);
+            async move { sent.await.map_err(|error| failure::of(&error)) }
+        };
+        self.caller.pages(operation, attempt, take).await
     }
 }
 
@@ -140,10 +95,6 @@ impl Clients {
             elbv2: aws_sdk_elasticloadbalancingv2::Client::from_conf(elbv2),
         }
     }
-}
-
-fn incomplete(operation: Operation, why: &str) -> ApiError {
-    ApiError::of_kind(operation, ErrorKind::Incomplete, why)
 }
 
 /// A request that cannot be made.
@@ -266,7 +217,7 @@ impl Api for SdkApi {
     }
 
     async fn dry_run(&self, write: &crate::client::write::Ec2Write) -> Answer<()> {
-        let operation = Operation::new(crate::client::operation::Service::Ec2, write.name());
+        let operation = Operation::new(crate::client::operation::Service::Ec2, write.name()).dry_run();
         match ec2::write(self, operation, write, Some(true)).await {
             Err(error) if error.is(&["DryRunOperation"]) => Ok(()),
             Err(error) => Err(error),

@@ -23,10 +23,9 @@ use md5::{Digest as _, Md5};
 use tokio::time::Instant;
 
 pub(crate) use self::flags::{FLAGS, Settings};
-use crate::client::error::ErrorKind;
 use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
-use crate::client::{Answer, Api, ApiError, Id, Tags};
+use crate::client::{Api, ApiError, Id, Tags};
 use crate::node::identity::{InstanceId, ProviderId};
 use crate::start::cluster::Cluster;
 
@@ -106,11 +105,7 @@ impl Tagging {
                 continue;
             }
             let write = self.write(&part, delete);
-            let answer: Answer<_> = match self.cluster.context().is_some_and(|context| !context.leader.is_leading()) {
-                true => Err(ApiError::of_kind(write.operation(), ErrorKind::NotSent, "this process leads no more")),
-                false => self.api.write(&write).await,
-            };
-            let Err(error) = answer else {
+            let Err(error) = self.api.write(&write).await else {
                 outcomes.extend(part.into_iter().map(|id| (id, Outcome::Done)));
                 continue;
             };

@@ -12,7 +12,6 @@ use ccm_provider::well_known::{LABEL_REGION, LABEL_ZONE, VOLUME_PLACEHOLDER};
 use ccm_provider::{ErrorClass, Finding, PersistentVolume, ProviderError, Severity, VolumeSource, Volumes};
 
 use crate::client::ec2::Volume;
-use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query};
 use crate::start::config::region_of_zone;
@@ -132,7 +131,6 @@ impl Bulk for Describe {
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {
-        let operation = Operation::new(Service::Ec2, "DescribeVolumes");
-        ApiError::of_kind(operation, ErrorKind::NoAnswer, how.to_string())
+        ApiError::interrupted(Operation::new(Service::Ec2, "DescribeVolumes"), how)
     }
 }

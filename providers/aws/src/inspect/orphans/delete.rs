@@ -193,9 +193,6 @@ async fn route(of: &Inspector, what: &str, table: &str, destination: &str) -> Re
         return Err(refused(what, "it is no route to an instance any more"));
     }
     let Some(write) = routes::removal(found, destination)? else { return Ok(()) };
-    if of.cluster.context().is_some_and(|context| !context.leader.is_leading()) {
-        return Err(ProviderError::unknown("another process leads now: nothing is written"));
-    }
     match of.api.write(&Write::Ec2(write)).await {
         Err(error) if !error.is(&["InvalidRoute.NotFound"]) => Err(error.into()),
         _ => Ok(()),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_kit::call::ErrorKind;
 use ccm_provider::{ErrorClass, PlannedLoadBalancer, ProviderError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, ec2, elb, elbv2};

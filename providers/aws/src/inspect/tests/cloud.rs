@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use ccm_kit::call::Meaning;
 
 use super::writes;
-use crate::client::codes::{Meaning, meaning};
 use crate::client::ec2::{AvailabilityZone, Instance, NetworkInterface, RouteTable, SecurityGroup, Subnet, Volume};
 use crate::client::elbv2::{Listener, LoadBalancer, TargetGroup, TargetHealth, Which};
 use crate::client::operation::{Operation, Service};
@@ -71,7 +71,7 @@ impl Cloud {
             Service::Ec2 => "UnauthorizedOperation",
             _ => "AccessDenied",
         };
-        assert_eq!(meaning(code), Meaning::Denied);
+        assert_eq!(ApiError::refused(operation, code, "").meaning(), Meaning::Denied);
         self.calls.fetch_add(1, Ordering::Relaxed);
         match self.denied.lock().unwrap().contains(&*operation.permission()) {
             true => refused(operation, code),

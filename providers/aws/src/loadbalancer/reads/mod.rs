@@ -18,7 +18,6 @@ use tokio::time::Instant;
 
 use super::plan::Env;
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
-use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
@@ -312,5 +311,5 @@ fn cached<T: Send + Sync + 'static>(
 
 /// The error of a shared read that gave no answer.
 pub(super) fn interrupted(service: Service, name: &'static str, how: Interrupted) -> ApiError {
-    ApiError::of_kind(Operation::new(service, name), ErrorKind::NoAnswer, how.to_string())
+    ApiError::interrupted(Operation::new(service, name), how)
 }

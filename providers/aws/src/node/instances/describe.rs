@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use ccm_kit::{Blame, Bulk, Interrupted};
 
 use crate::client::ec2::Instance;
-use crate::client::error::ErrorKind;
 use crate::client::operation::{Operation, Service};
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Tags};
 use crate::node::identity::InstanceId;
@@ -138,7 +137,7 @@ fn untagged(instance: Instance) -> Arc<Instance> {
 
 /// The error of a look-up that gave no answer.
 pub(crate) fn interrupted(how: Interrupted) -> ApiError {
-    ApiError::of_kind(DESCRIBE_INSTANCES, ErrorKind::NoAnswer, how.to_string())
+    ApiError::interrupted(DESCRIBE_INSTANCES, how)
 }
 
 /// The IDs in `The instance IDs 'i-…, i-…' do not exist`.

@@ -11,14 +11,14 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ccm_kit::{Cached, Interrupted};
+use ccm_kit::{Cached, Interrupted, call};
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{Aspects, InstancesV2, Lookup, Node, NodeRef, ProviderError, Snapshot};
 use futures::FutureExt;
 use regex::Regex;
 
 use crate::client::ec2::{Instance, NetworkInterface};
-use crate::client::{Api, ApiError, pacing};
+use crate::client::{Api, ApiError};
 use crate::node::fargate;
 use crate::node::identity::{self, InstanceId, Machine, Own, ProviderId, Wanted};
 use crate::node::topology::{Layers, Topology};
@@ -221,7 +221,7 @@ impl InstancesV2 for Ec2Instances {
         let began = listed.as_ref().map_or_else(|| self.cluster.wall(), |listed| listed.wall);
         let reading = self.observe(&wanted, listed.as_deref());
         // Nobody waits for addresses of nodes that work already.
-        let observed = if aspects == Aspects::ADDRESSES { pacing::refreshing(reading).await } else { reading.await };
+        let observed = if aspects == Aspects::ADDRESSES { call::refreshing(reading).await } else { reading.await };
         let labels = match aspects.metadata {
             true => Some(self.labels(nodes.iter().map(|node| &**node).zip(&wanted), &observed).await),
             false => None,

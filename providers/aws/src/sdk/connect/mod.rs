@@ -20,6 +20,7 @@ use aws_smithy_runtime_api::client::interceptors::Intercept;
 use aws_smithy_runtime_api::client::interceptors::context::BeforeTransmitInterceptorContextMut;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::config_bag::ConfigBag;
+use ccm_kit::call::Caller;
 use ccm_provider::ProviderError;
 use http::HeaderValue;
 
@@ -28,8 +29,9 @@ use super::endpoint::Overridden;
 use super::intercept::Answers;
 use super::{Clients, SdkApi};
 use crate::client::Api;
+use crate::client::metrics::Metrics as CallMetrics;
+use crate::client::operation::Operation;
 use crate::client::operation::Service;
-use crate::client::pacing::Pacing;
 use crate::start::config::{Config, Endpoint, Role};
 use crate::start::{Connector, Identity, Metadata};
 
@@ -54,17 +56,18 @@ const RENEWAL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Sdk {
     http: SharedHttpClient,
-    pacing: Pacing,
+    caller: Caller<Operation>,
+    metrics: CallMetrics,
     is_metadata_off: bool,
 }
 
 impl Sdk {
     /// From the environment of the process.
-    pub(crate) fn from_environment(pacing: Pacing) -> Result<Self, ProviderError> {
+    pub(crate) fn from_environment(caller: Caller<Operation>, metrics: CallMetrics) -> Result<Self, ProviderError> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let is_metadata_off =
             variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        Ok(Self { http: super::http::client(&variable)?, pacing, is_metadata_off })
+        Ok(Self { http: super::http::client(&variable)?, caller, metrics, is_metadata_off })
     }
 
     fn metadata_client(&self, config: &Config) -> Result<imds::Client, ProviderError> {
@@ -126,7 +129,7 @@ impl Connector for Sdk {
         let mut shared = self.with_chain(base, self.metadata_client(config)?).await;
         if let Some(role) = config.role()? {
             tracing::info!(role = role.arn, "Using AWS assumed role");
-            let answers = Answers::new(self.pacing.metrics().clone());
+            let answers = Answers::new(self.metrics.clone());
             let assumed = assumed_role(config, role, &shared, region, answers)?;
             shared = shared
                 .into_builder()
@@ -134,7 +137,7 @@ impl Connector for Sdk {
                 .identity_cache(identity_cache())
                 .build();
         }
-        Ok(Arc::new(SdkApi::new(&clients(config, &shared, region), self.pacing)))
+        Ok(Arc::new(SdkApi::new(&clients(config, &shared, region), self.caller, &self.metrics)))
     }
 }
 
@@ -161,7 +164,7 @@ fn assumed_role(
     Ok(AssumedRole { sts: aws_sdk_sts::Client::from_conf(builder.build()), role, source })
 }
 
-/// The clients of the services. The SDK makes one attempt: retries are [`Pacing`]'s.
+/// The clients of the services. The SDK makes one attempt: retries are the [`Caller`]'s.
 fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
     macro_rules! client {
         ($sdk:ident, $service:expr) => {{

@@ -7,9 +7,10 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use aws_credential_types::Credentials;
+use ccm_provider::metric::Registry;
 
 use super::*;
-use crate::client::metrics::Metrics;
+use crate::client::metrics::caller;
 
 /// A server on 127.0.0.1 that answers every request alike and keeps what it was asked. Ends with the process.
 struct Stub {
@@ -77,7 +78,8 @@ fn refused() -> String {
 fn sdk(variables: &'static [(&'static str, &'static str)]) -> Sdk {
     let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     let http = super::super::http::client(&get).unwrap();
-    Sdk { http, pacing: Pacing::unlimited(Metrics::unexported()), is_metadata_off: true }
+    let (caller, metrics) = caller(&Registry::new());
+    Sdk { http, caller, metrics, is_metadata_off: true }
 }
 
 /// In us-west-2, with fixed keys in place of the chain.
@@ -142,7 +144,7 @@ async fn the_role_is_assumed_with_both_headers_signed() {
         override_of("Elastic Load Balancing", &elb.url)
     ));
     let shared = shared().await;
-    let answers = Answers::new(Metrics::unexported());
+    let answers = Answers::new(caller(&Registry::new()).1);
     let role = assumed_role(&config, config.role().unwrap().unwrap(), &shared, "us-west-2", answers).unwrap();
     let shared = shared
         .into_builder()
@@ -174,7 +176,7 @@ async fn a_refused_role_is_told_with_its_way_out() {
     let sts = Stub::start("403 Forbidden", refused());
     let config =
         config(&format!("[Global]\nRoleARN = arn:aws:iam::123456789012:role/ccm\n{}", override_of("STS", &sts.url)));
-    let answers = Answers::new(Metrics::unexported());
+    let answers = Answers::new(caller(&Registry::new()).1);
     let role = config.role().unwrap().unwrap();
     let role = assumed_role(&config, role, &shared().await, "us-west-2", answers).unwrap();
     let error = aws_credential_types::provider::ProvideCredentials::provide_credentials(&role).await.unwrap_err();
@@ -196,7 +198,8 @@ async fn the_sdk_makes_one_attempt() {
 #[tokio::test]
 #[ignore = "started by the tests below"]
 async fn in_another_process() {
-    let sdk = Sdk::from_environment(Pacing::unlimited(Metrics::unexported())).unwrap();
+    let (caller, metrics) = caller(&Registry::new());
+    let sdk = Sdk::from_environment(caller, metrics).unwrap();
     let api = Box::new(sdk).api(&Config::default(), "us-west-2").await.unwrap();
     match api.classic_balancers(&[]).await {
         Ok(found) => println!("found {}", found.len()),

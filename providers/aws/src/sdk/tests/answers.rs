@@ -1,6 +1,5 @@
 //! Answers that are none, and refusals.
 
-use ccm_provider::metric::Registry;
 use ccm_provider::{ErrorClass, ProviderError};
 
 use super::*;
@@ -51,7 +50,7 @@ async fn an_answer_that_breaks_off_is_no_answer() {
                         if honest { reply(200, &whole[..cut]) } else { Wire::Cut(response(200, whole), cut) }
                     },
                 );
-            let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::unexported()));
+            let api = counted(&clients(&stub.server.url()), &Registry::new(), Caller::once);
             let error = api.instances(&Query::all()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::NoAnswer, "after {cut} bytes: {error}");
         }
@@ -117,7 +116,7 @@ async fn expired_credentials_and_missing_permissions_say_what_to_do() {
         ),
     });
     let registry = Registry::new();
-    let api = SdkApi::new(&clients(&stub.server.url()), Pacing::unlimited(Metrics::new(&registry)));
+    let api = counted(&clients(&stub.server.url()), &registry, |caller| caller);
     assert!(text(api.instances(&Query::all()).await.unwrap_err()).contains("check the clock"));
     assert!(text(api.balancers(&Which::All).await.unwrap_err()).contains("renew them"));
     let denied = text(api.write(&create()).await.unwrap_err());
@@ -154,7 +153,7 @@ async fn throttling_of_both_services_is_seen_and_retry_after_is_read() {
         }
     });
     let registry = Registry::new();
-    let api = SdkApi::new(&clients(&stub.server.url()), Pacing::impatient(Metrics::new(&registry)));
+    let api = counted(&clients(&stub.server.url()), &registry, Caller::once);
     assert!(api.instances(&Query::all()).await.is_err());
     let error = api.balancers(&Which::All).await.unwrap_err();
     assert!(
@@ -174,7 +173,7 @@ async fn without_credentials_nothing_is_sent() {
     let mut clients = clients(&stub.server.url());
     let config = clients.ec2.config().to_builder().credentials_provider(none).build();
     clients.ec2 = aws_sdk_ec2::Client::from_conf(config);
-    let api = SdkApi::new(&clients, Pacing::unlimited(Metrics::unexported()));
+    let api = counted(&clients, &Registry::new(), |caller| caller);
     let error = api.instances(&Query::all()).await.unwrap_err();
     assert_eq!((error.kind, stub.forms().len()), (ErrorKind::Credentials, 0), "{error}");
     let text = text(error);

@@ -37,31 +37,6 @@ async fn a_page_size_never_goes_with_ids() {
 }
 
 #[tokio::test]
-async fn a_token_that_comes_again_is_no_list() {
-    let stub = Running::start(|nth, _| instances([format!("i-{nth}")], Some(if nth % 2 == 0 { "a" } else { "b" })));
-    let error = stub.api().instances(&Query::all()).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Incomplete);
-    assert_eq!(stub.forms().len(), 3);
-}
-
-#[tokio::test]
-async fn a_list_without_end_is_given_up() {
-    let stub = Running::start(|nth, _| instances([], Some(&format!("t{nth}"))));
-    let error = stub.api().instances(&Query::all()).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Incomplete);
-    assert_eq!(stub.forms().len(), MAX_PAGES);
-}
-
-#[tokio::test]
-async fn a_list_whose_second_page_fails_is_an_error() {
-    let stub = Running::start(|nth, _| match nth {
-        0 => instances(["i-1".to_owned()], Some("two")),
-        _ => ec2_error(403, "UnauthorizedOperation", "no"),
-    });
-    assert!(stub.api().instances(&Query::all()).await.unwrap_err().is(&["UnauthorizedOperation"]));
-}
-
-#[tokio::test]
 async fn many_values_are_asked_for_in_several_calls_and_nothing_comes_twice() {
     let stub = Running::start(|_, _| instances(["i-shared".to_owned()], None));
     let values: Vec<String> = (0..450).map(|n| format!("i-{n:03}")).collect();

@@ -12,6 +12,7 @@ use aws_credential_types::Credentials;
 use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use ccm_cloudsim::core::server::{Answer as Wire, Handler, Request, Runtime, Server};
+use ccm_provider::metric::Registry;
 use futures::future::BoxFuture;
 
 use super::*;
@@ -38,7 +39,12 @@ fn clients(url: &str) -> Clients {
 }
 
 fn api(url: &str) -> SdkApi {
-    SdkApi::new(&clients(url), Pacing::unlimited(Metrics::unexported()))
+    counted(&clients(url), &Registry::new(), |caller| caller)
+}
+
+fn counted(clients: &Clients, registry: &Registry, limit: fn(Caller<Operation>) -> Caller<Operation>) -> SdkApi {
+    let (caller, metrics) = crate::client::metrics::leading(registry);
+    SdkApi::new(clients, limit(caller), &metrics)
 }
 
 type Script = dyn Fn(usize, &str) -> Wire + Send + Sync;

@@ -9,11 +9,10 @@ mod asked;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::{Check, Claims, ProviderError, Service};
 
 use super::nodes::Read;
-use crate::client::codes::{Meaning, meaning};
-use crate::client::error::ErrorKind;
 use crate::client::operation::Operation;
 use crate::client::{Answer, ApiError};
 use crate::inspect::Inspector;
@@ -41,7 +40,7 @@ fn verdict(answer: &Answer<()>) -> Verdict {
     let Err(error) = answer else { return Verdict::Granted };
     let Operation { name, .. } = error.operation;
     let after = AFTER_PERMISSION.iter().any(|(operation, code)| *operation == name && error.is(&[code]));
-    match meaning(&error.code) {
+    match error.meaning() {
         Meaning::Denied => Verdict::Denied(error.clone()),
         _ if error.kind != ErrorKind::Refused => Verdict::Unclear(error.clone()),
         // Who may not read is told so whatever is asked for; a write is judged by the tags of its object, which must be found.

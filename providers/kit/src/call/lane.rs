@@ -1,4 +1,4 @@
-//! The queue of one family of calls.
+//! The queue of one budget.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,57 +9,56 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::pressure::Pressure;
-use super::{Family, Priority};
-use crate::client::Answer;
-use crate::client::error::ErrorKind;
-use crate::client::metrics::Metrics;
+use super::{CallError, CallMetrics, ErrorKind, Priority};
 
 /// The pause after the first throttled call; each failed probe doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// Short, so that all is well again within 5 s of the end of a throttling; a probe costs one call.
+/// Short, so that calls go on within 5 s of the end of a throttling; a probe costs one call.
 const LONGEST_PAUSE: Duration = Duration::from_millis(4_500);
-/// A longer `Retry-After` is taken for a mistake.
-const LONGEST_WISH: Duration = Duration::from_secs(300);
-/// What only refreshes waits no longer than this behind work of users.
+/// A longer `Retry-After` is considered a mistake.
+const LONGEST_REQUESTED: Duration = Duration::from_secs(300);
+/// Refreshing waits no longer than this behind work of users.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Under the heaviest pressure this share of the pace remains.
 const LEAST_PACE: f64 = 0.1;
 
-/// How fast calls of a family may go.
+/// How fast calls of a budget may go.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    pub(crate) per_second: f64,
+pub struct Pace {
+    /// Calls a second.
+    pub per_second: f64,
     /// Calls that may go without delay after a quiet time.
-    pub(crate) burst: f64,
-    /// Calls under way at the same time.
-    pub(crate) at_once: usize,
+    pub burst: f64,
+    /// Calls in flight at the same time.
+    pub at_once: usize,
 }
 
-/// How an attempt ended, as far as the lane minds.
+/// How an attempt ended, as far as it concerns the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// AWS answered, be it with a refusal.
+    /// The cloud answered, perhaps with a refusal.
     Answered,
     Throttled(Option<Duration>),
-    /// Nothing is known of AWS's mood.
+    /// It does not show whether the cloud throttles.
     Unknown,
 }
 
 impl End {
-    pub(super) fn of<T>(answer: &Answer<T>) -> Self {
+    pub(super) fn of<T, O>(answer: &Result<T, CallError<O>>) -> Self {
         match answer.as_ref().map_err(|error| error.kind) {
             Err(ErrorKind::Throttled { after }) => Self::Throttled(after),
             Err(ErrorKind::NotSent | ErrorKind::NoAnswer | ErrorKind::Malformed) => Self::Unknown,
-            Err(ErrorKind::Credentials | ErrorKind::Refused | ErrorKind::Incomplete) | Ok(_) => Self::Answered,
+            Err(ErrorKind::Credentials | ErrorKind::Refused | ErrorKind::Incomplete | ErrorKind::NotLeading)
+            | Ok(_) => Self::Answered,
         }
     }
 }
 
-/// The queue and the state of one family.
+/// The queue and the state of one budget.
 #[derive(Debug)]
 pub(super) struct Lane {
-    family: Family,
-    metrics: Metrics,
+    budget: &'static str,
+    metrics: CallMetrics,
     state: Mutex<State>,
 }
 
@@ -70,7 +69,7 @@ struct State {
     tokens: f64,
     refilled: Instant,
     under_way: usize,
-    /// Calls at once for now: few after a throttling, then more with each success.
+    /// Calls at once for now: few after a throttling, one more with each success.
     limit: usize,
     hold: Option<Hold>,
     pressure: Pressure,
@@ -78,7 +77,7 @@ struct State {
     next: u64,
 }
 
-/// Calls are held back because AWS asked for fewer.
+/// Calls are held back because the cloud asked for fewer.
 #[derive(Debug)]
 struct Hold {
     until: Instant,
@@ -94,7 +93,7 @@ struct Waiter {
     wake: Arc<Notify>,
 }
 
-/// What a waiter does next.
+/// The next step of a waiter.
 enum Next {
     Go { probe: bool },
     At(Instant),
@@ -108,7 +107,7 @@ struct Waiting<'a> {
     wake: Arc<Notify>,
 }
 
-/// The right to send one call. Dropped without [`Turn::end`] it counts as a call of which nothing is known.
+/// The right to send one call. Dropped without [`Turn::end`] it counts as a call without an answer.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     lane: &'a Lane,
@@ -117,7 +116,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Lane {
-    pub(super) fn new(family: Family, pace: Pace, seed: u64, metrics: Metrics) -> Self {
+    pub(super) fn new(budget: &'static str, pace: Pace, seed: u64, metrics: CallMetrics) -> Self {
         let now = Instant::now();
         let state = State {
             pace,
@@ -131,7 +130,7 @@ impl Lane {
             waiting: BTreeMap::new(),
             next: 0,
         };
-        Self { family, metrics, state: Mutex::new(state) }
+        Self { budget, metrics, state: Mutex::new(state) }
     }
 
     /// Waits for the right to send one call.
@@ -143,7 +142,7 @@ impl Lane {
                 Next::Go { probe } => return Turn { lane: self, probe, ended: false },
                 Next::Wait => waiting.wake.notified().await,
                 Next::At(when) => {
-                    // A call of a user may come in between and go first.
+                    // A call of a user may come in between.
                     tokio::select! {
                         () = tokio::time::sleep_until(when) => {}
                         () = waiting.wake.notified() => {}
@@ -175,7 +174,7 @@ impl Lane {
     fn end(&self, probe: bool, end: End) {
         let mut state = self.lock();
         state.end(probe, end, Instant::now());
-        self.metrics.lane(self.family, state.hold.is_some(), state.pressure.share());
+        self.metrics.budget(self.budget, state.hold.is_some(), state.pressure.share());
         state.wake_first(Instant::now());
     }
 
@@ -185,7 +184,7 @@ impl Lane {
 }
 
 impl State {
-    /// Who goes first: users, unless what only refreshes has waited too long.
+    /// The next in the queue: users, unless a refresh has waited too long.
     fn first(&self, now: Instant) -> Option<Place> {
         let refresh = self.waiting.range((Priority::Refresh, 0)..).next();
         let impatient = refresh.filter(|(_, waiter)| now.saturating_duration_since(waiter.since) >= PATIENCE);
@@ -226,7 +225,7 @@ impl State {
         Next::Go { probe }
     }
 
-    /// Answers with the present pace, in calls a second.
+    /// Returns the current pace, in calls a second.
     fn refill(&mut self, now: Instant) -> f64 {
         let rate = self.pace.per_second * (1.0 - self.pressure.share()).max(LEAST_PACE);
         let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
@@ -238,9 +237,9 @@ impl State {
     fn end(&mut self, probe: bool, end: End, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
         match end {
-            End::Throttled(desired) => {
+            End::Throttled(requested) => {
                 self.pressure.throttled();
-                self.hold_back(probe, desired, now);
+                self.hold_back(probe, requested, now);
             }
             End::Answered if probe => {
                 self.hold = None;
@@ -248,7 +247,7 @@ impl State {
             }
             End::Answered if self.hold.is_none() => self.limit = (self.limit + 1).min(self.pace.at_once),
             End::Answered => {}
-            // A probe that says nothing: the next one may go after the same pause.
+            // A probe without result: the next one may go after the same pause.
             End::Unknown if probe => {
                 let failed = self.hold.as_ref().map_or(0, |hold| hold.failed_probes);
                 let until = now + self.pause(failed);
@@ -258,14 +257,14 @@ impl State {
         }
     }
 
-    fn hold_back(&mut self, probe: bool, desired: Option<Duration>, now: Instant) {
-        let desired = now + desired.unwrap_or_default().min(LONGEST_WISH);
+    fn hold_back(&mut self, probe: bool, requested: Option<Duration>, now: Instant) {
+        let requested = now + requested.unwrap_or_default().min(LONGEST_REQUESTED);
         match &mut self.hold {
-            // It was sent before the others learnt of the throttling: no news.
-            Some(hold) if !probe => hold.until = hold.until.max(desired),
+            // Sent before the pause began: nothing new.
+            Some(hold) if !probe => hold.until = hold.until.max(requested),
             held => {
                 let failed_probes = held.as_ref().map_or(0, |hold| hold.failed_probes + 1);
-                let until = (now + self.pause(failed_probes)).max(desired);
+                let until = (now + self.pause(failed_probes)).max(requested);
                 self.hold = Some(Hold { until, failed_probes, probing: false });
             }
         }
@@ -286,7 +285,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Turn<'_> {
-    /// The call came to an end.
+    /// The call ended.
     pub(super) fn end(mut self, end: End) {
         self.ended = true;
         self.lane.end(self.probe, end);

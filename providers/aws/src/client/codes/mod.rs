@@ -1,43 +1,14 @@
-//! AWS's error codes, and what each means: the one table for pacing, errors and idempotence.
+//! AWS's error codes: what each means, and what the user can do about it.
 
-/// What a code means to the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Fewer calls are wanted.
-    Throttle,
-    /// The server failed; a write may have taken place.
-    Server,
-    /// The keys are not taken.
-    Keys,
-    /// The signature is not taken, mostly because of the clock.
-    Clock,
-    /// The account is not ready for the service.
-    Account,
-    /// A permission is missing.
-    Denied,
-    /// Something that the request names is not there.
-    NotFound,
-    /// The world is not as it was when it was looked at.
-    Conflict,
-    /// Something else must end first.
-    Passing,
-    /// A limit of the account.
-    Quota,
-    /// The request must change.
-    Invalid,
-    /// AWS has no such thing here.
-    Unsupported,
-    /// A code that has no meaning of its own here.
-    Other,
-}
+use ccm_kit::call::Meaning;
 
 /// The meaning of a code.
-pub(crate) fn meaning(code: &str) -> Meaning {
+pub(super) fn meaning(code: &str) -> Meaning {
     TABLE.iter().find(|(_, codes)| codes.contains(&code)).map_or_else(|| by_shape(code), |(meaning, _)| *meaning)
 }
 
-/// EC2 has hundreds of codes of one shape: `InvalidVpcID.NotFound`. That a code begins with `Invalid` says nothing by itself:
-/// much of that passes without a change of the request.
+/// EC2 has hundreds of codes of one shape: `InvalidVpcID.NotFound`. `Invalid` at the beginning alone means nothing: many of
+/// these errors pass without a change of the request.
 fn by_shape(code: &str) -> Meaning {
     if code.starts_with("Invalid") && code.ends_with(".NotFound") {
         Meaning::NotFound
@@ -64,16 +35,13 @@ const TABLE: &[(Meaning, &[&str])] = &[
         "InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "ServiceUnavailableException",
         "Unavailable", "RequestTimeout", "RequestTimeoutException",
     ]),
-    (Meaning::Keys, &[
+    (Meaning::Credentials, &[
         "AuthFailure", "ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "InvalidAccessKeyId",
         "UnrecognizedClientException", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
         "InvalidSecurityToken", "InvalidToken", "MissingSecurityHeader",
     ]),
-    (Meaning::Clock, &[
-        "RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture", "SignatureDoesNotMatch",
-        "InvalidSignatureException", "IncompleteSignature",
-    ]),
-    (Meaning::Account, &["OptInRequired", "PendingVerification", "Blocked", "SubscriptionRequiredException"]),
+    (Meaning::Credentials, SIGNATURE),
+    (Meaning::Credentials, ACCOUNT),
     (Meaning::Denied, &[
         "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "UnauthorizedAccess", "NotAuthorized",
     ]),
@@ -108,3 +76,66 @@ const TABLE: &[(Meaning, &[&str])] = &[
     ]),
     (Meaning::Unsupported, &["UnsupportedOperation", "Unsupported", "UnsupportedFeature", "InvalidAction"]),
 ];
+
+/// The signature is refused, mostly because of the clock.
+const SIGNATURE: &[&str] = &[
+    "RequestExpired",
+    "RequestTimeTooSkewed",
+    "RequestInTheFuture",
+    "SignatureDoesNotMatch",
+    "InvalidSignatureException",
+    "IncompleteSignature",
+];
+
+/// The account is not ready for the service.
+const ACCOUNT: &[&str] = &["OptInRequired", "PendingVerification", "Blocked", "SubscriptionRequiredException"];
+
+/// What the user can do, in AWS's terms.
+pub(super) fn remediation(meaning: Meaning, code: &str) -> Option<&'static str> {
+    Some(match meaning {
+        Meaning::Throttle => "other programs share the limits of this account and region",
+        Meaning::Credentials if SIGNATURE.contains(&code) => {
+            "AWS doesn't take the signature: check the clock of this host, then the keys"
+        }
+        Meaning::Credentials if ACCOUNT.contains(&code) => {
+            "the AWS account is not ready for this service: look into its console"
+        }
+        Meaning::Credentials => "AWS doesn't take the credentials: renew them, or check the role that they come from",
+        Meaning::Denied => {
+            "add it to the policy of its role (manifests/aws/iam) and see that no boundary or service control policy denies it"
+        }
+        Meaning::Quota => "a quota of the account is exhausted: ask AWS for more or remove what is not needed",
+        _ => return annotation(code),
+    })
+}
+
+/// The annotations that can cause a code: AWS repeats the value and does not know the key.
+fn annotation(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "CertificateNotFound" | "UnsupportedCertificate" => {
+            "correct service.beta.kubernetes.io/aws-load-balancer-ssl-cert"
+        }
+        "SSLPolicyNotFound" => "correct service.beta.kubernetes.io/aws-load-balancer-ssl-negotiation-policy",
+        "InvalidSecurityGroup" => {
+            "correct service.beta.kubernetes.io/aws-load-balancer-security-groups or -extra-security-groups"
+        }
+        "AllocationIdNotFound" | "InvalidAllocationID.NotFound" => {
+            "correct service.beta.kubernetes.io/aws-load-balancer-eip-allocations"
+        }
+        _ => return None,
+    })
+}
+
+/// A message of AWS without the encoded authorization message, which differs each time, and without the canonical request
+/// that comes with a wrong signature and holds the session token.
+pub(super) fn redact(mut message: &str) -> &str {
+    for start in ["Encoded authorization failure message", "The Canonical String", "The String-to-Sign"] {
+        if let Some((before, _)) = message.split_once(start) {
+            message = before.trim_end();
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,25 +1,16 @@
-use super::*;
-use crate::client::operation::Service;
+use ccm_kit::call::{ErrorKind, Failure};
+use ccm_provider::{ErrorClass, ProviderError};
+
+use crate::client::ApiError;
+use crate::client::operation::{Operation, Service};
 
 const DESCRIBE: Operation = Operation::new(Service::Ec2, "DescribeInstances");
 const TAGS: Operation = Operation::new(Service::Ec2, "CreateTags");
 const BALANCERS: Operation = Operation::new(Service::ElbV2, "DescribeLoadBalancers");
 const REGISTER: Operation = Operation::new(Service::ElbV2, "RegisterTargets");
 
-/// The class in a word.
 fn class(error: ApiError) -> &'static str {
-    match ProviderError::from(error).class() {
-        ErrorClass::NotFound => "not found",
-        ErrorClass::Unknown => "unknown",
-        ErrorClass::Throttled { .. } => "throttled",
-        ErrorClass::Transient { .. } => "transient",
-        ErrorClass::InProgress { .. } => "in progress",
-        ErrorClass::Conflict => "conflict",
-        ErrorClass::Denied { .. } => "denied",
-        ErrorClass::Invalid { .. } => "invalid",
-        ErrorClass::Unsupported => "unsupported",
-        ErrorClass::Bug => "bug",
-    }
+    ProviderError::from(error).class().word()
 }
 
 fn answer(operation: Operation, status: u16, code: &str, message: &str) -> ApiError {
@@ -35,12 +26,12 @@ fn text(error: ApiError) -> String {
 #[test]
 fn each_code_has_its_class() {
     for (operation, status, code, wanted) in [
-        (DESCRIBE, 400, "InvalidInstanceID.NotFound", "not found"),
+        (DESCRIBE, 400, "InvalidInstanceID.NotFound", "not-found"),
         (DESCRIBE, 400, "InvalidInstanceID.Malformed", "invalid"),
         (DESCRIBE, 400, "InvalidID", "unknown"),
-        (DESCRIBE, 400, "InvalidGroup.NotFound", "not found"),
-        (DESCRIBE, 400, "InvalidVolume.NotFound", "not found"),
-        (DESCRIBE, 400, "InvalidSubnetID.NotFound", "not found"),
+        (DESCRIBE, 400, "InvalidGroup.NotFound", "not-found"),
+        (DESCRIBE, 400, "InvalidVolume.NotFound", "not-found"),
+        (DESCRIBE, 400, "InvalidSubnetID.NotFound", "not-found"),
         (DESCRIBE, 400, "InvalidParameterValue", "unknown"),
         (REGISTER, 400, "InvalidSubnet", "unknown"),
         (REGISTER, 400, "InvalidSecurityGroup", "unknown"),
@@ -53,10 +44,10 @@ fn each_code_has_its_class() {
         (BALANCERS, 400, "RequestThrottled", "throttled"),
         (BALANCERS, 503, "SlowDown", "throttled"),
         (BALANCERS, 429, "Whatever", "throttled"),
-        (BALANCERS, 400, "LoadBalancerNotFound", "not found"),
-        (BALANCERS, 400, "TargetGroupNotFound", "not found"),
-        (BALANCERS, 400, "ListenerNotFound", "not found"),
-        (BALANCERS, 400, "PolicyNotFound", "not found"),
+        (BALANCERS, 400, "LoadBalancerNotFound", "not-found"),
+        (BALANCERS, 400, "TargetGroupNotFound", "not-found"),
+        (BALANCERS, 400, "ListenerNotFound", "not-found"),
+        (BALANCERS, 400, "PolicyNotFound", "not-found"),
         (DESCRIBE, 403, "UnauthorizedOperation", "denied"),
         (BALANCERS, 403, "AccessDenied", "denied"),
         (BALANCERS, 403, "AccessDeniedException", "denied"),
@@ -95,20 +86,6 @@ fn each_code_has_its_class() {
         (REGISTER, 400, "InvalidConfigurationRequest", "invalid"),
     ] {
         assert_eq!(class(answer(operation, status, code, "text")), wanted, "{code} with HTTP {status}");
-    }
-}
-
-#[test]
-fn without_an_answer_nothing_is_known() {
-    use ErrorKind::{Credentials, Incomplete, Malformed, NoAnswer, NotSent};
-    for (kind, wanted) in [
-        (NotSent, "transient"),
-        (NoAnswer, "transient"),
-        (Credentials, "unknown"),
-        (Incomplete, "unknown"),
-        (Malformed, "bug"),
-    ] {
-        assert_eq!(class(ApiError::of_kind(DESCRIBE, kind, "x")), wanted, "{kind:?}");
     }
 }
 
@@ -162,39 +139,4 @@ fn what_came_with_a_wrong_signature_is_not_repeated() {
     let ProviderError::Cloud(cloud) = &error else { panic!("{error:?}") };
     assert!(!cloud.message.contains("SECRET") && !cloud.detail.contains("SECRET"), "{cloud:?}");
     assert!(cloud.message.contains("does not match"), "{}", cloud.message);
-}
-
-#[test]
-fn the_request_id_is_for_the_log_so_that_events_repeat() {
-    let failure = Failure {
-        status: Some(400),
-        code: "ValidationError".to_owned(),
-        message: "bad".to_owned(),
-        request_id: Some("6a0e-1".to_owned()),
-        ..Failure::default()
-    };
-    let ProviderError::Cloud(error) = ProviderError::from(ApiError::new(REGISTER, failure)) else { panic!() };
-    assert!(!error.message.contains("6a0e-1"), "{}", error.message);
-    assert_eq!(
-        error.detail,
-        "Elastic Load Balancing v2 RegisterTargets: refused, HTTP 400, code ValidationError, request ID 6a0e-1: bad"
-    );
-}
-
-#[test]
-fn long_and_strange_texts_fit_into_an_event() {
-    let long = format!("line\nbreak\u{7}{}", "é".repeat(5_000));
-    let text = text(answer(DESCRIBE, 400, "NeverSeen", &long));
-    assert!(text.chars().count() < 700 && !text.contains('\n') && !text.contains('\u{7}'), "{text}");
-    assert!(text.ends_with('…'));
-}
-
-#[test]
-fn retry_after_reaches_the_core() {
-    let after = Some(Duration::from_secs(9));
-    for (status, code) in [(400, "Throttling"), (503, "ServiceUnavailable"), (503, ""), (429, "")] {
-        let failure = Failure { status: Some(status), code: code.to_owned(), after, ..Failure::default() };
-        let error = ProviderError::from(ApiError::new(BALANCERS, failure));
-        assert_eq!(error.class(), ErrorClass::Throttled { after }, "{status} {code}");
-    }
 }

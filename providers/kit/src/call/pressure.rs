@@ -1,20 +1,20 @@
-//! How much of the recent calls was throttled.
+//! The share of recent calls that was throttled.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After this long without a look, what was counted fades.
+/// After this time without a call, the counts fade.
 const FADES_AFTER: Duration = Duration::from_secs(20);
 /// What remains of it then.
 const REMAINS: f64 = 0.8;
-/// Calls that are counted at the start, so that one throttled call is not all of them.
+/// Calls that count as sent at the start, so that one throttled call is not all of them.
 const START: f64 = 4.0;
 /// Less than this is no pressure.
 const LEAST: f64 = 0.1;
 
-/// The share of throttled calls, fading with time. Upstream: the cross-request retry delay (`retry_handler.go`), which
-/// waits 60 s times this share before each call; here it slows the token bucket, since a pause with a probe ends sooner.
+/// The share of throttled calls, fading with time. The Go provider of AWS waits 60 s times this share
+/// before each call (`retry_handler.go`); here it slows the token bucket, since a pause with a probe ends sooner.
 #[derive(Debug)]
 pub(super) struct Pressure {
     throttled: f64,

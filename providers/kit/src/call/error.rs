@@ -1,0 +1,302 @@
+//! What a failed operation means to the core and to the user.
+
+use std::time::Duration;
+
+use ccm_provider::{CloudError, ErrorClass, ProviderError};
+
+use super::Operation;
+use crate::batch::Interrupted;
+
+/// Longer messages are cut: an event holds 1,024 characters.
+const TEXT_LIMIT: usize = 600;
+
+/// A failed operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallError<O> {
+    /// The operation.
+    pub operation: O,
+    /// The cloud's error code: `InvalidInstanceID.NotFound`. Empty when there was no answer.
+    pub code: String,
+    /// The cloud's message, or what failed on the way. Never a secret.
+    pub message: String,
+    /// For a support case with the cloud.
+    pub request_id: Option<String>,
+    /// How it failed.
+    pub kind: ErrorKind,
+    /// The HTTP status of the answer, if there was one.
+    pub status: Option<u16>,
+}
+
+/// How an operation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The cloud answered with [`CallError::code`].
+    Refused,
+    /// The cloud asks for fewer calls.
+    Throttled {
+        /// The delay that it asked for, if any.
+        after: Option<Duration>,
+    },
+    /// No credentials, or the cloud does not accept them.
+    Credentials,
+    /// No connection: nothing was sent.
+    NotSent,
+    /// No answer, or none of the cloud: network, HTTP 5xx, HTML, cut off. Whether a write took place is not known.
+    NoAnswer,
+    /// A read whose pages do not fit together.
+    Incomplete,
+    /// The request cannot be built: a bug of the provider.
+    Malformed,
+    /// A write of a process that does not lead. Nothing was sent.
+    NotLeading,
+}
+
+/// What an error code means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// The cloud asks for fewer calls.
+    Throttle,
+    /// The server failed; a write may have taken place.
+    Server,
+    /// The cloud does not accept the credentials, or the account is not ready.
+    Credentials,
+    /// A permission is missing.
+    Denied,
+    /// An object that the request names does not exist.
+    NotFound,
+    /// The cloud has changed since it was observed.
+    Conflict,
+    /// Something else must end first, or appear.
+    Passing,
+    /// The object is busy with an earlier change: retry after this time, which is no failure.
+    Busy(Duration),
+    /// A quota is exhausted.
+    Quota,
+    /// The request must change.
+    Invalid,
+    /// The cloud has no such thing here.
+    Unsupported,
+    /// None of these.
+    Other,
+}
+
+/// A failed attempt, as the transport saw it.
+#[derive(Debug, Clone, Default)]
+pub struct Failure {
+    /// The HTTP status, if there was an answer.
+    pub status: Option<u16>,
+    /// The cloud's error code, if the answer had one.
+    pub code: String,
+    /// The cloud's message, or what failed on the way.
+    pub message: String,
+    /// The ID of the request.
+    pub request_id: Option<String>,
+    /// From `Retry-After`.
+    pub after: Option<Duration>,
+    /// How far the attempt came.
+    pub cause: Cause,
+}
+
+/// How far an attempt came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cause {
+    /// There was an answer.
+    #[default]
+    Answered,
+    /// There are no credentials.
+    Credentials,
+    /// No connection.
+    NotSent,
+    /// No answer, or an unreadable one.
+    NoAnswer,
+    /// The request could not be built.
+    Malformed,
+}
+
+impl<O: Operation> CallError<O> {
+    /// Judges a failed attempt.
+    pub fn new(operation: O, failure: Failure) -> Self {
+        let Failure { status, code, message, request_id, after, cause } = failure;
+        let kind = match cause {
+            Cause::Credentials => ErrorKind::Credentials,
+            Cause::NotSent => ErrorKind::NotSent,
+            Cause::Malformed => ErrorKind::Malformed,
+            Cause::NoAnswer if asks_for_fewer(status, after) => ErrorKind::Throttled { after },
+            Cause::NoAnswer => ErrorKind::NoAnswer,
+            Cause::Answered => answered::<O>(&code, status, after),
+        };
+        Self { operation, message: clean(O::redact(message.trim())), code, request_id, kind, status }
+    }
+
+    /// An answer of the cloud with a code and HTTP 400.
+    pub fn refused(operation: O, code: &str, message: &str) -> Self {
+        let failure =
+            Failure { code: code.to_owned(), message: message.to_owned(), status: Some(400), ..Failure::default() };
+        Self::new(operation, failure)
+    }
+
+    /// A failure without an answer.
+    pub fn of_kind(operation: O, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { operation, code: String::new(), message: message.into(), request_id: None, kind, status: None }
+    }
+
+    /// A shared call that ended without an answer.
+    pub fn interrupted(operation: O, how: Interrupted) -> Self {
+        Self::of_kind(operation, ErrorKind::NoAnswer, how.to_string())
+    }
+
+    /// Whether the cloud answered with one of the codes.
+    pub fn is(&self, codes: &[&str]) -> bool {
+        codes.contains(&&*self.code)
+    }
+
+    /// The outcome of the attempt, as metrics label it.
+    pub fn outcome(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::Refused => "refused",
+            ErrorKind::Throttled { .. } => "throttled",
+            ErrorKind::Credentials => "credentials",
+            ErrorKind::NotSent => "not-sent",
+            ErrorKind::NoAnswer => "no-answer",
+            ErrorKind::Incomplete => "incomplete",
+            ErrorKind::Malformed => "malformed",
+            ErrorKind::NotLeading => "not-leading",
+        }
+    }
+
+    /// What the code means.
+    pub fn meaning(&self) -> Meaning {
+        O::meaning(&self.code, self.status)
+    }
+
+    fn class(&self) -> ErrorClass {
+        match self.kind {
+            ErrorKind::Throttled { after } => ErrorClass::Throttled { after },
+            ErrorKind::NotSent | ErrorKind::NoAnswer => ErrorClass::Transient { after: None },
+            ErrorKind::Credentials | ErrorKind::Incomplete | ErrorKind::NotLeading => ErrorClass::Unknown,
+            ErrorKind::Malformed => ErrorClass::Bug,
+            ErrorKind::Refused => self.refusal(),
+        }
+    }
+
+    fn refusal(&self) -> ErrorClass {
+        match self.meaning() {
+            // A write names several objects, and the missing one need not be the one that the caller means.
+            Meaning::NotFound if self.operation.is_mutating() => ErrorClass::Conflict,
+            Meaning::NotFound => ErrorClass::NotFound,
+            Meaning::Conflict => ErrorClass::Conflict,
+            Meaning::Denied => ErrorClass::Denied { action: self.operation.permission() },
+            Meaning::Passing => ErrorClass::Transient { after: None },
+            Meaning::Busy(after) => ErrorClass::InProgress { after },
+            Meaning::Invalid => ErrorClass::Invalid { findings: Vec::new() },
+            Meaning::Unsupported => ErrorClass::Unsupported,
+            Meaning::Quota | Meaning::Other | Meaning::Throttle | Meaning::Credentials | Meaning::Server => {
+                ErrorClass::Unknown
+            }
+        }
+    }
+
+    /// For the user: what failed, why, and what to do.
+    fn text(&self) -> String {
+        let (action, cloud, message) = (self.operation.permission(), O::CLOUD, &self.message);
+        let remediation = |meaning| O::remediation(meaning, &self.code);
+        let answer = self.answer();
+        match self.kind {
+            ErrorKind::Throttled { .. } => {
+                let more = remediation(Meaning::Throttle).unwrap_or("other programs share the limits");
+                format!("{action}: {cloud} asks for fewer calls; tried again later. If it lasts, {more}{answer}")
+            }
+            ErrorKind::Credentials if self.code.is_empty() => {
+                format!("{action}: no credentials for {cloud}: {message}")
+            }
+            ErrorKind::Credentials => match remediation(Meaning::Credentials) {
+                Some(remediation) => format!("{action}: {remediation}{answer}"),
+                None => format!("{action}: {cloud} doesn't take the credentials: renew them{answer}"),
+            },
+            ErrorKind::NotSent => format!(
+                "{action}: no connection to {cloud} ({message}): check the endpoint, DNS, proxy and firewall of this host"
+            ),
+            ErrorKind::NoAnswer => format!("{action}: no usable answer from {cloud} ({message})"),
+            ErrorKind::Incomplete => {
+                format!("{action}: the answer is incomplete ({message}), so nothing follows from it")
+            }
+            ErrorKind::Malformed => format!("{action}: the request cannot be made ({message}): please report this"),
+            ErrorKind::NotLeading => "another process leads now: nothing is written".to_owned(),
+            ErrorKind::Refused => match (self.meaning(), remediation(self.meaning())) {
+                (Meaning::Denied, remediation) => {
+                    let remediation = remediation.unwrap_or("grant it to the identity of this program");
+                    format!("ccm lacks {action}: {remediation}{answer}")
+                }
+                (_, Some(remediation)) => format!("{action}: {remediation}{answer}"),
+                (Meaning::Quota, None) => {
+                    format!("{action}: a quota is exhausted: ask for more or remove what is not needed{answer}")
+                }
+                (_, None) => format!("{action}{answer}"),
+            },
+        }
+    }
+
+    /// `; AWS says Code: message`
+    fn answer(&self) -> String {
+        match (self.code.is_empty(), self.message.is_empty()) {
+            (true, true) => String::new(),
+            (true, false) => format!(": {}", self.message),
+            (false, true) => format!("; {} says {}", O::CLOUD, self.code),
+            (false, false) => format!("; {} says {}: {}", O::CLOUD, self.code, self.message),
+        }
+    }
+
+    /// For the log.
+    fn detail(&self) -> String {
+        let mut detail = format!("{} {}: {}", self.operation.service(), self.operation.name(), self.outcome());
+        if let Some(status) = self.status {
+            detail.push_str(&format!(", HTTP {status}"));
+        }
+        if !self.code.is_empty() {
+            detail.push_str(&format!(", code {}", self.code));
+        }
+        if let Some(id) = &self.request_id {
+            detail.push_str(&format!(", request ID {id}"));
+        }
+        format!("{detail}: {}", self.message)
+    }
+}
+
+impl<O: Operation> std::fmt::Display for CallError<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail())
+    }
+}
+
+impl<O: Operation> std::error::Error for CallError<O> {}
+
+impl<O: Operation> From<CallError<O>> for ProviderError {
+    fn from(error: CallError<O>) -> Self {
+        let (class, message, detail) = (error.class(), error.text(), error.detail());
+        Self::Cloud(CloudError { class, message, detail }.into())
+    }
+}
+
+/// Whether the HTTP answer alone asks for fewer calls. A server that says when to come back does, whatever it calls that.
+fn asks_for_fewer(status: Option<u16>, after: Option<Duration>) -> bool {
+    status == Some(429) || (status == Some(503) && after.is_some())
+}
+
+fn answered<O: Operation>(code: &str, status: Option<u16>, after: Option<Duration>) -> ErrorKind {
+    match O::meaning(code, status) {
+        Meaning::Throttle => ErrorKind::Throttled { after },
+        Meaning::Credentials => ErrorKind::Credentials,
+        _ if asks_for_fewer(status, after) => ErrorKind::Throttled { after },
+        Meaning::Server => ErrorKind::NoAnswer,
+        _ if code.is_empty() || status.is_some_and(|status| status >= 500) => ErrorKind::NoAnswer,
+        _ => ErrorKind::Refused,
+    }
+}
+
+fn clean(text: &str) -> String {
+    let mut clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_LIMIT).collect();
+    if clean.len() < text.len() {
+        clean.push('…');
+    }
+    clean
+}
