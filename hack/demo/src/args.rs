@@ -55,7 +55,7 @@ A guided tour of the cloud-controller-manager in about half a minute. It needs n
 in-memory Kubernetes API on 127.0.0.1 and a simulated cloud, runs the real manager against them, and shows what happens and why.";
 
 const AFTER: &str = "\
-Exit codes: 0 the tour went as told; 1 something did not happen in time, and the reason is printed; 2 wrong arguments; 130 Ctrl-C \
+Exit codes: 0 the tour went as described; 1 something did not happen in time, and the reason is printed; 2 wrong arguments; 130 Ctrl-C \
 before the end.";
 
 /// By their names as `--cloud-provider`.

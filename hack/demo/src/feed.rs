@@ -78,7 +78,7 @@ struct State {
     open: usize,
     // Number of the first entry that the plain log has not printed.
     printed: usize,
-    told: HashSet<String>,
+    seen: HashSet<String>,
 }
 
 impl Feed {
@@ -120,16 +120,16 @@ impl Feed {
     pub(crate) fn fact_once_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
         let text = text.into();
         let mut state = self.lock();
-        if state.told.insert(format!("{subject} {text}")) {
+        if state.seen.insert(format!("{subject} {text}")) {
             state.fact(at, source, subject, text);
         }
     }
 
     /// Anything else; later facts are never inserted before it.
-    pub(crate) fn tell(&self, item: Item) {
+    pub(crate) fn add(&self, item: Item) {
         let mut state = self.lock();
         if matches!(item, Item::Act { .. }) {
-            state.told.clear();
+            state.seen.clear();
         }
         state.push(Entry { at: self.elapsed(), item });
         state.open = state.end();
@@ -218,23 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_the_same_words_are_one_line_until_something_else_is_told() {
+    fn facts_of_the_same_words_are_one_line_until_something_else_happens() {
         let feed = Feed::new();
         for name in ["a", "b", "c", "d"] {
             feed.fact(Source::Event, name, "Synced");
             feed.fact(Source::Cluster, name, "ready");
         }
-        feed.tell(Item::Result("done".into()));
+        feed.add(Item::Result("done".into()));
         feed.fact(Source::Event, "e", "Synced");
         assert_eq!(texts(&feed.take(true)), ["a … d (4): Synced", "a … d (4): ready", "done", "e: Synced"]);
         assert!(feed.take(true).is_empty());
     }
 
     #[test]
-    fn what_is_told_late_goes_to_its_place_but_not_before_a_heading() {
+    fn what_is_reported_late_goes_to_its_place_but_not_before_a_heading() {
         let feed = Feed::new();
         let at = Duration::from_secs;
-        feed.tell(Item::Result("begin".into()));
+        feed.add(Item::Result("begin".into()));
         feed.fact_at(at(3), Source::Event, "", "third");
         feed.fact_at(at(4), Source::Event, "", "fourth");
         feed.fact_at(at(1), Source::Cloud, "", "first");
@@ -252,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_is_told_once_in_an_act() {
+    fn what_repeats_is_reported_once_in_an_act() {
         let feed = Feed::new();
         feed.fact_once(Source::Manager, "a", "failed");
         feed.fact_once(Source::Manager, "a", "failed");
-        feed.tell(Item::Act { number: 2, title: "", text: String::new() });
+        feed.add(Item::Act { number: 2, title: "", text: String::new() });
         feed.fact_once(Source::Manager, "a", "failed");
         assert_eq!(feed.take(true).len(), 3);
     }
@@ -265,10 +265,10 @@ mod tests {
     fn old_items_are_forgotten_once_they_are_printed() {
         let feed = Feed::new();
         for i in 0..2 * KEPT {
-            feed.tell(Item::Result(i.to_string()));
+            feed.add(Item::Result(i.to_string()));
         }
         assert_eq!(feed.take(false).len(), 2 * KEPT);
-        feed.tell(Item::Result("last".into()));
+        feed.add(Item::Result("last".into()));
         assert_eq!(texts(&feed.take(false)), ["last"]);
         assert_eq!(feed.last(2 * KEPT).len(), KEPT);
     }

@@ -92,7 +92,7 @@ impl Signals {
 
 /// How the tour ended.
 enum Ended {
-    Told,
+    Finished,
     Failed(anyhow::Error),
     Signal(u8),
 }
@@ -110,11 +110,11 @@ async fn run(args: Args) -> Result<ExitCode> {
     let view = View::start(live, &feed, &scene.world, scene.cloud.profile().acts.len(), footer)?;
     let mut tour = Tour::new(scene, args, feed.clone());
     let mut ended = tokio::select! {
-        told = tour.run() => told.map_or_else(Ended::Failed, |()| Ended::Told),
+        ended = tour.run() => ended.map_or_else(Ended::Failed, |()| Ended::Finished),
         code = signals.next() => Ended::Signal(code),
     };
-    if args.keep && matches!(ended, Ended::Told) {
-        feed.tell(keep(&tour));
+    if args.keep && matches!(ended, Ended::Finished) {
+        feed.add(keep(&tour));
         // The end that was asked for.
         let _code = signals.next().await;
     }
@@ -123,7 +123,7 @@ async fn run(args: Args) -> Result<ExitCode> {
         stopped = tokio::time::timeout(STOP, tour.stop_manager()) => stopped.unwrap_or(Ok(())),
         _ = signals.next() => Ok(()),
     };
-    if let (Ended::Told, Err(error)) = (&ended, stopped) {
+    if let (Ended::Finished, Err(error)) = (&ended, stopped) {
         ended = Ended::Failed(error.context("the manager did not end well"));
     }
     view.end().await;
@@ -132,7 +132,7 @@ async fn run(args: Args) -> Result<ExitCode> {
 
 async fn finish(mut tour: Tour, ended: Ended, live: bool) -> ExitCode {
     let code = match ended {
-        Ended::Told => {
+        Ended::Finished => {
             say(&summary::summary(&tour, live));
             ExitCode::SUCCESS
         }

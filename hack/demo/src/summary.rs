@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::tour::Tour;
 use crate::view;
-use crate::view::text::{count, pad, wrap};
+use crate::view::text::{count, hang, pad};
 use crate::world::Calls;
 
 /// Further reading, besides the provider's own page; each page exists.
@@ -16,9 +16,8 @@ const READ_NEXT: [(&str, &str); 3] = [
 
 /// Observations of the tour.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Findings {
     pub(crate) acts: Vec<String>,
-    pub(crate) seconds: u64,
     pub(crate) initialized_after: Duration,
     pub(crate) services: usize,
     pub(crate) services_deleted: usize,
@@ -29,7 +28,7 @@ pub(crate) struct Told {
 
 /// The summary of a tour that ended well.
 pub(crate) fn summary(tour: &Tour, live: bool) -> String {
-    let told = &tour.told;
+    let findings = &tour.findings;
     let (joined, initialized, here, calls) = tour
         .scene
         .world
@@ -39,8 +38,8 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     let mut text = format!("\n── Summary {}\n", "─".repeat(width.saturating_sub(11)));
     if live {
         // The live view is gone, and its text with it.
-        for act in &told.acts {
-            text.push_str(&paragraph("  => ", act, width));
+        for act in &findings.acts {
+            text.push_str(&hanging("  => ", act, width));
         }
         text.push('\n');
     }
@@ -49,16 +48,16 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     let nodes = format!(
         "{joined} joined; {initialized} initialized, {:.1}s after the manager started; {} deleted on evidence ({}); {}; {here} are \
          there now",
-        told.initialized_after.as_secs_f64(),
-        told.deleted.len(),
-        told.deleted.join(", "),
-        told.kept.iter().map(kept).collect::<Vec<_>>().join("; "),
+        findings.initialized_after.as_secs_f64(),
+        findings.deleted.len(),
+        findings.deleted.join(", "),
+        findings.kept.iter().map(kept).collect::<Vec<_>>().join("; "),
     );
     let (made, removed) = calls.routes;
     let services = format!(
         "{} got an address; {} deleted, the load balancer first",
-        count(told.services, "Service"),
-        told.services_deleted
+        count(findings.services, "Service"),
+        findings.services_deleted
     );
     let cloud = format!(
         "{} calls, {} of them about instances, one for many nodes each. With one call per node, the same questions would have \
@@ -84,22 +83,18 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
         ("", read),
         ("API", &api),
     ] {
-        text.push_str(&paragraph(&format!("  {}", pad(head, 10)), words, width));
+        text.push_str(&hanging(&format!("  {}", pad(head, 10)), words, width));
     }
     text.push_str("\n  Read next\n");
     for (file, why) in READ_NEXT.into_iter().chain([tour.scene.cloud.profile().read_next]) {
-        text.push_str(&paragraph(&format!("    {}", pad(file, 26)), why, width));
+        text.push_str(&hanging(&format!("    {}", pad(file, 26)), why, width));
     }
     text.push('\n');
     let more = "More: cargo demo --keep stays up for kubectl and for your own changes to the cloud; --nodes 100 makes it larger.";
-    text.push_str(paragraph("  ", more, width).trim_end());
+    text.push_str(hanging("  ", more, width).trim_end());
     text
 }
 
-/// A text behind a head; later lines stand under the first.
-fn paragraph(head: &str, text: &str, width: usize) -> String {
-    let indent = head.chars().count();
-    let lines = wrap(text, width.saturating_sub(indent).max(20));
-    let blank = " ".repeat(indent);
-    lines.iter().enumerate().map(|(i, line)| format!("{}{line}\n", if i == 0 { head } else { &blank })).collect()
+fn hanging(head: &str, text: &str, width: usize) -> String {
+    hang(head, text, width).into_iter().map(|line| line + "\n").collect()
 }

@@ -15,6 +15,8 @@ use crate::world::{NodeRow, Ready, World};
 
 /// Taint that the API server puts on every new node, and that goes when the node is Ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// Attempts of a write that conflicts with others.
+const TRIES: usize = 10;
 
 /// All kubelets.
 pub(crate) struct Kubelets {
@@ -146,8 +148,7 @@ impl Kubelets {
         }
         if due && ready_now {
             self.feed.fact(Source::Kubelet, &row.name, "network is there: Ready");
-            let untaint = json!({"spec": {"taints": [{"$patch": "delete", "key": NOT_READY}]}});
-            let _gone = self.store.patch("nodes", "", &row.name, &Patch::Strategic(untaint));
+            remove_taint(&self.store, &row.name, NOT_READY);
         }
     }
 
@@ -158,10 +159,42 @@ impl Kubelets {
     }
 }
 
+/// Removes a taint. The list of taints has no merge key: it is replaced as a whole, unless the Node has changed meanwhile.
+fn remove_taint(store: &Store, name: &str, key: &str) {
+    for _ in 0..TRIES {
+        let Ok(node) = store.get("nodes", "", name) else { return };
+        let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+        let kept: Vec<&Value> = taints.filter(|taint| taint.get("key") != Some(&json!(key))).collect();
+        let version = node.pointer("/metadata/resourceVersion");
+        let change = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": kept}});
+        if store.patch("nodes", "", name, &Patch::Merge(change)).is_ok() {
+            return;
+        }
+    }
+}
+
 fn ready(status: &str, reason: &str, message: &str) -> Value {
     let now = format!("{:.0}", jiff::Timestamp::now());
     json!({
         "type": "Ready", "status": status, "reason": reason, "message": message,
         "lastHeartbeatTime": now, "lastTransitionTime": now,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_test_apiserver::{ApiServer, Options};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_ready_node_loses_its_taint_and_keeps_the_others() {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+        let node = json!({"metadata": {"name": "a"}, "spec": {"taints": [taint(NOT_READY), taint("x")]}});
+        server.store().create("nodes", "", node).unwrap();
+        remove_taint(server.store(), "a", NOT_READY);
+        let node = server.store().get("nodes", "", "a").unwrap();
+        assert_eq!(node.pointer("/spec/taints"), Some(&json!([taint("x")])));
+    }
 }

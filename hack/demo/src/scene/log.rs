@@ -46,7 +46,7 @@ impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
         match read(&String::from_utf8_lossy(bytes)) {
-            Some(Line::Told(text)) => self.feed.fact_once(Source::Manager, "", text),
+            Some(Line::Fact(text)) => self.feed.fact_once(Source::Manager, "", text),
             Some(Line::Plan(step)) => self.step(step),
             None => {}
         }
@@ -60,7 +60,7 @@ impl Write for Log {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
-    Told(String),
+    Fact(String),
     Plan(Step),
 }
 
@@ -91,8 +91,8 @@ fn read(entry: &str) -> Option<Line> {
             text: text.into(),
         }));
     }
-    let told = head.starts_with(['E', 'W']) || DECISIONS.iter().any(|start| message.starts_with(start));
-    told.then(|| Line::Told(format!("{message}{fields}")))
+    let shown = head.starts_with(['E', 'W']) || DECISIONS.iter().any(|start| message.starts_with(start));
+    shown.then(|| Line::Fact(format!("{message}{fields}")))
 }
 
 /// The text up to the quotation mark that ends it, and what follows.
@@ -120,11 +120,11 @@ mod tests {
     fn warnings_decisions_and_plans_are_shown_and_the_rest_is_not() {
         let entry = |text: &str| read(&format!("{text}\n"));
         assert_eq!(entry("I0102 15:04:05.000006    4242 a.rs:1] Started \"x\""), None);
-        assert_eq!(entry("W0102 15:04:05.000006    4242 a.rs:1] bad"), Some(Line::Told("bad".into())));
+        assert_eq!(entry("W0102 15:04:05.000006    4242 a.rs:1] bad"), Some(Line::Fact("bad".into())));
         let error = "E0102 15:04:05.000006    4242 a.rs:1] \"a \\\"bad\\\" thing\" x=\"y\"";
-        assert_eq!(entry(error), Some(Line::Told("a \"bad\" thing x=\"y\"".into())));
+        assert_eq!(entry(error), Some(Line::Fact("a \"bad\" thing x=\"y\"".into())));
         let deletion = "I0102 15:04:05.000006    4242 a.rs:1] \"deleting node\" node=\"a\"";
-        assert!(matches!(entry(deletion), Some(Line::Told(_))));
+        assert!(matches!(entry(deletion), Some(Line::Fact(_))));
         let plan = "I0102 15:04:05.000006    4242 a.rs:1] \"Plan (dry run, nothing is written) 2/3: create Route x \
                     (because \\\"y\\\")\" subject=\"routes\"";
         let text = "create Route x (because \"y\")".into();

@@ -98,7 +98,7 @@ impl Tour {
             (state.count(|node| !node.uninitialized && !node.provider_id.is_empty()) == nodes).then_some(())
         };
         self.until("every node is initialized", initialized).await?;
-        self.told.initialized_after = began.elapsed();
+        self.findings.initialized_after = began.elapsed();
         let addressed = |state: &State| {
             let is = |key: &&str| state.services.get(*key).is_some_and(|service| !service.address.is_empty());
             ([WEB, API].iter().all(is) && state.hosts(WEB) == Some(nodes)).then_some(())
@@ -122,7 +122,7 @@ impl Tour {
             ];
             self.block(format!("node {} now:", node.name), lines);
         }
-        self.told.services = 2;
+        self.findings.services = 2;
         let [web, api] = addresses;
         self.result(format!(
             "{} initialized, routed and Ready after {:.1}s; {WEB} has {web}, {API} has {api}.",
@@ -154,7 +154,7 @@ impl Tour {
             (hosts && state.routes.len() == left && !state.routes.values().any(|node| *node == victim)).then_some(())
         };
         self.until(&format!("{victim} leaves the load balancers and the routes"), gone).await?;
-        self.told.deleted.push(victim.clone());
+        self.findings.deleted.push(victim.clone());
         self.result(format!(
             "{victim} was deleted on evidence. The balancers have {}, the cloud has {}.",
             count(left, "host"),
@@ -197,7 +197,7 @@ impl Tour {
             "{silent} is kept: asked {asked} times, no answer is no evidence. It also stays behind the load balancers, whose health \
              checks decide about traffic."
         ));
-        self.told.kept.push((silent.clone(), asked));
+        self.findings.kept.push((silent.clone(), asked));
         self.pause(0.7).await;
         self.does(format!("{} and connects {silent} again", self.scene.cloud.recover()?));
         self.scene.cut_off.set(&silent, false);
@@ -293,7 +293,7 @@ impl Tour {
             |state: &State, key: &String| !state.services.contains_key(key) && !state.balancers.contains_key(key);
         let gone = |state: &State| keys.iter().all(|key| is_gone(state, key)).then_some(());
         self.until(&format!("{names} and what was made for them is gone"), gone).await?;
-        self.told.services_deleted = leaving.len();
+        self.findings.services_deleted = leaving.len();
         if all {
             let left = self.scene.cloud.left_of_balancers();
             if !left.is_empty() {

@@ -13,7 +13,7 @@ use crate::args::{Args, Pace};
 use crate::feed::{Feed, Item, Source};
 use crate::scene::Scene;
 use crate::scene::manager::Running;
-use crate::summary::Told;
+use crate::summary::Findings;
 use crate::world::{Calls, State};
 
 /// Poll interval of waits.
@@ -46,7 +46,7 @@ pub(crate) enum Act {
 #[derive(Debug)]
 pub(crate) struct Tour {
     pub(crate) scene: Scene,
-    pub(crate) told: Told,
+    pub(crate) findings: Findings,
     args: Args,
     pace: Pace,
     feed: Arc<Feed>,
@@ -55,7 +55,7 @@ pub(crate) struct Tour {
 
 impl Tour {
     pub(crate) fn new(scene: Scene, args: Args, feed: Arc<Feed>) -> Self {
-        Self { scene, told: Told::default(), args, pace: args.pace(), feed, manager: None }
+        Self { scene, findings: Findings::default(), args, pace: args.pace(), feed, manager: None }
     }
 
     /// Runs all acts, in order. An error says what did not happen.
@@ -73,21 +73,20 @@ impl Tour {
             }
             self.block("calls to the cloud in this act:", self.calls().since(&before));
         }
-        self.told.seconds = self.feed.elapsed().as_secs();
         Ok(())
     }
 
     fn act(&self, number: usize, title: &'static str, text: String) {
-        self.feed.tell(Item::Act { number, title, text });
+        self.feed.add(Item::Act { number, title, text });
     }
 
     fn result(&mut self, text: String) {
-        self.told.acts.push(text.clone());
-        self.feed.tell(Item::Result(text));
+        self.findings.acts.push(text.clone());
+        self.feed.add(Item::Result(text));
     }
 
     fn block(&self, title: impl Into<String>, lines: Vec<String>) {
-        self.feed.tell(Item::Block { title: title.into(), lines });
+        self.feed.add(Item::Block { title: title.into(), lines });
     }
 
     /// The calls to the cloud so far.

@@ -81,14 +81,14 @@ impl Frame<'_> {
         let room = width.saturating_sub(right.chars().count());
         let mut lines = vec![self.paint("7", &format!("{}{right}", pad(&left, room)))];
         // After the tour, the text is what the user is to do: it is never cut off.
-        let told = if number > self.acts {
+        let rows = if number > self.acts {
             8
         } else if height >= 30 {
             5
         } else {
             3
         };
-        lines.extend(wrap(text, width.saturating_sub(2)).into_iter().take(told).map(|line| format!(" {line}")));
+        lines.extend(wrap(text, width.saturating_sub(2)).into_iter().take(rows).map(|line| format!(" {line}")));
         lines.push(String::new());
         lines.push(self.paint("1", &clip(&totals(state), width)));
         self.nodes(state, width, (height / 3).max(4), &mut lines);

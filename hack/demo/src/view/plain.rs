@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::text::wrap;
+use super::text::{hang, wrap};
 use crate::feed::{self, Entry, Item};
 
 /// Where the text of an entry begins.
@@ -30,14 +30,6 @@ pub(crate) fn lines(entry: &Entry, width: usize) -> Vec<String> {
             hang(&format!("{time} {:<8} ", source.name()), &format!("{subjects}{colon}{text}"), width)
         }
     }
-}
-
-/// A paragraph behind a head; later lines stand under the first.
-fn hang(head: &str, text: &str, width: usize) -> Vec<String> {
-    let indent = head.chars().count();
-    let lines = wrap(text, width.saturating_sub(indent).max(20));
-    let prefix = |i: usize| if i == 0 { head.to_owned() } else { " ".repeat(indent) };
-    lines.into_iter().enumerate().map(|(i, line)| format!("{}{line}", prefix(i))).collect()
 }
 
 /// Prints entries.

@@ -24,6 +24,14 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// A paragraph behind a head; later lines stand under the first.
+pub(crate) fn hang(head: &str, text: &str, width: usize) -> Vec<String> {
+    let indent = head.chars().count();
+    let lines = wrap(text, width.saturating_sub(indent).max(20));
+    let prefix = |i: usize| if i == 0 { head.to_owned() } else { " ".repeat(indent) };
+    lines.into_iter().enumerate().map(|(i, line)| format!("{}{line}", prefix(i))).collect()
+}
+
 /// The first `width` characters; `…` in place of the last where something is cut off.
 pub(crate) fn clip(text: &str, width: usize) -> String {
     match text.chars().count() > width {

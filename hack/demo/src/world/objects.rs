@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_read_and_its_changes_are_told() {
+    fn a_node_is_read_and_its_changes_are_reported() {
         let tainted = json!({
             "metadata": {"name": "a"},
             "spec": {"podCIDR": "10.244.0.0/24", "taints": [{"key": UNINITIALIZED, "effect": "NoSchedule"}]},

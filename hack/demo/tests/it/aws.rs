@@ -9,7 +9,7 @@ use crate::{demo, left, text, words};
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]
-fn the_tour_on_aws_goes_as_told_whatever_account_the_user_has() {
+fn the_tour_on_aws_goes_as_described_whatever_account_the_user_has() {
     let temp = tempfile::tempdir().unwrap();
     let began = Instant::now();
     let mut demo = demo(temp.path(), &["--fast", "--cloud-provider=aws"]);

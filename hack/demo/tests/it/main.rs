@@ -35,7 +35,7 @@ fn words(log: &str) -> String {
 }
 
 #[test]
-fn the_whole_tour_goes_as_told_and_leaves_nothing_behind() {
+fn the_whole_tour_goes_as_described_and_leaves_nothing_behind() {
     let temp = tempfile::tempdir().unwrap();
     let began = Instant::now();
     let output = demo(temp.path(), &["--fast"]).output().unwrap();
