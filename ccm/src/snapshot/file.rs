@@ -179,10 +179,6 @@ mod tests {
         })
     }
 
-    fn error(value: &Value) -> String {
-        parse(value.to_string().as_bytes()).unwrap_err()
-    }
-
     #[test]
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
@@ -240,51 +236,5 @@ mod tests {
                 prop_assert!(!error.is_empty());
             }
         }
-    }
-
-    #[test]
-    fn a_file_that_is_none_is_told_what_it_is() {
-        assert!(parse(b"").unwrap_err().contains("it is empty"));
-        assert!(parse(b" \n").unwrap_err().contains("it is empty"));
-        assert!(parse(b"hello").unwrap_err().contains("it is no JSON"));
-        assert!(parse(b"\xff\xfe").unwrap_err().contains("it is no JSON"));
-        assert!(error(&json!(7)).contains("it is no JSON object"));
-        assert!(error(&json!(["a"])).contains("want \"Snapshot\""));
-        assert!(error(&json!({"a": 1})).contains("it has no kind \"Snapshot\""));
-        assert!(error(&json!({"kind": "Plan", "version": 1})).contains("kind \"Plan\": want \"Snapshot\""));
-        let newer = error(&json!({"kind": KIND, "version": 2, "ccm": "v9.9.9", "nodes": 7}));
-        assert!(newer.contains("version 2") && newer.contains("reads 1") && newer.contains("ccm v9.9.9"), "{newer}");
-        assert!(error(&json!({"kind": KIND, "version": "x"})).contains("version \"x\": want 1"));
-    }
-
-    #[test]
-    fn a_wrong_type_is_told_with_its_place() {
-        for (pointer, wrong, place) in [
-            ("/nodes/0/labels", json!(7), "nodes[0].labels: "),
-            ("/services/0/spec/ports/0/port", json!("x"), "services[0].spec.ports[0].port: "),
-            ("/answers/instances/lookups/a/metadata", json!({"lost": 1}), "answers.instances.lookups.a.metadata"),
-            ("/taken", json!("yesterday"), "taken: "),
-        ] {
-            let mut value = good();
-            *value.pointer_mut(pointer).unwrap() = wrong;
-            let text = error(&value);
-            assert!(text.contains(place), "{pointer}: {text}");
-        }
-    }
-
-    #[test]
-    fn places_where_no_file_can_be_are_errors_that_name_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).display().to_string();
-        let message = |path: &str| write(path, "x").unwrap_err().message;
-        assert!(message(&at("")).contains("it is a directory"));
-        assert!(message(&at("no/such/folder")).contains("No such file"));
-        assert!(message("/dev/null").contains("no regular file"));
-        let message = |path: &str| read(path).unwrap_err().message;
-        assert!(message(&at("")).contains("it is a directory"));
-        assert!(message(&at("none")).contains("No such file"));
-        // A sparse file.
-        File::create(at("huge")).unwrap().set_len(LARGEST + 1).unwrap();
-        assert!(message(&at("huge")).contains("larger than 1024 MiB"));
     }
 }

@@ -243,6 +243,17 @@ async fn awaited<T>(name: &str, call: impl Future<Output = T>, lost: impl FnOnce
     answer
 }
 
+/// Waits for an answer and keeps it.
+async fn recorded<T: Clone>(
+    name: &str,
+    call: impl Future<Output = Result<T, ProviderError>>,
+    keep: impl Fn(Answer<T>),
+) -> Result<T, ProviderError> {
+    let answer = awaited(name, call, |error| keep(Answer::Error(error))).await;
+    keep(answer.clone().into());
+    answer
+}
+
 /// Wraps a provider and records every answer. Writes are refused: it is for passes that only read.
 pub(crate) struct Recorder {
     inner: Arc<dyn CloudProvider>,
@@ -279,19 +290,19 @@ impl CloudProvider for Recorder {
         let provider_id_required = inner.provider_id_required();
         let empty = || Instances { provider_id_required, lookups: BTreeMap::new(), list: None };
         self.kept.lock().instances.get_or_insert_with(empty);
-        Some(Arc::new(RecordedInstances { inner, kept: self.kept.clone() }))
+        Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         let inner = self.inner.load_balancer()?;
         self.kept.balancers(|_| {});
-        Some(Arc::new(RecordedBalancer { inner, kept: self.kept.clone() }))
+        Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         let inner = self.inner.routes()?;
         self.kept.lock().routes.get_or_insert_default();
-        Some(Arc::new(RecordedRoutes { inner, kept: self.kept.clone() }))
+        Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
     }
 
     fn volumes(&self) -> Option<Arc<dyn Volumes>> {
@@ -299,7 +310,7 @@ impl CloudProvider for Recorder {
         let sources = inner.sources().iter().map(Source::from).collect();
         let empty = || Labeller { sources, labels: BTreeMap::new() };
         self.kept.lock().volumes.get_or_insert_with(empty);
-        Some(Arc::new(RecordedVolumes { inner, kept: self.kept.clone() }))
+        Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
     }
 
     fn node_task(&self, name: &str) -> Option<Arc<dyn NodeTask>> {
@@ -322,17 +333,18 @@ impl CloudProvider for Recorder {
     }
 }
 
-fn refused() -> ProviderError {
-    ProviderError::bug("a pass that only tells called a method that writes")
-}
-
-struct RecordedInstances {
-    inner: Arc<dyn InstancesV2>,
+/// An interface whose answers are recorded.
+struct Recorded<T: ?Sized> {
+    inner: Arc<T>,
     kept: Record,
 }
 
+fn refused() -> ProviderError {
+    ProviderError::bug("a read-only pass called a method that writes")
+}
+
 #[async_trait]
-impl InstancesV2 for RecordedInstances {
+impl InstancesV2 for Recorded<dyn InstancesV2> {
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
         let word = aspects_word(aspects);
         // Errors of a whole call have the same text as in the core's view, which gets them next.
@@ -377,21 +389,13 @@ impl InstancesV2 for RecordedInstances {
     }
 }
 
-struct RecordedBalancer {
-    inner: Arc<dyn LoadBalancer>,
-    kept: Record,
-}
-
 #[async_trait]
-impl LoadBalancer for RecordedBalancer {
+impl LoadBalancer for Recorded<dyn LoadBalancer> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         let keep = |answer: Answer<_>| {
             self.kept.balancers(|kept| drop(kept.status.insert(service.key().to_string(), answer)));
         };
-        let call = self.inner.get(cluster, service);
-        let answer = awaited("GetLoadBalancer", call, |error| keep(Answer::Error(error))).await;
-        keep(answer.clone().into());
-        answer
+        recorded("GetLoadBalancer", self.inner.get(cluster, service), keep).await
     }
 
     fn name(&self, cluster: &str, service: &Service) -> String {
@@ -419,10 +423,7 @@ impl LoadBalancer for RecordedBalancer {
             let (key, action) = (item.service.key().to_string(), action_word(item.action).to_owned());
             self.kept.balancers(|kept| drop(kept.observed.entry(key).or_default().insert(action, answer)));
         };
-        let call = self.inner.observe(cluster, item);
-        let answer = awaited("the plan", call, |error| keep(Answer::Error(error))).await;
-        keep(answer.clone().into());
-        answer
+        recorded("the plan", self.inner.observe(cluster, item), keep).await
     }
 
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
@@ -430,19 +431,11 @@ impl LoadBalancer for RecordedBalancer {
     }
 }
 
-struct RecordedRoutes {
-    inner: Arc<dyn Routes>,
-    kept: Record,
-}
-
 #[async_trait]
-impl Routes for RecordedRoutes {
+impl Routes for Recorded<dyn Routes> {
     async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
         let keep = |answer: Answer<_>| self.kept.lock().routes.get_or_insert_default().list = Some(answer);
-        let call = self.inner.list(cluster);
-        let answer = awaited("ListRoutes", call, |error| keep(Answer::Error(error))).await;
-        keep(answer.clone().into());
-        answer
+        recorded("ListRoutes", self.inner.list(cluster), keep).await
     }
 
     async fn create(&self, _: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
@@ -454,12 +447,7 @@ impl Routes for RecordedRoutes {
     }
 }
 
-struct RecordedVolumes {
-    inner: Arc<dyn Volumes>,
-    kept: Record,
-}
-
-impl RecordedVolumes {
+impl Recorded<dyn Volumes> {
     fn keep(&self, volume: &PersistentVolume, answer: Answer<Option<VolumeLabels>>) {
         let mut kept = self.kept.lock();
         kept.volumes.get_or_insert_default().labels.insert(volume.metadata.name.to_string(), answer);
@@ -467,7 +455,7 @@ impl RecordedVolumes {
 }
 
 #[async_trait]
-impl Volumes for RecordedVolumes {
+impl Volumes for Recorded<dyn Volumes> {
     async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Result<Option<VolumeLabels>, ProviderError>> {
         let failed = |error: ProviderError| {
             volumes.iter().for_each(|volume| self.keep(volume, Answer::Error(error.clone())));

@@ -164,11 +164,11 @@ pub(crate) fn scrub(value: &mut Value) -> usize {
 fn scrub_fields(fields: &mut Map<String, Value>) -> usize {
     // `{"key": "…-token", "value": "…"}` is such a pair too, as is a change of a field.
     let name = ["key", "field"].iter().find_map(|name| fields.get(*name).and_then(Value::as_str));
-    let pair = name.is_some_and(tells_of_secret);
+    let pair = name.is_some_and(names_a_secret);
     let mut count = 0;
     for (key, value) in fields.iter_mut() {
         match value {
-            Value::String(text) if tells_of_secret(key) || (pair && ["value", "before", "after"].contains(&&**key)) => {
+            Value::String(text) if names_a_secret(key) || (pair && ["value", "before", "after"].contains(&&**key)) => {
                 count += usize::from(!text.is_empty() && text != REDACTED);
                 if !text.is_empty() {
                     REDACTED.clone_into(text);
@@ -181,7 +181,7 @@ fn scrub_fields(fields: &mut Map<String, Value>) -> usize {
 }
 
 /// Whether a key says that its value is a secret: `example.com/api-key`, `db-password`.
-fn tells_of_secret(key: &str) -> bool {
+fn names_a_secret(key: &str) -> bool {
     SECRET_KEY.as_ref().is_some_and(|pattern| pattern.is_match(key))
 }
 
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_kubernetes_are_told_by_their_domain() {
+    fn keys_of_kubernetes_are_recognized_by_their_domain() {
         for key in ["kubernetes.io/arch", "service.beta.kubernetes.io/x", "node.k8s.io/x", "beta.kubernetes.io/os"] {
             assert!(of_kubernetes(key), "{key}");
         }
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_tells_of_a_secret_as_a_key_and_in_a_text() {
+    fn each_word_names_a_secret_as_a_key_and_in_a_text() {
         for word in [
             "password",
             "passwd",

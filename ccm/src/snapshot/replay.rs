@@ -32,12 +32,14 @@ fn planner(registry: &Registry, name: &str, facts: &Value, flags: &FlagValues) -
     }
 }
 
-/// The answers of a snapshot as a provider.
+/// The answers of a snapshot as a provider, with all its interfaces.
+#[derive(Clone)]
 pub(crate) struct Replay {
     name: String,
     schemes: Schemes,
     answers: Arc<Answers>,
     planner: Planner,
+    sources: Vec<VolumeSource>,
 }
 
 impl Replay {
@@ -45,7 +47,8 @@ impl Replay {
     pub(crate) fn new(provider: super::Provider, answers: Answers, registry: &Registry, flags: &FlagValues) -> Self {
         let planner = planner(registry, &flags.text("cloud-provider"), &provider.facts, flags);
         let schemes = provider.schemes.unwrap_or_else(|| Schemes::new([&*provider.name]));
-        Self { name: provider.name, schemes, answers: Arc::new(answers), planner }
+        let sources = answers.volumes.iter().flat_map(|labeller| &labeller.sources).map(source).collect();
+        Self { name: provider.name, schemes, answers: Arc::new(answers), planner, sources }
     }
 }
 
@@ -72,23 +75,22 @@ impl CloudProvider for Replay {
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
         self.answers.instances.as_ref()?;
-        Some(Arc::new(ReplayedInstances(self.answers.clone())))
+        Some(Arc::new(self.clone()))
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         self.answers.load_balancers.as_ref()?;
-        Some(Arc::new(ReplayedBalancer { answers: self.answers.clone(), planner: self.planner.clone() }))
+        Some(Arc::new(self.clone()))
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         self.answers.routes.as_ref()?;
-        Some(Arc::new(ReplayedRoutes(self.answers.clone())))
+        Some(Arc::new(self.clone()))
     }
 
     fn volumes(&self) -> Option<Arc<dyn Volumes>> {
-        let labeller = self.answers.volumes.as_ref()?;
-        let sources = labeller.sources.iter().map(source).collect();
-        Some(Arc::new(ReplayedVolumes { answers: self.answers.clone(), sources }))
+        self.answers.volumes.as_ref()?;
+        Some(Arc::new(self.clone()))
     }
 
     fn node_task(&self, name: &str) -> Option<Arc<dyn NodeTask>> {
@@ -97,20 +99,18 @@ impl CloudProvider for Replay {
     }
 }
 
-struct ReplayedInstances(Arc<Answers>);
-
-impl ReplayedInstances {
-    fn list(&self) -> Option<&InstanceList> {
-        self.0.instances.as_ref()?.list.as_ref()
+impl Replay {
+    fn instance_list(&self) -> Option<&InstanceList> {
+        self.answers.instances.as_ref()?.list.as_ref()
     }
 
     /// The answer about this node; if all instances were listed, from the list.
     fn one(&self, node: &Node, aspects: &str) -> Lookup {
-        let answers = self.0.instances.as_ref().and_then(|instances| instances.lookups.get(node.name.as_str()));
+        let answers = self.answers.instances.as_ref().and_then(|instances| instances.lookups.get(node.name.as_str()));
         if let Some(answer) = answers.and_then(|answers| answers.get(aspects)) {
             return answer.clone();
         }
-        match self.list() {
+        match self.instance_list() {
             Some(InstanceList::Listed(snapshot)) => snapshot.find(&node.name, node.provider_id.as_deref()),
             Some(InstanceList::Failed(error)) => Lookup::Unknown(error.clone()),
             Some(InstanceList::Unsupported) | None => {
@@ -121,14 +121,14 @@ impl ReplayedInstances {
 }
 
 #[async_trait]
-impl InstancesV2 for ReplayedInstances {
+impl InstancesV2 for Replay {
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
         let word = aspects_word(aspects);
         nodes.iter().map(|node| self.one(node, &word)).collect()
     }
 
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        match self.list()? {
+        match self.instance_list()? {
             InstanceList::Unsupported => None,
             InstanceList::Listed(snapshot) => Some(Ok(snapshot.clone())),
             InstanceList::Failed(error) => Some(Err(error.clone())),
@@ -136,17 +136,12 @@ impl InstancesV2 for ReplayedInstances {
     }
 
     fn provider_id_required(&self) -> bool {
-        self.0.instances.as_ref().is_none_or(|instances| instances.provider_id_required)
+        self.answers.instances.as_ref().is_none_or(|instances| instances.provider_id_required)
     }
 }
 
-struct ReplayedBalancer {
-    answers: Arc<Answers>,
-    planner: Planner,
-}
-
 #[async_trait]
-impl LoadBalancer for ReplayedBalancer {
+impl LoadBalancer for Replay {
     async fn get(&self, _: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         let key = service.key().to_string();
         let answer = self.answers.load_balancers.as_ref().and_then(|kept| kept.status.get(&key));
@@ -198,12 +193,10 @@ impl LoadBalancer for ReplayedBalancer {
     }
 }
 
-struct ReplayedRoutes(Arc<Answers>);
-
 #[async_trait]
-impl Routes for ReplayedRoutes {
+impl Routes for Replay {
     async fn list(&self, _: &str) -> Result<Vec<Route>, ProviderError> {
-        let answer = self.0.routes.as_ref().and_then(|kept| kept.list.as_ref());
+        let answer = self.answers.routes.as_ref().and_then(|kept| kept.list.as_ref());
         answer.map_or_else(|| Err(missing("the list of routes")), Answer::result)
     }
 
@@ -214,11 +207,6 @@ impl Routes for ReplayedRoutes {
     async fn delete(&self, _: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
         routes.iter().map(|_| Err(refused())).collect()
     }
-}
-
-struct ReplayedVolumes {
-    answers: Arc<Answers>,
-    sources: Vec<VolumeSource>,
 }
 
 /// The contract requires static strings: unknown ones are leaked. A process reads one snapshot, which has few sources.
@@ -234,7 +222,7 @@ fn source(source: &Source) -> VolumeSource {
 }
 
 #[async_trait]
-impl Volumes for ReplayedVolumes {
+impl Volumes for Replay {
     async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Result<Option<VolumeLabels>, ProviderError>> {
         let kept = self.answers.volumes.as_ref();
         let one = |volume: &PersistentVolume| {
