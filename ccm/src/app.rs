@@ -92,9 +92,9 @@ impl App {
             Ok(Verdict::Findings) => ExitCode::from(FINDINGS),
             Err(failure) => {
                 if let Some(usage) = failure.usage {
-                    commands::tell(&usage);
+                    commands::eprint(&usage);
                 }
-                commands::tell(&format!("Error: {}", failure.message));
+                commands::eprint(&format!("Error: {}", failure.message));
                 ExitCode::from(failure.exit.code())
             }
         }
@@ -118,7 +118,7 @@ impl App {
             },
         };
         for line in parse::deprecations(&self.program, &values) {
-            commands::tell(&line);
+            commands::eprint(&line);
         }
         let options = Options::new(&values, &self.program)?;
         logging::start(&options.logging);

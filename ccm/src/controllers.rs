@@ -39,11 +39,7 @@ pub struct Controller {
     pub applies: fn(&dyn CloudProvider) -> Result<(), NotStarted>,
 }
 
-impl std::fmt::Debug for Controller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Controller").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Controller, this, "name" = &this.name);
 
 /// Starts a pass of a controller that writes nothing.
 pub type SurveyFn = Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>;
@@ -57,11 +53,7 @@ pub struct Configured {
     pub survey: Option<SurveyFn>,
 }
 
-impl std::fmt::Debug for Configured {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Configured").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Configured, this);
 
 impl Configured {
     /// `concerns`: whether the scope of a pass concerns the controller.
@@ -116,11 +108,7 @@ pub struct Survey<'a> {
     pub volumes: Option<&'a Result<Arc<Store<PersistentVolume>>, String>>,
 }
 
-impl std::fmt::Debug for Survey<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Survey").field("scope", &self.scope).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Survey<'_>, this, "scope" = &this.scope);
 
 /// The inputs of a controller.
 pub struct Start<'a> {
@@ -133,11 +121,7 @@ pub struct Start<'a> {
     pub(crate) recorder: &'a Recorder,
 }
 
-impl std::fmt::Debug for Start<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Start").field("provider", &self.provider.name()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Start<'_>, this, "provider" = &this.provider.name());
 
 impl Start<'_> {
     /// Where events of this component go; they are written with the credentials of this controller.

@@ -8,6 +8,19 @@
 //! }
 //! ```
 
+/// `Debug` of a type whose parts have none: its name and the given fields.
+macro_rules! opaque_debug {
+    ($type:ident $(<$life:lifetime>)?, $this:ident $(, $field:literal = $value:expr)*) => {
+        impl std::fmt::Debug for $type $(<$life>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $this = self;
+                let _ = $this;
+                f.debug_struct(stringify!($type))$(.field($field, $value))*.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod app;
 mod clients;
 mod commands;

@@ -162,6 +162,6 @@ pub(crate) fn deliver(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints a line on stderr. A write error has nowhere to be reported.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn eprint(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }

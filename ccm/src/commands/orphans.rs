@@ -102,9 +102,7 @@ impl Hunt {
             if gone { World::without_cluster(call, &progress).await? } else { World::open(call, &progress).await? };
         let Some(inspect) = world.provider.inspect() else {
             let name = world.provider.name();
-            return Err(Failure::error(format!(
-                "the provider {name} cannot tell which cloud objects are this cluster's"
-            )));
+            return Err(Failure::error(format!("the provider {name} cannot list this cluster's cloud objects")));
         };
         Ok(Self { world, inspect, gone })
     }
@@ -147,7 +145,7 @@ impl Hunt {
         let listed = list(&orphans, output);
         let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
         match document {
-            true if ask => super::tell(plan(&doomed, &kept, output).trim_end()),
+            true if ask => super::eprint(plan(&doomed, &kept, output).trim_end()),
             true => {}
             false => super::deliver(&plan(&doomed, &kept, output))?,
         }
@@ -166,7 +164,7 @@ impl Hunt {
             if document {
                 super::deliver(&listed)?;
             }
-            super::tell(why);
+            super::eprint(why);
             return Ok(Verdict::Findings);
         }
         let done = self.delete_all(doomed, output).await?;
@@ -230,13 +228,13 @@ impl Hunt {
             return Ok(());
         }
         let nodes = self.world.shared.nodes.list();
-        let way_out =
+        let fix =
             "check --kubeconfig and --cloud-config, or use --cluster-is-gone when the cluster does not exist any more";
         let Some(view) = &self.world.shared.view else {
             let name = self.world.provider.name();
             return Err(Failure::error(format!(
-                "nothing is deleted: the provider {name} knows no instances, so that nothing tells whether these are its nodes; \
-                 {way_out}"
+                "nothing is deleted: the provider {name} knows no instances, so that it cannot be checked whether these are its nodes; \
+                 {fix}"
             )));
         };
         let answers = view.get(&nodes, Aspects::LIFECYCLE, Duration::ZERO).await;
@@ -255,7 +253,7 @@ impl Hunt {
         }
         Err(Failure::error(format!(
             "nothing is deleted: none of the {} nodes of this cluster has an instance in this cloud, so that this may be another \
-             cluster than the one with the marks; {way_out}",
+             cluster than the one with the marks; {fix}",
             nodes.len()
         )))
     }
@@ -284,7 +282,7 @@ fn end(done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Fa
 
 fn reason(error: &ProviderError) -> String {
     let class = error.class();
-    let way_out = match class {
+    let fix = match class {
         // Such an error has no more than its message.
         ErrorClass::Unknown => return error.to_string(),
         // Nothing retries automatically: the user has to run the command again.
@@ -294,7 +292,7 @@ fn reason(error: &ProviderError) -> String {
         | ErrorClass::Conflict => "run it again".to_owned(),
         _ => class.way_out(),
     };
-    format!("{error} ({}: {way_out})", class.word())
+    format!("{error} ({}: {fix})", class.word())
 }
 
 fn failed(context: &str, error: &ProviderError) -> Failure {

@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     at: watch::Sender<String>,
     terminal: bool,
-    _teller: AbortOnDropHandle<()>,
+    _printer: AbortOnDropHandle<()>,
 }
 
 impl Progress {
@@ -24,7 +24,7 @@ impl Progress {
     pub(crate) fn at(what: impl Into<String>) -> Self {
         let (at, seen) = watch::channel(what.into());
         let terminal = std::io::stderr().is_terminal();
-        Self { at, terminal, _teller: AbortOnDropHandle::new(tokio::spawn(tell(seen, terminal))) }
+        Self { at, terminal, _printer: AbortOnDropHandle::new(tokio::spawn(print(seen, terminal))) }
     }
 
     /// Goes on with this.
@@ -42,7 +42,7 @@ impl Drop for Progress {
     }
 }
 
-async fn tell(mut seen: watch::Receiver<String>, terminal: bool) {
+async fn print(mut seen: watch::Receiver<String>, terminal: bool) {
     let began = Instant::now();
     tokio::time::sleep(SOON).await;
     loop {

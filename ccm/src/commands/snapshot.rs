@@ -26,7 +26,7 @@ use crate::snapshot::{Document, KIND, Listed, Provider, Stopped, VERSION, file, 
 use crate::version;
 
 /// The most objects to name of those whose plan differs.
-const TOLD_AT_MOST: usize = 10;
+const NAMED: usize = 10;
 
 const FILE: Flag =
     Flag::new(SECTION, "file", Kind::Text, file::STANDARD, "Where the snapshot is written; - is stdout.").short('f');
@@ -64,7 +64,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let text = file::text(&document)?;
         if file::is_stdout(&path) {
             super::deliver(&text)?;
-            super::tell(&summary(&document, "stdout"));
+            super::eprint(&summary(&document, "stdout"));
             return Ok(Verdict::Clean);
         }
         file::write(&path, &text)?;
@@ -181,19 +181,19 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
     };
     let different = differences(&then, surveyed::json(&surveyed), scope);
     let mut text = format!("Snapshot of {taken}, taken by ccm {ccm}: ");
-    let more = different.len().saturating_sub(TOLD_AT_MOST);
-    let told = different.into_iter().take(TOLD_AT_MOST).collect::<Vec<_>>().join(", ");
-    text.push_str(&match (told.is_empty(), more) {
+    let more = different.len().saturating_sub(NAMED);
+    let subjects = different.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+    text.push_str(&match (subjects.is_empty(), more) {
         (true, _) => "the plan is the one of then.".to_owned(),
-        (false, 0) => format!("the plan differs from the one of then for {told}."),
-        (false, more) => format!("the plan differs from the one of then for {told} and {more} more."),
+        (false, 0) => format!("the plan differs from the one of then for {subjects}."),
+        (false, more) => format!("the plan differs from the one of then for {subjects} and {more} more."),
     });
     if redacted > 0 {
         text.push_str(&format!(
             " Of its values {redacted} had to be redacted, so it may differ from what the controllers would do."
         ));
     }
-    super::tell(&output::flat(&text));
+    super::eprint(&output::flat(&text));
     Ok(surveyed)
 }
 

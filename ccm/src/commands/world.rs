@@ -26,22 +26,22 @@ pub(crate) struct World {
     pub(crate) provider: Arc<dyn CloudProvider>,
     pub(crate) shared: Shared,
     /// The events that the controllers would have emitted.
-    pub(crate) told: Arc<Told>,
+    pub(crate) warnings: Arc<Warnings>,
     /// The volumes, or why they cannot be listed; `None`: the controller that needs them lists them.
     pub(crate) volumes: Option<Result<Arc<Store<PersistentVolume>>, String>>,
 }
 
 /// Keeps the warnings instead of writing them.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<Vec<Warning>>);
+pub(crate) struct Warnings(Mutex<Vec<Warning>>);
 
-impl Told {
+impl Warnings {
     pub(crate) fn take(&self) -> Vec<Warning> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl EventSink for Told {
+impl EventSink for Warnings {
     fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str) {
         if kind != EventType::Warning {
             return;
@@ -141,13 +141,13 @@ impl World {
         let leadership = Leadership::new(clock.clone());
         leadership.lead(None);
         let Objects { nodes, services } = objects;
-        let told = Arc::new(Told::default());
+        let warnings = Arc::new(Warnings::default());
         let cluster: Arc<str> = options.cluster_name.as_str().into();
         let context = ProviderContext::new(
             cluster.clone(),
             nodes.clone(),
             services.clone(),
-            told.clone(),
+            warnings.clone(),
             clock.clone(),
             Arc::new(leadership.clone()),
         );
@@ -159,7 +159,7 @@ impl World {
         });
         let gate = Gate::collecting(client.clone(), leadership.clone(), metrics.clone());
         let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster };
-        Ok(Self { options, client, provider, shared, told, volumes: None })
+        Ok(Self { options, client, provider, shared, warnings, volumes: None })
     }
 
     /// Everything that may claim a cloud object.
@@ -183,7 +183,7 @@ impl World {
             shared: self.shared.clone(),
             provider: &self.provider,
             values: &self.options.values,
-            events: self.told.clone(),
+            events: self.warnings.clone(),
             scope,
             volumes: self.volumes.as_ref(),
         }
@@ -222,7 +222,7 @@ impl World {
             }
         }
         surveyed.plans = self.shared.gate.collected();
-        surveyed.warnings = self.told.take();
+        surveyed.warnings = self.warnings.take();
         Ok(surveyed.within(scope))
     }
 }

@@ -56,11 +56,11 @@ fn a_line_of_json_has_the_fields_of_kubernetes() {
     let error = line(Format::Json, &origin(Severity::Error), &fields);
     assert!(serde_json::from_str::<serde_json::Value>(&error).unwrap().get("v").is_none(), "errors have no v: {error}");
     let logged = logged(Format::Json, 0, "", || {
-        tracing::error!(error = %"boom\n", node = "a", after = 3, ok = false, nan = f64::INFINITY, ts = 1, msg = "x", "told");
+        tracing::error!(error = %"boom\n", node = "a", after = 3, ok = false, nan = f64::INFINITY, ts = 1, msg = "x", "said");
     });
     let read: serde_json::Value = serde_json::from_str(&logged).unwrap();
     let read = read.as_object().unwrap();
-    let expected = [("msg", "\"told\""), ("node", "\"a\""), ("after", "3"), ("ok", "false"), ("nan", "\"inf\"")];
+    let expected = [("msg", "\"said\""), ("node", "\"a\""), ("after", "3"), ("ok", "false"), ("nan", "\"inf\"")];
     for (key, value) in expected.into_iter().chain([("err", "\"boom\\n\""), ("ts_", "1"), ("msg_", "\"x\"")]) {
         assert_eq!(read[key].to_string(), value, "{key} in {logged}");
     }
@@ -73,7 +73,7 @@ fn no_input_makes_a_second_line_or_leaves_its_quotes() {
     let forged =
         "a\" other=\"b\nE0102 15:04:05.000006    4242 mod.rs:12] forged\r\u{1b}[2J\u{0}\u{2028}\u{202e}\u{85}\\";
     for format in [Format::Text, Format::Json] {
-        let as_field = logged(format, 0, "", || tracing::info!(input = forged, "told"));
+        let as_field = logged(format, 0, "", || tracing::info!(input = forged, "said"));
         let as_message = logged(format, 0, "", || tracing::info!("{forged}"));
         let as_both = logged(format, 0, "", || tracing::info!(input = %forged, "{forged}"));
         for line in [as_field, as_message, as_both] {
@@ -83,7 +83,7 @@ fn no_input_makes_a_second_line_or_leaves_its_quotes() {
             assert!(line.trim_end().chars().all(|c| printable(c) || (raw && !c.is_ascii_control())), "{line:?}");
         }
     }
-    let quoted = logged(Format::Text, 0, "", || tracing::info!(input = forged, "told"));
+    let quoted = logged(Format::Text, 0, "", || tracing::info!(input = forged, "said"));
     assert!(quoted.contains(r#" input="a\" other=\"b\nE0102"#), "{quoted}");
     assert!(quoted.contains(r"\r\x1b[2J\x00\u2028\u202e\u0085\\"), "{quoted}");
 }
@@ -292,8 +292,8 @@ fn a_reader_that_stops_blocks_nobody_and_the_log_says_what_is_missing() {
     let text = String::from_utf8(all).unwrap();
     assert!(text.contains("important\n"), "what matters has room of its own");
     // Reported more than once if the writer starts only after the room was full.
-    let told = text.split(" missing\n").map(|before| before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap());
-    let missing: usize = told.filter_map(|count| count.parse::<usize>().ok()).sum();
+    let counts = text.split(" missing\n").map(|before| before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap());
+    let missing: usize = counts.filter_map(|count| count.parse::<usize>().ok()).sum();
     assert!(text.ends_with(" missing\n"), "says how many");
     assert_eq!(text.matches('x').count() / 1024 + missing, 3000);
     assert!(missing >= 900, "{missing}");

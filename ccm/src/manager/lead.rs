@@ -18,7 +18,7 @@ use rand::Rng;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Manager, tell};
+use super::{Manager, program_metrics};
 use crate::controllers::{Configured, Controller, Refused, Start};
 use crate::exit::Failure;
 use crate::options::Chosen;
@@ -226,8 +226,8 @@ impl Manager {
                 Err(ConnectError::Account { error, account })
                     if error.is_forbidden() && controller.name == persistent_volume::NAME =>
                 {
-                    let (name, way_out) = (controller.name, "apply the roles of this release");
-                    tracing::warn!("Skipping {name:?}: its account {account} is out of reach: {error}; {way_out}");
+                    let (name, fix) = (controller.name, "apply the roles of this release");
+                    tracing::warn!("Skipping {name:?}: its account {account} is out of reach: {error}; {fix}");
                     continue;
                 }
                 Err(error) => return Err(Failure::fatal(error.to_string())),
@@ -255,10 +255,10 @@ impl Manager {
                 tracing::info!("Started {name:?}");
                 self.health.add_running(name);
                 let metrics = self.metrics.clone();
-                tell::running(&metrics, label, true);
+                program_metrics::running(&metrics, label, true);
                 running.spawn(async move {
                     controller.await;
-                    tell::running(&metrics, label, false);
+                    program_metrics::running(&metrics, label, false);
                     name
                 });
                 Ok(true)

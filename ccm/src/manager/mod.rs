@@ -2,8 +2,8 @@
 
 mod lead;
 mod ports;
+mod program_metrics;
 mod signals;
-mod tell;
 
 use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
@@ -32,7 +32,7 @@ use crate::options::Options;
 use crate::serve::{Health, Probe};
 use lead::Elections;
 pub(crate) use ports::Ports;
-pub(crate) use tell::ProgramMetrics;
+pub(crate) use program_metrics::ProgramMetrics;
 
 /// How long releasing the lease may take.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -102,11 +102,7 @@ pub struct Manager {
     rng: StdRng,
 }
 
-impl std::fmt::Debug for Manager {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Manager").field("provider", &self.provider.name()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Manager, this, "provider" = &this.provider.name());
 
 impl Manager {
     /// Creates all parts; must be called within a runtime. Does not read or write yet.
@@ -126,7 +122,7 @@ impl Manager {
         let mut rng = StdRng::seed_from_u64(seed);
         let leadership = Leadership::new(clock.clone());
         leadership.export(&metrics);
-        tell::tell(&metrics, &options);
+        program_metrics::set(&metrics, &options);
         let clients = Clients::new(client, &options.clients, options.dry_run, clock.clone());
         let client = clients.general();
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());

@@ -82,7 +82,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
 
     fn ask(&self, key: Key, question: BoxFuture<'static, Asked<V>>, place: OwnedSemaphorePermit) -> Waiting<V> {
         let inner = self.inner.clone();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
             let _place = place;
             // A panic must not leave an entry that is never answered.
@@ -94,9 +94,9 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
                 inner.keep(key, value.clone(), *ttl);
             }
             // The receivers may be gone.
-            drop(tell.send(asked.map(|(value, _)| value)));
+            drop(sender.send(asked.map(|(value, _)| value)));
         });
-        async move { told.await.unwrap_or_else(|_| Err("the question was dropped".into())) }.boxed().shared()
+        async move { receiver.await.unwrap_or_else(|_| Err("the question was dropped".into())) }.boxed().shared()
     }
 
     #[cfg(test)]

@@ -21,11 +21,7 @@ pub struct Edge {
     pub(super) routes: Arc<Routes>,
 }
 
-impl std::fmt::Debug for Edge {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Edge").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Edge, this);
 
 impl Edge {
     /// Anonymous clients may request only these paths.

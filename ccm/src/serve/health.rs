@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_without_its_reason_except_to_those_who_ask_for_the_check() {
+    fn a_failure_is_reported_without_its_reason_except_to_those_who_ask_for_the_check() {
         let health = Health::new();
         assert_eq!(health.report(Probe::Healthz, &[], true).text, "[+]ping ok\nhealthz check passed\n");
         let broken = Arc::new(AtomicBool::new(true));

@@ -296,8 +296,8 @@ async fn handshake(mut stream: TcpStream, configuration: &Configuration) -> io::
     }
     // A TLS record begins with 22, a method with a letter.
     if first.first().is_some_and(u8::is_ascii_uppercase) {
-        let told = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-        stream.write_all(told).await?;
+        let answer = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        stream.write_all(answer).await?;
         stream.shutdown().await?;
         return Ok(None);
     }

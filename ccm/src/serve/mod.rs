@@ -74,11 +74,7 @@ pub struct Listening {
     look: Duration,
 }
 
-impl std::fmt::Debug for Listening {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listening").field("listener", &self.secured.listener).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Listening, this, "listener" = &this.secured.listener);
 
 /// Generates or reads certificates, binds the port, and reads the trusted authorities from the cluster; `None` when the
 /// port is 0. `user_agent` is that of the clients for TokenReviews and SubjectAccessReviews.

@@ -45,11 +45,7 @@ pub struct State {
     pub profiling: bool,
 }
 
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("health", &self.health).finish_non_exhaustive()
-    }
-}
+opaque_debug!(State, this, "health" = &this.health);
 
 /// The endpoints with authentication and authorization.
 pub(super) struct Routes {

@@ -94,11 +94,7 @@ pub struct Hosting {
     pub dry_run: bool,
 }
 
-impl std::fmt::Debug for Hosting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hosting").field("provider", &self.provider.name()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Hosting, this, "provider" = &this.provider.name());
 
 impl Webhook {
     /// A webhook that does not use the provider.
@@ -108,11 +104,7 @@ impl Webhook {
     }
 }
 
-impl std::fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Webhook").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Webhook, this, "name" = &this.name, "path" = &this.path);
 
 /// A bound port of webhooks.
 pub struct Listening {
@@ -121,11 +113,7 @@ pub struct Listening {
     metrics: Metrics,
 }
 
-impl std::fmt::Debug for Listening {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listening").field("webhooks", &self.webhooks).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Listening, this, "webhooks" = &this.webhooks);
 
 /// Generates or reads certificates and binds the port; `None` when it is 0 or no webhook is enabled.
 ///
@@ -219,8 +207,8 @@ impl Hooks {
         let busy = (StatusCode::SERVICE_UNAVAILABLE, "the webhooks are shutting down".to_owned());
         // Drops the head: requests that wait for memory should hold little themselves.
         let body = request.into_body();
-        let told = http_body::Body::size_hint(&body).exact().and_then(|size| usize::try_from(size).ok());
-        let share = u32::try_from(told.unwrap_or(BODY).min(BODY) >> 20).unwrap_or_default() + 1;
+        let declared = http_body::Body::size_hint(&body).exact().and_then(|size| usize::try_from(size).ok());
+        let share = u32::try_from(declared.unwrap_or(BODY).min(BODY) >> 20).unwrap_or_default() + 1;
         let memory = self.memory.clone().acquire_many_owned(share).await.map_err(|_| busy)?;
         let body = Limited::new(body, BODY).collect().await;
         let body =

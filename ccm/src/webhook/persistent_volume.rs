@@ -53,7 +53,7 @@ impl AdmissionHandler for VolumeLabels {
         let volume = PersistentVolume::deserialize(&request.object)
             .map_err(|error| format!("the PersistentVolume cannot be read: {error}"))?;
         let decided = self.decide(&**labeller, &volume).await;
-        Ok(Some(if self.dry_run { told(&volume, decided) } else { answer(&volume, decided) }))
+        Ok(Some(if self.dry_run { dry_run(&volume, decided) } else { answer(&volume, decided) }))
     }
 }
 
@@ -88,15 +88,15 @@ fn answer(volume: &PersistentVolume, decided: Result<Mutation, String>) -> Admis
 }
 
 /// With `--dry-run` every volume is admitted unchanged; a warning to the user names the change that would be made.
-fn told(volume: &PersistentVolume, decided: Result<Mutation, String>) -> AdmissionResponse {
-    let told = match decided {
+fn dry_run(volume: &PersistentVolume, decided: Result<Mutation, String>) -> AdmissionResponse {
+    let change = match decided {
         Ok(mutation) if mutation.is_empty() => return AdmissionResponse::allow(),
         // In one line, as the API server requires of warnings.
         Ok(mutation) => mutation.plan(volume).steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         Err(error) => format!("the volume would be refused: {error}"),
     };
-    tracing::info!(volume = %volume.metadata.name, "Plan (dry run, nothing is written): {told}");
-    let warnings = vec![format!("with --dry-run nothing is changed: {told}")];
+    tracing::info!(volume = %volume.metadata.name, "Plan (dry run, nothing is written): {change}");
+    let warnings = vec![format!("with --dry-run nothing is changed: {change}")];
     AdmissionResponse { warnings, ..AdmissionResponse::allow() }
 }
 

@@ -1,12 +1,11 @@
 //! Which identities and user agents the requests to the API server have, by the audit log of a real one.
 
 mod real_apiserver {
-    use std::time::{Duration, Instant};
-
     use ccm_test_bed::{AuditEntry, AuditLog, Bed, Options};
     use serde_json::json;
 
     use crate::process::Process;
+    use crate::scene::{create_node, create_service, set_ready, taint, until};
 
     const CLOUD: &str = r#"
 unlisted: error
@@ -50,41 +49,24 @@ faults:
         (entries, audit): (&mut Vec<AuditEntry>, &mut AuditLog),
         wanted: &[T],
         is: impl Fn(&AuditEntry, T) -> bool,
-        process: &Process,
     ) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            let mut missing = wanted.iter().filter(|wanted| !entries.iter().any(|entry| is(entry, **wanted)));
-            let Some(missing) = missing.next() else { return };
-            assert!(Instant::now() < deadline, "never seen: {missing:?}\n{}", process.log());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            entries.extend(audit.read().unwrap());
+        for wanted in wanted {
+            until(&format!("{wanted:?}"), async || {
+                entries.extend(audit.read().unwrap());
+                entries.iter().any(|entry| is(entry, *wanted))
+            })
+            .await;
         }
-    }
-
-    async fn create(bed: &Bed, path: &str, object: serde_json::Value) {
-        let (status, body) = bed.request("POST", path, &bed.token, Some(&object)).await.unwrap();
-        assert_eq!(status, 201, "{body}");
     }
 
     /// Something to write for each controller.
-    async fn scene(bed: &Bed) {
-        let taint =
-            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
-        let new = json!({"taints": [taint], "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]});
-        for (name, spec, ready) in
-            [("new", new, "True"), ("stopped", json!({"providerID": "fake://stopped"}), "Unknown")]
-        {
-            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
-            create(bed, "/api/v1/nodes", node).await;
-            let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
-            let path = format!("/api/v1/nodes/{name}/status");
-            let (code, body) = bed.request("PATCH", &path, &bed.token, Some(&status)).await.unwrap();
-            assert_eq!(code, 200, "{body}");
-        }
-        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}});
-        create(bed, "/api/v1/namespaces/default/services", service).await;
+    async fn furnish(bed: &Bed) {
+        let new = json!({"taints": [taint()], "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]});
+        create_node(bed, "new", new).await;
+        set_ready(bed, "new", "True").await;
+        create_node(bed, "stopped", json!({"providerID": "fake://stopped"})).await;
+        set_ready(bed, "stopped", "Unknown").await;
+        create_service(bed, "web", json!({})).await;
     }
 
     /// The requests of a manager with a client certificate, until all controllers have written objects and events; and
@@ -94,7 +76,7 @@ faults:
         let folder = tempfile::tempdir().unwrap();
         let cloud = folder.path().join("cloud.yaml");
         std::fs::write(&cloud, CLOUD).unwrap();
-        scene(&bed).await;
+        furnish(&bed).await;
         let kubeconfig = bed.kubeconfig_for_user("base", &["system:masters"]).unwrap();
         let (kubeconfig, cloud) = (kubeconfig.display().to_string(), format!("--cloud-config={}", cloud.display()));
         let mut args = vec!["--cloud-provider=fake", "--kubeconfig", &kubeconfig, "--secure-port=0", "--v=2", &cloud];
@@ -103,10 +85,10 @@ faults:
         args.extend(flags);
         let mut process = Process::start(&args);
         let (mut entries, mut audit) = (Vec::new(), bed.audit());
-        read_until((&mut entries, &mut audit), &WRITES, is_write_of, &process).await;
+        read_until((&mut entries, &mut audit), &WRITES, is_write_of).await;
         process.signal("TERM");
         assert_eq!(process.wait(), Some(0), "{}", process.log());
-        read_until((&mut entries, &mut audit), &["nodes", "services"], is_read_of, &process).await;
+        read_until((&mut entries, &mut audit), &["nodes", "services"], is_read_of).await;
         bed.stop().await;
         Some((entries, process.log()))
     }
@@ -162,7 +144,7 @@ faults:
     }
 
     #[tokio::test]
-    async fn without_accounts_all_is_the_process_and_the_user_agent_tells_the_parts_apart() {
+    async fn without_accounts_all_is_the_process_and_the_user_agent_separates_the_parts() {
         let Some((entries, _)) = asked(&["--use-service-account-credentials=false", "--kube-api-qps=100"]).await else {
             return;
         };

@@ -1,12 +1,12 @@
 //! `ccm explain` as a process: its output for various problems, and that it writes nothing.
 
-use crate::process::run;
+use crate::process::refused;
 
 #[test]
-fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
+fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let missing = "--leader-ca=/nonexistent";
     let leader = "--leader=https://127.0.0.1:1";
-    let rows: [(&[&str], &str); 12] = [
+    let rows: [(&[&str], &str); 13] = [
         (&[], "which object? want node/NAME or service/NAMESPACE/NAME\n"),
         (&["routes"], "\"routes\": one object at a time; want node/NAME or"),
         (&["pod/x"], "\"pod/x\": want node/NAME or service/NAMESPACE/NAME\n"),
@@ -19,58 +19,24 @@ fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
         (&["node/a", leader, missing], "--leader-ca=/nonexistent: No such file"),
         (&["node/a", leader, missing, "--leader-insecure"], "contradict each other"),
         (&["node/a", "--kubeconfig=/nonexistent"], "--kubeconfig /nonexistent: "),
+        (&["node/a", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
     ];
-    for (words, text) in rows {
-        let ended = run(&[&["explain"], words, &["--cloud-provider=fake"]].concat());
-        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{words:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(text), "{words:?}: {}", ended.stderr);
-    }
-    let ended = run(&["explain", "node/a", "--cloud-provider=fake", "--master=http://127.0.0.1:1"]);
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("nobody listens at 127.0.0.1:1"), "{}", ended.stderr);
-    let help = run(&["explain", "--help"]).stdout;
-    assert!(help.contains("ccm explain node/NAME | service/NAMESPACE/NAME [flags]"), "{help}");
-    assert!(help.contains("Exit codes: 0 all is as it should be, 2 ") && help.contains("port-forward"), "{help}");
+    refused("explain", &["--cloud-provider=fake"], &rows);
 }
 
 mod real_apiserver {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    use ccm_test_bed::{Bed, Options};
     use serde_json::{Value, json};
 
     use crate::https::free_port;
-    use crate::process::{Ended, Process, run};
+    use crate::process::{Ended, Process};
+    use crate::scene::{Scene, bind, create, create_node, create_role, create_service, send, taint, writes};
 
-    const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-
-    /// A cluster and a cloud for one test.
-    struct Ground {
-        bed: Bed,
-        folder: tempfile::TempDir,
-    }
-
-    impl Ground {
-        async fn new(cloud: &str) -> Option<Self> {
-            let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
-            let ground = Self { bed, folder: tempfile::tempdir().unwrap() };
-            std::fs::write(ground.folder.path().join("cloud.yaml"), format!("stateFile: state.json\n{cloud}")).unwrap();
-            Some(ground)
-        }
-
-        fn flags(&self, kubeconfig: &Path) -> Vec<String> {
-            vec![
-                "--cloud-provider=fake".into(),
-                format!("--cloud-config={}", self.folder.path().join("cloud.yaml").display()),
-                format!("--kubeconfig={}", kubeconfig.display()),
-            ]
-        }
-
+    impl Scene {
         fn explain_as(&self, kubeconfig: &Path, words: &[&str]) -> Ended {
-            let flags = self.flags(kubeconfig);
-            let all = ["explain"].into_iter().chain(words.iter().copied()).chain(flags.iter().map(String::as_str));
-            run(&all.collect::<Vec<_>>())
+            self.ccm_as(kubeconfig, &[&["explain"], words].concat())
         }
 
         fn explain(&self, words: &[&str]) -> Ended {
@@ -78,7 +44,7 @@ mod real_apiserver {
         }
 
         /// The output, with varying parts replaced.
-        fn text(&self, object: &str, uid: &str) -> (Option<i32>, String) {
+        fn explained(&self, object: &str, uid: &str) -> (Option<i32>, String) {
             let ended = self.explain(&[object]);
             assert_eq!(ended.stderr, "");
             let balancer: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
@@ -91,72 +57,60 @@ mod real_apiserver {
             (ended.code, ages.collect::<Vec<_>>().join(" "))
         }
 
-        async fn create(&self, path: &str, object: Value) -> String {
-            let (status, body) = self.bed.request("POST", path, &self.bed.token, Some(&object)).await.unwrap();
-            assert_eq!(status, 201, "{body}");
-            let made: Value = serde_json::from_str(&body).unwrap();
-            made["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+        async fn node(&self, name: &str, spec: Value) {
+            create_node(&self.bed, name, spec).await;
         }
 
-        async fn node(&self, name: &str, spec: Value) -> String {
-            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
-            self.create("/api/v1/nodes", node).await
-        }
-
+        /// Returns its UID.
         async fn service(&self, name: &str, spec: Value) -> String {
-            let mut all = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "a"}});
-            all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-            let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": all});
-            self.create("/api/v1/namespaces/default/services", service).await
+            create_service(&self.bed, name, spec).await["metadata"]["uid"].as_str().unwrap().to_owned()
         }
 
         /// A leader that serves its port.
         fn lead(&self) -> (Process, String) {
             let (port, kubeconfig) = (free_port(), self.bed.kubeconfig());
-            let mut flags = self.flags(&kubeconfig);
-            flags.extend(["--bind-address=127.0.0.1".into(), format!("--secure-port={port}"), "--v=2".into()]);
-            for who in ["authentication", "authorization"] {
-                flags.push(format!("--{who}-kubeconfig={}", kubeconfig.display()));
-            }
-            let process = Process::start(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+            let [authn, authz] =
+                ["authentication", "authorization"].map(|who| format!("--{who}-kubeconfig={}", kubeconfig.display()));
+            let port_flag = format!("--secure-port={port}");
+            let process = self.start(&["--bind-address=127.0.0.1", &port_flag, "--v=2", &authn, &authz]);
             process.wait_for("Started \"service-lb-controller\"");
             (process, format!("--leader=https://127.0.0.1:{port}"))
         }
 
         /// Explains until the output contains this text.
-        fn until(&self, words: &[&str], text: &str) -> Ended {
+        fn explain_until(&self, words: &[&str], text: &str) -> Ended {
             let deadline = Instant::now() + Duration::from_secs(30);
             loop {
                 let ended = self.explain(words);
                 if ended.stdout.contains(text) {
                     return ended;
                 }
-                assert!(Instant::now() < deadline, "{text:?} is never said: {}{}", ended.stdout, ended.stderr);
+                assert!(Instant::now() < deadline, "{text:?} is never printed: {}{}", ended.stdout, ended.stderr);
             }
         }
     }
 
     /// The API server lists events by name, which begins with the oldest.
     #[tokio::test]
-    async fn the_newest_event_is_told_however_many_there_are() {
-        let Some(ground) = Ground::new("").await else { return };
-        let uid = ground.service("web", json!({})).await;
-        let told = |name: String, time: &str| {
+    async fn the_newest_event_is_reported_however_many_there_are() {
+        let Some(scene) = Scene::new("", &[]).await else { return };
+        let uid = scene.service("web", json!({})).await;
+        let event = |name: String, time: &str| {
             json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "type": "Warning",
-                "reason": "SyncLoadBalancerFailed", "message": format!("told by {name}"), "lastTimestamp": time,
+                "reason": "SyncLoadBalancerFailed", "message": format!("reported by {name}"), "lastTimestamp": time,
                 "involvedObject": {"kind": "Service", "namespace": "default", "name": "web", "uid": uid},
                 "source": {"component": "service-controller"}})
         };
         let events = "/api/v1/namespaces/default/events";
         for number in 0..250 {
-            ground.create(events, told(format!("web.{number:03}"), "2026-01-02T03:04:05Z")).await;
+            create(&scene.bed, events, event(format!("web.{number:03}"), "2026-01-02T03:04:05Z")).await;
         }
-        ground.create(events, told("web.last".into(), "2026-01-02T03:04:06Z")).await;
-        let ended = ground.explain(&["service/default/web", "-o", "json"]);
+        create(&scene.bed, events, event("web.last".into(), "2026-01-02T03:04:06Z")).await;
+        let ended = scene.explain(&["service/default/web", "-o", "json"]);
         assert_eq!(ended.code, Some(2), "{}", ended.stderr);
         let document: Value = serde_json::from_str(&ended.stdout).unwrap();
         let all = document["events"].as_array().unwrap();
-        assert_eq!((all.len(), &all[0]["message"]), (251, &json!("told by web.last")));
+        assert_eq!((all.len(), &all[0]["message"]), (251, &json!("reported by web.last")));
     }
 
     const PENDING: &str = "\
@@ -179,18 +133,15 @@ start the controller manager, or give the --leader-elect-resource-name and -name
 ";
 
     #[tokio::test]
-    async fn without_a_leader_each_link_is_told_and_nothing_is_written() {
-        let Some(ground) =
-            Ground::new("unlisted: error\ninstances: [{name: listed}, {name: denied, exists: false}]").await
-        else {
-            return;
-        };
-        let uid = ground.service("web", json!({})).await;
-        let mut audit = ground.bed.audit();
+    async fn without_a_leader_each_link_is_reported_and_nothing_is_written() {
+        let cloud = "unlisted: error\ninstances: [{name: listed}, {name: denied, exists: false}]";
+        let Some(scene) = Scene::new(cloud, &[]).await else { return };
+        let uid = scene.service("web", json!({})).await;
+        let mut audit = scene.bed.audit();
         audit.read().unwrap();
-        assert_eq!(ground.text("service/default/web", &uid), (Some(2), PENDING.to_owned()));
+        assert_eq!(scene.explained("service/default/web", &uid), (Some(2), PENDING.to_owned()));
 
-        let taint = json!([{"key": TAINT, "value": "true", "effect": "NoSchedule"}]);
+        let taint = json!([taint()]);
         // The list of events is the last request; its audit entry may arrive a moment later.
         let mut made = Vec::new();
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -198,16 +149,16 @@ start the controller manager, or give the --leader-elect-resource-name and -name
             assert!(Instant::now() < deadline, "{made:#?}");
             made.extend(audit.read().unwrap());
         }
-        assert!(made.iter().all(|entry| !entry.is_write()), "{made:#?}");
+        assert_eq!(writes(&made), [""; 0]);
         assert!(made.iter().any(|entry| entry.is_about("leases") && entry.verb == "get"), "{made:#?}");
 
-        ground.node("fresh", json!({"taints": taint})).await;
-        ground.node("stranger", json!({"providerID": "aws:///a/i-1"})).await;
-        ground.node("lost", json!({"providerID": "aws:///a/i-2", "taints": taint})).await;
-        ground.service("plain", json!({"type": "ClusterIP"})).await;
-        ground.service("classy", json!({"loadBalancerClass": "example.com/x"})).await;
+        scene.node("fresh", json!({"taints": taint})).await;
+        scene.node("stranger", json!({"providerID": "aws:///a/i-1"})).await;
+        scene.node("lost", json!({"providerID": "aws:///a/i-2", "taints": taint})).await;
+        scene.service("plain", json!({"type": "ClusterIP"})).await;
+        scene.service("classy", json!({"loadBalancerClass": "example.com/x"})).await;
 
-        let fresh = ground.explain(&["node/fresh", "--leader-elect=false"]);
+        let fresh = scene.explain(&["node/fresh", "--leader-elect=false"]);
         assert_eq!(fresh.code, Some(2), "{}", fresh.stderr);
         assert!(fresh.stdout.contains("waiting initialization: the taint node.cloudprovider"), "{}", fresh.stdout);
         assert!(fresh.stdout.contains("unlisted instance (unknown)"), "{}", fresh.stdout);
@@ -215,8 +166,8 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         assert!(end.starts_with("broken: instance fresh: not listed") && end.contains("→ list it under"), "{end}");
 
         // The lookup of the controllers explains less than the provider's own facts.
-        ground.node("denied", json!({})).await;
-        let denied = ground.explain(&["node/denied", "--leader-elect=false"]);
+        scene.node("denied", json!({})).await;
+        let denied = scene.explain(&["node/denied", "--leader-elect=false"]);
         assert!(
             denied.stdout.contains("  broken  the cloud: the cloud says that the instance does not exist"),
             "{}",
@@ -228,22 +179,22 @@ start the controller manager, or give the --leader-elect-resource-name and -name
             "{end}"
         );
 
-        let stranger = ground.explain(&["node", "stranger"]);
+        let stranger = scene.explain(&["node", "stranger"]);
         assert_eq!(stranger.code, Some(0), "{}", stranger.stdout);
         assert!(
             stranger.stdout.ends_with(
                 "OK: the provider ID aws:///a/i-1 is another cloud's: this program never touches the node\n"
             )
         );
-        let lost = ground.explain(&["node/lost"]);
+        let lost = scene.explain(&["node/lost"]);
         assert_eq!(lost.code, Some(2));
         assert!(lost.stdout.lines().last().unwrap().contains("broken: taint: "), "{}", lost.stdout);
         assert!(lost.stdout.contains("correct --provider-id of its kubelet"), "{}", lost.stdout);
 
-        let plain = ground.explain(&["service/default/plain"]);
+        let plain = scene.explain(&["service/default/plain"]);
         assert_eq!(plain.code, Some(0), "{}", plain.stdout);
         assert!(plain.stdout.ends_with("OK: a Service of type ClusterIP gets no load balancer\n"), "{}", plain.stdout);
-        let classy = ground.explain(&["service/default/classy"]);
+        let classy = scene.explain(&["service/default/classy"]);
         assert_eq!(classy.code, Some(2));
         assert!(
             classy.stdout.contains("loadBalancerClass \"example.com/x\" is another controller's"),
@@ -254,27 +205,27 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let note = json!({"service.beta.kubernetes.io/load-balancer-source-range": "10.0.0.0/8"});
         let path = "/api/v1/namespaces/default/services/web";
         let patch = json!({"metadata": {"annotations": note}});
-        assert_eq!(ground.bed.request("PATCH", path, &ground.bed.token, Some(&patch)).await.unwrap().0, 200);
-        let misspelt = ground.explain(&["service/default/web"]);
+        send(&scene.bed, "PATCH", path, &patch).await;
+        let misspelt = scene.explain(&["service/default/web"]);
         let meant = "did you mean \"service.beta.kubernetes.io/load-balancer-source-ranges\"?";
         assert!(misspelt.stdout.contains("warning: ") && misspelt.stdout.contains(meant), "{}", misspelt.stdout);
 
-        let none = ground.explain(&["service/default/none"]);
+        let none = scene.explain(&["service/default/none"]);
         assert_eq!((none.code, &*none.stdout), (Some(1), ""));
         assert!(none.stderr.contains("service \"default/none\" is not in the cluster"), "{}", none.stderr);
     }
 
     #[tokio::test]
-    async fn with_a_leader_its_errors_are_told_and_what_is_done_is_ok() {
+    async fn with_a_leader_its_errors_are_reported_and_what_is_done_is_ok() {
         let cloud = "faults: [{call: EnsureLoadBalancer, service: default/api, error: 'the quota is used up'}]";
-        let Some(ground) = Ground::new(cloud).await else { return };
-        ground.node("worker", json!({"providerID": "fake://worker"})).await;
-        let uid = ground.service("web", json!({})).await;
-        ground.service("api", json!({})).await;
-        let (mut process, leader) = ground.lead();
-        // Events are written last, in the background.
-        ground.until(&["service/default/web"], "  Normal EnsuredLoadBalancer ");
-        let (code, text) = ground.text("service/default/web", &uid);
+        let Some(scene) = Scene::new(cloud, &[]).await else { return };
+        scene.node("worker", json!({"providerID": "fake://worker"})).await;
+        let uid = scene.service("web", json!({})).await;
+        scene.service("api", json!({})).await;
+        let (mut process, leader) = scene.lead();
+        // Events are written last, in the backscene.
+        scene.explain_until(&["service/default/web"], "  Normal EnsuredLoadBalancer ");
+        let (code, text) = scene.explained("service/default/web", &uid);
         assert_eq!(code, Some(0), "{text}");
         for line in [
             "  done    address: 203.0.113.",
@@ -288,16 +239,16 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         assert!(text.ends_with("\nOK\n"), "{text}");
 
         // This pass plans the write; only the leader knows that it fails.
-        let api = ground.until(&["service/default/api"], "last error: SyncLoadBalancerFailed");
+        let api = scene.explain_until(&["service/default/api"], "last error: SyncLoadBalancerFailed");
         assert_eq!(api.code, Some(2));
         let end = api.stdout.lines().last().unwrap();
         assert!(end.starts_with("broken: ") && end.contains("the quota is used up"), "{end}");
 
-        let said = ground.explain(&["service/default/api", &leader, "--leader-insecure"]);
+        let said = scene.explain(&["service/default/api", &leader, "--leader-insecure"]);
         assert!(said.stdout.contains("  done    the asked replica: "), "{}", said.stdout);
         assert!(said.stdout.contains("service-lb-controller of the leader: "), "{}", said.stdout);
         assert!(said.stdout.contains("; tried again "), "{}", said.stdout);
-        let document = ground.explain(&["service/default/api", &leader, "--leader-insecure", "-o", "json"]);
+        let document = scene.explain(&["service/default/api", &leader, "--leader-insecure", "-o", "json"]);
         assert_eq!((document.code, &*document.stderr), (Some(2), ""));
         let document: Value = serde_json::from_str(&document.stdout).unwrap();
         assert_eq!(
@@ -312,7 +263,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         assert!(document["events"].as_array().unwrap().iter().any(warned), "{document:#}");
 
         // Its certificate is self-signed: no authority of the kubeconfig has signed it.
-        let distrusted = ground.explain(&["service/default/web", &leader]);
+        let distrusted = scene.explain(&["service/default/web", &leader]);
         assert_eq!(distrusted.code, Some(0), "{}", distrusted.stdout);
         assert!(
             distrusted.stdout.contains("cannot be reached: ") && distrusted.stdout.contains("--leader-ca"),
@@ -323,19 +274,19 @@ start the controller manager, or give the --leader-elect-resource-name and -name
 
         process.signal("TERM");
         assert_eq!(process.wait(), Some(0));
-        let left = ground.explain(&["service/default/web"]);
+        let left = scene.explain(&["service/default/web"]);
         assert!(left.stdout.contains("held by nobody since it was given back"), "{}", left.stdout);
         assert_eq!(left.code, Some(2));
     }
 
     #[tokio::test]
     async fn what_may_not_be_read_is_a_line_and_no_failure() {
-        let Some(ground) = Ground::new("").await else { return };
-        ground.node("worker", json!({"providerID": "fake://worker"})).await;
-        ground.service("plain", json!({"type": "ClusterIP"})).await;
-        ground.service("web", json!({})).await;
-        let reader = ground.bed.kubeconfig_for_user("reader", &[]).unwrap();
-        let nothing = ground.explain_as(&reader, &["node/worker"]);
+        let Some(scene) = Scene::new("", &[]).await else { return };
+        scene.node("worker", json!({"providerID": "fake://worker"})).await;
+        scene.service("plain", json!({"type": "ClusterIP"})).await;
+        scene.service("web", json!({})).await;
+        let reader = scene.bed.kubeconfig_for_user("reader", &[]).unwrap();
+        let nothing = scene.explain_as(&reader, &["node/worker"]);
         assert_eq!(nothing.code, Some(1));
         assert!(
             nothing.stderr.contains("cannot list nodes: ") && nothing.stderr.contains("needs `get` and `list`"),
@@ -343,23 +294,14 @@ start the controller manager, or give the --leader-elect-resource-name and -name
             nothing.stderr
         );
 
-        let role = "/apis/rbac.authorization.k8s.io/v1";
         let rules = json!([{"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["get", "list"]}]);
-        let meta = json!({"name": "explain-reader"});
-        let api = "rbac.authorization.k8s.io/v1";
-        let cluster_role = json!({"apiVersion": api, "kind": "ClusterRole", "metadata": meta, "rules": rules});
-        ground.create(&format!("{role}/clusterroles"), cluster_role).await;
-        let binding = json!({
-            "apiVersion": api, "kind": "ClusterRoleBinding", "metadata": meta,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "explain-reader"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader"}],
-        });
-        ground.create(&format!("{role}/clusterrolebindings"), binding).await;
-        let (process, leader) = ground.lead();
+        create_role(&scene.bed, "explain-reader", rules).await;
+        bind(&scene.bed, "explain-reader", "User", "reader").await;
+        let (process, leader) = scene.lead();
         let deadline = Instant::now() + Duration::from_secs(30);
         let words = ["service/default/web", &*leader, "--leader-insecure"];
         let seen = loop {
-            let seen = ground.explain_as(&reader, &words);
+            let seen = scene.explain_as(&reader, &words);
             if seen.code == Some(0) {
                 break seen;
             }

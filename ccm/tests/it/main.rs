@@ -17,6 +17,7 @@ mod plan;
 mod process;
 mod reach;
 mod relay;
+mod scene;
 mod secrets;
 mod serving;
 mod serving_cluster;

@@ -1,24 +1,9 @@
 //! `ccm migrate-check` as a process: what it finds in a cluster with problems, and that it writes nothing.
 
-use crate::process::run;
+use crate::process::{refused, run};
 
 #[test]
-fn its_help_names_its_flags_and_the_exit_codes() {
-    let ended = run(&["migrate-check", "--help"]);
-    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
-    for part in [
-        "ccm migrate-check [flags]",
-        "Exit codes: 0 ",
-        "--as string",
-        "system:serviceaccount:kube-system:cloud-controller-manager",
-        "-n, --namespace string",
-    ] {
-        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
-    }
-}
-
-#[test]
-fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
+fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let rows: [(&[&str], &str); 6] = [
         (&["--no-such"], "Error: unknown flag: --no-such"),
         (&["-o", "github", "--cloud-provider=fake"], "Error: --output=github: want text or json"),
@@ -27,11 +12,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
         (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: --kubeconfig /nonexistent: "),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
     ];
-    for (args, text) in rows {
-        let ended = run(&[&["migrate-check"], args].concat());
-        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{args:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(text), "{args:?}: {}", ended.stderr);
-    }
+    refused("migrate-check", &[], &rows);
     let ended = run(&["migrate-check", "--cloud-provider=nowhere", "--master=http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(255));
 }
@@ -39,67 +20,32 @@ fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
 mod real_apiserver {
     use std::path::Path;
 
-    use ccm_test_bed::{Bed, Options};
     use serde_json::{Value, json};
 
-    use crate::process::{Ended, run};
+    use crate::process::Ended;
+    use crate::scene::{Scene, bind, create, create_node, create_role, create_service, taint, writes};
 
-    const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
     const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-    /// A cluster and a cloud for one test.
-    struct Ground {
-        bed: Bed,
-        folder: tempfile::TempDir,
+    /// With the service accounts that pods need: no controller creates them here.
+    async fn scene(cloud: &str) -> Option<Scene> {
+        let scene = Scene::new(cloud, &["--configure-cloud-routes=false"]).await?;
+        for account in ["default", "cloud-controller-manager"] {
+            scene.bed.service_account_token("kube-system", account).await.unwrap();
+        }
+        Some(scene)
     }
 
-    impl Ground {
-        /// With the service accounts that pods need: no controller creates them here.
-        async fn new() -> Option<Self> {
-            let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
-            let ground = Self { bed, folder: tempfile::tempdir().unwrap() };
-            ground.cloud("");
-            for account in ["default", "cloud-controller-manager"] {
-                ground.bed.service_account_token("kube-system", account).await.unwrap();
-            }
-            Some(ground)
-        }
-
-        fn cloud(&self, yaml: &str) {
-            std::fs::write(self.folder.path().join("cloud.yaml"), format!("callLog: calls.jsonl\n{yaml}\n")).unwrap();
-        }
-
-        async fn create(&self, path: &str, object: Value) {
-            let (status, body) = self.bed.request("POST", path, &self.bed.token, Some(&object)).await.unwrap();
-            assert_eq!(status, 201, "{body}");
-        }
-
+    impl Scene {
         async fn pod(&self, name: &str, spec: Value) {
             let mut all = json!({"automountServiceAccountToken": false, "hostNetwork": true});
             all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "kube-system"}, "spec": all});
-            self.create("/api/v1/namespaces/kube-system/pods", pod).await;
-        }
-
-        async fn node(&self, name: &str, spec: Value) {
-            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
-            self.create("/api/v1/nodes", node).await;
-        }
-
-        async fn bind(&self, role: &str, user: Value) {
-            let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"generateName": "test-"}, "subjects": [user],
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
-            self.create(&format!("{RBAC}/clusterrolebindings"), binding).await;
+            create(&self.bed, "/api/v1/namespaces/kube-system/pods", pod).await;
         }
 
         fn check_as(&self, kubeconfig: &Path, more: &[&str]) -> Ended {
-            let config = format!("--cloud-config={}", self.folder.path().join("cloud.yaml").display());
-            let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-            let args =
-                ["migrate-check", "--cloud-provider=fake", &*config, &*kubeconfig, "--configure-cloud-routes=false"];
-            run(&[&args, more].concat())
+            self.ccm_as(kubeconfig, &[&["migrate-check"], more].concat())
         }
 
         fn check(&self, more: &[&str]) -> Ended {
@@ -160,16 +106,14 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_in_a_cluster_is_told_with_the_way_out_and_nothing_is_written() {
-        let Some(ground) = Ground::new().await else { return };
-        ground.cloud("unlisted: missing\ninstances: [{name: fresh}, {name: bare}]");
-        let taint = json!({"key": TAINT, "value": "true", "effect": "NoSchedule"});
-        ground.node("fresh", json!({"taints": [taint]})).await;
-        ground.node("stranger", json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"})).await;
-        ground.node("bare", json!({})).await;
-        ground.node("lost", json!({"providerID": "fake://lost"})).await;
-        ground.pod("kube-controller-manager-a", kubeadm(&["--cloud-provider=aws"])).await;
-        ground.pod("kube-apiserver-a", kops(&["--cloud-provider=external"])).await;
+    async fn what_is_wrong_in_a_cluster_is_reported_with_the_way_out_and_nothing_is_written() {
+        let Some(scene) = scene("unlisted: missing\ninstances: [{name: fresh}, {name: bare}]").await else { return };
+        create_node(&scene.bed, "fresh", json!({"taints": [taint()]})).await;
+        create_node(&scene.bed, "stranger", json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"})).await;
+        create_node(&scene.bed, "bare", json!({})).await;
+        create_node(&scene.bed, "lost", json!({"providerID": "fake://lost"})).await;
+        scene.pod("kube-controller-manager-a", kubeadm(&["--cloud-provider=aws"])).await;
+        scene.pod("kube-apiserver-a", kops(&["--cloud-provider=external"])).await;
         let args = [
             "--v=2",
             "--cloud-provider=fake",
@@ -179,25 +123,22 @@ mod real_apiserver {
             "--use-service-account-credentials=true",
             "--configure-cloud-routes=false",
         ];
-        ground.pod("aws-ccm-b", aws(&args, &json!([]))).await;
-        ground.pod("aws-ccm-c", aws(&args, &json!([]))).await;
-        let metadata = json!({"name": "web", "namespace": "default"});
-        let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "a"}});
-        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
-        ground.create("/api/v1/namespaces/default/services", service).await;
+        scene.pod("aws-ccm-b", aws(&args, &json!([]))).await;
+        scene.pod("aws-ccm-c", aws(&args, &json!([]))).await;
+        create_service(&scene.bed, "web", json!({})).await;
         let held =
             json!({"holderIdentity": "b_1", "leaseDurationSeconds": 15, "renewTime": "2999-01-01T00:00:00.000000Z"});
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "rke2-cloud-controller-manager"}, "spec": held});
-        ground.create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease).await;
+        create(&scene.bed, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease).await;
         let webhook = json!({"name": "nodes.policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
             "clientConfig": {"service": {"namespace": "policy", "name": "policy"}},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes", "nodes/status"]}]});
         let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "policy"}, "webhooks": [webhook]});
-        ground.create(WEBHOOKS, policy).await;
-        let mut audit = ground.bed.audit();
+        create(&scene.bed, WEBHOOKS, policy).await;
+        let mut audit = scene.bed.audit();
         audit.read().unwrap();
 
-        let ended = ground.check(&["-o", "json"]);
+        let ended = scene.check(&["-o", "json"]);
         assert_eq!((ended.code, &*ended.stderr), (Some(2), ""), "{}", ended.stdout);
         let ccm = "pod kube-system/aws-ccm-b and 1 more";
         let expected = [
@@ -233,7 +174,7 @@ mod real_apiserver {
         ];
         assert_eq!(found(&ended), expected);
 
-        let ended = ground.check(&[]);
+        let ended = scene.check(&[]);
         assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
         assert!(ended.stdout.contains("\n17 errors, 11 warnings, "), "{}", ended.stdout);
         for line in [
@@ -242,36 +183,30 @@ mod real_apiserver {
         ] {
             assert!(ended.stdout.contains(line), "{line}{}", ended.stdout);
         }
-        let elsewhere = found(&ground.check(&["-o", "json", "--namespace=default"]));
+        let elsewhere = found(&scene.check(&["-o", "json", "--namespace=default"]));
         assert!(!elsewhere.iter().any(|line| line.contains("pod ")), "{elsewhere:?}");
 
         let entries = audit.read().unwrap();
         assert!(entries.iter().any(|entry| entry.is_about("subjectaccessreviews")), "{entries:?}");
-        let writes: Vec<String> = entries
-            .iter()
-            .filter(|entry| entry.is_write() && !entry.is_about("subjectaccessreviews"))
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(writes, Vec::<String>::new());
-        let calls = std::fs::read_to_string(ground.folder.path().join("calls.jsonl")).unwrap();
-        assert!(calls.contains("GetLoadBalancer") && !calls.contains("\"call\":\"Ensure"), "{calls}");
+        assert_eq!(writes(&entries), [""; 0]);
+        assert!(scene.calls().contains("GetLoadBalancer"), "{}", scene.calls());
+        scene.assert_no_writes_to_the_cloud();
     }
 
     #[tokio::test]
     async fn a_cluster_that_is_ready_ends_with_0() {
-        let Some(ground) = Ground::new().await else { return };
-        ground.node("good", json!({"providerID": "fake://good"})).await;
-        ground.pod("kube-controller-manager-a", kubeadm(&["--cloud-provider=external"])).await;
-        ground.pod("kube-apiserver-a", kops(&[])).await;
+        let Some(scene) = scene("").await else { return };
+        create_node(&scene.bed, "good", json!({"providerID": "fake://good"})).await;
+        scene.pod("kube-controller-manager-a", kubeadm(&["--cloud-provider=external"])).await;
+        scene.pod("kube-apiserver-a", kops(&[])).await;
         let args =
             ["--v=2", "--cloud-provider=fake", "--configure-cloud-routes=false", "--cloud-config=/etc/cloud.yaml"];
-        ground.pod("aws-ccm", aws(&args, &json!([{"key": TAINT, "value": "true", "effect": "NoSchedule"}]))).await;
-        let account = json!({"kind": "ServiceAccount", "namespace": "kube-system", "name": "cloud-controller-manager"});
-        ground.bind("cluster-admin", account).await;
-        let ended = ground.check(&["-o", "json"]);
+        scene.pod("aws-ccm", aws(&args, &json!([taint()]))).await;
+        bind(&scene.bed, "cluster-admin", "User", ccm_test_bed::CCM_USER).await;
+        let ended = scene.check(&["-o", "json"]);
         assert_eq!(found(&ended), Vec::<String>::new());
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
-        let ended = ground.check(&[]);
+        let ended = scene.check(&[]);
         assert!(ended.stdout.contains("\n0 errors, 0 warnings, "), "{}", ended.stdout);
         assert!(
             ended
@@ -283,9 +218,9 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn what_must_not_be_read_is_one_warning_each_with_the_right_to_grant() {
-        let Some(ground) = Ground::new().await else { return };
-        let nobody = ground.bed.kubeconfig_for_user("nobody", &[]).unwrap();
-        let ended = ground.check_as(&nobody, &[]);
+        let Some(scene) = scene("").await else { return };
+        let nobody = scene.bed.kubeconfig_for_user("nobody", &[]).unwrap();
+        let ended = scene.check_as(&nobody, &[]);
         assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
         assert!(
             ended.stderr.contains("cannot list nodes: ") && ended.stderr.contains("needs `get` and `list`"),
@@ -293,13 +228,10 @@ mod real_apiserver {
             ended.stderr
         );
 
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "two-lists"},
-            "rules": [{"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["list"]}]});
-        ground.create(&format!("{RBAC}/clusterroles"), role).await;
-        ground
-            .bind("two-lists", json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}))
-            .await;
-        let ended = ground.check_as(&nobody, &["-o", "json"]);
+        let rules = json!([{"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["list"]}]);
+        create_role(&scene.bed, "two-lists", rules).await;
+        bind(&scene.bed, "two-lists", "User", "nobody").await;
+        let ended = scene.check_as(&nobody, &["-o", "json"]);
         assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
         let unread: Vec<String> = found(&ended).into_iter().filter(|line| line.contains("unread")).collect();
         assert_eq!(
@@ -312,12 +244,12 @@ mod real_apiserver {
                 "warning unread validatingwebhookconfigurations.admissionregistration.k8s.io",
             ]
         );
-        let text = ground.check_as(&nobody, &[]).stdout;
+        let text = scene.check_as(&nobody, &[]).stdout;
         for part in [
             "  pods: cannot be listed, so that flags of what runs now are not checked: pods is forbidden",
             "--verb=list --resource=pods",
-            "the rights were checked for whoever runs this command, not for the account of the program",
-            "whoever runs this command may not get, watch services: ",
+            "the rights were checked for the user of this command, not for the account of the program",
+            "the user of this command may not get, watch services: ",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::process::{Ended, run, run_with};
+use crate::process::{Ended, refused, run, run_with};
 
 #[test]
-fn flags_that_contradict_each_other_name_the_way_out() {
+fn flags_that_contradict_each_other_are_refused_with_the_fix() {
     let rows: [(&[&str], &str); 5] = [
         (&["x"], "orphans takes no arguments, got \"x\""),
         (&["--yes"], "--yes is about --delete, which is not given"),
@@ -18,11 +18,7 @@ fn flags_that_contradict_each_other_name_the_way_out() {
         (&["--cluster-is-gone", "--master=https://a"], "as long as there is an API server to ask, else --master"),
         (&["--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
     ];
-    for (words, text) in rows {
-        let ended = run(&[&["orphans", "--cloud-provider=fake"], words].concat());
-        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{words:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(text), "{words:?}: {}", ended.stderr);
-    }
+    refused("orphans", &["--cloud-provider=fake"], &rows);
 }
 
 /// A cloud with leftovers.
@@ -120,7 +116,7 @@ fn one_document_is_printed_however_a_deletion_ends() {
 }
 
 #[test]
-fn what_takes_longer_than_a_second_is_told_on_stderr() {
+fn what_takes_longer_than_a_second_is_reported_on_stderr() {
     let cloud = Cloud::new(
         "faults: [{call: GetLoadBalancer, delay: 3s, times: 1}]",
         &json!({"default/a": balancer("default/a", "a")}),
@@ -154,6 +150,8 @@ mod real_apiserver {
 
     use ccm_test_bed::Bed;
 
+    use crate::scene::create_node;
+
     fn listed_with(cloud: &Cloud, kubeconfig: &Path, words: &[&str]) -> Ended {
         cloud.orphans(&[&[&*format!("--kubeconfig={}", kubeconfig.display())], words].concat(), "")
     }
@@ -169,10 +167,7 @@ mod real_apiserver {
             assert!(ended.stderr.contains(text), "{text}: {}", ended.stderr);
         };
         refused("none of the 0 nodes of this cluster has an instance in this cloud");
-        let node =
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "fake://n"}});
-        let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node)).await.unwrap();
-        assert_eq!(status, 201, "{body}");
+        create_node(&bed, "n", json!({"providerID": "fake://n"})).await;
 
         // An error of the cloud is not evidence that the instance is missing.
         let fault = "stateFile: state.json\nfaults: [{call: Lookup, error: 'try later'}]\n";

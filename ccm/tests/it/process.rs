@@ -26,7 +26,18 @@ pub(crate) fn run(args: &[&str]) -> Ended {
     ended(command(args).output().unwrap())
 }
 
-/// The same with this on stdin.
+/// Runs a command with each of these arguments: it must end with 1, print nothing, and say this on stderr.
+pub(crate) fn refused(command: &str, more: &[&str], rows: &[(&[&str], &str)]) {
+    for (args, text) in rows {
+        let ended = run(&[&[command], *args, more].concat());
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(text), "{args:?}: {}", ended.stderr);
+        // No backtrace, no log.
+        assert!(ended.stderr.lines().count() < 5, "{args:?}: {}", ended.stderr);
+    }
+}
+
+/// [`run`] with this on stdin.
 pub(crate) fn run_with(args: &[&str], input: &str) -> Ended {
     let mut command = command(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

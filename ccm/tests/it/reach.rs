@@ -1,16 +1,14 @@
 //! Failures to reach the API server: the log says what failed and where, and contains no secret.
 
 mod real_apiserver {
-    use std::time::{Duration, Instant};
-
     use ccm_test_bed::{Authority, Bed};
     use serde_json::json;
 
     use crate::kubeconfig::{Kubeconfig, certificate_user};
-    use crate::process::Process;
+    use crate::scene::{bind, create_node, taint, until, until_initialized};
 
     /// Checks the log when the API server cannot be reached with these settings.
-    async fn told(
+    async fn reported(
         change: impl FnOnce(Kubeconfig) -> Kubeconfig,
         more: &[&str],
         environment: &[(&str, &str)],
@@ -36,37 +34,37 @@ mod real_apiserver {
         let other = bed.authority_pem(Authority::FrontProxy).to_owned();
         let expected =
             format!("the certificate of {host} is not signed by the certificate-authority in --kubeconfig KUBECONFIG");
-        told(|config| config.ca_pem(Some(other)), &[], &[], &[&expected]).await;
+        reported(|config| config.ca_pem(Some(other)), &[], &[], &[&expected]).await;
         let expected =
             format!("the certificate of {host} is not signed by the certificate authorities of this machine");
-        told(|config| config.ca_pem(None), &[], &[], &[&expected]).await;
+        reported(|config| config.ca_pem(None), &[], &[], &[&expected]).await;
     }
 
     #[tokio::test]
-    async fn a_name_that_the_certificate_does_not_have_is_told_with_the_key_that_helps() {
+    async fn a_name_that_the_certificate_does_not_have_is_reported_with_the_key_that_helps() {
         let expected = ["is made for other names", "tls-server-name"];
-        told(|config| config.cluster(", tls-server-name: other.invalid"), &[], &[], &expected).await;
+        reported(|config| config.cluster(", tls-server-name: other.invalid"), &[], &[], &expected).await;
     }
 
     #[tokio::test]
-    async fn a_name_that_nobody_knows_is_told_with_the_flags_it_may_come_from() {
+    async fn a_name_that_nobody_knows_is_reported_with_the_flags_it_may_come_from() {
         let expected = "the name api.invalid:6443 cannot be resolved: check the address in --kubeconfig or --master";
-        told(|config| config.server("https://api.invalid:6443"), &[], &[], &[expected]).await;
-        told(|config| config, &["--master=https://api.invalid:6443"], &[], &[expected]).await;
+        reported(|config| config.server("https://api.invalid:6443"), &[], &[], &[expected]).await;
+        reported(|config| config, &["--master=https://api.invalid:6443"], &[], &[expected]).await;
         // The proxy is not mentioned, as it is not used.
         let proxy = [("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", ".invalid")];
-        told(|config| config.server("https://api.invalid:6443"), &[], &proxy, &[expected]).await;
+        reported(|config| config.server("https://api.invalid:6443"), &[], &proxy, &[expected]).await;
     }
 
     #[tokio::test]
-    async fn an_address_where_nobody_listens_is_told() {
-        told(|config| config.server("https://127.0.0.1:1"), &[], &[], &["nobody listens at 127.0.0.1:1"]).await;
+    async fn an_address_where_nobody_listens_is_reported() {
+        reported(|config| config.server("https://127.0.0.1:1"), &[], &[], &["nobody listens at 127.0.0.1:1"]).await;
     }
 
     #[tokio::test]
-    async fn a_proxy_where_nobody_listens_is_told_as_the_proxy() {
+    async fn a_proxy_where_nobody_listens_is_reported_as_the_proxy() {
         let proxy = [("HTTPS_PROXY", "http://me:geheim@127.0.0.1:1")];
-        told(
+        reported(
             |config| config.server("https://api.invalid:6443"),
             &[],
             &proxy,
@@ -74,37 +72,24 @@ mod real_apiserver {
         )
         .await;
         let of_file = |config: Kubeconfig| config.cluster(", proxy-url: 'http://me:geheim@127.0.0.1:1'");
-        told(of_file, &[], &[], &["the proxy 127.0.0.1:1 of proxy-url in --kubeconfig KUBECONFIG cannot be reached"])
-            .await;
+        reported(
+            of_file,
+            &[],
+            &[],
+            &["the proxy 127.0.0.1:1 of proxy-url in --kubeconfig KUBECONFIG cannot be reached"],
+        )
+        .await;
     }
 
     /// A node that the program finds only if it can watch, and initializes only if it can write.
     async fn register(bed: &Bed, name: &str) {
-        let taint =
-            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": [taint]}});
-        let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node)).await.unwrap();
-        assert_eq!(status, 201, "{body}");
-    }
-
-    async fn initialized(bed: &Bed, name: &str, process: &Process) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !bed.get(&format!("/api/v1/nodes/{name}")).await.unwrap().1.contains("providerID") {
-            assert!(Instant::now() < deadline, "{name} is not initialized\n{}", process.log());
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        create_node(bed, name, json!({"taints": [taint()]})).await;
     }
 
     #[tokio::test]
     async fn a_token_that_ends_while_the_program_runs_is_read_again_from_its_file() {
         let Some(bed) = Bed::start().await.unwrap() else { return };
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": "accounts"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]});
-        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        let (status, body) = bed.request("POST", bindings, &bed.token, Some(&binding)).await.unwrap();
-        assert_eq!(status, 201, "{body}");
+        bind(&bed, "cluster-admin", "Group", "system:serviceaccounts").await;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         let first = bed.service_account_token("default", "manager").await.unwrap();
@@ -112,21 +97,18 @@ mod real_apiserver {
         let config = Kubeconfig::of(&bed).user(format!("tokenFile: '{}'", file.display()));
         let process = config.start(folder.path(), &["--leader-elect=false"], &[]);
         register(&bed, "first").await;
-        initialized(&bed, "first", &process).await;
+        until_initialized(&bed, "first").await;
         // A token becomes invalid with its account. The API server accepts it for some more seconds.
         let account = "/api/v1/namespaces/default/serviceaccounts/manager";
         let (status, body) = bed.request("DELETE", account, &bed.token, None).await.unwrap();
         assert_eq!(status, 200, "{body}");
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while bed.request("GET", "/api/v1/nodes", &first, None).await.unwrap().0 != 401 {
-            assert!(Instant::now() < deadline, "the old token works for ever");
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        until("the token ends", async || bed.request("GET", "/api/v1/nodes", &first, None).await.unwrap().0 == 401)
+            .await;
         register(&bed, "second").await;
         process.wait_for("Unauthorized");
         let second = bed.service_account_token("default", "manager").await.unwrap();
         std::fs::write(&file, &second).unwrap();
-        initialized(&bed, "second", &process).await;
+        until_initialized(&bed, "second").await;
         for secret in [first, second] {
             assert!(!process.log().contains(&secret), "a token is in the log");
         }

@@ -63,7 +63,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn cleared_paths_need_permission_and_plain_http_is_told_so() {
+    async fn cleared_paths_need_permission_and_plain_http_is_reported_so() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let served = Served::start(bed, &["--authorization-always-allow-paths=", "--disable-http2-serving"]);
         // Every cluster allows /healthz and /livez to everybody by the binding system:public-info-viewer.

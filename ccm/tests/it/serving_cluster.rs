@@ -3,30 +3,20 @@
 mod real_apiserver {
     use std::time::{Duration, Instant};
 
-    use ccm_test_bed::{Authority, Bed, Options};
-    use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+    use ccm_test_bed::{Authority, Bed, ClientCertificate, Options, Pki};
     use serde_json::{Value, json};
 
-    use crate::https::{Served, agreed, bearer, exchange, free_port, until};
+    use crate::https::{Served, bearer, exchange, free_port, until};
     use crate::process::run;
 
     const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-    /// An authority that no cluster knows, and a member of `system:masters` that it vouches for; all in PEM.
-    fn authority() -> (String, (String, String)) {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "another authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        let issuer = Issuer::new(params, key);
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "ann");
-        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
-        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        (pem, (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem()))
+    /// An authority that no cluster knows, as PEM, and a member of `system:masters` that it vouches for.
+    fn authority() -> (String, ClientCertificate) {
+        let folder = tempfile::tempdir().unwrap();
+        let pki = Pki::write(folder.path()).unwrap();
+        let ann = pki.sign(Authority::Client, "ann", "ann", &["system:masters"], false).unwrap();
+        (pki.pem(Authority::Client).to_owned(), ann)
     }
 
     async fn patch(bed: &Bed, key: &str, value: &str) {
@@ -43,8 +33,8 @@ mod real_apiserver {
         let map: Value = serde_json::from_str(&bed.get(CONFIG_MAP).await.unwrap().1).unwrap();
         let now = |key: &str| map["data"][key].as_str().unwrap().to_owned();
 
-        let (pem, (certificate, key)) = authority();
-        let ask = || served.ask_as("/metrics", Some((&certificate, &key)), "");
+        let (pem, ann) = authority();
+        let ask = || served.ask("/metrics", Some(&ann), "");
         assert_eq!(ask().0, 401);
         let old = now("client-ca-file");
         patch(&bed, "client-ca-file", &format!("{old}{pem}")).await;
@@ -117,7 +107,7 @@ mod real_apiserver {
         bed.start_apiserver().await.unwrap();
         with_cluster();
 
-        // One that takes connections and says nothing: whoever needs it waits, and nobody else does.
+        // One that takes connections and says nothing: what needs it waits, and nothing else does.
         bed.pause_apiserver().await.unwrap();
         let (port, request) =
             (served.port, format!("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{admin}\r\n"));
@@ -156,17 +146,6 @@ mod real_apiserver {
         // and one access for each path.
         assert_eq!((count(&seen, "tokenreviews"), count(&seen, "subjectaccessreviews")), (5, 2));
         bed.stop().await;
-    }
-
-    #[tokio::test]
-    async fn versions_and_protocols_are_those_of_the_flags() {
-        let Some(bed) = Bed::shared().await.unwrap() else { return };
-        let served = Served::start(bed, &["--tls-min-version=VersionTLS13", "--disable-http2-serving"]);
-        let both = ["h2", "http/1.1"];
-        assert_eq!(agreed(served.port, &[&rustls::version::TLS12], &both), None);
-        assert_eq!(agreed(served.port, rustls::ALL_VERSIONS, &both).as_deref(), Some("http/1.1"));
-        let served = Served::start(bed, &[]);
-        assert_eq!(agreed(served.port, &[&rustls::version::TLS12], &both).as_deref(), Some("h2"));
     }
 
     #[tokio::test]

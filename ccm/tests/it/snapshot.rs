@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::process::run;
+use crate::process::{refused, run};
 
 /// A valid snapshot: empty, and of a provider that this program does not have.
 fn empty() -> Value {
@@ -20,36 +20,19 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn help_says_what_is_in_the_file_and_what_is_not() {
-    let ended = run(&["snapshot", "--help"]);
-    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
-    for part in ["ccm snapshot [flags]", "It holds no Secrets", "Exit codes: 0 ", "-f, --file string"] {
-        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
-    }
-    assert!(run(&["plan", "--help"]).stdout.contains("--from-snapshot string"));
-}
-
-#[test]
-fn wrong_arguments_name_the_key_the_value_and_the_way_out() {
+fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let rows: [(&[&str], &str); 5] = [
-        (
-            &["snapshot", "node/x", "--cloud-provider=fake"],
-            "\"node/x\": a snapshot is of everything; name the object in",
-        ),
-        (&["snapshot", "-o", "yaml", "--cloud-provider=fake"], "--output=yaml: want text or json"),
-        (&["snapshot", "--fil=x"], "unknown flag: --fil (did you mean --file?)"),
-        (&["snapshot"], "--cloud-provider cannot be empty"),
-        (&["snapshot", "--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (&["node/x", "--cloud-provider=fake"], "\"node/x\": a snapshot is of everything; name the object in"),
+        (&["-o", "yaml", "--cloud-provider=fake"], "--output=yaml: want text or json"),
+        (&["--fil=x"], "unknown flag: --fil (did you mean --file?)"),
+        (&[], "--cloud-provider cannot be empty"),
+        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
     ];
-    for (args, text) in rows {
-        let ended = run(args);
-        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{args:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(text), "{args:?}: {}", ended.stderr);
-    }
+    refused("snapshot", &[], &rows);
 }
 
 #[test]
-fn a_file_that_is_no_snapshot_is_told_what_it_is() {
+fn a_file_that_is_no_snapshot_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let good = empty().to_string();
     let with = |change: &dyn Fn(&mut Value)| {
@@ -62,17 +45,27 @@ fn a_file_that_is_no_snapshot_is_told_what_it_is() {
         ("", None, "it is a directory"),
         ("empty", Some(String::new()), "it is empty"),
         ("truncated", Some(good[..good.len() - 9].to_owned()), "it is truncated"),
+        ("blank", Some(" \n".into()), "it is empty"),
         ("words", Some("hello".into()), "it is no JSON"),
+        ("number", Some("7".into()), "it is no JSON object"),
+        ("list", Some("[\"a\"]".into()), "want \"Snapshot\""),
+        ("none of it", Some("{\"a\": 1}".into()), "it has no kind \"Snapshot\""),
+        ("version", Some(with(&|v| v["version"] = json!("x"))), "version \"x\": want 1"),
+        ("labels", Some(with(&|v| v["nodes"] = json!([{"name": "a", "labels": 7}]))), "nodes[0].labels: "),
+        ("time", Some(with(&|v| v["taken"] = json!("yesterday"))), "taken: "),
+        ("huge", None, "it is larger than 1024 MiB"),
         ("plan", Some(r#"{"kind": "Plan", "version": 1}"#.into()), "kind \"Plan\": want \"Snapshot\""),
         (
             "newer",
             Some(with(&|v| v["version"] = json!(2))),
-            "version 2 of the format is newer than this program, which reads 1",
+            "version 2 of the format is newer than this program, which reads 1; it was written by ccm v1.0.0: use that one",
         ),
         ("type", Some(with(&|v| v["nodes"] = json!([{"name": 7}]))), "nodes[0].name: invalid type: integer `7`"),
         ("half", Some(with(&|v| drop(v.as_object_mut().unwrap().remove("answers")))), "half: missing field `answers`"),
         ("flags", Some(with(&|v| v["flags"]["node-deletion-budget"] = json!(["many"]))), "--node-deletion-budget"),
     ];
+    // A sparse file.
+    std::fs::File::create(folder.path().join("huge")).unwrap().set_len((1 << 30) + 1).unwrap();
     for (name, text, expected) in rows {
         let path = match text {
             Some(text) => write(folder.path(), name, &text),
@@ -129,10 +122,10 @@ mod real_apiserver {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
 
-    use ccm_test_bed::{Bed, Options};
     use serde_json::{Value, json};
 
     use crate::process::{Ended, ended, run};
+    use crate::scene::{Scene, send, taint, writes};
 
     /// A text that the program would not print otherwise.
     const CANARY: &str = "canary_5b21e7";
@@ -140,7 +133,7 @@ mod real_apiserver {
     /// A cloud with failing calls, and with secrets wherever a user could put one.
     fn cloud() -> String {
         format!(
-            "# {CANARY}\nstateFile: state.json\ncallLog: calls.jsonl\ninterfaces: {{routes: true, clusters: true, pvLabels: true}}\n\
+            "# {CANARY}\ninterfaces: {{routes: true, clusters: true, pvLabels: true}}\n\
              clusters: [{{name: {CANARY}, master: {CANARY}}}]\nunlisted: missing\ninstances:\n\
              - {{name: fresh, zone: a, region: r, labels: {{example.com/rack: r1}}}}\n\
              - {{name: ranged, addresses: [{{type: InternalIP, address: 10.0.0.2}}]}}\n\
@@ -153,38 +146,15 @@ mod real_apiserver {
         )
     }
 
-    struct Ground {
-        bed: Bed,
-        folder: tempfile::TempDir,
+    async fn scene() -> Option<Scene> {
+        let more = format!("--cert-dir=/{CANARY}");
+        let flags = ["--cluster-cidr=10.1.0.0/16", "--cluster-name=c1", "--controllers=*,node-ipam-controller"];
+        Scene::new(&cloud(), &[&flags[..], &["--allocate-node-cidrs", &more]].concat()).await
     }
 
-    impl Ground {
-        async fn new() -> Option<Self> {
-            let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
-            let ground = Self { bed, folder: tempfile::tempdir().unwrap() };
-            std::fs::write(ground.path("cloud.yaml"), cloud()).unwrap();
-            Some(ground)
-        }
-
-        fn path(&self, name: &str) -> PathBuf {
-            self.folder.path().join(name)
-        }
-
-        fn args(&self, kubeconfig: &Path) -> Vec<String> {
-            vec![
-                "--cloud-provider=fake".into(),
-                format!("--cloud-config={}", self.path("cloud.yaml").display()),
-                format!("--kubeconfig={}", kubeconfig.display()),
-                "--cluster-cidr=10.1.0.0/16".into(),
-                "--cluster-name=c1".into(),
-                "--controllers=*,node-ipam-controller".into(),
-                "--allocate-node-cidrs".into(),
-                format!("--cert-dir=/{CANARY}"),
-            ]
-        }
-
+    impl Scene {
         /// The program with secrets in its environment.
-        fn ccm(&self, kubeconfig: &Path, words: &[&str]) -> Ended {
+        fn secretive(&self, kubeconfig: &Path, words: &[&str]) -> Ended {
             let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
             command.args(words).args(self.args(kubeconfig)).stdin(Stdio::null());
             command.env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
@@ -196,16 +166,11 @@ mod real_apiserver {
             ended(command.output().unwrap())
         }
 
-        async fn send(&self, method: &str, path: &str, object: &Value) {
-            let (status, body) = self.bed.request(method, path, &self.bed.token, Some(object)).await.unwrap();
-            assert!((200..300).contains(&status), "{method} {path}: {status} {body}");
-        }
-
-        async fn node(&self, name: &str, spec: &Value, ready: bool) {
+        async fn labelled_node(&self, name: &str, spec: &Value, ready: bool) {
             let metadata = json!({"name": name, "labels": {"team": CANARY, "kubernetes.io/arch": "amd64", "pool": "web"},
                 "annotations": {"example.com/token": CANARY, "kubeadm.alpha.kubernetes.io/x": CANARY}});
             let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec});
-            self.send("POST", "/api/v1/nodes", &node).await;
+            send(&self.bed, "POST", "/api/v1/nodes", &node).await;
             let condition = |kind: &str, status: &str| {
                 json!({"type": kind, "status": status, "reason": "x", "message": CANARY, "lastHeartbeatTime": "2026-01-02T03:04:05Z",
                     "lastTransitionTime": "2026-01-02T03:04:05Z"})
@@ -214,10 +179,10 @@ mod real_apiserver {
             network["reason"] = CANARY.into();
             let status = json!({"conditions": [condition("Ready", if ready { "True" } else { "False" }), network],
                 "images": [{"names": [CANARY], "sizeBytes": 1}]});
-            self.send("PATCH", &format!("/api/v1/nodes/{name}/status"), &json!({ "status": status })).await;
+            send(&self.bed, "PATCH", &format!("/api/v1/nodes/{name}/status"), &json!({ "status": status })).await;
         }
 
-        async fn service(&self, name: &str, kind: &str, metadata: &Value) {
+        async fn service_of(&self, name: &str, kind: &str, metadata: &Value) {
             let mut all = json!({"name": name, "labels": {"app": CANARY}, "annotations": {"example.com/password": CANARY,
                 "kubectl.kubernetes.io/last-applied-configuration": CANARY, "password": CANARY, "app.k8s.io/hook": CANARY,
                 "external-dns.alpha.kubernetes.io/target": CANARY, "service.beta.kubernetes.io/x-token": CANARY}});
@@ -229,58 +194,47 @@ mod real_apiserver {
             }
             let spec = json!({"type": kind, "ports": [{"port": 80}], "selector": {"app": CANARY}});
             let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": all, "spec": spec});
-            self.send("POST", "/api/v1/namespaces/default/services", &service).await;
+            send(&self.bed, "POST", "/api/v1/namespaces/default/services", &service).await;
             let condition = json!({"type": "example.com/x", "status": "True", "reason": CANARY, "message": CANARY,
                 "lastTransitionTime": "2026-01-02T03:04:05Z"});
             let path = format!("/api/v1/namespaces/default/services/{name}/status");
-            self.send("PATCH", &path, &json!({"status": {"conditions": [condition]}})).await;
+            send(&self.bed, "PATCH", &path, &json!({"status": {"conditions": [condition]}})).await;
         }
 
         /// One object of each kind that can, or cannot, be planned.
         async fn furnish(&self) {
-            let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+            let taint = taint();
             let foreign = json!({"key": "example.com/x", "value": CANARY, "effect": "NoSchedule"});
-            self.node("fresh", &json!({ "taints": [taint, foreign] }), true).await;
+            self.labelled_node("fresh", &json!({ "taints": [taint, foreign] }), true).await;
             let ranged = json!({"podCIDR": "10.1.2.0/24", "podCIDRs": ["10.1.2.0/24"], "providerID": "fake://ranged"});
-            self.node("ranged", &ranged, true).await;
-            self.node("stopped", &json!({"providerID": "fake://stopped"}), false).await;
-            self.node("gone", &json!({"providerID": "fake://gone"}), false).await;
-            self.node("throttled", &json!({"providerID": "fake://throttled", "taints": [taint]}), true).await;
-            self.node("stranger", &json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"}), true).await;
+            self.labelled_node("ranged", &ranged, true).await;
+            self.labelled_node("stopped", &json!({"providerID": "fake://stopped"}), false).await;
+            self.labelled_node("gone", &json!({"providerID": "fake://gone"}), false).await;
+            self.labelled_node("throttled", &json!({"providerID": "fake://throttled", "taints": [taint]}), true).await;
+            self.labelled_node("stranger", &json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"}), true).await;
             let none = json!({});
-            self.service(
-                "web",
-                "LoadBalancer",
-                &json!({"annotations": {
-                "service.beta.kubernetes.io/target-node-labels": "pool=web"}}),
-            )
-            .await;
-            self.service("refused", "LoadBalancer", &none).await;
-            self.service(
-                "narrow",
-                "LoadBalancer",
-                &json!({"annotations": {
-                "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8"}}),
-            )
-            .await;
-            self.service("internal", "ClusterIP", &none).await;
-            self.service(
-                "former",
-                "ClusterIP",
-                &json!({"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}),
-            )
-            .await;
+            let annotated = |key: &str, value: &str| {
+                let key = format!("service.beta.kubernetes.io/{key}");
+                json!({"annotations": {key: value}})
+            };
+            self.service_of("web", "LoadBalancer", &annotated("target-node-labels", "pool=web")).await;
+            self.service_of("refused", "LoadBalancer", &none).await;
+            let ranges = annotated("load-balancer-source-ranges", "10.0.0.0/8");
+            self.service_of("narrow", "LoadBalancer", &ranges).await;
+            self.service_of("internal", "ClusterIP", &none).await;
+            let finalizers = json!({"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]});
+            self.service_of("former", "ClusterIP", &finalizers).await;
             for (name, id) in [("pv-1", "vol-1"), ("pv-gone", "vol-gone"), ("pv-other", "vol-2")] {
                 let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "mountOptions": [CANARY],
                     "awsElasticBlockStore": {"volumeID": id}});
                 let metadata = json!({"name": name, "labels": {"team": CANARY}, "annotations": {"note": CANARY}});
                 let volume =
                     json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
-                self.send("POST", "/api/v1/persistentvolumes", &volume).await;
+                send(&self.bed, "POST", "/api/v1/persistentvolumes", &volume).await;
             }
             let secret =
                 json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": CANARY}});
-            self.send("POST", "/api/v1/namespaces/default/secrets", &secret).await;
+            send(&self.bed, "POST", "/api/v1/namespaces/default/secrets", &secret).await;
         }
 
         /// The administrator's kubeconfig, with the password of another user.
@@ -298,14 +252,14 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn the_plan_of_a_snapshot_is_the_plan_of_then_byte_for_byte_and_nothing_secret_is_in_the_file() {
-        let Some(ground) = Ground::new().await else { return };
-        ground.furnish().await;
-        let kubeconfig = ground.kubeconfig();
-        let file = ground.path("s.json").display().to_string();
-        let mut audit = ground.bed.audit();
+        let Some(scene) = scene().await else { return };
+        scene.furnish().await;
+        let kubeconfig = scene.kubeconfig();
+        let file = scene.text("s.json");
+        let mut audit = scene.bed.audit();
         audit.read().unwrap();
 
-        let taken = ground.ccm(&kubeconfig, &["snapshot", "-f", &file]);
+        let taken = scene.secretive(&kubeconfig, &["snapshot", "-f", &file]);
         assert_eq!((taken.code, &*taken.stderr), (Some(0), ""), "{}", taken.stdout);
         assert!(
             taken.stdout.contains("6 nodes, 6 Services, 3 volumes, 3 errors of the provider; 6"),
@@ -317,29 +271,25 @@ mod real_apiserver {
             "{}",
             taken.stdout
         );
-        let printed = ground.ccm(&kubeconfig, &["snapshot"]);
+        let printed = scene.secretive(&kubeconfig, &["snapshot"]);
         assert_eq!(printed.code, Some(0));
         let plan = ["plan", "node/fresh", "routes", "service/default/web", "service/default/former"];
         let then: Vec<[Ended; 2]> = plan
             .iter()
             .map(|scope| {
                 let words: &[&str] = if *scope == "plan" { &["plan"] } else { &["plan", scope] };
-                [words.to_vec(), [words, &["-o", "json"]].concat()].map(|words| ground.ccm(&kubeconfig, &words))
+                [words.to_vec(), [words, &["-o", "json"]].concat()].map(|words| scene.secretive(&kubeconfig, &words))
             })
             .collect();
         let entries = audit.read().unwrap();
-        let writes: Vec<_> = entries.iter().filter(|entry| entry.is_write()).collect();
-        assert!(!entries.is_empty() && writes.is_empty(), "{writes:?}");
-        let calls = std::fs::read_to_string(ground.path("calls.jsonl")).unwrap();
-        for write in ["Ensure", "Update", "CreateRoute", "DeleteRoute"] {
-            assert!(!calls.contains(&format!("\"call\":\"{write}")), "{calls}");
-        }
+        assert!(!entries.is_empty());
+        assert_eq!(writes(&entries), [""; 0]);
+        scene.assert_no_writes_to_the_cloud();
 
         // Only the file is left.
         let text = std::fs::read_to_string(&file).unwrap();
-        let Ground { bed, folder: _folder } = ground;
-        let token = bed.token.clone();
-        bed.stop().await;
+        let token = scene.bed.token.clone();
+        scene.bed.stop_apiserver().await.unwrap();
         for secret in [CANARY, &token, "-----BEGIN"] {
             for (place, text) in [
                 ("the file", &text),
@@ -430,23 +380,23 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn places_and_rights_that_are_missing_are_errors_that_name_them() {
-        let Some(ground) = Ground::new().await else { return };
-        let admin = ground.bed.kubeconfig();
-        let folder = ground.folder.path().display().to_string();
+        let Some(scene) = scene().await else { return };
+        let admin = scene.bed.kubeconfig();
+        let folder = scene.text("");
         for (path, text) in [
             (folder.clone(), "it is a directory; name a file in it".to_owned()),
             (format!("{folder}/no/s.json"), "No such file or directory".into()),
             ("/dev/null".into(), "it is no regular file".into()),
             ("/proc/s.json".into(), "cannot write the snapshot /proc/s.json: ".into()),
         ] {
-            let ended = ground.ccm(&admin, &["snapshot", "-f", &path]);
+            let ended = scene.secretive(&admin, &["snapshot", "-f", &path]);
             assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
             assert!(ended.stderr.contains(&format!("cannot write the snapshot {path}: ")), "{}", ended.stderr);
             assert!(ended.stderr.contains(&text), "{}", ended.stderr);
         }
-        let nobody = ground.bed.kubeconfig_for_user("nobody", &[]).unwrap();
-        let file = ground.path("s.json");
-        let ended = ground.ccm(&nobody, &["snapshot", "-f", &file.display().to_string()]);
+        let nobody = scene.bed.kubeconfig_for_user("nobody", &[]).unwrap();
+        let file = scene.path("s.json");
+        let ended = scene.secretive(&nobody, &["snapshot", "-f", &file.display().to_string()]);
         assert_eq!(ended.code, Some(1));
         assert!(
             ended.stderr.contains("cannot list nodes: ") && ended.stderr.contains("needs `get` and `list`"),
@@ -455,7 +405,7 @@ mod real_apiserver {
         );
         assert!(!file.exists());
 
-        let json = ground.ccm(&admin, &["snapshot", "-o", "json", "-f", &file.display().to_string()]);
+        let json = scene.secretive(&admin, &["snapshot", "-o", "json", "-f", &file.display().to_string()]);
         let document: Value = serde_json::from_str(&json.stdout).unwrap();
         assert_eq!(
             (&document["kind"], &document["nodes"], &document["redacted"]),

@@ -76,6 +76,7 @@ mod real_apiserver {
     use ccm_test_bed::Bed;
 
     use crate::process::Process;
+    use crate::scene::{create_service, send, until};
 
     struct Cloud {
         config: tempfile::NamedTempFile,
@@ -133,27 +134,17 @@ mod real_apiserver {
         let hung = Cloud::new(&config);
         let mut process = hung.start(bed, &[]);
         let name = format!("hung-{}", uuid::Uuid::new_v4());
-        let service = serde_json::json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
-        });
-        let services = "/api/v1/namespaces/default/services";
-        bed.request("POST", services, &bed.token, Some(&service)).await.unwrap();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !std::fs::read_to_string(calls.path()).unwrap().contains("EnsureLoadBalancer") {
-            assert!(Instant::now() < deadline, "the balancer is not asked for:\n{}", process.log());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        create_service(bed, &name, serde_json::json!({})).await;
+        until("the balancer is asked for", async || {
+            std::fs::read_to_string(calls.path()).unwrap().contains("EnsureLoadBalancer")
+        })
+        .await;
         process.signal("TERM");
         process.wait_for("a second signal ends the process at once");
         let began = Instant::now();
         process.signal("TERM");
         assert_eq!(process.wait(), Some(1));
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-        let gone = serde_json::json!({"metadata": {"finalizers": null}});
-        let path = format!("{services}/{name}");
-        bed.request("PATCH", &path, &bed.token, Some(&gone)).await.unwrap();
-        bed.request("DELETE", &path, &bed.token, None).await.unwrap();
     }
 
     #[tokio::test]
@@ -164,8 +155,7 @@ mod real_apiserver {
         process.wait_for("Started \"service-lb-controller\"");
         let path = cloud.lease_path();
         let other = serde_json::json!({"spec": {"holderIdentity": "another"}});
-        let (status, text) = bed.request("PATCH", &path, &bed.token, Some(&other)).await.unwrap();
-        assert_eq!(status, 200, "{text}");
+        send(bed, "PATCH", &path, &other).await;
         assert_eq!(process.wait(), Some(1));
         assert!(process.log().contains("leaderelection lost"), "{}", process.log());
     }

@@ -1,24 +1,19 @@
 //! Labels and node affinity of volumes, by the controller and by the webhook, on a real API server.
 
 mod real_apiserver {
-    use std::path::Path;
-    use std::time::{Duration, Instant};
-
     use ccm::webhook::persistent_volume::{NAME, PATH};
     use ccm_provider::VolumeSource;
-    use ccm_test_bed::{Bed, CCM_USER};
+    use ccm_test_bed::CCM_USER;
     use serde_json::{Value, json};
 
     use crate::https::free_port;
-    use crate::process::Process;
+    use crate::scene::{Scene, bind, create, create_node, create_role, send, taint, until, until_initialized};
 
     const ZONE: &str = "topology.kubernetes.io/zone";
     const REGION: &str = "topology.kubernetes.io/region";
-    const PATIENCE: Duration = Duration::from_secs(60);
     const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
     const HOOK: &str = "cloud-pvl-admission.k8s.io";
     const CLOUD: &str = r#"
-callLog: calls.jsonl
 interfaces: {pvLabels: true}
 volumes:
 - {id: vol-1, labels: {topology.kubernetes.io/zone: b__a, topology.kubernetes.io/region: r}}
@@ -26,11 +21,8 @@ faults:
 - {call: GetLabelsForVolume, volume: vol-gone, kind: DiskNotFound}
 "#;
 
-    /// A cluster with a cloud that knows the volume `vol-1`.
-    struct Scene {
-        bed: Bed,
-        folder: tempfile::TempDir,
-    }
+    const VOLUMES: &str = "/api/v1/persistentvolumes";
+    const FLAGS: [&str; 2] = ["--secure-port=0", "--configure-cloud-routes=false"];
 
     fn ebs(id: &str) -> Value {
         json!({"awsElasticBlockStore": {"volumeID": id}})
@@ -70,34 +62,13 @@ faults:
     }
 
     impl Scene {
-        async fn new() -> Option<Self> {
-            let bed = Bed::start().await.unwrap()?;
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::write(folder.path().join("cloud.yaml"), CLOUD).unwrap();
-            Some(Self { bed, folder })
-        }
-
-        fn file(&self, name: &str) -> String {
-            self.folder.path().join(name).display().to_string()
-        }
-
-        fn start(&self, kubeconfig: &Path, flags: &[&str]) -> Process {
-            let config = format!("--cloud-config={}", self.file("cloud.yaml"));
-            let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-            let fixed =
-                ["--cloud-provider=fake", "--secure-port=0", "--configure-cloud-routes=false", &config, &kubeconfig];
-            Process::start(&[&fixed[..], flags].concat())
-        }
-
         async fn post(&self, path: &str, object: &Value) -> (u16, Value) {
             let (status, body) = self.bed.request("POST", path, &self.bed.token, Some(object)).await.unwrap();
             (status, serde_json::from_str(&body).unwrap())
         }
 
         async fn make(&self, volume: &Value) -> Value {
-            let (status, answer) = self.post("/api/v1/persistentvolumes", volume).await;
-            assert_eq!(status, 201, "{answer}");
-            answer
+            create(&self.bed, VOLUMES, volume.clone()).await
         }
 
         async fn get(&self, name: &str) -> Value {
@@ -106,22 +77,14 @@ faults:
             serde_json::from_str(&body).unwrap()
         }
 
-        async fn until(&self, process: &Process, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-            let deadline = Instant::now() + PATIENCE;
-            while !is_so().await {
-                assert!(Instant::now() < deadline, "still not: {what}\n{}", process.log());
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-
-        async fn until_labelled(&self, process: &Process, name: &str) -> Value {
-            self.until(process, &format!("{name} is labelled"), async || !zone(&self.get(name).await).is_empty()).await;
+        async fn until_labelled(&self, name: &str) -> Value {
+            until(&format!("{name} is labelled"), async || !zone(&self.get(name).await).is_empty()).await;
             self.get(name).await
         }
 
         /// The volumes that were looked up in the cloud.
         fn asked(&self) -> Vec<String> {
-            let log = std::fs::read_to_string(self.file("calls.jsonl")).unwrap_or_default();
+            let log = self.calls();
             let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
             let asked = lines.filter(|line| line["call"] == "GetLabelsForVolume" && line["phase"] == "start");
             asked.map(|line| line["args"]["volume"].as_str().unwrap().to_owned()).collect()
@@ -131,20 +94,19 @@ faults:
         /// server.
         fn certify(&self) -> String {
             let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-            std::fs::write(self.file("tls.crt"), made.cert.pem()).unwrap();
-            std::fs::write(self.file("tls.key"), made.signing_key.serialize_pem()).unwrap();
-            let file = self.file("tls.crt");
+            std::fs::write(self.text("tls.crt"), made.cert.pem()).unwrap();
+            std::fs::write(self.text("tls.key"), made.signing_key.serialize_pem()).unwrap();
+            let file = self.text("tls.crt");
             let encoded = std::process::Command::new("base64").args(["-w0", &file]).output().unwrap().stdout;
             String::from_utf8(encoded).unwrap()
         }
 
         async fn change_hook(&self, change: &Value) {
-            let patch = json!({"webhooks": [change]});
             let path = format!("{HOOKS}/{HOOK}");
             let (status, old) = self.bed.get(&path).await.unwrap();
             assert_eq!(status, 200, "{old}");
             let mut hooks: Value = serde_json::from_str(&old).unwrap();
-            for (key, value) in patch["webhooks"][0].as_object().unwrap() {
+            for (key, value) in change.as_object().unwrap() {
                 match value {
                     Value::Object(fields) => fields.iter().for_each(|(field, value)| {
                         hooks["webhooks"][0][key][field] = value.clone();
@@ -152,8 +114,7 @@ faults:
                     value => hooks["webhooks"][0][key] = value.clone(),
                 }
             }
-            let (status, body) = self.bed.request("PUT", &path, &self.bed.token, Some(&hooks)).await.unwrap();
-            assert_eq!(status, 200, "{body}");
+            send(&self.bed, "PUT", &path, &hooks).await;
         }
     }
 
@@ -173,7 +134,7 @@ faults:
 
     #[tokio::test]
     async fn the_controller_labels_what_users_declare_and_leaves_the_rest_alone() {
-        let Some(scene) = Scene::new().await else { return };
+        let Some(scene) = Scene::new(CLOUD, &FLAGS).await else { return };
         let own = json!([{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]);
         let mut bound = volume("bound", &csi());
         bound["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": own}});
@@ -200,20 +161,17 @@ faults:
         }
         scene.make(&volume("gone", &ebs("vol-gone"))).await;
         let flags = ["--leader-elect=false", "--controllers=pvlabel"];
-        let mut process = scene.start(&scene.bed.kubeconfig(), &flags);
+        let mut process = scene.start(&flags);
         for name in ["ebs", "pd", "azure", "cinder", "vsphere", "csi"] {
-            let labelled = scene.until_labelled(&process, name).await;
+            let labelled = scene.until_labelled(name).await;
             assert_eq!((zone(&labelled), &labelled["metadata"]["labels"][REGION]), ("b__a", &json!("r")));
             assert_eq!(terms(&labelled)[0]["matchExpressions"], added(), "{name}");
         }
-        assert_eq!(terms(&scene.until_labelled(&process, "bound").await), &own);
+        assert_eq!(terms(&scene.until_labelled("bound").await), &own);
         process.wait_for("error querying AWS EBS volume vol-gone: disk is not found");
         let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dgone";
-        scene
-            .until(&process, "an event tells why", async || {
-                scene.bed.get(events).await.unwrap().1.contains("FailedToLabelVolume")
-            })
-            .await;
+        let emitted = async || scene.bed.get(events).await.unwrap().1.contains("FailedToLabelVolume");
+        until("an event is emitted", emitted).await;
         for name in ["local", "dynamic", "old", "unknown", "gone"] {
             let volume = scene.get(name).await;
             assert_eq!((zone(&volume), &volume["spec"]["nodeAffinity"]), ("", &Value::Null), "{name}");
@@ -227,24 +185,24 @@ faults:
         process.signal("TERM");
         assert_eq!(process.wait(), Some(0));
         let versions = async || {
-            let (_, body) = scene.bed.get("/api/v1/persistentvolumes").await.unwrap();
+            let (_, body) = scene.bed.get(VOLUMES).await.unwrap();
             let list: Value = serde_json::from_str(&body).unwrap();
             let items = list["items"].as_array().unwrap().clone();
             items.into_iter().map(|volume| volume["metadata"]["resourceVersion"].clone()).collect::<Vec<_>>()
         };
         let (before, questions) = (versions().await, scene.asked().len());
-        let again = scene.start(&scene.bed.kubeconfig(), &flags);
+        let _again = scene.start(&flags);
         // It asks again only about the two that could not be labelled.
-        scene.until(&again, "asked again", async || scene.asked().len() >= questions + 2).await;
+        until("asked again", async || scene.asked().len() >= questions + 2).await;
         scene.make(&volume("last", &csi())).await;
-        scene.until_labelled(&again, "last").await;
+        scene.until_labelled("last").await;
         let after = versions().await;
         assert!(after.len() == before.len() + 1 && before.iter().all(|version| after.contains(version)), "{after:?}");
     }
 
     #[tokio::test]
     async fn without_rights_on_volumes_it_says_so_once_and_everything_else_goes_on() {
-        let Some(scene) = Scene::new().await else { return };
+        let Some(scene) = Scene::new(CLOUD, &FLAGS).await else { return };
         // The role of a Go program: no rights on PersistentVolumes.
         let rules = json!([
             {"apiGroups": [""], "resources": ["nodes", "nodes/status", "services", "events"], "verbs": ["*"]},
@@ -254,37 +212,23 @@ faults:
             {"apiGroups": [""], "resources": ["serviceaccounts", "serviceaccounts/token"], "verbs": ["get", "create"],
                 "resourceNames": ["node-controller", "route-controller", "service-controller"]},
         ]);
-        let root = "/apis/rbac.authorization.k8s.io/v1";
-        let meta = json!({"name": "go-ccm"});
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta, "rules": rules});
-        assert_eq!(scene.post(&format!("{root}/clusterroles"), &role).await.0, 201);
-        let subject = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": CCM_USER});
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": meta,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "go-ccm"}, "subjects": [subject]});
-        assert_eq!(scene.post(&format!("{root}/clusterrolebindings"), &binding).await.0, 201);
+        create_role(&scene.bed, "go-ccm", rules).await;
+        bind(&scene.bed, "go-ccm", "User", CCM_USER).await;
         scene.make(&volume("pv", &csi())).await;
         let kubeconfig = scene.bed.kubeconfig_with(&scene.bed.ccm_token).unwrap();
-        let process = scene.start(&kubeconfig, &["--leader-elect=false"]);
+        let process = scene.start_as(&kubeconfig, &["--leader-elect=false"]);
         process.wait_for("grant `list` and `watch` on persistentvolumes, or switch");
         // With a service account for each controller: the role does not allow the one of this controller.
         let flags = ["--leader-elect=false", "--use-service-account-credentials", "--controllers=cloud-node,pvlabel"];
-        let accounts = scene.start(&kubeconfig, &flags);
+        let accounts = scene.start_as(&kubeconfig, &flags);
         accounts.wait_for(
             "Skipping \"persistentvolume-label-controller\": its account kube-system/pvl-controller is out of reach",
         );
         assert!(accounts.log().contains("Started \"cloud-node-controller\""));
         drop(accounts);
-        let taint =
-            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
         for name in ["a", "b"] {
-            let node =
-                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": [taint]}});
-            assert_eq!(scene.post("/api/v1/nodes", &node).await.0, 201);
-            let initialized = async || {
-                let (_, node) = scene.bed.get(&format!("/api/v1/nodes/{name}")).await.unwrap();
-                !node.contains("cloudprovider.kubernetes.io/uninitialized")
-            };
-            scene.until(&process, "the node is initialized", initialized).await;
+            create_node(&scene.bed, name, json!({"taints": [taint()]})).await;
+            until_initialized(&scene.bed, name).await;
         }
         assert_eq!(process.log().matches("persistentvolumes is forbidden").count(), 1, "{}", process.log());
         assert_eq!(scene.asked(), [""; 0]);
@@ -292,12 +236,12 @@ faults:
 
     #[tokio::test]
     async fn a_standby_labels_volumes_while_they_are_made_and_an_outage_blocks_no_others() {
-        let Some(scene) = Scene::new().await else { return };
+        let Some(scene) = Scene::new(CLOUD, &FLAGS).await else { return };
         let bundle = scene.certify();
-        let (certificate, key) = (scene.file("tls.crt"), scene.file("tls.key"));
+        let (certificate, key) = (scene.text("tls.crt"), scene.text("tls.key"));
         let port = free_port();
         let common = ["--controllers=*,-pvlabel", "-v=2"];
-        let leader = scene.start(&scene.bed.kubeconfig(), &common);
+        let leader = scene.start(&common);
         leader.wait_for("successfully acquired lease");
         let flags = [
             "--feature-gates=CloudControllerManagerWebhook=true".to_owned(),
@@ -308,7 +252,7 @@ faults:
             format!("--webhook-tls-private-key-file={key}"),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(common).collect();
-        let mut standby = scene.start(&scene.bed.kubeconfig(), &flags);
+        let mut standby = scene.start(&flags);
         standby.wait_for(&format!("Serving securely on 127.0.0.1:{port}"));
         let (status, answer) = scene.post(HOOKS, &hook(port, &bundle)).await;
         assert_eq!(status, 201, "{answer}");
@@ -317,10 +261,10 @@ faults:
         let mut tries = 0;
         let labelled = async || {
             tries += 1;
-            let (_, answer) = scene.post("/api/v1/persistentvolumes", &volume(&format!("try-{tries}"), &csi())).await;
+            let (_, answer) = scene.post(VOLUMES, &volume(&format!("try-{tries}"), &csi())).await;
             !zone(&answer).is_empty()
         };
-        scene.until(&standby, "the webhook is asked", labelled).await;
+        until("the webhook is asked", labelled).await;
         let made = scene.make(&volume("ebs", &ebs("vol-1"))).await;
         assert_eq!((zone(&made), &terms(&made)[0]["matchExpressions"]), ("b__a", &added()));
         let mut mine = volume("mine", &ebs("vol-1"));
@@ -331,7 +275,7 @@ faults:
         assert_eq!(terms(&made), terms(&mine));
 
         let asked = scene.asked().len();
-        let (status, answer) = scene.post("/api/v1/persistentvolumes", &volume("lost", &ebs("vol-gone"))).await;
+        let (status, answer) = scene.post(VOLUMES, &volume("lost", &ebs("vol-gone"))).await;
         assert_eq!((status, &answer["reason"]), (403, &json!("Forbidden")), "{answer}");
         let text = answer["message"].as_str().unwrap();
         assert!(
@@ -347,32 +291,30 @@ faults:
         // Another certificate: the process loads it without a restart, and the API server gets its CA bundle.
         let renewed = scene.certify();
         standby.wait_for("Loaded new serving certificates");
-        let (status, answer) = scene.post("/api/v1/persistentvolumes", &volume("unknown-signer", &csi())).await;
+        let (status, answer) = scene.post(VOLUMES, &volume("unknown-signer", &csi())).await;
         // An earlier connection may still be open; a new one fails with the old CA bundle.
         assert!(status == 201 || status == 500, "{answer}");
         scene.change_hook(&json!({"clientConfig": {"caBundle": renewed}})).await;
         let mut tries = 0;
         let works = async || {
             tries += 1;
-            let (status, answer) =
-                scene.post("/api/v1/persistentvolumes", &volume(&format!("renewed-{tries}"), &csi())).await;
+            let (status, answer) = scene.post(VOLUMES, &volume(&format!("renewed-{tries}"), &csi())).await;
             status == 201 && zone(&answer) == "b__a"
         };
-        scene.until(&standby, "the new certificate works", works).await;
+        until("the new certificate works", works).await;
 
         // Without the webhook, only creations of volumes fail that it would review.
         standby.signal("TERM");
         assert_eq!(standby.wait(), Some(0));
-        let (status, answer) = scene.post("/api/v1/persistentvolumes", &volume("blocked", &ebs("vol-1"))).await;
+        let (status, answer) = scene.post(VOLUMES, &volume("blocked", &ebs("vol-1"))).await;
         assert_eq!(status, 500, "{answer}");
         assert!(answer["message"].as_str().unwrap().contains(HOOK), "{answer}");
         for made in [volume("local-2", &local()), provisioned("dynamic-2", &csi())] {
             scene.make(&made).await;
         }
         scene.change_hook(&json!({"failurePolicy": "Ignore"})).await;
-        let ignored =
-            async || scene.post("/api/v1/persistentvolumes", &volume("blocked", &ebs("vol-1"))).await.0 == 201;
-        scene.until(&leader, "the failure is ignored", ignored).await;
+        let ignored = async || scene.post(VOLUMES, &volume("blocked", &ebs("vol-1"))).await.0 == 201;
+        until("the failure is ignored", ignored).await;
         assert_eq!(zone(&scene.get("blocked").await), "");
     }
 }

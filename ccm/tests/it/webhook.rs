@@ -208,7 +208,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn the_api_server_asks_each_replica_whoever_leads() {
+    async fn the_api_server_asks_each_replica_on_leader_and_standby() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let folder = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();

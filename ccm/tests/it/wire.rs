@@ -10,34 +10,11 @@ mod real_apiserver {
     use crate::kubeconfig::{Kubeconfig, certificate_user};
     use crate::process::Process;
     use crate::relay::Relay;
-
-    /// Shorter than the default 45 s after which a silent peer is detected.
-    const LONG: Duration = Duration::from_secs(40);
-
-    /// Waits until the condition holds.
-    async fn until(what: &str, process: &Process, mut is_so: impl AsyncFnMut() -> bool) {
-        let deadline = Instant::now() + LONG;
-        while !is_so().await {
-            assert!(Instant::now() < deadline, "never: {what}\n{}", process.log());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
+    use crate::scene::{bind, create_node, taint, until, until_initialized};
 
     /// A node as a kubelet registers it.
     async fn register(bed: &Bed, name: &str) {
-        let taint =
-            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": [taint]}});
-        let (status, body) = bed.request("POST", "/api/v1/nodes", &bed.token, Some(&node)).await.unwrap();
-        assert_eq!(status, 201, "{body}");
-    }
-
-    async fn initialized(bed: &Bed, name: &str, process: &Process) {
-        until(&format!("node {name} is initialized"), process, async || {
-            let (_, node) = bed.get(&format!("/api/v1/nodes/{name}")).await.unwrap();
-            node.contains("providerID") && !node.contains("cloudprovider.kubernetes.io/uninitialized")
-        })
-        .await;
+        create_node(bed, name, json!({"taints": [taint()]})).await;
     }
 
     fn end(process: &mut Process) {
@@ -75,10 +52,10 @@ mod real_apiserver {
         ) -> usize {
             let mut process = config.start(self.folder(), args, environment);
             register(&self.bed, node).await;
-            initialized(&self.bed, node, &process).await;
+            until_initialized(&self.bed, node).await;
             // The lease is renewed twice while the number stays the same.
             let (mut count, mut since) = (self.relay.open(), Instant::now());
-            until("the number of connections stays the same", &process, async || {
+            until("the number of connections stays the same", async || {
                 if count != self.relay.open() {
                     (count, since) = (self.relay.open(), Instant::now());
                 }
@@ -86,7 +63,7 @@ mod real_apiserver {
             })
             .await;
             end(&mut process);
-            until("all connections are closed", &process, async || self.relay.open() == 0).await;
+            until("all connections are closed", async || self.relay.open() == 0).await;
             count
         }
     }
@@ -98,13 +75,7 @@ mod real_apiserver {
         assert_eq!(scene.connections(&token, &[], &[], "by-token").await, 1);
         // Requests with tokens of accounts share the connection of the process.
         let accounts = "--use-service-account-credentials";
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": "accounts"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]});
-        let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        let (status, body) = scene.bed.request("POST", path, &scene.bed.token, Some(&binding)).await.unwrap();
-        assert_eq!(status, 201, "{body}");
+        bind(&scene.bed, "cluster-admin", "Group", "system:serviceaccounts").await;
         assert_eq!(scene.connections(&token, &[accounts], &[], "by-account").await, 1);
         // A client certificate belongs to a connection, so the accounts use another one.
         let certificate = scene.bed.client_certificate(Authority::Client, "base", &["system:masters"]).unwrap();
@@ -123,16 +94,16 @@ mod real_apiserver {
         // Only watches: without a lease, whose renewal would detect the silence.
         let mut process = scene.kubeconfig().start(scene.folder(), &["--leader-elect=false"], &soon);
         register(&scene.bed, "before").await;
-        initialized(&scene.bed, "before", &process).await;
+        until_initialized(&scene.bed, "before").await;
         for round in 1..=2 {
             let made = scene.relay.made();
             scene.relay.fall_silent();
             let name = format!("meanwhile-{round}");
             register(&scene.bed, &name).await;
-            initialized(&scene.bed, &name, &process).await;
+            until_initialized(&scene.bed, &name).await;
             assert!(scene.relay.made() > made, "over a connection that carries nothing?");
             // The silent connection is closed, and one of the new ones remains.
-            until("one connection is open", &process, async || scene.relay.open() == 1).await;
+            until("one connection is open", async || scene.relay.open() == 1).await;
         }
         end(&mut process);
     }

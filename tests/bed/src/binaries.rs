@@ -22,7 +22,6 @@ const ETCD: Modules =
     &[("", include_str!("../../../hack/k8s/etcd/go.mod")), ("3.5", include_str!("../../../hack/k8s/etcd-3.5/go.mod"))];
 
 /// The Kubernetes version that `hack/k8s` builds by default, such as `v1.36.3`.
-#[must_use]
 pub fn kubernetes_version() -> &'static str {
     Component::kubernetes("kubectl").version
 }

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
 use crate::pki::Authority;
-use crate::process::{ATTEMPTS, Processes, READY_WITHIN, free_ports, tail};
+use crate::process::{Processes, free_ports, retried, tail, until_ready};
 use crate::{binaries, blocking};
 
 /// The user it runs as. With its default flags each of its controllers asks as a service account of its own in
@@ -32,17 +30,8 @@ impl ControllerManager {
     /// See [`crate::Bed::start_controller_manager`].
     pub(crate) fn start(processes: &Arc<Processes>, extra: &[String]) -> anyhow::Result<Option<Self>> {
         let Some(program) = binaries::controller_manager()? else { return Ok(None) };
-        let mut attempt = 1;
-        loop {
-            let error = match Self::attempt(processes, &program, extra) {
-                Ok(started) => return Ok(Some(started)),
-                Err(error) => error,
-            };
-            if !format!("{error:#}").contains("address already in use") || attempt == ATTEMPTS {
-                return Err(error.context("starting a kube-controller-manager beside the test bed"));
-            }
-            attempt += 1;
-        }
+        let what = "starting a kube-controller-manager beside the test bed";
+        retried(what, || Self::attempt(processes, &program, extra)).map(Some)
     }
 
     fn attempt(processes: &Arc<Processes>, program: &Path, extra: &[String]) -> anyhow::Result<Self> {
@@ -64,44 +53,24 @@ impl ControllerManager {
 
     fn wait_ready(&mut self) -> anyhow::Result<()> {
         let client = self.processes.admin_client(self.port);
-        let started = Instant::now();
-        loop {
-            let answer = client.send("GET", "/healthz", None);
-            if matches!(answer, Ok((200, _))) {
-                return Ok(());
-            }
-            if let Some(child) = self.child.as_mut()
-                && let Some(status) = child.try_wait()?
-            {
-                bail!("kube-controller-manager ended ({status}); its log ends with:\n{}", tail(&self.log));
-            }
-            if started.elapsed() > READY_WITHIN {
-                let said = answer.map_or_else(|e| format!("{e:#}"), |(status, body)| format!("{status} {body}"));
-                bail!(
-                    "kube-controller-manager is not ready after {READY_WITHIN:?}: {said}; its log ends with:\n{}",
-                    tail(&self.log)
-                );
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
+        let (child, log) = (&mut self.child, &self.log);
+        until_ready(&client, "/healthz", log, || match child.as_mut().map(Child::try_wait).transpose()?.flatten() {
+            Some(status) => bail!("kube-controller-manager ended ({status}); its log ends with:\n{}", tail(log)),
+            None => Ok(()),
+        })
     }
 
     /// Process ID.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
 
     /// The file with its log.
-    #[must_use]
     pub fn log(&self) -> &Path {
         &self.log
     }
 
     /// `GET` from its own port as the administrator: status and body.
-    ///
-    /// # Errors
-    /// When there is no HTTP answer.
     pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         let client = self.processes.admin_client(self.port);
         let path = path.to_owned();
@@ -109,9 +78,6 @@ impl ControllerManager {
     }
 
     /// Whether it has not ended.
-    ///
-    /// # Errors
-    /// When the system call fails.
     pub fn is_running(&mut self) -> anyhow::Result<bool> {
         let child = self.child.as_mut().context("the process was given up")?;
         Ok(child.try_wait()?.is_none())

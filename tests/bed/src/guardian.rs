@@ -47,17 +47,17 @@ impl Guardian {
     }
 
     pub(crate) fn watch(&mut self, pid: u32) -> anyhow::Result<()> {
-        self.tell("watch", pid)
+        self.send("watch", pid)
     }
 
     /// To be called before the process is waited for: after that its PID may be reused.
     pub(crate) fn forget(&mut self, pid: u32) -> anyhow::Result<()> {
-        self.tell("forget", pid)
+        self.send("forget", pid)
     }
 
-    fn tell(&mut self, verb: &str, pid: u32) -> anyhow::Result<()> {
+    fn send(&mut self, verb: &str, pid: u32) -> anyhow::Result<()> {
         let pipe = self.shell.stdin.as_mut().context("the guardian of the test bed is gone")?;
-        writeln!(pipe, "{verb} {pid}").context("telling the guardian of the test bed")
+        writeln!(pipe, "{verb} {pid}").context("writing to the guardian of the test bed")
     }
 }
 

@@ -37,7 +37,8 @@ use serde_json::json;
 pub use audit::{AuditEntry, AuditLog};
 pub use binaries::kubernetes_version;
 pub use controller_manager::{CONTROLLER_MANAGER_USER, ControllerManager};
-pub use pki::{Authority, ClientCertificate};
+pub use http::trusting_client;
+pub use pki::{Authority, ClientCertificate, Pki};
 use process::Processes;
 
 /// The user name that the shipped RBAC binds, and the one behind [`Bed::ccm_token`].
@@ -72,28 +73,24 @@ pub struct Options {
 
 impl Options {
     /// With the audit log on.
-    #[must_use]
     pub fn audit(mut self) -> Self {
         self.audit = Audit::Metadata;
         self
     }
 
     /// With the audit log on, and the bodies of writes of nodes and Services in it.
-    #[must_use]
     pub fn audit_bodies(mut self) -> Self {
         self.audit = Audit::Bodies;
         self
     }
 
     /// With one more flag for kube-apiserver, such as `--feature-gates=WatchList=false`.
-    #[must_use]
     pub fn apiserver_arg(mut self, arg: impl Into<String>) -> Self {
         self.apiserver_args.push(arg.into());
         self
     }
 
     /// With one more user; the caller chooses the token.
-    #[must_use]
     pub fn user(mut self, user: User) -> Self {
         self.users.push(user);
         self
@@ -128,26 +125,17 @@ pub struct Bed {
 
 impl Bed {
     /// Starts a bed of its own and waits until it is ready.
-    ///
-    /// # Errors
-    /// When the binaries exist and don't come up, and with `CI=true` also when they don't exist.
     pub async fn start() -> anyhow::Result<Option<Self>> {
         Self::start_with(Options::default()).await
     }
 
     /// [`Bed::start`] with options.
-    ///
-    /// # Errors
-    /// As [`Bed::start`].
     pub async fn start_with(options: Options) -> anyhow::Result<Option<Self>> {
         blocking(move || Self::start_blocking(&options)).await
     }
 
     /// The one bed that all tests of this process share, started by the first caller. Tests that use it must not
     /// disturb each other: names or namespaces of their own, and no stopping of the server.
-    ///
-    /// # Errors
-    /// As [`Bed::start`]; everyone who asks gets the same answer.
     pub async fn shared() -> anyhow::Result<Option<&'static Self>> {
         static SHARED: OnceLock<Result<Option<Bed>, String>> = OnceLock::new();
         let shared = blocking(|| {
@@ -160,11 +148,7 @@ impl Bed {
         }
     }
 
-    /// [`Bed::start_with`] for callers without an async runtime.
-    ///
-    /// # Errors
-    /// As [`Bed::start`].
-    pub fn start_blocking(options: &Options) -> anyhow::Result<Option<Self>> {
+    fn start_blocking(options: &Options) -> anyhow::Result<Option<Self>> {
         let Some(binaries) = binaries::find()? else { return Ok(None) };
         let token = secret("admin");
         let ccm_token = secret("ccm");
@@ -188,16 +172,12 @@ impl Bed {
     }
 
     /// Path of a kubeconfig for the administrator. It lives as long as the bed.
-    #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder().join("admin.kubeconfig")
     }
 
     /// Writes a kubeconfig with another token, such as [`Bed::ccm_token`], and returns its path. Only
     /// its owner may read it.
-    ///
-    /// # Errors
-    /// When the file can't be written.
     pub fn kubeconfig_with(&self, token: &str) -> anyhow::Result<PathBuf> {
         let path = self.folder().join(format!("{}.kubeconfig", uuid::Uuid::new_v4()));
         self.processes.write_kubeconfig(&path, token)?;
@@ -205,22 +185,17 @@ impl Bed {
     }
 
     /// The certificate of an authority, as a PEM file.
-    #[must_use]
     pub fn authority_file(&self, authority: Authority) -> PathBuf {
         self.processes.pki().file(authority)
     }
 
     /// The certificate of an authority, as PEM.
-    #[must_use]
     pub fn authority_pem(&self, authority: Authority) -> &str {
         self.processes.pki().pem(authority)
     }
 
     /// A client certificate for this user in these groups (two at most). With [`Authority::FrontProxy`] the API server
     /// takes headers only from [`FRONT_PROXY_USER`].
-    ///
-    /// # Errors
-    /// When the user or a group does not fit into a certificate, or its files can't be written.
     pub fn client_certificate(
         &self,
         authority: Authority,
@@ -231,9 +206,6 @@ impl Bed {
     }
 
     /// [`Bed::client_certificate`] that was valid until 2001.
-    ///
-    /// # Errors
-    /// As [`Bed::client_certificate`].
     pub fn expired_client_certificate(
         &self,
         authority: Authority,
@@ -244,9 +216,6 @@ impl Bed {
     }
 
     /// Writes a kubeconfig with a client certificate for this user in these groups, and returns its path.
-    ///
-    /// # Errors
-    /// As [`Bed::client_certificate`].
     pub fn kubeconfig_for_user(&self, user: &str, groups: &[&str]) -> anyhow::Result<PathBuf> {
         let certificate = self.client_certificate(Authority::Client, user, groups)?;
         let path = certificate.certificate_file.with_extension("kubeconfig");
@@ -256,9 +225,6 @@ impl Bed {
 
     /// A token of a service account from the TokenRequest API, for the API server, valid for an hour. Account and
     /// namespace are made if they don't exist.
-    ///
-    /// # Errors
-    /// When the API server refuses one of these.
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
         let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
         let made = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
@@ -279,9 +245,6 @@ impl Bed {
     }
 
     /// Writes a kubeconfig with [`Bed::service_account_token`], readable by its owner only, and returns its path.
-    ///
-    /// # Errors
-    /// As [`Bed::service_account_token`], and when the file can't be written.
     pub async fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
         self.kubeconfig_with(&self.service_account_token(namespace, name).await?)
     }
@@ -289,9 +252,6 @@ impl Bed {
     /// Starts a kube-controller-manager of the bed's version, as kubeadm would and with these flags besides (a repeated
     /// one overrides), and waits until its `/healthz` says ok. It may still have to win its lease then. `None`, with a line
     /// on stderr, when this machine has none.
-    ///
-    /// # Errors
-    /// When it exists and doesn't come up, and with `CI=true` also when it doesn't exist.
     pub async fn start_controller_manager(&self, args: &[&str]) -> anyhow::Result<Option<ControllerManager>> {
         let processes = Arc::clone(&self.processes);
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
@@ -299,36 +259,27 @@ impl Bed {
     }
 
     /// The folder with data, keys and the logs, such as `etcd.log` and `kube-apiserver.log`.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         self.processes.folder()
     }
 
     /// Where the audit log is, when [`Options::audit`] asked for it: one JSON object per line.
-    #[must_use]
     pub fn audit_log(&self) -> PathBuf {
         self.folder().join("audit.log")
     }
 
     /// A reader of the audit log, from its beginning.
-    #[must_use]
     pub fn audit(&self) -> AuditLog {
         AuditLog::new(&self.audit_log())
     }
 
     /// `GET` as the administrator: status and body.
-    ///
-    /// # Errors
-    /// When there is no HTTP answer; a status such as 404 is an answer.
     pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         self.request("GET", path, &self.token, None).await
     }
 
     /// One request with the given bearer token and JSON body; `PATCH` is sent as a merge patch. Meant for test setup;
     /// the code under test should use the program's client.
-    ///
-    /// # Errors
-    /// As [`Bed::get`].
     pub async fn request(
         &self,
         method: &str,
@@ -342,78 +293,58 @@ impl Bed {
     }
 
     /// Kills the API server, as a crash would: open connections break and new ones are refused. etcd stays.
-    ///
-    /// # Errors
-    /// When it wasn't running.
     pub async fn stop_apiserver(&self) -> anyhow::Result<()> {
-        let processes = Arc::clone(&self.processes);
-        blocking(move || processes.stop_apiserver()).await
+        self.blocking(Processes::stop_apiserver).await
     }
 
     /// Starts the API server again, with the same port and data, and waits until it is ready.
-    ///
-    /// # Errors
-    /// When it is running already or doesn't get ready.
     pub async fn start_apiserver(&self) -> anyhow::Result<()> {
-        let processes = Arc::clone(&self.processes);
-        blocking(move || processes.start_apiserver()).await
+        self.blocking(Processes::start_apiserver).await
     }
 
     /// Suspends the API server: connections stay open, without answers.
-    ///
-    /// # Errors
-    /// When it isn't running.
     pub async fn pause_apiserver(&self) -> anyhow::Result<()> {
-        let processes = Arc::clone(&self.processes);
-        blocking(move || processes.signal_apiserver("STOP")).await
+        self.blocking(|processes| processes.signal_apiserver("STOP")).await
     }
 
     /// Undoes [`Bed::pause_apiserver`].
-    ///
-    /// # Errors
-    /// When it isn't running.
     pub async fn resume_apiserver(&self) -> anyhow::Result<()> {
-        let processes = Arc::clone(&self.processes);
-        blocking(move || processes.signal_apiserver("CONT")).await
+        self.blocking(|processes| processes.signal_apiserver("CONT")).await
     }
 
     /// Starts another API server on another port over the same etcd, and kills the one that was there once the new one is
     /// ready. [`Bed::url`] and the kubeconfigs that exist keep the first address; requests of the bed go to
     /// [`Bed::address`].
-    ///
-    /// # Errors
-    /// When it does not get ready.
     pub async fn replace_apiserver(&self) -> anyhow::Result<()> {
+        self.blocking(Processes::replace_apiserver).await
+    }
+
+    async fn blocking(
+        &self,
+        work: impl FnOnce(&Processes) -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<()> {
         let processes = Arc::clone(&self.processes);
-        blocking(move || processes.replace_apiserver()).await
+        blocking(move || work(&processes)).await
     }
 
     /// `127.0.0.1:<port>` of the running API server.
-    #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.processes.port())
     }
 
     /// Stops the API server and etcd, copies the data, and starts both again.
-    ///
-    /// # Errors
-    /// When one of the two was not running or does not come up, or the data can't be copied.
     pub async fn back_up(&self) -> anyhow::Result<()> {
         self.replace_data("etcd", "etcd.backup").await
     }
 
     /// The same with the data of the last [`Bed::back_up`], which goes back to an older revision.
-    ///
-    /// # Errors
-    /// As [`Bed::back_up`].
     pub async fn restore(&self) -> anyhow::Result<()> {
         self.replace_data("etcd.backup", "etcd").await
     }
 
     async fn replace_data(&self, from: &'static str, to: &'static str) -> anyhow::Result<()> {
-        let processes = Arc::clone(&self.processes);
         let (from, to) = (self.folder().join(from), self.folder().join(to));
-        blocking(move || {
+        self.blocking(move |processes| {
             processes.stop_apiserver()?;
             processes.stop_etcd()?;
             if to.exists() {
@@ -440,9 +371,6 @@ impl Bed {
 }
 
 /// A kubectl; `None`, with a line on stderr, when this machine has none.
-///
-/// # Errors
-/// When this machine has none, with `CI=true`.
 pub fn kubectl() -> anyhow::Result<Option<PathBuf>> {
     binaries::kubectl()
 }

@@ -49,9 +49,9 @@ impl std::fmt::Debug for ClientCertificate {
     }
 }
 
-/// The two authorities of a bed.
+/// The two authorities of a bed, or of a test.
 #[derive(Debug)]
-pub(crate) struct Pki {
+pub struct Pki {
     folder: PathBuf,
     client: Signer,
     front_proxy: Signer,
@@ -66,7 +66,7 @@ struct Signer {
 impl Pki {
     /// Writes, for both authorities, `<stem>.pem` and `<stem>.key`; `server.pem` and `.key`; `front-proxy-client.pem` and
     /// `.key`; `sa.key` and `sa.pub`.
-    pub(crate) fn write(folder: &Path) -> anyhow::Result<Self> {
+    pub fn write(folder: &Path) -> anyhow::Result<Self> {
         let pki = Self {
             folder: folder.to_owned(),
             client: signer(folder, Authority::Client, "ccm-test-bed")?,
@@ -89,7 +89,7 @@ impl Pki {
     }
 
     /// The authority's certificate.
-    pub(crate) fn pem(&self, authority: Authority) -> &str {
+    pub fn pem(&self, authority: Authority) -> &str {
         &self.signer(authority).pem
     }
 
@@ -99,7 +99,7 @@ impl Pki {
     }
 
     /// Signs and writes `<stem>.pem` and `<stem>.key`.
-    pub(crate) fn sign(
+    pub fn sign(
         &self,
         authority: Authority,
         stem: &str,
@@ -155,7 +155,7 @@ fn name(common: &str, groups: &[&str]) -> anyhow::Result<DistinguishedName> {
         let kind = match at {
             0 => DnType::OrganizationName,
             1 => DnType::CustomDnType(vec![2, 5, 4, 10]),
-            _ => bail!("a certificate of the test bed holds at most two groups, and {common} shall be in {groups:?}"),
+            _ => bail!("a certificate of the test bed holds at most two groups, and {common} is to be in {groups:?}"),
         };
         name.push(kind, *group);
     }

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -19,9 +19,9 @@ use crate::pki::{Authority, ClientCertificate, Pki, put_secret};
 use crate::{Audit, FRONT_PROXY_USER, Options, User};
 
 /// Ready usually takes 3 s; a shared machine that compiles at the same time can need much longer.
-pub(crate) const READY_WITHIN: Duration = Duration::from_secs(120);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 /// Retries of a start, when another process took a port between our check and the bind.
-pub(crate) const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 3;
 /// Below the range that the kernel takes for outgoing connections. In that range a client which keeps trying to
 /// reconnect to a stopped server on the same machine ends up connected to itself, and holds the port.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -56,18 +56,7 @@ impl Processes {
         users: &[User],
         admin_token: &str,
     ) -> anyhow::Result<Self> {
-        let mut attempt = 1;
-        loop {
-            let error = match Self::attempt(binaries, options, users, admin_token) {
-                Ok(started) => return Ok(started),
-                Err(error) => error,
-            };
-            let port_taken = format!("{error:#}").contains("address already in use");
-            if !port_taken || attempt == ATTEMPTS {
-                return Err(error.context("starting the test bed"));
-            }
-            attempt += 1;
-        }
+        retried("starting the test bed", || Self::attempt(binaries, options, users, admin_token))
     }
 
     fn attempt(binaries: &Binaries, options: &Options, users: &[User], admin_token: &str) -> anyhow::Result<Self> {
@@ -199,10 +188,7 @@ impl Processes {
     }
 
     pub(crate) fn stop_etcd(&self) -> anyhow::Result<()> {
-        let mut running = self.running();
-        let child = running.etcd.take().ok_or_else(|| anyhow!("the etcd of the test bed is not running"))?;
-        end(&mut running.guardian, child);
-        Ok(())
+        self.stop("etcd", |running| &mut running.etcd)
     }
 
     pub(crate) fn start_etcd(&self) -> anyhow::Result<()> {
@@ -214,8 +200,12 @@ impl Processes {
     }
 
     pub(crate) fn stop_apiserver(&self) -> anyhow::Result<()> {
+        self.stop("API server", |running| &mut running.apiserver)
+    }
+
+    fn stop(&self, what: &str, child: fn(&mut Running) -> &mut Option<Child>) -> anyhow::Result<()> {
         let mut running = self.running();
-        let child = running.apiserver.take().ok_or_else(|| anyhow!("the API server of the test bed is not running"))?;
+        let child = child(&mut running).take().with_context(|| format!("the {what} of the test bed is not running"))?;
         end(&mut running.guardian, child);
         Ok(())
     }
@@ -236,52 +226,23 @@ impl Processes {
 
     /// Ready: the server reports it, and the namespaces that it creates right after that exist.
     fn wait_ready(&self) -> anyhow::Result<()> {
-        let client = self.client(&self.admin_token);
-        let started = Instant::now();
-        for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"] {
-            loop {
-                let answer = client.send("GET", path, None);
-                if matches!(answer, Ok((200, _))) {
-                    break;
-                }
-                self.still_running()?;
-                if started.elapsed() > READY_WITHIN {
-                    let said = answer.map_or_else(|e| format!("{e:#}"), |(status, body)| format!("{status} {body}"));
-                    bail!(
-                        "the API server is not ready after {READY_WITHIN:?}; {path} says {said}; its log ends with:\n{}",
-                        tail(&self.folder().join("kube-apiserver.log"))
-                    );
-                }
-                thread::sleep(Duration::from_millis(50));
-            }
-        }
-        Ok(())
+        let (client, log) = (self.client(&self.admin_token), self.folder().join("kube-apiserver.log"));
+        let paths = ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"];
+        paths.into_iter().try_for_each(|path| until_ready(&client, path, &log, || self.still_running()))
     }
 
     fn still_running(&self) -> anyhow::Result<()> {
         let mut running = self.running();
-        let mut ended: Vec<(&str, ExitStatus)> = Vec::new();
-        if let Some(child) = running.etcd.as_mut()
-            && let Some(status) = child.try_wait()?
-        {
-            ended.push(("etcd", status));
-        }
-        if let Some(child) = running.apiserver.as_mut()
-            && let Some(status) = child.try_wait()?
-        {
-            ended.push(("kube-apiserver", status));
-        }
         // etcd first: an API server without etcd ends too, and its log does not show the cause.
-        match ended.first() {
-            Some((name, status)) => {
-                bail!(
-                    "{name} ended ({status}); its log ends with:\n{}",
-                    tail(&self.folder().join(format!("{name}.log")))
-                )
+        let Running { etcd, apiserver, .. } = &mut *running;
+        for (name, child) in [("etcd", etcd), ("kube-apiserver", apiserver)] {
+            let child = child.as_mut().with_context(|| format!("{name} was stopped while it started"))?;
+            if let Some(status) = child.try_wait()? {
+                let log = tail(&self.folder().join(format!("{name}.log")));
+                bail!("{name} ended ({status}); its log ends with:\n{log}");
             }
-            None if running.apiserver.is_none() => bail!("the API server was stopped while it started"),
-            None => Ok(()),
         }
+        Ok(())
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -298,6 +259,39 @@ impl Drop for Running {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// Tries again while another process takes a port between our check and the bind.
+pub(crate) fn retried<T>(what: &'static str, mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(error) if format!("{error:#}").contains("address already in use") => {}
+            ended => return ended.context(what),
+        }
+    }
+    attempt().context(what)
+}
+
+/// Waits until a path is answered with 200, as long as the process runs.
+pub(crate) fn until_ready(
+    client: &Client,
+    path: &str,
+    log: &Path,
+    mut still_running: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let started = Instant::now();
+    loop {
+        let answer = client.send("GET", path, None);
+        if matches!(answer, Ok((200, _))) {
+            return Ok(());
+        }
+        still_running()?;
+        if started.elapsed() > READY_WITHIN {
+            let said = answer.map_or_else(|e| format!("{e:#}"), |(status, body)| format!("{status} {body}"));
+            bail!("{path} is not ready after {READY_WITHIN:?}: {said}; the log ends with:\n{}", tail(log));
+        }
+        thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -207,7 +207,7 @@ pub(super) fn lookup(answer: &Lookup) -> Result<Fact, ProviderError> {
         Lookup::Found(instance) => match (&instance.metadata, &instance.shutdown) {
             (Err(error), _) => return Err(error.clone()),
             (_, Err(error)) if !error.is_not_implemented() => return Err(error.clone()),
-            (Ok(None), _) => Fact::waiting(about, "knows the instance, and tells nothing of it yet"),
+            (Ok(None), _) => Fact::waiting(about, "knows the instance, and has no metadata of it yet"),
             (_, Ok(true)) => Fact::bad(about, "the instance is stopped", "start it, or delete the Node"),
             _ => Fact::good(about, "knows the instance"),
         },

@@ -88,7 +88,7 @@ impl Leader {
         let client = Client::connect_elsewhere(&connect, &self.server, Metrics::new()).await;
         let client = client.map_err(|error| Failure::error(format!("{}: {error}", self.label())))?;
         match client.read::<Value>(&Call::get("/debug/state").within(DEADLINE)).await {
-            Ok(answer) => self.tell(&answer, options, scope, story),
+            Ok(answer) => self.add(&answer, options, scope, story),
             Err(error) => story.unseen.push(format!("{}: {}", self.label(), refused(&error))),
         }
         Ok(())
@@ -98,7 +98,7 @@ impl Leader {
         format!("--leader={}", self.url)
     }
 
-    pub(super) fn tell(&self, answer: &Value, options: &Options, scope: &Scope, story: &mut Story) {
+    pub(super) fn add(&self, answer: &Value, options: &Options, scope: &Scope, story: &mut Story) {
         match State::deserialize(answer) {
             Ok(state) => {
                 story.facts.extend(facts(&state, scope, options));
@@ -230,7 +230,7 @@ fn failed(happened: &Happened) -> Fact {
     });
     let passing = failure.class.as_deref().is_some_and(|class| PASSING.contains(&class));
     let state = if passing { FactState::Waiting } else { FactState::Bad };
-    let hint = failure.way_out.clone().unwrap_or_else(|| "the message says why; its log tells more".to_owned());
+    let hint = failure.way_out.clone().unwrap_or_else(|| "see the message, and its log".to_owned());
     Fact { about: format!("{} of the leader", failure.controller), state, text, hint: Some(hint) }
 }
 

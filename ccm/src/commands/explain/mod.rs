@@ -49,18 +49,18 @@ const LEADER_INSECURE: Flag = Flag::new(
     "leader-insecure",
     Kind::Bool,
     "false",
-    "With --leader: take any certificate. Whoever answers there gets the credentials: only through a tunnel of your own.",
+    "With --leader: take any certificate. The server at this address gets the credentials: only through a tunnel of your own.",
 );
 
 pub(super) const COMMAND: Command = Command {
     name: "explain",
     words: "node/NAME | service/NAMESPACE/NAME",
-    about: "Tells why a node is tainted or a Service is pending: each link from the object to the cloud, what is waited for, what is broken, and the way out. Writes nothing.",
+    about: "Explains why a node is tainted or a Service is pending: each link from the object to the cloud, what is waited for, what is broken, and how to fix it. Writes nothing.",
     details: "\
 Works with and without a controller manager that runs. Give it the flags of the controller manager, so that it looks with
 the same eyes.
 
-Exit codes: 0 all is as it should be, 2 something is waited for or broken, 1 it could not be told, 255 no provider.
+Exit codes: 0 all is as it should be, 2 something is waited for or broken, 1 it could not be explained, 255 no provider.
 
   ccm explain service/default/web --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
   ccm explain node/worker-1 -o json …
@@ -88,7 +88,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             let progress = Progress::at("reading the flags");
             let world = World::open(&call, &progress).await?;
             world.check(&scope)?;
-            tell(&call, &world, &scope, leader, &progress).await?
+            collect(&call, &world, &scope, leader, &progress).await?
         };
         super::deliver(&report::print(&story, call.output))?;
         Ok(story.verdict())
@@ -97,7 +97,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
 }
 
 /// Reads everything, nearest to the object first, and collects the facts.
-async fn tell(
+async fn collect(
     call: &Call,
     world: &World,
     scope: &Scope,
@@ -171,7 +171,7 @@ fn find(world: &World, scope: &Scope) -> Option<Object> {
 /// Adds who holds each lease that matters. True if one of them has no holder.
 async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], progress: &Progress) -> bool {
     let Some(own) = &world.options.election else {
-        let text = "--leader-elect=false: there is no lease that tells whether the controller manager runs";
+        let text = "--leader-elect=false: there is no lease that shows whether the controller manager runs";
         story.unseen.push(text.to_owned());
         return false;
     };
@@ -203,7 +203,7 @@ async fn provider(world: &World, object: &Object, story: &mut Story) {
                 // The provider's own facts explain better why it is not found.
                 Ok(fact) if matches!(answer, Lookup::Gone(_)) => story.effects.push(fact),
                 Ok(fact) => story.facts.push(fact),
-                Err(error) if story.tells(&error.to_string()) => {}
+                Err(error) if story.reports(&error.to_string()) => {}
                 Err(error) => story.failed("the cloud", &format!("could not tell: {error}"), Some(&error.class())),
             }
         }
@@ -221,7 +221,7 @@ async fn provider(world: &World, object: &Object, story: &mut Story) {
     };
     match deadline::within("the explanation of the provider", READ_DEADLINE, read).await {
         Ok(facts) => story.facts.extend(facts),
-        Err(error) if story.tells(&error.to_string()) => {}
+        Err(error) if story.reports(&error.to_string()) => {}
         Err(error) => story.failed(name, &error.to_string(), Some(&error.class())),
     }
 }

@@ -76,7 +76,7 @@ fn elsewhere(service: &Service, addresses: &[&str], story: &mut Story) -> Option
     let fact = match addresses.is_empty() {
         true => Fact {
             hint: Some(format!(
-                "see that the controller of the class {class:?} runs, or make the Service anew without it"
+                "see that the controller of the class {class:?} runs, or recreate the Service without it"
             )),
             ..Fact::waiting("the controller of the class", &why)
         },
@@ -106,7 +106,7 @@ pub(super) fn node(node: &Node, view: Option<&InstanceView>, now: Timestamp) -> 
         if node.has_taint(TAINT_UNINITIALIZED) {
             let text = format!("{TAINT_UNINITIALIZED} stays until a controller manager of that cloud takes it away");
             let hint = "run that one too; or, if the machine is of this cloud, correct --provider-id of its kubelet and delete the \
-                        Node, so that it registers anew";
+                        Node, so that it registers again";
             facts.push(Fact::bad("taint", text, hint));
         }
         story.not_ours = Some(why);

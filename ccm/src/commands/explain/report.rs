@@ -73,7 +73,7 @@ impl Story {
     }
 
     /// Whether a failure with this message is already reported.
-    pub(super) fn tells(&self, message: &str) -> bool {
+    pub(super) fn reports(&self, message: &str) -> bool {
         self.all().any(|fact| fact.text.contains(message))
     }
 
@@ -125,16 +125,16 @@ impl Story {
             // A kubelet without heartbeats alone does not make an old error relevant.
             let pending = self.facts.iter().chain(&self.effects).any(|fact| fact.state != FactState::Good);
             let class = error.class.as_ref().map_or_else(String::new, |class| format!(" ({})", class.word()));
-            let told = format!("{} {}: {}{class}", error.reason, events::when(error, now), error.message);
+            let text_of = format!("{} {}: {}{class}", error.reason, events::when(error, now), error.message);
             let said = || "the message says why; the next try may have gone well already".to_owned();
-            let way_out = error.class.as_ref().map_or_else(said, ErrorClass::way_out);
+            let fix = error.class.as_ref().map_or_else(said, ErrorClass::way_out);
             self.effects.push(match pending {
                 true => Fact {
                     // An error that passes by itself is not worse because it was emitted as an event.
                     state: error.class.as_ref().map_or(FactState::Bad, state_of),
-                    ..Fact::bad("last error", told, way_out)
+                    ..Fact::bad("last error", text_of, fix)
                 },
-                false => Fact::good("last error", format!("{told}. Nothing is pending now")),
+                false => Fact::good("last error", format!("{text_of}. Nothing is pending now")),
             });
         }
         (self.events, self.now) = (events, now);
@@ -213,8 +213,8 @@ fn text(story: &Story, output: Output) -> String {
     let mut text = format!("{}\n", output.paint(Colour::Bold, &story.title));
     for fact in story.all() {
         let (word, colour) = mark(fact.state);
-        let told = flat(&format!("{}: {}", fact.about, fact.text));
-        let _ = writeln!(text, "  {} {told}", output.paint(colour, &format!("{word:7}")));
+        let text_of = flat(&format!("{}: {}", fact.about, fact.text));
+        let _ = writeln!(text, "  {} {text_of}", output.paint(colour, &format!("{word:7}")));
         if let Some(hint) = &fact.hint {
             let _ = writeln!(text, "          → {}", flat(hint));
         }
@@ -230,8 +230,8 @@ fn text(story: &Story, output: Output) -> String {
             true => output.paint(Colour::Yellow, &event.kind),
             false => flat(&event.kind),
         };
-        let told = format!("{} {}: {}", event.reason, events::when(event, story.now), event.message);
-        let _ = writeln!(text, "  {kind} {}", flat(&told));
+        let text_of = format!("{} {}: {}", event.reason, events::when(event, story.now), event.message);
+        let _ = writeln!(text, "  {kind} {}", flat(&text_of));
     }
     if let Some(more) = story.events.len().checked_sub(EVENTS).filter(|more| *more > 0) {
         let _ = writeln!(text, "  and {more} older {}", if more == 1 { "one" } else { "ones" });

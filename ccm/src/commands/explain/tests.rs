@@ -129,7 +129,7 @@ fn an_error_of_unknown_cause_gives_way_to_a_link_that_explains_it() {
     );
     story.facts.push(ccm_provider::Fact::bad("instance a", "not listed", "list it"));
     assert_eq!(story.conclusion(), "broken: instance a: not listed → list it (and 1 more above)");
-    assert!(story.tells("no such thing") && !story.tells("another"));
+    assert!(story.reports("no such thing") && !story.reports("another"));
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn a_service_of_another_class_is_its_controllers() {
 service default/web
   done    Service: type LoadBalancer, made 5m ago
   waiting the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone
-          → see that the controller of the class \"example.com/x\" runs, or make the Service anew without it
-waiting for the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone → see that the controller of the class \"example.com/x\" runs, or make the Service anew without it
+          → see that the controller of the class \"example.com/x\" runs, or recreate the Service without it
+waiting for the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone → see that the controller of the class \"example.com/x\" runs, or recreate the Service without it
 "
     );
     let mut done = class.clone();
@@ -182,7 +182,7 @@ fn a_service_that_goes_shows_what_keeps_it() {
 }
 
 #[test]
-fn a_lease_tells_whether_anybody_works() {
+fn a_lease_shows_whether_anybody_works() {
     let state = |seen| lease(seen).unwrap().state;
     assert_eq!(state(seen("pod-1", 15)), FactState::Good);
     assert_eq!(state(seen("pod-1", -3600)), FactState::Good, "a clock that is ahead");
@@ -222,7 +222,7 @@ fn hosts_name_each_node_that_is_left_out_and_why() {
 }
 
 #[test]
-fn a_node_tells_each_of_its_taints_apart() {
+fn a_node_lists_each_of_its_taints() {
     let node = worker("a", &[TAINT_SHUTDOWN, "example.com/x"]);
     let story = object::node(&node, None, now());
     let text = text(&story);
@@ -236,7 +236,7 @@ fn a_node_tells_each_of_its_taints_apart() {
 }
 
 #[test]
-fn what_the_cloud_answers_is_told_with_its_evidence() {
+fn what_the_cloud_answers_is_reported_with_its_evidence() {
     let gone = Lookup::Gone(Evidence {
         kind: EvidenceKind::Terminated { state: "terminated".into() },
         read_began: std::time::SystemTime::UNIX_EPOCH,
@@ -328,7 +328,7 @@ fn a_warning_about_an_annotation_is_counted_and_breaks_nothing() {
     assert_eq!(story.conclusion(), "broken: example.com/other \"a\": unknown; did you mean example.com/type?");
 }
 
-fn told(kind: &str, reason: &str, second: u32, component: &str) -> Value {
+fn event(kind: &str, reason: &str, second: u32, component: &str) -> Value {
     json!({
         "involvedObject": {"uid": "u-1"}, "type": kind, "reason": reason, "message": "m", "count": 3,
         "lastTimestamp": format!("2026-01-01T00:04:{second:02}Z"), "source": {"component": component},
@@ -337,13 +337,13 @@ fn told(kind: &str, reason: &str, second: u32, component: &str) -> Value {
 
 #[test]
 fn events_are_newest_first_and_of_this_object() {
-    let mut older = told("Normal", "Old", 59, "service-controller");
+    let mut older = event("Normal", "Old", 59, "service-controller");
     older["involvedObject"]["uid"] = "an-earlier-one".into();
     let modern = json!({
         "involvedObject": {"uid": "web"}, "type": "Normal", "reason": "New", "message": null, "eventTime": "2026-01-01T00:04:30.000001Z",
         "lastTimestamp": null, "reportingComponent": "kubelet", "source": {}, "series": null,
     });
-    let list = json!({"items": [told("Normal", "A", 1, "x"), older, modern]});
+    let list = json!({"items": [event("Normal", "A", 1, "x"), older, modern]});
     let events = events::parse(&list, "web", "u-1");
     let short: Vec<_> = events.iter().map(|e| (&*e.reason, &*e.component, e.count)).collect();
     assert_eq!(short, [("New", "kubelet", 1), ("A", "x", 3)]);
@@ -357,20 +357,20 @@ fn the_last_error_counts_until_a_sync_went_well() {
         events::last_error(&events).map(|event| event.reason.clone())
     };
     let ours = "service-controller";
-    let failed = || told("Warning", "SyncLoadBalancerFailed", 10, ours);
+    let failed = || event("Warning", "SyncLoadBalancerFailed", 10, ours);
     assert_eq!(
-        last(json!([failed(), told("Normal", "EnsuringLoadBalancer", 11, ours)])).as_deref(),
+        last(json!([failed(), event("Normal", "EnsuringLoadBalancer", 11, ours)])).as_deref(),
         Some("SyncLoadBalancerFailed")
     );
-    assert_eq!(last(json!([failed(), told("Normal", "EnsuredLoadBalancer", 11, ours)])), None);
-    assert!(last(json!([failed(), told("Normal", "EnsuredLoadBalancer", 9, ours)])).is_some());
-    assert_eq!(last(json!([told("Warning", "Rebooted", 10, "kubelet")])), None);
+    assert_eq!(last(json!([failed(), event("Normal", "EnsuredLoadBalancer", 11, ours)])), None);
+    assert!(last(json!([failed(), event("Normal", "EnsuredLoadBalancer", 9, ours)])).is_some());
+    assert_eq!(last(json!([event("Warning", "Rebooted", 10, "kubelet")])), None);
     // A warning beside the error is not the error.
     let mut classed = failed();
     classed["metadata"] = json!({"annotations": {ccm_provider::EVENT_ERROR_CLASS: "transient"}});
-    let warned = |second| told("Warning", "AWSLoadBalancerWarning", second, ours);
+    let warned = |second| event("Warning", "AWSLoadBalancerWarning", second, ours);
     assert_eq!(last(json!([warned(10), classed])).as_deref(), Some("SyncLoadBalancerFailed"));
-    let well = told("Normal", "EnsuredLoadBalancer", 11, ours);
+    let well = event("Normal", "EnsuredLoadBalancer", 11, ours);
     assert_eq!(last(json!([warned(12), well, classed])).as_deref(), Some("AWSLoadBalancerWarning"));
     // An error that passes by itself means waiting, whether it was emitted as an event or not.
     let mut passing = object::service(&web(&json!({})), now());
@@ -401,7 +401,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
 #[test]
 fn texts_of_others_stay_in_their_line_and_do_not_steer_the_terminal() {
     let mut story = Story::default();
-    let mut nasty = told("Normal", "DryRun", 1, "x");
+    let mut nasty = event("Normal", "DryRun", 1, "x");
     nasty["message"] = "one\n  two \u{1b}[31mred\u{7}".into();
     story.events(events::parse(&json!({"items": [nasty]}), "web", "u-1"), now());
     story.unseen.push("a\nb".into());
@@ -433,7 +433,7 @@ fn the_document_has_all_that_the_text_has() {
 }
 
 #[test]
-fn the_leader_tells_its_failures_of_this_object_alone() {
+fn the_leader_reports_its_failures_of_this_object_alone() {
     let failure = |subject: &str, class: Value, settled: bool| {
         json!({"subject": subject, "text": "no", "count": 2, "secondsAgo": 7, "controller": "service-lb-controller",
             "class": class, "wayOut": "do it", "nextTrySeconds": 30, "settled": settled})
@@ -459,7 +459,7 @@ fn the_leader_tells_its_failures_of_this_object_alone() {
     values.insert("leader-ca", vec![String::new()], false);
     values.insert("leader-insecure", vec!["false".into()], false);
     let mut story = Story { title: "service default/web".into(), ..Story::default() };
-    leader::flags(&values).unwrap().unwrap().tell(&state, &options, &scope, &mut story);
+    leader::flags(&values).unwrap().unwrap().add(&state, &options, &scope, &mut story);
     let all = story.facts.iter().chain(&story.effects);
     let lines: Vec<String> = all.map(|f| format!("{:?} {}: {}", f.state, f.about, f.text)).collect();
     assert!(story.leader.is_some());

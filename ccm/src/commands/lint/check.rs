@@ -213,8 +213,8 @@ pub(super) fn of_service(
     // A provider names `spec.ports[]` for a finding about all ports.
     let is_idle = |key: &str| wrong.iter().any(|wrong| wrong.split("[]").next() == Some(key));
     all.retain(|(_, finding)| finding.severity > Severity::Info || !is_idle(&finding.key));
-    let told: BTreeSet<String> = all.iter().map(|(_, finding)| finding.key.clone()).collect();
-    let misspelt = spelling::lint(service).into_iter().filter(|finding| !told.contains(&finding.key));
+    let reported: BTreeSet<String> = all.iter().map(|(_, finding)| finding.key.clone()).collect();
+    let misspelt = spelling::lint(service).into_iter().filter(|finding| !reported.contains(&finding.key));
     all.extend(misspelt.map(|finding| (CORE, finding)));
     all
 }
@@ -260,8 +260,8 @@ fn config_line(text: &str, finding: &Finding) -> Option<usize> {
     {
         return Some(root.line_of(key));
     }
-    let told = message.split("line ").skip(1).find_map(number);
-    told.or_else(|| parsed.broken.first().map(|broken| broken.line).filter(|_| parsed.documents.is_empty()))
+    let reported = message.split("line ").skip(1).find_map(number);
+    reported.or_else(|| parsed.broken.first().map(|broken| broken.line).filter(|_| parsed.documents.is_empty()))
 }
 
 /// The entry with the value that the finding names, else the last of the key, else the header.
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_already_is_not_told_again() {
+    fn what_is_wrong_already_is_not_reported_again() {
         assert_eq!(
             look("{kind: Service, spec: {ports: [{port: '80'}]}}", false),
             ["1 1 core spec.ports[0].port: invalid type: string \"80\", expected a whole number"]
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_is_not_heard_on_what_is_told_already() {
+    fn a_cloud_is_not_heard_on_what_is_reported_already() {
         struct Echo;
         impl Lint for Echo {
             fn service(&self, _: &Service) -> Vec<Finding> {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_told_once_and_is_no_mistake() {
+    fn a_template_is_reported_once_and_is_no_mistake() {
         let mut looked = Looked::default();
         for text in [
             "{{- if .Values.on }}\nkind: Service\n---\nspec: {{ .Values.spec }}\n",
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_template_is_one_wherever_its_first_action_stands() {
-        let told = |text: &str| {
+        let reported = |text: &str| {
             let mut looked = Looked::default();
             looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters::default());
             looked.found.iter().map(|f| (f.line.unwrap(), f.finding.severity)).collect::<Vec<_>>()
@@ -451,7 +451,7 @@ mod tests {
             ("a: {{ .x }}\n---\nspec: {\n", 1, Severity::Info),
         ];
         for (text, line, severity) in rows {
-            let found = told(text);
+            let found = reported(text);
             assert_eq!(found.first().map(|(_, severity)| *severity), Some(severity), "{text} {found:?}");
             assert!(found.len() == 1 && found[0].0.abs_diff(line) <= 1, "{text} {found:?}");
         }
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_mistake_in_a_cloud_config_is_told_once() {
+    fn the_line_of_a_mistake_in_a_cloud_config_is_reported_once() {
         struct Numbered;
         impl Lint for Numbered {
             fn service(&self, _: &Service) -> Vec<Finding> {

@@ -158,37 +158,3 @@ async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> 
     services.sort_by_key(|service| service.key());
     Ok(services)
 }
-
-#[cfg(test)]
-mod tests {
-    use ccm_provider::Finding;
-
-    use super::check::Found;
-    use super::*;
-
-    #[test]
-    fn the_exit_code_follows_the_worst_finding_and_the_threshold() {
-        let rows = [
-            (None, "warning", Verdict::Clean),
-            (Some(Severity::Info), "warning", Verdict::Clean),
-            (Some(Severity::Warning), "warning", Verdict::Findings),
-            (Some(Severity::Error), "warning", Verdict::Findings),
-            (Some(Severity::Warning), "error", Verdict::Clean),
-            (Some(Severity::Error), "error", Verdict::Findings),
-            (Some(Severity::Error), "never", Verdict::Clean),
-        ];
-        for (severity, word, expected) in rows {
-            let found = severity.map(|severity| Found {
-                file: None,
-                line: None,
-                document: None,
-                object: String::new(),
-                rules: "core",
-                finding: Finding::new(severity, "", ""),
-            });
-            let looked = Looked { found: found.into_iter().collect(), ..Looked::default() };
-            assert_eq!(verdict(&looked, threshold(word).unwrap()), expected, "{severity:?} {word}");
-        }
-        assert_eq!(threshold("info").unwrap_err().message, "--fail-on=info: want error, warning or never");
-    }
-}

@@ -106,7 +106,7 @@ fn ports(ports: &mut Json, path: &str, findings: &mut Vec<Finding>) {
 fn check(alone: &Json, path: &str, findings: &mut Vec<Finding>) -> bool {
     let read = serde_json::from_value::<Service>(alone.clone());
     // Replaces Rust's type names.
-    let told = |error: &serde_json::Error| {
+    let plain = |error: &serde_json::Error| {
         let text = error.to_string();
         let number = if text.starts_with("invalid value") { "a smaller number" } else { "a whole number" };
         let words = [("i32", number), ("sequence", "list"), ("struct ServicePort", "a map")];
@@ -117,7 +117,7 @@ fn check(alone: &Json, path: &str, findings: &mut Vec<Finding>) -> bool {
             None => text,
         }
     };
-    findings.extend(read.as_ref().err().map(|error| Finding::new(Severity::Error, path, told(error))));
+    findings.extend(read.as_ref().err().map(|error| Finding::new(Severity::Error, path, plain(error))));
     read.is_ok()
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_a_wrong_type_is_told_and_the_rest_is_read() {
+    fn a_field_of_a_wrong_type_is_reported_and_the_rest_is_read() {
         let (service, findings) = read_one(
             "kind: Service\nmetadata:\n  name: web\n  annotations: {a: true, b: 60, c: text, d: ~}\n  labels: {x: 1}\n\
              spec:\n  type: LoadBalancer\n  selector: [app]\n  ports: [{name: a, port: '80'}, {name: b, port: 81}]\n",

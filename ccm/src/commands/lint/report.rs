@@ -268,21 +268,4 @@ mod tests {
             "::error file=a%25b%0D%0A%2C%3A::x%25%0D%0Ay:,\n"
         );
     }
-
-    #[test]
-    fn programs_get_every_field() {
-        let document: Value = serde_json::from_str(&render(&report(), Output::plain(Format::Json))).unwrap();
-        assert_eq!((&document["kind"], &document["version"]), (&json!("Lint"), &json!(1)));
-        assert_eq!(
-            document["findings"][0],
-            json!({"file": "./a.yaml", "line": 7, "document": 1, "object": "service web", "severity": "warning",
-                "key": "example.com/a:b,c", "value": "50%,\nmore: x", "message": "no effect; 100%", "rules": "core"})
-        );
-        assert_eq!(document["findings"][2]["file"], Value::Null);
-        assert_eq!(document["unread"], json!([{"name": "c.yaml", "error": "No such file"}]));
-        assert_eq!(
-            (&document["services"], &document["files"], &document["skipped"]),
-            (&json!(1), &json!(2), &json!(3))
-        );
-    }
 }

@@ -130,24 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_the_rest_goes_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).display().to_string();
-        fs::write(at("latin.yaml"), b"a: \xe9").unwrap();
-        fs::write(at("good.yaml"), "a: 1").unwrap();
-        let (sources, unread) = read(&[at("none.yaml"), at("latin.yaml"), at("good.yaml")]);
-        assert_eq!(sources, [Source { name: at("good.yaml"), text: "a: 1".into() }]);
-        let told: Vec<(String, String)> = unread.into_iter().map(|u| (u.name, u.error)).collect();
-        assert_eq!(
-            told,
-            [
-                (at("none.yaml"), "No such file or directory (os error 2)".into()),
-                (at("latin.yaml"), "not UTF-8 text: byte 4 is none; save it as UTF-8".into()),
-            ]
-        );
-    }
-
-    #[test]
     fn where_one_file_is_meant_a_folder_is_not_searched() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a.yaml"), "a: 1").unwrap();

@@ -362,8 +362,8 @@ fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Vec<Check>
 /// Whether a flag that somebody gave has another value there than here.
 fn differs(flag: &Flag, theirs: &FlagValues, ours: &FlagValues) -> bool {
     // Reported by `election`.
-    let told = ["leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"];
-    let around = AROUND.contains(&flag.section) || ALSO_AROUND.contains(&flag.name) || told.contains(&flag.name);
+    let reported = ["leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"];
+    let around = AROUND.contains(&flag.section) || ALSO_AROUND.contains(&flag.name) || reported.contains(&flag.name);
     let given = theirs.given(flag.name) || ours.given(flag.name);
     given && !around && theirs.list(flag.name) != ours.list(flag.name)
 }
@@ -426,10 +426,10 @@ fn controllers(theirs: &FlagValues, ours: &Ours<'_>) -> String {
     let starting: Vec<&str> = names(true).filter(|name| (ours.runs)(name)).collect();
     let stopping: Vec<&str> = names(false).collect();
     if !starting.is_empty() {
-        effect.push_str(&format!("; would run anew: {}", join(&starting)));
+        effect.push_str(&format!("; would start: {}", join(&starting)));
     }
     if !stopping.is_empty() {
-        effect.push_str(&format!("; would run no more: {}", join(&stopping)));
+        effect.push_str(&format!("; would stop: {}", join(&stopping)));
     }
     for word in wrong {
         effect.push_str(&format!("; {word}"));

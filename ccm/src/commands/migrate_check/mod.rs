@@ -57,9 +57,9 @@ const NAMESPACE: Flag = Flag::new(
 pub(super) const COMMAND: Command = Command {
     name: "migrate-check",
     words: "",
-    about: "Tells what would break, or change, when this program takes over from kube-controller-manager or from a Go cloud-controller-manager. Writes nothing.",
+    about: "Reports what would break, or change, when this program takes over from kube-controller-manager or from a Go cloud-controller-manager. Writes nothing.",
     details: "\
-Give it the flags that the program will run with. One finding per line with the way out, errors first: flags of what
+Give it the flags that the program will run with. One finding per line with the fix, errors first: flags of what
 runs now, nodes, Services, leases, rights, webhooks, and what the provider sees in the cloud.
 
 Exit codes: 0 no error and no warning, 2 some, 1 it could not look, 255 no provider.
@@ -127,7 +127,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let lint = |service: &Service| super::lint::service(service, rules);
     checks.extend(services::checks(&services, &lint, &surveyed, runs(ccm_controllers::service::NAME)));
     let others = services::others(&surveyed, |unplanned| {
-        seen.is_told(&unplanned.subject) || checks.iter().any(|check| services::is_cause(check, unplanned))
+        seen.is_reported(&unplanned.subject) || checks.iter().any(|check| services::is_cause(check, unplanned))
     });
     checks.extend(others);
     let written = webhooks::Written {

@@ -51,11 +51,11 @@ pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
 
 impl Nodes<'_> {
     /// Whether a finding already reports that the cloud does not know this node: `node NAME`.
-    pub(super) fn is_told(&self, subject: &str) -> bool {
+    pub(super) fn is_reported(&self, subject: &str) -> bool {
         let Some(answers) = self.answers else { return false };
-        let lost = |answer: &Lookup| matches!(answer, Lookup::Gone(_) | Lookup::Unknown(_));
-        let told = self.nodes.iter().zip(answers).filter(|(_, answer)| lost(answer));
-        told.map(|(node, _)| &node.name).any(|name| subject.strip_prefix("node ") == Some(name.as_str()))
+        let is_lost = |answer: &Lookup| matches!(answer, Lookup::Gone(_) | Lookup::Unknown(_));
+        let lost = self.nodes.iter().zip(answers).filter(|(_, answer)| is_lost(answer));
+        lost.map(|(node, _)| &node.name).any(|name| subject.strip_prefix("node ") == Some(name.as_str()))
     }
 }
 
@@ -73,7 +73,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
         // The initialization is reported with the other writes.
         let initialized = seen.surveyed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
         let text = "it waits for its initialization, and this program would not initialize it";
-        let fix = "ccm explain node/NAME tells why";
+        let fix = "see ccm explain node/NAME";
         return (!initialized).then(|| (Severity::Error, "node-uninitialized", text.into(), fix.into()));
     }
     if node.provider_id.is_some() {
@@ -83,7 +83,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
         [LABEL_ZONE, LABEL_REGION, LABEL_INSTANCE_TYPE, LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_INSTANCE_TYPE_BETA];
     if labels.iter().any(|label| node.labels.contains_key(label)) {
         let text = "it has labels of a cloud and no provider ID: its instance is found by the node's name alone";
-        let fix = "set spec.providerID, or delete the Node so that it registers anew";
+        let fix = "set spec.providerID, or delete the Node so that it registers again";
         return Some((Severity::Warning, PROVIDER_ID, text.into(), fix.into()));
     }
     let text = format!(
@@ -116,7 +116,7 @@ fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Ki
         }
         Lookup::Unknown(error) => {
             let class = error.class();
-            let text = format!("the cloud does not tell whether it has it: {error} ({})", class.word());
+            let text = format!("the cloud does not say whether it has it: {error} ({})", class.word());
             let fix: Cow<'static, str> = match class {
                 ErrorClass::NotFound | ErrorClass::Unknown => find.into(),
                 class => class.way_out().into(),
@@ -172,7 +172,7 @@ fn of_kind(what: &str, plans: &[(&str, &Plan)]) -> Check {
     let text = text.trim_end_matches([':', ' ']).to_owned();
     let fix = match check {
         "node-addresses" => {
-            "see that kubelet's certificate and whoever connects to the nodes can do with them; ccm plan node/NAME"
+            "see that the certificate of the kubelet and all that connect to the nodes accept them; ccm plan node/NAME"
         }
         _ => "nothing, if it is meant; ccm plan node/NAME shows it whole",
     };

@@ -217,7 +217,7 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
         checks.push(Check::warning(
             CHECK,
             "",
-            format!("the rights were checked for whoever runs this command, not for the account of the program: {reason}"),
+            format!("the rights were checked for the user of this command, not for the account of the program: {reason}"),
             "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)",
         ));
     }
@@ -240,7 +240,7 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
 }
 
 fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str], about_us: bool) -> Check {
-    let who = if about_us { "whoever runs this command" } else { right.account.as_str() };
+    let who = if about_us { "the user of this command" } else { right.account.as_str() };
     let named = if names.is_empty() { String::new() } else { format!(" {}", join(names)) };
     let within = right.namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
     let why = need.verbs.iter().filter(|(verb, _)| verbs.contains(*verb)).flat_map(|(_, why)| why);

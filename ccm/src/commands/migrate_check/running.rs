@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_with_the_same_flags_are_told_once_and_those_that_ended_not_at_all() {
+    fn pods_with_the_same_flags_are_reported_once_and_those_that_ended_not_at_all() {
         let pod = |name: &str, flag: &str, phase: &str| -> Pod {
             serde_json::from_value(
                 json!({"metadata": {"name": name, "namespace": "kube-system"}, "status": {"phase": phase},

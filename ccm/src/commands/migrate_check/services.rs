@@ -57,8 +57,8 @@ pub(super) fn checks(
 
 /// Planned writes to other objects than nodes and Services, failed plans, and warnings of the controllers.
 ///
-/// `told`: whether another finding already reports the cause.
-pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&Unplanned) -> bool) -> Vec<Check> {
+/// `reported`: whether another finding already reports the cause.
+pub(super) fn others(surveyed: &Surveyed, reported: impl Fn(&Unplanned) -> bool) -> Vec<Check> {
     let of_others = |plan: &&Plan| !plan.subject.starts_with("service ") && !plan.subject.starts_with("node ");
     let (volumes, rest): (Vec<&Plan>, Vec<&Plan>) =
         surveyed.plans.iter().filter(of_others).partition(|plan| plan.subject.starts_with("persistentvolume "));
@@ -71,8 +71,8 @@ pub(super) fn others(surveyed: &Surveyed, told: impl Fn(&Unplanned) -> bool) -> 
         let fix = "nothing, if it is meant; ccm plan shows all";
         checks.push(Check::warning("volume-labels", format!("persistentvolume {}", joined(&names)), text, fix));
     }
-    let explain = "ccm explain tells more of nodes and Services";
-    for unplanned in surveyed.unplanned.iter().filter(|unplanned| !told(unplanned)) {
+    let explain = "see ccm explain for nodes and Services";
+    for unplanned in surveyed.unplanned.iter().filter(|unplanned| !reported(unplanned)) {
         let text = format!("could not be planned: {}", unplanned.error);
         checks.push(Check::error("plan", &*unplanned.subject, text, explain));
     }

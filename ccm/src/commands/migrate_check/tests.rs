@@ -32,7 +32,7 @@ fn options(more: &[&str]) -> Options {
 }
 
 /// `error check subject`, sorted as printed.
-fn told(checks: Vec<Check>) -> Vec<String> {
+fn lines(checks: Vec<Check>) -> Vec<String> {
     let line = |check: Check| format!("{} {} {}", check.severity.as_str(), check.check, check.subject);
     sorted(checks).into_iter().map(|check| line(check).trim_end().to_owned()).collect()
 }
@@ -69,18 +69,18 @@ fn flags_of_routes_do_not_matter_where_the_cloud_has_none() {
     let pods =
         [controller_manager(&["--cloud-provider=fake", "--configure-cloud-routes=false", "--controllers=*,-route"])];
     let options = options(&["--cluster-cidr=10.9.0.0/16"]);
-    let told_if = |routes: bool| {
+    let messages_if = |routes: bool| {
         let runs = |name: &str| name != ccm_controllers::route::NAME || routes;
         let ours = flags::Ours { program: &Program::default(), options: &options, runs: &runs };
         flags::checks(&running(&pods), &ours).into_iter().map(|check| check.message).collect::<Vec<_>>().join("\n")
     };
     let words = [
-        "would run anew: node-route-controller",
+        "would start: node-route-controller",
         "this program would make routes",
         "--cluster-cidr=10.1.0.0/16, and here",
     ];
     for word in words {
-        assert!(told_if(true).contains(word) && !told_if(false).contains(word), "{word}");
+        assert!(messages_if(true).contains(word) && !messages_if(false).contains(word), "{word}");
     }
 }
 
@@ -113,11 +113,11 @@ fn a_cluster_that_is_ready_for_the_swap_has_no_error_and_no_warning() {
         "info cloud-provider pod kube-system/kube-controller-manager-a",
         "info flags pod kube-system/aws-ccm-a",
     ];
-    assert_eq!(told(flags_of(&pods, &[NO_ROUTES])), good);
+    assert_eq!(lines(flags_of(&pods, &[NO_ROUTES])), good);
 }
 
 #[test]
-fn flags_of_an_in_tree_cloud_are_told_with_the_way_out() {
+fn flags_of_an_in_tree_cloud_are_reported_with_the_fix() {
     let pods = [
         controller_manager(&["--cloud-provider=aws", "--cluster-name=prod", "--enable-leader-migration"]),
         api_server(&[
@@ -150,12 +150,12 @@ warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-cont
 }
 
 #[test]
-fn what_an_in_tree_cloud_was_told_is_held_against_the_flags_here() {
+fn flags_of_an_in_tree_cloud_are_compared_with_the_flags_here() {
     let in_tree = |theirs: &[&str], ours: &[&str]| {
         let pods = [controller_manager(&[&["--cloud-provider=fake"], theirs].concat())];
         let checks = flags_of(&pods, &[&["--cluster-cidr=10.1.0.0/16"], ours].concat());
-        let told = checks.into_iter().filter(|check| check.severity > Severity::Info);
-        told.map(|check| format!("{} {} {}", check.severity.as_str(), check.check, check.message)).collect::<Vec<_>>()
+        let found = checks.into_iter().filter(|check| check.severity > Severity::Info);
+        found.map(|check| format!("{} {} {}", check.severity.as_str(), check.check, check.message)).collect::<Vec<_>>()
     };
     // The only finding: the cloud provider runs in kube-controller-manager.
     assert_eq!(in_tree(&[], &[]).len(), 1);
@@ -163,7 +163,7 @@ fn what_an_in_tree_cloud_was_told_is_held_against_the_flags_here() {
     assert_eq!(
         in_tree(&["--controllers=*,-service,-ttl,-bootstrapsigner", "--route-reconciliation-period=1m"], &[])[1..],
         [
-            "warning controllers --controllers is *,-service there and * here; would run anew: service-lb-controller",
+            "warning controllers --controllers is *,-service there and * here; would start: service-lb-controller",
             "warning flag-value --route-reconciliation-period is 1m0s there and 10s here",
         ]
     );
@@ -190,7 +190,7 @@ fn what_an_in_tree_cloud_was_told_is_held_against_the_flags_here() {
 }
 
 #[test]
-fn what_differs_from_the_running_program_is_told_flag_by_flag() {
+fn what_differs_from_the_running_program_is_reported_flag_by_flag() {
     let theirs = [
         "--port=0",
         "--cluster-name=prod",
@@ -203,7 +203,7 @@ fn what_differs_from_the_running_program_is_told_flag_by_flag() {
     let checks =
         flags_of(&[cloud_controller(&theirs)], &["--cluster-cidr=10.1.0.0/16", "--concurrent-service-syncs=5"]);
     assert_eq!(
-        told(checks.clone())[..9],
+        lines(checks.clone())[..9],
         [
             "error cluster-name pod kube-system/aws-ccm-a",
             "error flags pod kube-system/aws-ccm-a",
@@ -219,10 +219,7 @@ fn what_differs_from_the_running_program_is_told_flag_by_flag() {
     let flag = only(checks.clone(), "flags");
     assert!(flag.message.contains("unknown flag: --port (removed in Kubernetes 1.24"), "{flag:?}");
     let controllers = only(checks.clone(), "controllers").message;
-    assert!(
-        controllers.contains("would run anew: node-route-controller; \"nodes\" is not in the list"),
-        "{controllers}"
-    );
+    assert!(controllers.contains("would start: node-route-controller; \"nodes\" is not in the list"), "{controllers}");
     let election = only(checks.clone(), "leader-election").message;
     assert_eq!(
         election,
@@ -280,7 +277,7 @@ fn pod_ranges_come_from_one_component_and_are_the_same_everywhere() {
 #[test]
 fn pods_must_start_where_nothing_is_initialized_yet() {
     let account = "system:serviceaccount:kube-system:cloud-controller-manager";
-    let check = |pod: Pod| told(pods::checks(&running(&[pod]), account));
+    let check = |pod: Pod| lines(pods::checks(&running(&[pod]), account));
     let with = |tolerations: Value, network: bool| {
         pod(
             "x",
@@ -358,7 +355,7 @@ fn nodes_that_the_cloud_does_not_know_are_errors_and_foreign_ones_warnings() {
     ];
     let plans = vec![Plan::new("node doomed").with(step(Verb::Delete, "Node", "doomed", Risk::None))];
     assert_eq!(
-        told(of_nodes(nodes, plans)),
+        lines(of_nodes(nodes, plans)),
         [
             "error kubelet node bare",
             "error node-deletion node doomed",
@@ -386,10 +383,10 @@ fn what_many_nodes_share_is_one_line_with_an_example() {
         (check.subject.as_str(), check.message.as_str()),
         ("node a, b, c and 2 more", "addresses would change, on 5 nodes; the first: status.addresses = InternalIP=a")
     );
-    assert_eq!(told(of_nodes(nodes(), Vec::new())), ["info nodes"]);
+    assert_eq!(lines(of_nodes(nodes(), Vec::new())), ["info nodes"]);
     let foreign = names.map(|name| (node(name, Some("aws://x")), Lookup::Foreign)).to_vec();
     assert_eq!(
-        told(of_nodes(foreign, Vec::new())),
+        lines(of_nodes(foreign, Vec::new())),
         ["error node-provider-id", "warning node-provider-id node a, b, c and 2 more"],
         "no node at all is of this cloud"
     );
@@ -414,7 +411,7 @@ fn what_keeps_many_from_being_planned_is_one_line() {
     unplanned.push(Unplanned { subject: "service a/e".into(), error: SyncError::Terminal("another".into()) });
     let checks = services::others(&Surveyed { unplanned, ..surveyed(Vec::new()) }, |_| false);
     assert_eq!(
-        told(checks),
+        lines(checks),
         [
             "error plan node n",
             "error plan routes",
@@ -431,7 +428,7 @@ fn what_a_provider_says_of_many_nodes_alike_is_one_line() {
     let checks =
         vec![of("d", "no"), of("a", "no"), of("b", "other"), of("c", "no"), of("e", "no"), lease("x"), lease("y")];
     assert_eq!(
-        told(checks),
+        lines(checks),
         [
             "error instances node b",
             "error instances node d, a, c and 1 more",
@@ -442,7 +439,7 @@ fn what_a_provider_says_of_many_nodes_alike_is_one_line() {
 }
 
 #[test]
-fn an_error_of_the_cloud_has_its_own_way_out() {
+fn an_error_of_the_cloud_has_its_own_fix() {
     let denied = ProviderError::new(ccm_provider::ErrorClass::Denied { action: "ec2:DescribeInstances".into() }, "no");
     let check =
         only(of_nodes(vec![(node("a", Some("fake://a")), Lookup::Unknown(denied))], Vec::new()), "node-instance");
@@ -453,7 +450,7 @@ fn an_error_of_the_cloud_has_its_own_way_out() {
 }
 
 #[test]
-fn a_mistake_in_a_service_is_told_once() {
+fn a_mistake_in_a_service_is_reported_once() {
     let services = [service("web", &[], json!({"type": "LoadBalancer"}), None)];
     let mistake = Finding { value: Some("x".into()), ..Finding::new(Severity::Error, "a/b", "no number") };
     let checks = services::checks(&services, &|_| vec![mistake.clone()], &surveyed(Vec::new()), true);
@@ -468,7 +465,7 @@ fn a_mistake_in_a_service_is_told_once() {
 }
 
 #[test]
-fn finalizers_classes_and_plans_of_services_are_told() {
+fn finalizers_classes_and_plans_of_services_are_reported() {
     let balancer = || json!({"type": "LoadBalancer"});
     let classed = || json!({"type": "LoadBalancer", "loadBalancerClass": "x/y"});
     let services = [
@@ -495,7 +492,7 @@ fn finalizers_classes_and_plans_of_services_are_told() {
     let mut checks = services::checks(&services, &|_| Vec::new(), &seen, true);
     checks.extend(services::others(&seen, |_| false));
     assert_eq!(
-        told(checks),
+        lines(checks),
         [
             "error service-plan service default/metallb",
             "warning route-plan routes",
@@ -507,11 +504,11 @@ fn finalizers_classes_and_plans_of_services_are_told() {
         ]
     );
     let off = services::checks(&services, &|_| Vec::new(), &surveyed(Vec::new()), false);
-    assert_eq!(told(off), ["warning service-finalizer service default/good, default/stays, default/both"]);
+    assert_eq!(lines(off), ["warning service-finalizer service default/good, default/stays, default/both"]);
 }
 
 #[test]
-fn annotations_with_mistakes_are_told_as_the_lint_has_them() {
+fn annotations_with_mistakes_are_reported_as_the_lint_has_them() {
     let strict = |_: &Service| {
         let finding = |severity| Finding::new(severity, "example.com/x", "unknown");
         [Severity::Error, Severity::Warning, Severity::Info].map(finding).to_vec()
@@ -522,13 +519,13 @@ fn annotations_with_mistakes_are_told_as_the_lint_has_them() {
     ];
     let checks = services::checks(&services, &strict, &surveyed(Vec::new()), true);
     assert_eq!(
-        told(checks),
+        lines(checks),
         ["error service-annotations service default/web", "warning service-annotations service default/web"]
     );
 }
 
 #[test]
-fn who_holds_which_lease_tells_who_works() {
+fn who_holds_which_lease_shows_who_works() {
     let now: jiff::Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
     let lease = |name: &str, holder: &str, renewed: &str| -> Lease {
         of(
@@ -545,7 +542,7 @@ fn who_holds_which_lease_tells_who_works() {
         lease("kube-scheduler", "a_6", fresh),
     ];
     assert_eq!(
-        told(leases::checks(&leases, &options(&[]), now)),
+        lines(leases::checks(&leases, &options(&[]), now)),
         [
             "error lease lease kube-system/rke2-cloud-controller-manager",
             "warning lease lease kube-system/cloud-provider-extraction-migration",
@@ -554,14 +551,14 @@ fn who_holds_which_lease_tells_who_works() {
         ]
     );
     let migrating = leases::checks(&leases, &options(&["--enable-leader-migration"]), now);
-    assert!(told(migrating).contains(&"info lease lease kube-system/cloud-provider-extraction-migration".to_owned()));
+    assert!(lines(migrating).contains(&"info lease lease kube-system/cloud-provider-extraction-migration".to_owned()));
     let own = leases::checks(&leases, &options(&["--leader-elect-resource-name=rke2-cloud-controller-manager"]), now);
-    assert_eq!(told(own)[0], "error lease lease kube-system/cloud-controller-manager");
+    assert_eq!(lines(own)[0], "error lease lease kube-system/cloud-controller-manager");
     assert_eq!(
-        told(leases::checks(&[], &options(&[]), now)),
+        lines(leases::checks(&[], &options(&[]), now)),
         ["info lease lease kube-system/cloud-controller-manager"]
     );
-    assert_eq!(told(leases::checks(&[], &options(&["--leader-elect=false"]), now)), ["warning lease"]);
+    assert_eq!(lines(leases::checks(&[], &options(&["--leader-elect=false"]), now)), ["warning lease"]);
 }
 
 fn answered(needs: &rbac::Needs, about_us: Option<&str>, refused: impl Fn(&str) -> bool) -> Vec<Check> {
@@ -580,14 +577,14 @@ fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
     let controllers: Vec<&Controller> = options.switched_on().collect();
     let needs = rbac::needs(ACCOUNT, &options, &controllers);
     let all = answered(&needs, None, |_| false);
-    assert_eq!(told(all.clone()), ["info rbac"]);
+    assert_eq!(lines(all.clone()), ["info rbac"]);
     assert_eq!(all[0].message, format!("every right is granted to {ACCOUNT}"));
 
     let checks = answered(&needs, None, |question| {
         question.contains("verb: \"delete\"") || question.contains("leases") || question.contains("persistentvolumes")
     });
     assert_eq!(
-        told(checks.clone()),
+        lines(checks.clone()),
         ["error rbac leases", "error rbac leases", "error rbac nodes", "warning rbac persistentvolumes"]
     );
     let find = |part: &str| checks.iter().find(|check| check.fix.contains(part)).unwrap();
@@ -617,8 +614,8 @@ fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     let checks = answered(&needs, None, |question| question.contains("serviceaccounts/token"));
     assert!(checks[0].fix.ends_with("--user=jane"), "{checks:?}");
     let checks = answered(&needs, Some("forbidden"), |question| question.contains("services/status"));
-    assert_eq!(told(checks.clone()), ["warning rbac", "warning rbac services/status"]);
-    assert!(checks[1].message.starts_with("whoever runs this command may not patch"), "{checks:?}");
+    assert_eq!(lines(checks.clone()), ["warning rbac", "warning rbac services/status"]);
+    assert!(checks[1].message.starts_with("the user of this command may not patch"), "{checks:?}");
 }
 
 fn of_webhook(kind: &'static str, webhook: Value) -> Vec<Check> {
@@ -641,7 +638,7 @@ fn of_webhook(kind: &'static str, webhook: Value) -> Vec<Check> {
 }
 
 #[test]
-fn webhooks_that_can_refuse_our_writes_are_told_with_what_they_refuse() {
+fn webhooks_that_can_refuse_our_writes_are_reported_with_what_they_refuse() {
     let refused = |rule: Value, more: Value| {
         let mut webhook = json!({"name": "w", "rules": [rule], "clientConfig": {"service": {"namespace": "default", "name": "policy"}}});
         webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -692,11 +689,11 @@ fn a_webhook_whose_service_is_missing_is_an_error_and_a_labeller_of_volumes_a_wa
     let rule = json!({"apiGroups": [""], "resources": ["nodes"], "operations": ["UPDATE"]});
     let webhook = |client: Value| json!({"name": "w", "rules": [rule.clone()], "clientConfig": client});
     let missing = webhook(json!({"service": {"namespace": "default", "name": "none"}}));
-    assert_eq!(told(of_webhook("validatingwebhook", missing)), ["error webhook validatingwebhook c/w"]);
+    assert_eq!(lines(of_webhook("validatingwebhook", missing)), ["error webhook validatingwebhook c/w"]);
     let outside = webhook(json!({"url": "https://example.com"}));
-    assert_eq!(told(of_webhook("validatingwebhook", outside)), ["warning webhook validatingwebhook c/w"]);
+    assert_eq!(lines(of_webhook("validatingwebhook", outside)), ["warning webhook validatingwebhook c/w"]);
     let labeller = json!({"name": "pv", "failurePolicy": "Ignore",
         "rules": [{"apiGroups": [""], "resources": ["persistentvolumes"], "operations": ["CREATE"]}]});
-    assert_eq!(told(of_webhook("mutatingwebhook", labeller.clone())), ["warning volume-labels mutatingwebhook c/pv"]);
-    assert_eq!(told(of_webhook("validatingwebhook", labeller)), ["info webhook"]);
+    assert_eq!(lines(of_webhook("mutatingwebhook", labeller.clone())), ["warning volume-labels mutatingwebhook c/pv"]);
+    assert_eq!(lines(of_webhook("validatingwebhook", labeller)), ["info webhook"]);
 }

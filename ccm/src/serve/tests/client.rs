@@ -4,11 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::SupportedProtocolVersion;
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -16,45 +13,6 @@ use tokio_rustls::client::TlsStream;
 
 /// Longer than the server takes to end anything by itself.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Accepts any server certificate.
-#[derive(Debug)]
-struct Any(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Any {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
 
 /// What a client offers.
 pub(super) struct Offer<'a> {
@@ -75,24 +33,9 @@ impl Default for Offer<'_> {
 
 impl Offer<'_> {
     pub(super) async fn connect(&self, address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-        if !self.suites.is_empty() {
-            provider.cipher_suites.retain(|suite| self.suites.contains(&suite.suite()));
-        }
-        let provider = Arc::new(provider);
-        let config = ClientConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(self.versions)
-            .unwrap()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Any(provider)));
-        let mut config = match self.identity {
-            None => config.with_no_client_auth(),
-            Some((certificate, key)) => {
-                let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-                config.with_client_auth_cert(vec![certificate], key).unwrap()
-            }
-        };
+        let suites = Some(self.suites).filter(|suites| !suites.is_empty());
+        let identity = self.identity.map(|(certificate, key)| (&**certificate, &**key));
+        let mut config = ccm_test_bed::trusting_client(suites, self.versions, identity);
         config.alpn_protocols = self.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let name = ServerName::try_from(self.name.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, TcpStream::connect(address).await?).await

@@ -293,7 +293,7 @@ async fn pings_keep_no_connection_open_that_asks_for_nothing() {
     let (_server, address) = start(Limits { idle: SHORT, ..PATIENT });
     let pings = std::iter::repeat_with(|| frame(PING, 0, 0, &[0; 8]));
     let read = exchange(http2(address).await, pings).await;
-    assert_eq!(farewell(&read), Some(0), "it is told first");
+    assert_eq!(farewell(&read), Some(0), "it is announced first");
     assert!(frames(&read).iter().any(|(kind, ..)| *kind == PING));
 }
 

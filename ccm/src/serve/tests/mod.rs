@@ -117,7 +117,7 @@ async fn new_certificate_files_are_taken_and_bad_ones_are_not() {
     let other = rcgen::generate_simple_self_signed(vec!["other".to_owned()]).unwrap();
     std::fs::write(&certificate, other.cert.pem()).unwrap();
     assert!(matches!(reader.look(), Look::Refused(_)), "the key is that of another certificate");
-    assert!(matches!(reader.look(), Look::Same), "told once");
+    assert!(matches!(reader.look(), Look::Same), "reported once");
     std::fs::write(&key, other.signing_key.serialize_pem()).unwrap();
     assert!(matches!(reader.look(), Look::New(_)));
     std::fs::remove_file(&key).unwrap();

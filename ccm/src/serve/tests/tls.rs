@@ -150,21 +150,3 @@ async fn http2_is_spoken_unless_it_is_switched_off() {
     assert_eq!(agreed(&[], Offer::default()).await.unwrap().2, b"");
     assert_eq!(agreed(off, Offer { protocols: &["h2"], ..Offer::default() }).await, None);
 }
-
-#[tokio::test]
-async fn two_servers_share_a_port_when_both_want_to() {
-    let bind = |share: bool, port| {
-        let share = share.to_string();
-        let mut serving = serving(&[("permit-port-sharing", &[&share])]);
-        serving.port = port;
-        crate::serve::listener::bind(&serving)
-    };
-    let first = bind(true, 0).unwrap();
-    let port = first.local_addr().unwrap().port();
-    assert!(bind(true, port).is_ok());
-    let error = bind(false, port).unwrap_err();
-    assert!(
-        error.starts_with(&format!("failed to create listener: failed to listen on 127.0.0.1:{port}: ")),
-        "{error}"
-    );
-}

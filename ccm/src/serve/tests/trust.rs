@@ -4,45 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_runtime::Metrics;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use ccm_test_bed::{Authority, Pki};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{Offer, PATIENCE, status};
 use super::{Log, values};
 use crate::serve::{Authentication, Authorization, Health, Serving, State, bind};
 
-/// An authority: its certificate in PEM, and its signing key.
-struct Authority(String, Issuer<'static, KeyPair>);
-
-impl Authority {
-    fn make(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self(pem, Issuer::new(params, key))
-    }
-
-    /// Certificate and key of a member of `system:masters`.
-    fn master(&self) -> (String, String) {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "ann");
-        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.1).unwrap().pem(), key.serialize_pem())
-    }
-}
-
 #[tokio::test]
 async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open() {
     let log = Log::start();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.crt");
-    let (old, new) = (Authority::make("old"), Authority::make("new"));
-    std::fs::write(&file, &old.0).unwrap();
+    let pki = Pki::write(folder.path()).unwrap();
+    let (old, new) = (pki.pem(Authority::Client), pki.pem(Authority::FrontProxy));
+    let [olds, news] = [Authority::Client, Authority::FrontProxy].map(|authority| {
+        let made = pki.sign(authority, "ann", "ann", &["system:masters"], false).unwrap();
+        (made.certificate_pem, made.key_pem)
+    });
+    std::fs::write(&file, old).unwrap();
     let path = file.display().to_string();
     let mut errors = Vec::new();
     let values = values(&[("client-ca-file", &[&path]), ("authentication-skip-lookup", &["true"])]);
@@ -63,7 +43,6 @@ async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open(
     };
     let _server = AbortOnDropHandle::new(tokio::spawn(listening.serve(state)));
 
-    let (olds, news) = (old.master(), new.master());
     let connect = async |identity| Offer { identity: Some(identity), ..Offer::default() }.connect(free).await.unwrap();
     let asked = async |identity| status(&mut connect(identity).await, "/metrics").await.unwrap();
     assert_eq!((asked(&olds).await, asked(&news).await), (200, 401));
@@ -75,7 +54,7 @@ async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open(
         std::fs::write(file.with_extension("new"), text).unwrap();
         std::fs::rename(file.with_extension("new"), &file).unwrap();
     };
-    replace(&new.0);
+    replace(new);
     let taken = async { while asked(&news).await != 200 {} };
     tokio::time::timeout(PATIENCE, taken).await.unwrap();
     assert_eq!(asked(&olds).await, 401);
@@ -84,7 +63,7 @@ async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open(
     replace("no certificate");
     log.wait_for("the authorities of clients stay as they were").await;
     assert_eq!((asked(&olds).await, asked(&news).await), (401, 200));
-    replace(&format!("{}{}", old.0, new.0));
+    replace(&format!("{old}{new}"));
     let taken = async { while asked(&olds).await != 200 {} };
     tokio::time::timeout(PATIENCE, taken).await.unwrap();
     assert_eq!((asked(&olds).await, asked(&news).await), (200, 200));

@@ -124,13 +124,13 @@ async fn what_the_cloud_cannot_tell_is_a_403_with_upstreams_text_within_five_sec
 }
 
 #[tokio::test]
-async fn a_dry_run_lets_every_volume_through_as_it_is_and_tells_what_would_be() {
+async fn a_dry_run_lets_every_volume_through_as_it_is_and_says_what_would_be() {
     let scene = Scene::new(true);
     for (id, words) in [("a", "label topology.kubernetes.io/zone = a"), ("gone", "would be refused: error querying")] {
-        let told = scene.admit(request("CREATE", &ebs(id))).await;
-        assert!(told.allowed && told.patch.is_none());
-        assert!(told.warnings[0].contains(words), "{:?}", told.warnings);
-        assert!(!told.warnings[0].contains(char::is_control), "the API server drops it: {:?}", told.warnings);
+        let answer = scene.admit(request("CREATE", &ebs(id))).await;
+        assert!(answer.allowed && answer.patch.is_none());
+        assert!(answer.warnings[0].contains(words), "{:?}", answer.warnings);
+        assert!(!answer.warnings[0].contains(char::is_control), "the API server drops it: {:?}", answer.warnings);
     }
     let foreign = scene.admit(request("CREATE", &json!({"nfs": {}}))).await;
     assert_eq!(foreign, AdmissionResponse::allow());

@@ -105,7 +105,7 @@ impl Scene {
         };
         let aws = Aws::start(options)?;
         let wanted = NetworkSeed { cluster: Some(CLUSTER.to_owned()), ..NetworkSeed::default() };
-        let network = aws.world(|world| seed::network(world, &wanted)).map_err(|error| told(&error))?;
+        let network = aws.world(|world| seed::network(world, &wanted)).map_err(|error| failure(&error))?;
         Ok(Self {
             aws,
             network,
@@ -125,7 +125,7 @@ impl Scene {
             ..InstanceSeed::default()
         };
         self.aws.world(|world| {
-            let ids = seed::instances(world, &wanted).map_err(|error| told(&error))?;
+            let ids = seed::instances(world, &wanted).map_err(|error| failure(&error))?;
             let machine = |id: String| {
                 let instance = world.ec2.instances.get(&id).context("a seeded instance is missing")?;
                 let provider_id = format!("aws:///{}/{id}", instance.zone);
@@ -216,7 +216,7 @@ fn nodes_of(machines: &[Machine], first: usize, with_id: bool, tainted: bool) ->
     machines.iter().zip(first..).map(|(machine, number)| machine.node(number, with_id, tainted).call()).collect()
 }
 
-fn told(error: &ApiError) -> anyhow::Error {
+fn failure(error: &ApiError) -> anyhow::Error {
     anyhow!("{}: {}", error.code, error.message)
 }
 
@@ -236,7 +236,7 @@ fn table(title: &str) {
     println!("\n{title}\n| figure | value | goal | |\n|---|---|---|---|");
 }
 
-/// A figure with the most that it shall be.
+/// A figure with its upper limit.
 fn row(figure: &str, value: f64, unit: &str, goal: Option<f64>) {
     let digits = usize::from(value.fract() != 0.0) * 2;
     let (goal, kept) = match goal {

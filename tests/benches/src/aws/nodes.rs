@@ -52,7 +52,7 @@ pub(super) async fn burst(scene: Scene, nodes: usize, with_id: bool) -> anyhow::
     row("API writes", writes, "", None);
     row("RSS", mib(memory.now), " MiB", None);
     row("RSS at its peak", mib(memory.peak), " MiB", None);
-    row("nodes not as they shall be", count(wrong(&scene, &machines).await?), "", Some(0.0));
+    row("nodes not as desired", count(wrong(&scene, &machines).await?), "", Some(0.0));
     println!("calls: {}", listed(&calls));
     manager.stop().await
 }

@@ -8,7 +8,7 @@ use crate::runs::mib;
 /// Each kubelet writes its status so often.
 const STATUS: Duration = Duration::from_secs(300);
 
-/// Measures some minutes and tells the figures for an hour.
+/// Measures some minutes and prints the figures for an hour.
 pub(super) async fn run(scene: Scene, nodes: usize, minutes: u64) -> anyhow::Result<()> {
     let machines = scene.machines(nodes)?;
     scene.cluster.make(nodes_of(&machines, 0, true, false), Duration::ZERO).await?;
@@ -23,7 +23,7 @@ pub(super) async fn run(scene: Scene, nodes: usize, minutes: u64) -> anyhow::Res
     let writes = manager.writes().await? - writes;
     heartbeat.abort();
     let per_hour = 60.0 / f64::from(u32::try_from(minutes.max(1))?);
-    table(&format!("AWS quiet: {nodes} nodes of 20 KB, statuses every 5 minutes, {minutes} minutes told per hour"));
+    table(&format!("AWS quiet: {nodes} nodes of 20 KB, statuses every 5 minutes, {minutes} minutes, per hour"));
     row("cloud calls", sum(&calls) * per_hour, "", Some(60.0));
     row("API writes", writes * per_hour, "", Some(0.0));
     row("CPU of the program", cpu * per_hour, " s", Some(12.0));

@@ -104,7 +104,7 @@ fn a_byte_order_mark_may_begin_every_document() {
 }
 
 #[test]
-fn a_key_that_comes_twice_is_told_with_both_lines() {
+fn a_key_that_comes_twice_is_reported_with_both_lines() {
     assert_eq!(broken("a: 1\nb: 2\n\"a\": 3\n"), [(3, "the key \"a\" is there already, at line 1".into())]);
     assert_eq!(broken("{[a]: 1}"), [(1, "a key must be a text".into())]);
 }

@@ -25,7 +25,7 @@ metrics! {
     }
 }
 
-pub(super) fn tell(registry: &Metrics, options: &Options) {
+pub(super) fn set(registry: &Metrics, options: &Options) {
     let (metrics, info) = (registry.part::<ProgramMetrics>(), version::info(Some(&options.version)));
     let version::Info { major, minor, git_version, git_commit, git_tree_state, build_date, compiler, platform, .. } =
         &info;
