@@ -19,7 +19,7 @@ mod settling;
 mod strip;
 pub(crate) mod subnets;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,7 @@ mod plan;
 mod settings;
 mod subnets;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 use ccm_provider::{LoadBalancerIngress, LoadBalancerStatus, Verb};

@@ -11,7 +11,7 @@ mod port;
 mod security;
 mod warn;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 use ccm_provider::{LoadBalancerIngress, LoadBalancerStatus};

@@ -12,5 +12,5 @@ pub(crate) mod nodes;
 pub(crate) mod own;
 pub(crate) mod permissions;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 pub(in crate::loadbalancer) mod tests;

@@ -1,7 +1,7 @@
-//! What is read, and how often, over a cloud that only answers reads.
+//! What is read, and how often.
 
-mod cloud;
-pub(in crate::loadbalancer) mod replay;
+mod replay;
+pub(in crate::loadbalancer) mod scene;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,24 +16,55 @@ use super::*;
 use crate::annotations::PREFIX;
 use crate::client::elbv2::HealthCheck;
 use crate::client::{Id, Tags};
-use crate::ownership::Ownership;
-use cloud::{Cloud, NODE_GROUP};
+use crate::world::{KEY, NODE_GROUP, World, group, id, owned};
+use scene::env;
 
-fn env() -> Env {
-    Env {
-        ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
-        vpc: "vpc-1".to_owned(),
-        self_subnet: "subnet-1".to_owned(),
-        node_groups_untouched: false,
-        shared_group: None,
-        managed_network_groups: false,
-    }
-}
-
-fn balancers(cloud: &Arc<Cloud>) -> Balancers {
-    let api: Arc<dyn Api> = cloud.clone();
+fn balancers(world: &World) -> Balancers {
+    let api = world.api();
     let zones = Arc::new(Zones::new(api.clone()));
     Balancers::new(api.clone(), Fleet::new(api), zones, Cluster::default(), env(), HealthProbe::NodePort)
+}
+
+fn world() -> World {
+    World::default().launched(1)
+}
+
+/// The balancer of a Service, made by another process.
+async fn make(world: &World, service: &Service) {
+    PlannedLoadBalancer(balancers(world)).ensure("kubernetes", service, &nodes()).await.unwrap();
+    world.calls();
+}
+
+/// The target group of a Service without its balancer.
+async fn make_target_group(world: &World, service: &Service) {
+    make(world, service).await;
+    world.state(|state| {
+        state.elbv2.listeners.clear();
+        state.elbv2.balancers.clear();
+        state.ec2.groups.get_mut(NODE_GROUP).unwrap().ingress.clear();
+    });
+}
+
+/// Calls, sorted.
+fn calls(world: &World) -> Vec<String> {
+    let mut calls = world.calls();
+    calls.sort();
+    calls
+}
+
+/// Another group of the cluster's.
+fn add_group(world: &World, name: &str) -> &'static str {
+    let id = "sg-00000000000000009";
+    world.ec2(|ec2| ec2.groups.insert(id.to_owned(), group(name, owned())));
+    id
+}
+
+/// The tags of the balancers of all kinds.
+fn change_tags(world: &World, change: impl Fn(&mut Tags)) {
+    world.state(|state| {
+        state.elb.balancers.values_mut().for_each(|balancer| change(&mut balancer.tags));
+        state.elbv2.balancers.values_mut().for_each(|balancer| change(&mut balancer.tags));
+    });
 }
 
 fn service(number: usize, kind: &str) -> Service {
@@ -54,7 +85,7 @@ fn service(number: usize, kind: &str) -> Service {
 }
 
 fn nodes() -> Vec<NodeRef> {
-    let provider_id = Some("aws:///us-west-2a/i-00000001".into());
+    let provider_id = Some(format!("aws:///us-west-2a/{}", id(1)).into());
     vec![Arc::new(Node { name: "node-1".into(), provider_id, ..Node::default() })]
 }
 
@@ -75,19 +106,19 @@ async fn see(balancers: &Balancers, service: &Service, action: ServiceAction) ->
 
 #[tokio::test(start_paused = true)]
 async fn a_steady_sync_of_a_network_balancer_reads_at_most_seven_times() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.network_of(&service);
-    let balancers = balancers(&cloud);
+    make(&world, &service).await;
+    let balancers = balancers(&world);
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    cloud.calls();
+    world.calls();
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     assert_eq!(
-        cloud.calls(),
+        calls(&world),
         [
-            "DescribeListeners",
-            "DescribeLoadBalancerAttributes",
-            "DescribeLoadBalancers 1",
+            "DescribeListeners of 1",
+            "DescribeLoadBalancerAttributes of 1",
+            "DescribeLoadBalancers 1 IDs",
             "DescribeTargetGroups of 1",
             "DescribeTargetHealth",
         ]
@@ -95,59 +126,63 @@ async fn a_steady_sync_of_a_network_balancer_reads_at_most_seven_times() {
     // An hour later everything that is shared is old, too.
     tokio::time::advance(Duration::from_secs(4000)).await;
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    let later = cloud.calls();
+    let later = world.calls();
     assert!(later.iter().all(|call| call != "DescribeSecurityGroups"), "the whole account: {later:?}");
-    assert!(later.contains(&"DescribeSecurityGroups vpc-id tag-key".to_owned()), "{later:?}");
+    assert!(later.contains(&"DescribeSecurityGroups vpc-id=1 tag-key=1".to_owned()), "{later:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_steady_sync_of_a_classic_balancer_reads_at_most_five_times() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "");
-    cloud.classic_of(&service);
-    let balancers = balancers(&cloud);
+    make(&world, &service).await;
+    let balancers = balancers(&world);
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    cloud.calls();
+    world.calls();
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    assert_eq!(cloud.calls(), ["DescribeLoadBalancerAttributes classic", "DescribeLoadBalancers classic 1"]);
+    assert_eq!(calls(&world), ["DescribeLoadBalancerAttributes classic", "DescribeLoadBalancers classic 1 IDs"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_500_network_balancers_cost_at_most_five_reads_each() {
-    let cloud = Arc::new(Cloud::new());
-    let services: Vec<Service> = (0..500).map(|number| service(number, "nlb")).collect();
-    services.iter().for_each(|service| cloud.network_of(service));
-    let balancers = balancers(&cloud);
+async fn after_a_restart_25_network_balancers_cost_at_most_five_reads_each() {
+    let world = world();
+    let services: Vec<Service> = (0..25).map(|number| service(number, "nlb")).collect();
+    for service in &services {
+        make(&world, service).await;
+    }
+    let balancers = balancers(&world);
     let seen = join_all(services.iter().map(|service| see(&balancers, service, ServiceAction::Ensure))).await;
     assert!(seen.into_iter().all(|seen| seen.unwrap().observed.network.is_some()));
-    let calls = cloud.calls();
-    assert!(calls.len() <= 500 * 5, "{} calls", calls.len());
+    let calls = world.calls();
+    assert!(calls.len() <= 25 * 5, "{} calls", calls.len());
     let of = |name: &str| calls.iter().filter(|call| call.starts_with(name)).count();
-    assert_eq!(of("DescribeLoadBalancers"), 25);
-    assert_eq!(of("DescribeTags"), 50);
+    assert_eq!(of("DescribeLoadBalancers"), 2);
+    assert_eq!(of("DescribeTags"), 3);
     assert_eq!((of("DescribeSecurityGroups"), of("DescribeSubnets"), of("DescribeInstances")), (1, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn services_one_by_one_share_calls_for_tags() {
-    let cloud = Arc::new(Cloud::new());
-    let services: Vec<Service> = (0..60).map(|number| service(number, "nlb")).collect();
-    services.iter().for_each(|service| cloud.network_of(service));
-    let balancers = balancers(&cloud);
+    let world = world();
+    let services: Vec<Service> = (0..25).map(|number| service(number, "nlb")).collect();
+    for service in &services {
+        make(&world, service).await;
+    }
+    let balancers = balancers(&world);
     for service in &services {
         assert!(see(&balancers, service, ServiceAction::Ensure).await.unwrap().observed.network.is_some());
     }
-    let calls = cloud.calls();
+    let calls = world.calls();
     // The first comes before the list of target groups; then twenty ARNs are those of ten Services.
-    assert!(calls.iter().filter(|call| call.starts_with("DescribeTags")).count() <= 1 + 6, "{calls:?}");
+    assert!(calls.iter().filter(|call| call.starts_with("DescribeTags")).count() <= 1 + 3, "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_not_there_says_nothing_about_the_others() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let (old, new) = (service(1, "nlb"), service(2, "nlb"));
-    cloud.network_of(&old);
-    let balancers = balancers(&cloud);
+    make(&world, &old).await;
+    let balancers = balancers(&world);
     let (seen_old, seen_new) =
         futures::join!(see(&balancers, &old, ServiceAction::Ensure), see(&balancers, &new, ServiceAction::Ensure));
     assert!(seen_old.unwrap().observed.network.is_some());
@@ -157,19 +192,19 @@ async fn a_name_that_is_not_there_says_nothing_about_the_others() {
 /// An account may have hundreds of balancers of others.
 #[tokio::test(start_paused = true)]
 async fn new_services_beside_old_ones_list_no_whole_account() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let services: Vec<Service> = (0..6).map(|number| service(number, if number < 3 { "nlb" } else { "" })).collect();
-    cloud.network_of(&services[0]);
-    cloud.classic_of(&services[3]);
-    let balancers = balancers(&cloud);
+    make(&world, &services[0]).await;
+    make(&world, &services[3]).await;
+    let balancers = balancers(&world);
     let seen = join_all(services.iter().map(|service| see(&balancers, service, ServiceAction::Ensure))).await;
     let there = |seen: Result<Observation, _>| {
         let Observed { network, classic, .. } = seen.unwrap().observed;
         network.is_some() || classic.is_some()
     };
     assert_eq!(seen.into_iter().map(there).collect::<Vec<_>>(), [true, false, false, true, false, false]);
-    let calls = cloud.calls();
-    let lists = ["DescribeLoadBalancers all", "DescribeLoadBalancers classic 0"];
+    let calls = world.calls();
+    let lists = ["DescribeLoadBalancers", "DescribeLoadBalancers classic"];
     assert!(calls.iter().all(|call| !lists.contains(&&**call)), "{calls:?}");
 }
 
@@ -177,30 +212,26 @@ async fn new_services_beside_old_ones_list_no_whole_account() {
 #[tokio::test(start_paused = true)]
 async fn an_attempt_of_a_deletion_reads_once() {
     for kind in ["nlb", ""] {
-        let cloud = Arc::new(Cloud::new());
+        let world = world();
         let service = service(1, kind);
-        if kind == "nlb" {
-            cloud.network_of(&service);
-        } else {
-            cloud.classic_of(&service);
-        }
-        let balancers = balancers(&cloud);
+        make(&world, &service).await;
+        let balancers = balancers(&world);
         see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-        cloud.calls();
+        world.calls();
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-        let first = cloud.calls();
+        let first = world.calls();
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-        assert_eq!(cloud.calls(), [""; 0], "{kind}");
+        assert_eq!(calls(&world), [""; 0], "{kind}");
         // The next attempt looks again.
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-        assert!(cloud.calls().len() >= 4, "{kind}");
-        let lists = first.iter().filter(|call| *call == "DescribeTargetGroups all").count();
+        assert!(calls(&world).len() >= 4, "{kind}");
+        let lists = first.iter().filter(|call| *call == "DescribeTargetGroups").count();
         assert_eq!(lists, 1, "{kind}: {first:?}");
         if kind.is_empty() {
             tokio::time::advance(Duration::from_secs(60)).await;
             see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-            let later = cloud.calls();
-            assert!(later.iter().all(|call| call != "DescribeTargetGroups all"), "{later:?}");
+            let later = world.calls();
+            assert!(later.iter().all(|call| call != "DescribeTargetGroups"), "{later:?}");
         }
     }
 }
@@ -218,25 +249,25 @@ async fn a_failed_read_is_an_error_and_never_an_absence() {
         "DescribeSubnets",
         "DescribeInstances",
     ] {
-        let cloud = Arc::new(Cloud::new());
-        cloud.network_of(&service);
-        cloud.fail(operation);
-        assert!(see(&balancers(&cloud), &service, ServiceAction::Ensure).await.is_err(), "{operation}");
+        let world = world();
+        make(&world, &service).await;
+        world.fail(operation, "InternalFailure", 99);
+        assert!(see(&balancers(&world), &service, ServiceAction::Ensure).await.is_err(), "{operation}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.unattached_target_group_of(&service, "c1");
-    cloud.group(&format!("k8s-elb-{}", service.default_load_balancer_name()), "c1");
-    let balancers = balancers(&cloud);
+    make_target_group(&world, &service).await;
+    add_group(&world, &format!("k8s-elb-{}", service.default_load_balancer_name()));
+    let balancers = balancers(&world);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     assert_eq!(seen.observed.unattached_target_groups.len(), 1);
-    let calls = cloud.calls();
-    assert!(calls.contains(&"DescribeLoadBalancers classic 1".to_owned()), "{calls:?}");
-    assert!(calls.contains(&"DescribeLoadBalancers 1".to_owned()), "{calls:?}");
+    let calls = world.calls();
+    assert!(calls.contains(&"DescribeLoadBalancers classic 1 IDs".to_owned()), "{calls:?}");
+    assert!(calls.contains(&"DescribeLoadBalancers 1 IDs".to_owned()), "{calls:?}");
     // The core asks first whether there is anything: there is.
     assert_eq!(
         balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)], &service),
@@ -246,11 +277,11 @@ async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_target_group_that_only_the_list_still_shows_is_gone() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.unattached_target_group_of(&service, "c1");
-    cloud.lists_lag();
-    let balancers = balancers(&cloud);
+    make_target_group(&world, &service).await;
+    world.fail("DescribeTags", "TargetGroupNotFound", 9);
+    let balancers = balancers(&world);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     let plan = balancers.plan(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)]).unwrap();
     assert!(
@@ -261,10 +292,10 @@ async fn a_target_group_that_only_the_list_still_shows_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_left_is_nothing_to_delete() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let (service, other) = (service(1, "nlb"), service(2, "nlb"));
-    cloud.network_of(&other);
-    let balancers = balancers(&cloud);
+    make(&world, &other).await;
+    let balancers = balancers(&world);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     assert_eq!(
         balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)], &service),
@@ -274,43 +305,39 @@ async fn nothing_left_is_nothing_to_delete() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_written_is_read_again() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.network_of(&service);
-    let balancers = balancers(&cloud);
+    make(&world, &service).await;
+    let balancers = balancers(&world);
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     tokio::time::advance(Duration::from_millis(5)).await;
     let group = Id::from(NODE_GROUP);
     let permissions = Vec::new();
     let write = crate::client::write::Ec2Write::AuthorizeSecurityGroupIngress { group, permissions };
     balancers.reads.wrote(&crate::client::Write::Ec2(write));
-    cloud.calls();
+    world.calls();
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    assert!(cloud.calls().contains(&"DescribeSecurityGroups vpc-id tag-key".to_owned()));
+    assert!(calls(&world).contains(&"DescribeSecurityGroups vpc-id=1 tag-key=1".to_owned()));
 }
 
 /// A success must not hide what somebody changed by hand a moment ago.
 #[tokio::test(start_paused = true)]
 async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
     for kind in ["nlb", ""] {
-        let cloud = Arc::new(Cloud::new());
+        let world = world();
         let service = service(1, kind);
-        if kind == "nlb" {
-            cloud.network_of(&service);
-        } else {
-            cloud.classic_of(&service);
-        }
-        let balancers = balancers(&cloud);
+        make(&world, &service).await;
+        let balancers = balancers(&world);
         see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-        cloud.group("by-hand", "c1");
-        cloud.calls();
+        let by_hand = add_group(&world, "by-hand");
+        world.calls();
         tokio::time::advance(Duration::from_secs(3)).await;
         // Nodes come and go in numbers, and change no group.
         see(&balancers, &service, ServiceAction::UpdateHosts).await.unwrap();
-        assert!(cloud.calls().iter().all(|call| !call.starts_with("DescribeS")), "{kind}");
+        assert!(calls(&world).iter().all(|call| !call.starts_with("DescribeS")), "{kind}");
         let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-        assert!(seen.observed.groups.contains_key("sg-by-hand"), "{kind}");
-        assert!(kind == "nlb" || cloud.calls().contains(&"DescribeSubnets".to_owned()));
+        assert!(seen.observed.groups.contains_key(by_hand), "{kind}");
+        assert!(kind == "nlb" || calls(&world).contains(&"DescribeSubnets vpc-id=1".to_owned()));
     }
 }
 
@@ -318,28 +345,24 @@ async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_comes_or_goes_counts() {
     for kind in ["nlb", ""] {
-        let cloud = Arc::new(Cloud::new());
+        let world = world();
         let service = service(1, kind);
-        if kind == "nlb" {
-            cloud.network_of(&service);
-        } else {
-            cloud.classic_of(&service);
-        }
-        let balancers = balancers(&cloud);
+        make(&world, &service).await;
+        let balancers = balancers(&world);
         let is_ours = async |action| {
             let Observed { network, classic, .. } = see(&balancers, &service, action).await.unwrap().observed;
             let tags = network.map(|network| network.tags).or(classic.map(|classic| classic.tags)).unwrap();
             env().ownership.is_member(&tags)
         };
-        cloud.unmark(&service);
+        change_tags(&world, Tags::clear);
         assert!(!is_ours(ServiceAction::Ensure).await);
-        cloud.mark(&service);
+        change_tags(&world, |tags| drop(tags.insert(KEY.to_owned(), "owned".to_owned())));
         assert!(is_ours(ServiceAction::Ensure).await, "{kind}");
-        cloud.unmark(&service);
+        change_tags(&world, Tags::clear);
         assert!(!is_ours(ServiceAction::Delete).await, "{kind}: a deletion asks");
-        cloud.mark(&service);
+        change_tags(&world, |tags| drop(tags.insert(KEY.to_owned(), "owned".to_owned())));
         assert!(is_ours(ServiceAction::Ensure).await, "{kind}");
-        cloud.unmark(&service);
+        change_tags(&world, Tags::clear);
         tokio::time::advance(Duration::from_secs(61)).await;
         assert!(!is_ours(ServiceAction::Ensure).await, "{kind}");
     }
@@ -347,14 +370,14 @@ async fn a_mark_that_comes_or_goes_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.network_of(&service);
+    make(&world, &service).await;
     let mut all = nodes();
     for id in ["aws:///us-west-2a/x/fargate-10.0.0.1", "aws:///us-west-2a/vol-1", "gce://p/z/n"] {
         all.push(Arc::new(Node { name: id.into(), provider_id: Some(id.into()), ..Node::default() }));
     }
-    let balancers = balancers(&cloud);
+    let balancers = balancers(&world);
     for _ in 0..2 {
         let item =
             ServiceWork { service: service.clone().into(), nodes: all.clone().into(), action: ServiceAction::Ensure };
@@ -362,14 +385,14 @@ async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
         let (wanted, _) = balancers.desired("kubernetes", &work);
         balancers.observe("kubernetes", &work, &wanted).await.unwrap();
     }
-    let calls = cloud.calls();
+    let calls = world.calls();
     assert_eq!(calls.iter().filter(|call| call.starts_with("DescribeInstances")).count(), 1, "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn pitfalls_18_46_47_need_no_call() {
-    let cloud = Arc::new(Cloud::new());
-    let provider = PlannedLoadBalancer(balancers(&cloud));
+    let world = world();
+    let provider = PlannedLoadBalancer(balancers(&world));
     for kind in ["external", "nlb-ip"] {
         let theirs = service(1, kind);
         assert!(provider.ensure("kubernetes", &theirs, &[]).await.unwrap_err().is_implemented_elsewhere());
@@ -384,16 +407,16 @@ async fn pitfalls_18_46_47_need_no_call() {
     let mut ipv6 = service(3, "nlb");
     ipv6.spec.load_balancer_source_ranges = Some(vec!["::/0".to_owned()]);
     assert!(provider.ensure("kubernetes", &ipv6, &[]).await.is_err());
-    assert_eq!(cloud.calls(), Vec::<String>::new());
+    assert_eq!(calls(&world), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.network_of(&service);
-    cloud.impair();
-    let balancers = balancers(&cloud);
+    make(&world, &service).await;
+    world.state(|state| state.elbv2.balancers.values_mut().for_each(|one| one.state = "active_impaired".to_owned()));
+    let balancers = balancers(&world);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let status =
         balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Ensure)], &service).unwrap();
@@ -402,10 +425,10 @@ async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
 
 #[tokio::test(start_paused = true)]
 async fn a_balancer_of_the_other_kind_with_our_name_is_told() {
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.classic_of(&service);
-    let balancers = balancers(&cloud);
+    make(&world, &self::service(1, "")).await;
+    let balancers = balancers(&world);
     let desired = desired(&balancers, &service, ServiceAction::Ensure);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     assert!(of_other_kind(&desired, &seen.observed).unwrap().message.contains("of the other kind is there too"));
@@ -418,10 +441,10 @@ fn step(write: crate::client::write::ElbV2Write) -> Step {
 #[tokio::test(start_paused = true)]
 async fn the_guard_refuses_to_change_what_lacks_our_mark() {
     use crate::client::write::{ElbV2Write, ListenerWish};
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.network_of(&service);
-    let balancers = balancers(&cloud);
+    make(&world, &service).await;
+    let balancers = balancers(&world);
     let desired = desired(&balancers, &service, ServiceAction::Delete);
     let mut seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     let network = seen.observed.network.clone().unwrap();
@@ -469,14 +492,15 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
 async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     use crate::client::elbv2::{Target, TargetHealth};
     use crate::client::write::ElbV2Write;
-    let cloud = Arc::new(Cloud::new());
+    let world = world();
     let service = service(1, "nlb");
-    cloud.network_of(&service);
-    let balancers = balancers(&cloud);
+    make(&world, &service).await;
+    let balancers = balancers(&world);
     let desired = desired(&balancers, &service, ServiceAction::Ensure);
     let mut seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let group = &mut seen.observed.network.as_mut().unwrap().target_groups[0];
     let target = Target { id: "i-00000009".to_owned(), port: 30001 };
+    group.targets.clear();
     group.targets.push(TargetHealth { target: target.clone(), state: "healthy".to_owned(), reason: String::new() });
     let arn = group.group.arn.clone();
     let leave = step(ElbV2Write::DeregisterTargets { target_group: arn.clone(), targets: vec![target.clone()] });

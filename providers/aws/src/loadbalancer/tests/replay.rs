@@ -1,34 +1,35 @@
-//! What is observed here is planned the same elsewhere: over the model worlds of both kinds, with refusals and findings.
+//! What is observed here is planned the same elsewhere: over worlds of both kinds, with refusals and findings.
 
 use ccm_provider::{LoadBalancerExt as _, Plan, ServiceAction};
 
 use super::super::desired;
+use super::scene::{Asked, Scene, clb, nlb};
 use super::*;
+use crate::annotations::INTERNAL;
 use crate::client::Tags;
-use crate::client::ec2::{AvailabilityZone, Route, RouteTable};
 use crate::inspect::replay;
 
 /// What is different about a world, on top of what its Service made of it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::loadbalancer) struct Odd {
-    /// Subnets can be discovered: tables that lead to the internet, and zones.
-    pub(in crate::loadbalancer) routed: bool,
+struct Odd {
+    /// No table leads to the internet.
+    unrouted: bool,
     /// Balancers and target groups have lost their tags.
-    pub(in crate::loadbalancer) unmarked: bool,
+    unmarked: bool,
     /// AWS may still not show all that was written.
-    pub(in crate::loadbalancer) unsettled: bool,
+    unsettled: bool,
     /// The instances of the nodes are not found.
-    pub(in crate::loadbalancer) lost: bool,
+    lost: bool,
 }
 
-/// A world in memory that answers reads.
-struct World<'a> {
+/// What was observed once.
+struct Seen {
     balancers: Balancers,
-    see: &'a (dyn Fn(&Desired) -> Observed + Sync),
+    observed: Observed,
     odd: Odd,
 }
 
-impl Planned for World<'_> {
+impl Planned for Seen {
     type Desired = Vec<Desired>;
     type Observed = Vec<Observation>;
     type Step = Step;
@@ -47,7 +48,7 @@ impl Planned for World<'_> {
         let seen = |desired: &Desired| {
             let unsettled =
                 (self.odd.unsettled && matches!(desired.goal, Goal::Absent)).then_some(Duration::from_secs(7));
-            Observation { observed: written_on(odd(renamed(&(self.see)(desired)), self.odd)), unsettled, late: None }
+            Observation { observed: written_on(odd(self.observed.clone(), self.odd)), unsettled, late: None }
         };
         Ok(wanted.iter().map(seen).collect())
     }
@@ -82,29 +83,9 @@ impl Planned for World<'_> {
     }
 }
 
-/// The models call instances `i-1`; a node's provider ID must look like one of AWS's.
-fn renamed(observed: &Observed) -> Observed {
-    let mut text = serde_json::to_string(observed).unwrap();
-    for number in 1..=3 {
-        text = text.replace(&format!("\"i-{number}\""), &format!("\"{}\"", instance(number)));
-    }
-    serde_json::from_str(&text).unwrap()
-}
-
-fn instance(number: usize) -> String {
-    format!("i-{number:08x}")
-}
-
 fn odd(mut observed: Observed, odd: Odd) -> Observed {
-    if odd.routed {
-        let gateway = Route { destination: "0.0.0.0/0".to_owned(), gateway: "igw-1".to_owned(), ..Route::default() };
-        observed.route_tables = vec![RouteTable { main: true, routes: vec![gateway], ..RouteTable::default() }];
-        let zone = |name: &String| AvailabilityZone {
-            name: name.clone(),
-            kind: "availability-zone".to_owned(),
-            id: String::new(),
-        };
-        observed.zones = observed.subnets.values().map(|subnet| (subnet.zone.clone(), zone(&subnet.zone))).collect();
+    if odd.unrouted {
+        observed.route_tables.clear();
     }
     if odd.lost {
         observed.instances.clear();
@@ -154,50 +135,22 @@ fn written_on(mut observed: Observed) -> Observed {
     observed
 }
 
-/// A world as both processes know it.
-pub(in crate::loadbalancer) struct Scene<'a> {
-    pub(in crate::loadbalancer) env: &'a Env,
-    pub(in crate::loadbalancer) probe: &'a HealthProbe,
-    pub(in crate::loadbalancer) odd: Odd,
-    pub(in crate::loadbalancer) see: &'a (dyn Fn(&Desired) -> Observed + Sync),
-}
-
-impl Scene<'_> {
-    /// Plans each action here and elsewhere. The answers, which are the same; with the numbers of the nodes.
-    pub(in crate::loadbalancer) fn plans(
-        &self,
-        service: &Service,
-        nodes: impl IntoIterator<Item = usize>,
-    ) -> Vec<Result<Plan, String>> {
-        let node = |number: usize| {
-            let provider_id = Some(format!("aws:///us-west-2a/{}", instance(number)).into());
-            Arc::new(Node { name: format!("node-{number}").into(), provider_id, ..Node::default() })
-        };
-        let nodes: Arc<[NodeRef]> = nodes.into_iter().map(node).collect();
-        let actions = [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete];
-        let work = actions.map(|action| ServiceWork { service: service.clone().into(), nodes: nodes.clone(), action });
-        work.iter().map(|item| self.plan(item)).collect()
-    }
-
-    fn plan(&self, item: &ServiceWork) -> Result<Plan, String> {
-        let api: Arc<dyn Api> = Arc::new(Cloud::new());
-        let (fleet, zones) = (Fleet::new(api.clone()), Arc::new(Zones::new(api.clone())));
-        let (env, probe) = (self.env.clone(), self.probe.clone());
-        let balancers = Balancers::new(api, fleet, zones, Cluster::default(), env, probe);
-        same(&PlannedLoadBalancer(World { balancers, see: self.see, odd: self.odd }), self.env, self.probe, item)
-    }
-}
+const ACTIONS: [ServiceAction; 3] = [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete];
 
 /// What comes out of the plans for a Service in all such worlds, each once: so that the equalities are about something.
-pub(in crate::loadbalancer) fn outcomes(
-    plans: impl Fn(bool, Odd) -> Vec<Result<Plan, String>>,
-) -> BTreeSet<&'static str> {
+async fn outcomes(before: &Asked, after: &Asked) -> BTreeSet<&'static str> {
     let mut outcomes = BTreeSet::new();
-    for bits in 0..32 {
-        let bit = |place: u32| bits >> place & 1 == 1;
-        let odd = Odd { routed: bit(0), unmarked: bit(1), unsettled: bit(2), lost: bit(3) };
-        for plan in plans(bit(4), odd) {
-            outcomes.insert(match plan {
+    for (scene, action) in
+        [Scene::with_nodes(3), Scene::made(before).await].iter().flat_map(|scene| ACTIONS.map(|action| (scene, action)))
+    {
+        let asked = after.clone().to(action);
+        let observed = scene.observe(&asked).await;
+        for bits in 0..16 {
+            let bit = |place: u32| bits >> place & 1 == 1;
+            let odd = Odd { unrouted: bit(0), unmarked: bit(1), unsettled: bit(2), lost: bit(3) };
+            let here =
+                PlannedLoadBalancer(Seen { balancers: scene.balancers(&asked), observed: observed.clone(), odd });
+            outcomes.insert(match same(&here, &asked).await {
                 Err(_) => "refusal",
                 Ok(plan) if plan.findings.iter().any(|finding| finding.key == "guard") => "refusal of the guard",
                 Ok(plan) if plan.is_silent() => "nothing",
@@ -210,15 +163,27 @@ pub(in crate::loadbalancer) fn outcomes(
     outcomes
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_plan_from_a_snapshot_is_the_plan() {
+    let all = ["nothing", "refusal", "refusal of the guard", "steps", "steps and findings"];
+    let classic = outcomes(&clb(&[]), &clb(&[("internal", "true"), ("ssl-ports", "443")])).await;
+    assert!(all.iter().all(|kind| classic.contains(kind)), "{classic:?}");
+    // What cannot be had on an existing balancer.
+    let internal = nlb(&[(80, 31080), (443, 31443)]).with(&INTERNAL, "true");
+    let network = outcomes(&nlb(&[(80, 31080)]), &internal).await;
+    assert!(all.iter().all(|kind| network.contains(kind)), "{network:?}");
+    outcomes(&nlb(&[(80, 31080)]).managed(), &nlb(&[(443, 31443)]).managed().shared().local()).await;
+}
+
 /// The plan of these balancers, which is the one from what they observed: as JSON, byte for byte.
-fn same(here: &dyn LoadBalancer, env: &Env, probe: &HealthProbe, item: &ServiceWork) -> Result<Plan, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let planned = runtime.block_on(here.plan("kubernetes", item));
-    let kept = runtime.block_on(here.observe("kubernetes", item));
+async fn same(here: &dyn LoadBalancer, asked: &Asked) -> Result<Plan, String> {
+    let item = &asked.work();
+    let planned = here.plan("kubernetes", item).await;
+    let kept = here.observe("kubernetes", item).await;
     // Nothing but text goes to the other process. What cannot be observed is null there.
     let kept = kept.map_or_else(|_| "null".to_owned(), |kept| kept.to_string());
     assert!(!kept.contains(CANARY), "{kept}");
-    let facts = replay::facts(env, probe).to_string();
+    let facts = replay::facts(&asked.env, &asked.probe).to_string();
     let there = replay::balancers(&serde_json::from_str(&facts).unwrap()).unwrap();
     let replayed = there.plan_observed("kubernetes", item, &serde_json::from_str(&kept).unwrap());
     let text = |answer: &Result<Plan, ProviderError>| match answer {
@@ -231,44 +196,15 @@ fn same(here: &dyn LoadBalancer, env: &Env, probe: &HealthProbe, item: &ServiceW
     planned.map_err(|error| error.to_string())
 }
 
-#[test]
-fn what_the_reads_gather_is_planned_the_same_elsewhere() {
-    for kind in ["nlb", "", "external"] {
-        for current in [true, false] {
-            let cloud = Arc::new(Cloud::new());
-            let service = service(1, kind);
-            match kind {
-                "nlb" if current => cloud.network_of(&service),
-                "" if current => cloud.classic_of(&service),
-                _ => {}
-            }
-            let here = PlannedLoadBalancer(balancers(&cloud));
-            for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete] {
-                let [item] = work(&service, action);
-                let plan = same(&here, &env(), &HealthProbe::NodePort, &item);
-                let deletes = action == ServiceAction::Delete;
-                match (kind, current) {
-                    ("external", _) => assert!(plan.unwrap().is_silent()),
-                    (_, true) => assert!(plan.is_err() || !plan.unwrap().is_silent(), "{kind} {action:?}"),
-                    (_, false) if deletes => assert!(plan.unwrap().is_empty()),
-                    // Nowhere to stand, or nothing to update.
-                    (_, false) => assert!(plan.is_err() || !plan.unwrap().is_empty(), "{kind} {action:?}"),
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_wish_that_is_refused_is_refused_elsewhere_without_any_observation() {
-    let cloud = Arc::new(Cloud::new());
-    let mut service = service(1, "nlb");
-    service.spec.session_affinity = "ClientIP".to_owned();
-    let [item] = work(&service, ServiceAction::Ensure);
-    let here = PlannedLoadBalancer(balancers(&cloud));
-    let refusal = same(&here, &env(), &HealthProbe::NodePort, &item).unwrap_err();
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_refused_elsewhere_without_any_observation() {
+    let scene = Scene::with_nodes(1);
+    let mut asked = nlb(&[(80, 31080)]);
+    asked.service.spec.session_affinity = "ClientIP".to_owned();
+    let here = PlannedLoadBalancer(scene.balancers(&asked));
+    let refusal = same(&here, &asked).await.unwrap_err();
     assert!(refusal.contains("unsupported load balancer affinity"), "{refusal}");
-    assert_eq!(cloud.calls(), [""; 0]);
+    assert_eq!(scene.world.calls(), [""; 0]);
 }
 
 #[test]

@@ -1,14 +1,18 @@
 use ccm_provider::{ErrorClass, Service};
 use serde_json::json;
 
-use super::model::{PREFIX, service, service_with};
 use crate::client::elb::Listener;
 use crate::loadbalancer::classic::desired::classic;
 use crate::loadbalancer::desired::Classic;
 use crate::loadbalancer::security_groups::tests::model::common;
+use crate::loadbalancer::tests::scene::{PREFIX, clb, service as service_with};
 use crate::start::config::HealthProbe;
 
 type Written = &'static [(&'static str, &'static str)];
+
+fn service(annotations: &[(&str, &str)]) -> Service {
+    clb(annotations).service
+}
 
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:1:certificate/x";
 

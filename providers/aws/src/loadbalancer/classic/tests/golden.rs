@@ -2,43 +2,53 @@
 
 use std::fmt::Write as _;
 
-use super::model::{SUBNETS, apply, current, desired, hosts_only, plan_in, service, service_with, wish_for};
-use crate::client::Tags;
-use crate::loadbalancer::desired::{Desired, Goal};
-use crate::loadbalancer::observe::Observed;
+use ccm_provider::ServiceAction;
+
+use crate::annotations::SUBNETS;
 use crate::loadbalancer::plan::Env;
-use crate::loadbalancer::security_groups::tests::model as groups;
+use crate::loadbalancer::tests::scene::{Asked, Scene, State, clb, env, service, sg};
 
 const CERTIFICATE: (&str, &str) = ("ssl-cert", "arn:aws:acm:us-west-2:1:certificate/x");
 
-/// Plans, writes down, writes, and sees that nothing is left.
-fn case(page: &mut String, name: &str, world: Observed, desired: &Desired, subnets: &[&str], env: &Env) -> Observed {
-    let mut world = world;
-    let planned = plan_in(&world, desired, subnets, env);
-    let _ = writeln!(page, "\n## {name}");
-    for text in groups::texts(&planned.steps) {
-        let _ = writeln!(page, "{text}");
-    }
-    for finding in &planned.findings {
-        let _ = writeln!(page, "note: {finding}");
-    }
-    if planned.steps.is_empty() {
-        page.push_str("(nothing)\n");
-    }
-    groups::run(&mut world, &planned.steps, usize::MAX, apply);
-    let again = plan_in(&world, desired, subnets, env);
-    assert_eq!(groups::texts(&again.steps), [""; 0], "{name}: a second plan is empty");
-    world
+struct Page {
+    text: String,
+    scene: Scene,
 }
 
-fn page() -> String {
-    let mut page = String::new();
-    let env = groups::env();
-    let page_ = &mut page;
-    let mut simple = |name: &str, world: Observed, desired: &Desired| case(page_, name, world, desired, SUBNETS, &env);
+impl Page {
+    /// Plans, writes down, writes, and sees that nothing is left.
+    async fn case(&mut self, name: &str, from: &State, asked: &Asked) -> State {
+        self.scene.load(from);
+        let planned = self.scene.settle(asked).await;
+        let mut text = format!("\n## {name}\n");
+        for step in &planned.steps {
+            let _ = writeln!(text, "{}", step.summary);
+        }
+        for finding in &planned.findings {
+            let _ = writeln!(text, "note: {finding}");
+        }
+        if planned.steps.is_empty() {
+            text.push_str("(nothing)\n");
+        }
+        self.text.push_str(&self.scene.named(&text));
+        self.scene.save()
+    }
 
-    let plain = simple("A new balancer", groups::world(), &desired(&[]));
-    simple("A second sync", plain.clone(), &desired(&[]));
+    /// With a change of the account.
+    fn changed(&self, from: &State, change: impl FnOnce(&mut State)) -> State {
+        let mut state = from.clone();
+        change(&mut state);
+        state
+    }
+}
+
+async fn page() -> String {
+    let scene = Scene::with_nodes(3);
+    let empty = scene.save();
+    let mut page = Page { text: String::new(), scene };
+
+    let plain = page.case("A new balancer", &empty, &clb(&[])).await;
+    page.case("A second sync", &plain, &clb(&[])).await;
     for (key, value) in [
         ("proxy-protocol", "*"),
         ("access-log-enabled", "false"),
@@ -63,8 +73,9 @@ fn page() -> String {
         ("internal", "true"),
         CERTIFICATE,
     ] {
-        let changed = simple(&format!("{key}: {value}"), plain.clone(), &desired(&[(key, value)]));
-        simple(&format!("{key} taken away again"), changed, &desired(&[]));
+        let named = value.replace("sg-bystander", sg("sg-bystander"));
+        let changed = page.case(&format!("{key}: {value}"), &plain, &clb(&[(key, &named)])).await;
+        page.case(&format!("{key} taken away again"), &changed, &clb(&[])).await;
     }
 
     let logs = [
@@ -73,84 +84,85 @@ fn page() -> String {
         ("access-log-s3-bucket-prefix", "web"),
         ("access-log-emit-interval", "5"),
     ];
-    let logged = simple("Access logs", plain.clone(), &desired(&logs));
-    simple("Access logs at the root of the bucket", logged, &desired(&logs[..2]));
+    let logged = page.case("Access logs", &plain, &clb(&logs)).await;
+    page.case("Access logs at the root of the bucket", &logged, &clb(&logs[..2])).await;
     let draining = [("connection-draining-enabled", "true"), ("connection-draining-timeout", "60")];
-    simple("Draining with a timeout", plain.clone(), &desired(&draining));
-    let tls = |more: &[(&'static str, &'static str)]| desired(&[&[CERTIFICATE], more].concat());
+    page.case("Draining with a timeout", &plain, &clb(&draining)).await;
+    let tls = |more: &[(&'static str, &'static str)]| clb(&[&[CERTIFICATE], more].concat());
     let policy = ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
-    simple("TLS on a new balancer with a policy", groups::world(), &tls(&[policy, ("backend-protocol", "https")]));
-    let secured = simple("TLS on one port", plain.clone(), &tls(&[("ssl-ports", "HTTPS")]));
-    let secured = simple("A TLS policy", secured, &tls(&[("ssl-ports", "443"), policy]));
+    let new = tls(&[policy, ("backend-protocol", "https")]);
+    page.case("TLS on a new balancer with a policy", &empty, &new).await;
+    let secured = page.case("TLS on one port", &plain, &tls(&[("ssl-ports", "HTTPS")])).await;
+    let secured = page.case("A TLS policy", &secured, &tls(&[("ssl-ports", "443"), policy])).await;
     let other = ("ssl-negotiation-policy", "ELBSecurityPolicy-2015-05");
-    simple("Another TLS policy", secured.clone(), &tls(&[("ssl-ports", "443"), other]));
-    simple("A TLS policy taken away", secured, &tls(&[("ssl-ports", "443")]));
+    page.case("Another TLS policy", &secured, &tls(&[("ssl-ports", "443"), other])).await;
+    page.case("A TLS policy taken away", &secured, &tls(&[("ssl-ports", "443")])).await;
 
     let ports = serde_json::json!([
         {"name": "https", "port": 443, "nodePort": 31444, "protocol": "TCP"},
         {"name": "alt", "port": 8443, "nodePort": 31843, "protocol": "TCP"},
     ]);
-    let proxied = current(&[("proxy-protocol", "*")]);
-    let other_ports = service_with(&ports, &[("proxy-protocol", "*")]);
-    simple("Other ports, with proxy protocol", proxied, &wish_for(&other_ports, 3));
-    simple("A node less", plain.clone(), &wish_for(&service(&[]), 2));
-    simple("No nodes", plain.clone(), &wish_for(&service(&[]), 0));
+    let proxied = [("proxy-protocol", "*")];
+    page.scene.load(&empty);
+    page.scene.settle(&clb(&proxied)).await;
+    let other_ports = Asked::of(service(&ports, &proxied)).ranges(&["10.0.0.0/8"]);
+    page.case("Other ports, with proxy protocol", &page.scene.save(), &other_ports).await;
+    page.case("A node less", &plain, &clb(&[]).nodes(1..=2)).await;
+    page.case("No nodes", &plain, &clb(&[]).nodes([])).await;
 
-    let mut moved = plain.clone();
-    groups::put(&mut moved, groups::group("sg-new", "new nodes", groups::member("owned")));
-    groups::instance(&mut moved, "i-2", &["sg-new"]);
-    groups::instance(&mut moved, "i-3", &["sg-new"]);
-    simple("A node in another group", moved.clone(), &hosts_only(desired(&[])));
-    simple(
-        "Nodes gone, hosts only",
-        plain.clone(),
-        &hosts_only(wish_for(&service(&[("cross-zone-load-balancing-enabled", "true")]), 1)),
-    );
+    let moved = page.changed(&plain, |state| {
+        let tags = state.ec2.groups[sg("sg-nodes")].tags.clone();
+        state.ec2.groups.get_mut(sg("sg-new")).unwrap().tags = tags;
+        for number in [2, 3] {
+            let interface = state.ec2.interfaces.get_mut(&crate::world::eni(number)).unwrap();
+            interface.groups = vec![sg("sg-new").to_owned()];
+        }
+    });
+    let hosts = |asked: Asked| asked.to(ServiceAction::UpdateHosts);
+    page.case("A node in another group", &moved, &hosts(clb(&[]))).await;
+    let fewer = clb(&[("cross-zone-load-balancing-enabled", "true")]).nodes([1]);
+    page.case("Nodes gone, hosts only", &plain, &hosts(fewer)).await;
 
-    let mut taken = plain.clone();
-    groups::put(&mut taken, groups::group("sg-user", "of the user", Tags::new()));
-    let named = desired(&[("security-groups", "sg-user")]);
-    let user = simple("From a managed to a group of the user's", taken, &named);
-    let user =
-        simple("From one group of the user's to another", user, &desired(&[("security-groups", "sg-bystander")]));
-    let back = simple("From a group of the user's to a managed one", user.clone(), &desired(&[]));
-    assert!(groups::rules(&back, "sg-nodes").iter().any(|rule| rule.contains("sg-made-1")));
+    let named = |name: &str| clb(&[("security-groups", sg(name))]);
+    let user = page.case("From a managed to a group of the user's", &plain, &named("sg-user")).await;
+    let user = page.case("From one group of the user's to another", &user, &named("sg-bystander")).await;
+    page.case("From a group of the user's to a managed one", &user, &clb(&[])).await;
 
-    let goes = Desired { goal: Goal::Absent, ..desired(&[]) };
-    let gone = simple("Deletion", plain.clone(), &goes);
-    simple("Deletion of nothing", gone, &goes);
-    let goes_named = Desired { goal: Goal::Absent, ..desired(&[("security-groups", "sg-bystander")]) };
-    simple("Deletion with a group of the user's", user, &goes_named);
-    let mut failed = plain.clone();
-    failed.classic = None;
-    simple("Deletion after a creation that never came to be", failed, &goes);
-    let mut foreign = plain.clone();
-    foreign.classic.as_mut().unwrap().tags.clear();
-    simple("Deletion of another's balancer of that name", foreign, &goes);
+    let gone = page.case("Deletion", &plain, &clb(&[]).gone()).await;
+    page.case("Deletion of nothing", &gone, &clb(&[]).gone()).await;
+    page.case("Deletion with a group of the user's", &user, &named("sg-bystander").gone()).await;
+    page.scene.load(&plain);
+    page.scene.delete_by_hand();
+    let failed = page.scene.save();
+    page.case("Deletion after a creation that never came to be", &failed, &clb(&[]).gone()).await;
+    let foreign = page.changed(&plain, |state| state.elb.balancers.values_mut().for_each(|one| one.tags.clear()));
+    page.case("Deletion of another's balancer of that name", &foreign, &clb(&[]).gone()).await;
 
+    page.scene.load(&empty);
+    page.scene.settle(&clb(&[]).with(&SUBNETS, "subnet-a")).await;
+    let single = page.scene.save();
     for (name, to) in [
-        ("One more subnet", &["subnet-a", "subnet-b"][..]),
-        ("Another zone", &["subnet-b"]),
-        ("Another subnet of the only zone", &["subnet-a2"]),
-        ("Another subnet and one more zone", &["subnet-a2", "subnet-b"]),
+        ("One more subnet", "subnet-a,subnet-b"),
+        ("Another zone", "subnet-b"),
+        ("Another subnet of the only zone", "subnet-a2"),
+        ("Another subnet and one more zone", "subnet-a2,subnet-b"),
     ] {
-        let mut single = plain.clone();
-        single.classic.as_mut().unwrap().balancer.subnets = ["subnet-a".to_owned()].into();
-        case(page_, name, single, &desired(&[]), to, &env);
+        page.case(name, &single, &clb(&[]).with(&SUBNETS, to)).await;
     }
-    case(page_, "Other subnets in all zones", plain.clone(), &desired(&[]), &["subnet-a2", "subnet-b2"], &env);
-    let shared = Env { shared_group: Some("sg-bystander".to_owned()), ..groups::env() };
-    case(page_, "With ElbSecurityGroup", groups::world(), &desired(&[]), SUBNETS, &shared);
-    let untouched = Env { node_groups_untouched: true, ..groups::env() };
-    let made = case(page_, "With DisableSecurityGroupIngress", groups::world(), &desired(&[]), SUBNETS, &untouched);
-    case(page_, "Deletion with DisableSecurityGroupIngress", made, &goes, SUBNETS, &untouched);
-    page
+    page.case("Other subnets in all zones", &plain, &clb(&[]).with(&SUBNETS, "subnet-a2,subnet-b2")).await;
+    let with = |env: Env| Asked { env, ..clb(&[]) };
+    let shared = with(Env { shared_group: Some(sg("sg-bystander").to_owned()), ..env() });
+    page.case("With ElbSecurityGroup", &empty, &shared).await;
+    let untouched = with(Env { node_groups_untouched: true, ..env() });
+    let made = page.case("With DisableSecurityGroupIngress", &empty, &untouched).await;
+    page.case("Deletion with DisableSecurityGroupIngress", &made, &untouched.gone()).await;
+    page.text
 }
 
-#[test]
-fn plans_are_as_written_down() {
+#[tokio::test(start_paused = true)]
+async fn plans_are_as_written_down() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/loadbalancer/classic/tests/plans.txt");
-    let page = page();
+    let page = page().await;
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, &page).unwrap();
     }

@@ -1,4 +1,5 @@
-use super::model::{common, desired, env, group, member, put, rules, run_ec2, texts, world};
+use super::model::{common, desired, group, member, put, texts, world};
+use crate::annotations::SSL_CERT;
 use crate::client::Tags;
 use crate::client::elb::{Attributes, HealthCheck};
 use crate::client::elbv2;
@@ -6,6 +7,7 @@ use crate::loadbalancer::desired::{Classic, Goal, Network, Port};
 use crate::loadbalancer::observe::{self, Observed};
 use crate::loadbalancer::plan::Env;
 use crate::loadbalancer::security_groups::own::{self, Groups};
+use crate::loadbalancer::tests::scene::{CERTIFICATE, Scene, clb, env, nlb, sg};
 
 fn classic(ranges: &[&str]) -> Classic {
     Classic {
@@ -62,34 +64,27 @@ fn managed() -> Env {
     Env { managed_network_groups: true, ..env() }
 }
 
-#[test]
-fn a_classic_balancer_gets_a_managed_group_with_exactly_its_ports_and_the_mtu_rule() {
-    let mut world = world();
-    let mut desired = desired(Goal::Absent);
-    desired.named_groups.extra = vec!["sg-bystander".to_owned()];
-    let wanted = classic(&["10.0.0.0/8", "192.0.2.0/24"]);
-    let groups = own::classic(&desired, &wanted, &world, &env()).unwrap();
-    assert_eq!(ids(&groups), ["<SecurityGroup k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a>", "sg-bystander"]);
-    let all: Vec<_> = groups.before.into_iter().chain(groups.rules).collect();
-    run_ec2(&mut world, &all);
-    let made = &world.groups["sg-made-1"];
+#[tokio::test(start_paused = true)]
+async fn a_classic_balancer_gets_a_managed_group_with_exactly_its_ports_and_the_mtu_rule() {
+    let asked = clb(&[("extra-security-groups", sg("sg-bystander"))]).ranges(&["10.0.0.0/8", "192.0.2.0/24"]);
+    let scene = Scene::made(&asked).await;
+    let mut attached = Vec::new();
+    scene.classic(|balancer| attached.clone_from(&balancer.groups));
+    assert_eq!(attached[1..], [sg("sg-bystander")]);
+    let made = scene.world.ec2(|ec2| ec2.groups[&attached[0]].clone());
+    assert_eq!(made.name, "k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a");
     assert_eq!(made.description, "Security group for Kubernetes ELB a0f1e2d3caaaabbbbcccc0123456789a (shop/web)");
     assert_eq!(made.tags, member("owned"));
     assert_eq!(
-        rules(&world, "sg-made-1"),
+        scene.rules(&attached[0]),
         [
-            "icmp type 3 code 4 from 10.0.0.0/8",
-            "icmp type 3 code 4 from 192.0.2.0/24",
+            "icmp 3 from 10.0.0.0/8",
+            "icmp 3 from 192.0.2.0/24",
             "tcp 443 from 10.0.0.0/8",
             "tcp 443 from 192.0.2.0/24",
             "tcp 80 from 10.0.0.0/8",
             "tcp 80 from 192.0.2.0/24",
         ]
-    );
-    let again = own::classic(&desired, &wanted, &world, &env()).unwrap();
-    assert_eq!(
-        (ids(&again), again.before, again.rules),
-        (vec!["sg-made-1".into(), "sg-bystander".into()], vec![], vec![])
     );
 }
 
@@ -145,11 +140,13 @@ fn network_groups_in_every_mode() {
     assert_eq!(of(&desired, &world(), &env()), none, "the annotation counts in managed mode only");
 }
 
-#[test]
-fn the_managed_group_of_a_tls_port_lets_tcp_in() {
-    let mut world = world();
-    let groups = own::network(&desired(Goal::Absent), &network("TLS"), &world, &managed()).unwrap();
-    run_ec2(&mut world, &[groups.before, groups.rules].concat());
-    assert_eq!(rules(&world, "sg-made-1"), ["icmp type 3 code 4 from 10.0.0.0/8", "tcp 443 from 10.0.0.0/8"]);
-    assert_eq!(world.groups["sg-made-1"].description, "[k8s] Managed SecurityGroup for LoadBalancer");
+#[tokio::test(start_paused = true)]
+async fn the_managed_group_of_a_tls_port_lets_tcp_in() {
+    let asked = nlb(&[(443, 31443)]).with(&SSL_CERT, CERTIFICATE).ranges(&["10.0.0.0/8"]).managed();
+    let scene = Scene::made(&asked).await;
+    let mut attached = Vec::new();
+    scene.network(|balancer| attached.clone_from(&balancer.groups));
+    assert_eq!(scene.rules(&attached[0]), ["icmp 3 from 10.0.0.0/8", "tcp 443 from 10.0.0.0/8"]);
+    let description = scene.world.ec2(|ec2| ec2.groups[&attached[0]].description.clone());
+    assert_eq!(description, "[k8s] Managed SecurityGroup for LoadBalancer");
 }
