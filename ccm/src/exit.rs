@@ -11,7 +11,6 @@ pub struct Failure {
     pub usage: Option<String>,
 }
 
-/// The result of a command that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Exit code 0: nothing to report, or nothing that needs action.

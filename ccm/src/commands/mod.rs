@@ -31,13 +31,10 @@ use crate::options::{Options, help, parse};
 use crate::program::Program;
 use output::{Format, Output};
 
-/// A command.
 pub(crate) struct Command {
-    /// Its name on the command line.
     name: &'static str,
     /// What may follow it, for the usage.
     words: &'static str,
-    /// What it does, in a sentence.
     about: &'static str,
     /// More for its `--help`: examples, exit codes.
     details: &'static str,
@@ -55,7 +52,6 @@ const COMMANDS: &[Command] =
 const SECTION: &str = "Command flags";
 const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');
 
-/// A command with its arguments.
 pub(crate) struct Call {
     pub(crate) program: Program,
     pub(crate) registry: Registry,
@@ -67,7 +63,6 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The flags of the program, checked.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         Options::new(&self.values, &self.program)
     }
@@ -79,11 +74,8 @@ impl Call {
     }
 }
 
-/// What the arguments ask for.
 pub(crate) enum Asked {
-    /// Print this.
     Print(String),
-    /// Run this.
     Run(&'static Command, FlagValues, Vec<String>, Output),
 }
 

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::output::{self, Colour, Format, Output, flat};
+use super::output::{self, Colour, Format, Output, counted, flat};
 use super::progress::Progress;
 use super::surveyed::step_text;
 use super::world::{Objects, World};
@@ -71,13 +71,11 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// An orphan and the result of its deletion.
 type Deletion = (Orphan, Result<(), String>);
 
 /// How long to retry a deletion that fails for a reason that passes, such as a dependency.
 const HELD: Duration = Duration::from_secs(180);
 
-/// The search.
 struct Hunt {
     world: World,
     inspect: Arc<dyn Inspect>,
@@ -276,7 +274,7 @@ fn end(done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Fa
     match (failed, kept.is_empty()) {
         (0, true) => Ok(Verdict::Clean),
         (0, false) => Ok(Verdict::Findings),
-        _ => Err(Failure::error(format!("{failed} of {} were not deleted", objects(done.len())))),
+        _ => Err(Failure::error(format!("{failed} of {} were not deleted", counted(done.len(), "object")))),
     }
 }
 
@@ -303,7 +301,8 @@ fn failed(context: &str, error: &ProviderError) -> Failure {
 fn confirmed(count: usize) -> Result<bool, Failure> {
     let unreadable = |error: std::io::Error| Failure::error(format!("cannot ask: {error}"));
     let mut err = std::io::stderr();
-    write!(err, "Delete {} in the cloud? This cannot be undone. Type yes: ", objects(count)).map_err(unreadable)?;
+    write!(err, "Delete {} in the cloud? This cannot be undone. Type yes: ", counted(count, "object"))
+        .map_err(unreadable)?;
     err.flush().map_err(unreadable)?;
     let mut answer = String::new();
     if std::io::stdin().lock().read_line(&mut answer).map_err(unreadable)? == 0 {
@@ -312,10 +311,6 @@ fn confirmed(count: usize) -> Result<bool, Failure> {
         ));
     }
     Ok(matches!(answer.trim(), "yes" | "y"))
-}
-
-fn objects(count: usize) -> String {
-    if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
 
 fn list(orphans: &[Orphan], output: Output) -> String {
@@ -342,12 +337,8 @@ fn list(orphans: &[Orphan], output: Output) -> String {
         text.push_str(&output::table(&rows));
     }
     let deletable = orphans.iter().filter(|orphan| orphan.kept.is_none()).count();
-    let _ = writeln!(text, "\n{}; --delete removes {deletable} of them.", count(orphans.len()));
+    let _ = writeln!(text, "\n{}; --delete removes {deletable} of them.", counted(orphans.len(), "orphan"));
     text
-}
-
-fn count(orphans: usize) -> String {
-    if orphans == 1 { "1 orphan".to_owned() } else { format!("{orphans} orphans") }
 }
 
 fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {

@@ -5,7 +5,6 @@ use std::io::IsTerminal as _;
 use ccm_provider::Severity;
 use serde_json::Value;
 
-/// Forms of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Aligned, for people.
@@ -36,14 +35,12 @@ impl Format {
     }
 }
 
-/// The format of a result, and whether it is coloured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     pub(crate) format: Format,
     colours: bool,
 }
 
-/// Colours of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colour {
     Red,
@@ -108,6 +105,11 @@ pub(crate) fn document(kind: &str, body: Value) -> String {
 pub(crate) fn flat(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// `1 node`, `2 nodes`
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Columns, each as wide as its longest cell, the last as it is. Cells must be free of colours.

@@ -56,7 +56,6 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// Prints the result and returns the verdict.
 fn report(surveyed: &Surveyed, output: Output) -> Result<Verdict, Failure> {
     super::deliver(&match output.format {
         Format::Json => output::document("Plan", surveyed::json(surveyed)),

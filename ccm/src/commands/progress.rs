@@ -27,7 +27,6 @@ impl Progress {
         Self { at, terminal, _printer: AbortOnDropHandle::new(tokio::spawn(print(seen, terminal))) }
     }
 
-    /// Goes on with this.
     pub(crate) fn go_on(&self, what: impl Into<String>) {
         self.at.send_replace(what.into());
     }

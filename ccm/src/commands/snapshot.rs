@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::output::{self, Format};
+use super::output::{self, Format, counted};
 use super::progress::Progress;
 use super::surveyed::{self, Surveyed, concerns};
 use super::world::{Objects, World};
@@ -133,15 +133,15 @@ fn clean(mut document: Document, prefixes: &[&str]) -> Result<Document, Failure>
 fn summary(document: &Document, path: &str) -> String {
     let Document { nodes, services, redacted, .. } = document;
     let errors = document.errors();
-    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let mut text = format!("Snapshot in {path}: {}, {}", of(nodes.len(), "node"), of(services.len(), "Service"));
+    let mut text =
+        format!("Snapshot in {path}: {}, {}", counted(nodes.len(), "node"), counted(services.len(), "Service"));
     match &document.volumes {
-        Some(Listed::Volumes(volumes)) => text.push_str(&format!(", {}", of(volumes.len(), "volume"))),
+        Some(Listed::Volumes(volumes)) => text.push_str(&format!(", {}", counted(volumes.len(), "volume"))),
         Some(Listed::Failed(_)) => text.push_str(", no volumes because they could not be listed"),
         None => {}
     }
     if errors > 0 {
-        text.push_str(&format!(", {} of the provider", of(errors, "error")));
+        text.push_str(&format!(", {} of the provider", counted(errors, "error")));
     }
     text.push_str(&match redacted {
         0 => "; nothing had to be redacted.".to_owned(),

@@ -7,18 +7,14 @@ use ccm_controllers::survey::{Scope, Unplanned};
 use ccm_provider::{Plan, Risk, Step, Verb};
 use serde_json::{Value, json};
 
-use super::output::{Colour, Output, flat};
+use super::output::{Colour, Output, counted, flat};
 
-/// A pass of the controllers.
 #[derive(Debug)]
 pub(crate) struct Surveyed {
-    /// Planned writes, and notes.
     pub(crate) plans: Vec<Plan>,
-    /// What could not be planned.
     pub(crate) unplanned: Vec<Unplanned>,
     /// Warning events that the controllers would have emitted.
     pub(crate) warnings: Vec<Warning>,
-    /// Controllers that do not run, each with the reason.
     pub(crate) skipped: Vec<(&'static str, String)>,
 }
 
@@ -153,8 +149,7 @@ fn summary(surveyed: &Surveyed) -> String {
         .collect();
     let mut text = match surveyed.changes() {
         0 => "Nothing would be written".to_owned(),
-        1 => format!("1 write ({})", counts.join(", ")),
-        writes => format!("{writes} writes ({})", counts.join(", ")),
+        writes => format!("{} ({})", counted(writes, "write"), counts.join(", ")),
     };
     let disruptive = steps().filter(|step| step.risk == Risk::Disruptive).count();
     if disruptive > 0 {

@@ -19,7 +19,6 @@ use crate::manager;
 use crate::options::{Chosen, Options};
 use crate::providers;
 
-/// A cluster and its cloud at one moment.
 pub(crate) struct World {
     pub(crate) options: Options,
     pub(crate) client: Client,
@@ -59,14 +58,12 @@ impl EventSink for Warnings {
     }
 }
 
-/// The objects of a cluster.
 pub(crate) struct Objects {
     pub(crate) nodes: Arc<Store<Node>>,
     pub(crate) services: Arc<Store<Service>>,
 }
 
 impl Objects {
-    /// All of the cluster.
     pub(crate) async fn list(client: &Client, provider: &dyn CloudProvider) -> Result<Self, Failure> {
         let keep = Keep::new(provider.node_annotations());
         // Waits for both: which of two errors is reported must not depend on which answer came first.
@@ -75,7 +72,6 @@ impl Objects {
     }
 }
 
-/// The connection that the flags ask for.
 pub(crate) async fn connect(options: &Options) -> Result<Client, Failure> {
     manager::connect(options, &Metrics::new()).await
 }

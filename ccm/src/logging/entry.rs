@@ -10,7 +10,6 @@ use super::Format;
 /// Field names that the JSON format sets itself.
 const RESERVED: [&str; 5] = ["ts", "caller", "msg", "v", "err"];
 
-/// What a field holds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     /// Is quoted.
@@ -19,7 +18,6 @@ pub(super) enum Value {
     Bare(String),
 }
 
-/// Message and fields of an event or span.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Fields {
     message: String,
@@ -27,7 +25,6 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// A message alone.
     pub(super) fn message(message: String) -> Self {
         Self { message, pairs: Vec::new() }
     }
@@ -82,7 +79,6 @@ impl Visit for Fields {
     }
 }
 
-/// The severity of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Severity {
     Info,

@@ -40,7 +40,6 @@ pub use options::{
 /// How long the end of the process waits for the readers of its log.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is set up for the whole process.
 struct Running {
     filter: Arc<Filter>,
     /// stderr, and stdout where the streams are split.
@@ -123,7 +122,6 @@ fn set_up(options: &LoggingOptions, sink: Sink, streams: Vec<Arc<Stream>>) {
 /// Takes one line.
 type Put = Box<dyn FnMut(&[u8]) + Send>;
 
-/// Where lines go.
 enum Sink {
     /// Written synchronously by the thread that logs.
     Writer(Mutex<Put>),
@@ -185,7 +183,6 @@ fn missing(format: Format, count: u64) -> String {
     entry::line(format, &origin, &Fields::message(text))
 }
 
-/// The one subscriber of the process.
 struct Log {
     filter: Arc<Filter>,
     format: Format,

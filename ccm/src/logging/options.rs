@@ -133,7 +133,6 @@ impl LoggingOptions {
         self.format.parse().unwrap_or(Format::Text)
     }
 
-    /// The routing of the format.
     pub(super) fn routing(&self) -> Routing {
         match self.format() {
             Format::Text => self.text,

@@ -1,6 +1,5 @@
 //! Lists such as `--controllers=*,-route`: what is switched on by name.
 
-/// Something that such a list can name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a> {
     pub(super) name: &'a str,

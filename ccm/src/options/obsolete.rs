@@ -6,7 +6,6 @@ const INSECURE: &str =
 const GCE: &str =
     "a flag of the provider gce since Kubernetes 1.31: use a build with the cargo feature \"gce\", or leave it out";
 
-/// Flags and their replacements.
 const GONE: [(&str, &str); 17] = [
     ("add-dir-header", GLOG),
     ("address", INSECURE),
@@ -30,7 +29,6 @@ const GONE: [(&str, &str); 17] = [
     ("stderrthreshold", GLOG),
 ];
 
-/// The replacement of a removed flag.
 pub(super) fn replacement(name: &str) -> Option<&'static str> {
     GONE.iter().find(|(gone, _)| *gone == name).map(|(_, instead)| *instead)
 }

@@ -20,9 +20,7 @@ use crate::version;
 /// What the arguments ask for.
 #[derive(Debug)]
 pub enum Asked {
-    /// Run, with these values.
     Run(FlagValues),
-    /// Print this and exit with 0.
     Print(String),
 }
 

@@ -5,7 +5,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::Full;
 use serde_json::json;
 
-/// The body of every answer.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -21,7 +20,6 @@ pub(crate) fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Byte
     answer
 }
 
-/// Text as it is.
 pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Answer {
     answer(status, PLAIN, body.into())
 }

@@ -24,14 +24,12 @@ use super::user::User;
 /// Tokens in the cache.
 const REMEMBERED: usize = 4096;
 
-/// Determines the user of a request.
 pub(super) struct Authenticator {
     trust: watch::Receiver<Arc<Trust>>,
     tokens: Option<Tokens>,
     metrics: Metrics,
 }
 
-/// Asks the API server for the users of tokens.
 pub(super) struct Tokens {
     reviewer: Reviewer,
     cache: Cache<Option<Arc<User>>>,

@@ -15,7 +15,6 @@ use super::user::User;
 
 /// Members may do everything, without a review.
 const MASTERS: &str = "system:masters";
-/// Answers in the cache.
 const REMEMBERED: usize = 4096;
 
 /// Decides whether a user may make a request.
@@ -24,7 +23,6 @@ pub(super) struct Authorizer {
     access: Option<Access>,
 }
 
-/// Asks the API server.
 pub(super) struct Access {
     reviewer: Reviewer,
     cache: Cache<Answer>,
@@ -39,7 +37,6 @@ enum Answer {
     Denied(Arc<str>),
 }
 
-/// Why not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// No permission, and what the API server says about it; often nothing.

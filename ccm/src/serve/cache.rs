@@ -14,7 +14,6 @@ use tokio::time::Instant;
 /// questions collide.
 pub(super) type Key = [u8; 32];
 
-/// Hashes questions.
 pub(super) struct Hasher(hmac::Key);
 
 impl Hasher {

@@ -30,7 +30,6 @@ struct Pem {
     key: Vec<u8>,
 }
 
-/// All certificates, by name.
 #[derive(Debug)]
 pub(super) struct Certificates {
     default: Arc<CertifiedKey>,
@@ -82,7 +81,6 @@ pub(super) struct Reader {
     refused: Option<Vec<Pem>>,
 }
 
-/// The result of rereading the files.
 pub(super) enum Look {
     Same,
     New(Certificates),
@@ -115,7 +113,6 @@ impl Reader {
         Ok((reader, certificates))
     }
 
-    /// Reads the files again.
     pub(super) fn look(&mut self) -> Look {
         let pems = match self.read() {
             Ok(pems) => pems,

@@ -124,7 +124,6 @@ impl Activity {
     }
 }
 
-/// A request that is being answered.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Activity>);
 
@@ -137,7 +136,6 @@ impl Drop for InFlight {
     }
 }
 
-/// All connections of a port.
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
@@ -205,7 +203,6 @@ impl Connections {
         self.lock().evict();
     }
 
-    /// Closes all.
     pub(super) fn end(&self) {
         while self.lock().evict() {}
     }

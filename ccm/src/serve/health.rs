@@ -20,7 +20,6 @@ pub enum Probe {
 }
 
 impl Probe {
-    /// The probe with this path.
     pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "healthz" => Some(Self::Healthz),
@@ -50,7 +49,6 @@ struct Inner {
     counts: HealthMetrics,
 }
 
-/// The result of all checks of a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) healthy: bool,
@@ -152,12 +150,10 @@ impl Health {
         Some(check())
     }
 
-    /// The counts in the text format of Prometheus.
     pub(super) fn counts(&self) -> String {
         self.0.counts.text()
     }
 
-    /// Resets the counts.
     pub(super) fn reset_counts(&self) {
         self.0.counts.reset();
     }

@@ -31,10 +31,8 @@ use super::certs::{Certificates, Only};
 use super::config::Serving;
 use super::connections::{Activity, Connections, InFlight, Place};
 
-/// Limits of a port and its clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections of the port.
     pub(crate) connections: usize,
     /// For the TLS handshake, from the accept on.
     pub(crate) handshake: Duration,
@@ -74,13 +72,11 @@ pub(crate) trait Handler: Send + Sync + 'static {
     ) -> impl Future<Output = (Answer, bool)> + Send;
 }
 
-/// The current TLS configuration.
 pub(super) struct Configuration {
     pub(super) tls: Arc<ServerConfig>,
     pub(super) certificates: Arc<Certificates>,
 }
 
-/// A bound port.
 pub(super) struct Port {
     listener: TcpListener,
     configuration: watch::Receiver<Arc<Configuration>>,

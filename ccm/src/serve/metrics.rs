@@ -36,18 +36,13 @@ const CERTIFICATE: &[f64] = &[
 /// Result of authentication or authorization of a request; [`Attempt::label`] is its label in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// Authentication succeeded.
     Success,
-    /// Authentication or authorization failed with an error.
     Error,
-    /// Authorization: allowed.
     Allowed,
-    /// Authorization: not allowed by any rule.
     NoOpinion,
 }
 
 impl Attempt {
-    /// As upstream.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -59,7 +54,6 @@ impl Attempt {
 }
 
 metrics! {
-    /// The metrics of the secure port.
     pub(crate) struct AccessMetrics {
         token_reviews: IntCounterVec = Def::counter(
             "apiserver_delegated_authn_request_total", CODE, "[ALPHA] Number of HTTP requests partitioned by status code.",
@@ -145,12 +139,10 @@ impl AccessMetrics {
         observe(&self.access_reviews, &self.access_review_time, code, took);
     }
 
-    /// A token was looked up in the cache.
     pub(crate) fn token_cache(&self, hit: bool, took: Duration) {
         observe(&self.cached, &self.cache_time, if hit { "hit" } else { "miss" }, took);
     }
 
-    /// A review for the cache ended.
     pub(crate) fn token_fetched(&self, ok: bool) {
         self.fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
     }
@@ -160,7 +152,6 @@ impl AccessMetrics {
         Held::new(self.fetching.with_label_values(&["in_flight"]))
     }
 
-    /// A client presented a certificate with this remaining lifetime.
     pub(crate) fn client_certificate(&self, remaining: Duration) {
         self.certificates.observe(remaining.as_secs_f64());
     }

@@ -172,7 +172,6 @@ impl Handler for Routes {
     }
 }
 
-/// A bound port with its certificates.
 pub(crate) struct Secured {
     serving: Serving,
     listener: TcpListener,

@@ -47,7 +47,6 @@ pub struct State {
 
 opaque_debug!(State, this, "health" = &this.health);
 
-/// The endpoints with authentication and authorization.
 pub(super) struct Routes {
     pub(super) state: State,
     pub(super) authenticator: Arc<Authenticator>,

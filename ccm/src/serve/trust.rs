@@ -23,12 +23,9 @@ const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-ap
 /// Pause between two attempts to watch it without the permission.
 const FORBIDDEN_PAUSE: Duration = Duration::from_secs(60);
 
-/// Who is believed, at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
-    /// Sign the certificates of users.
     pub(super) client: Option<Authorities>,
-    /// Sign those of front proxies.
     pub(super) proxy: Option<Proxy>,
 }
 
@@ -45,7 +42,6 @@ struct Text {
     proxy: Option<(Vec<u8>, HeaderNames)>,
 }
 
-/// Reads and follows all sources.
 pub(super) struct Source {
     client_file: Option<PathBuf>,
     proxy_file: Option<(PathBuf, HeaderNames)>,

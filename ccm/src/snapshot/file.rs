@@ -36,12 +36,10 @@ impl Default for Header {
     }
 }
 
-/// Whether this means stdout.
 pub(crate) fn is_stdout(path: &str) -> bool {
     path == STANDARD || STDOUT.contains(&path)
 }
 
-/// The document as it is written.
 pub(crate) fn text(document: &Document) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(document);
     text.map(|text| text + "\n")

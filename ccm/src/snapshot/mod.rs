@@ -26,43 +26,34 @@ use serde_json::Value;
 
 use record::{Answer, Answers};
 
-/// `kind` of the file.
 pub(crate) const KIND: &str = "Snapshot";
 /// `version` of the file; a higher one is refused.
 pub(crate) const VERSION: u32 = 1;
 
-/// The file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Document {
-    /// [`KIND`]
     pub(crate) kind: String,
-    /// [`VERSION`] of the program that wrote it.
     pub(crate) version: u32,
-    /// Version of the program that wrote it.
     pub(crate) ccm: String,
     /// The time that the plan was made for.
     pub(crate) taken: Timestamp,
     /// How many values were replaced because they look like secrets; if any, the plan may differ.
     pub(crate) redacted: usize,
-    /// The cloud.
     pub(crate) provider: Provider,
     /// The given flags that plans depend on.
     pub(crate) flags: BTreeMap<String, Vec<String>>,
     /// The recorded plan, as printed by `ccm plan -o json`.
     pub(crate) plan: Value,
-    /// The cluster.
     pub(crate) nodes: Vec<Node>,
     /// Services without a load balancer have only the fields that show this.
     pub(crate) services: Vec<Service>,
     /// The volumes; `None` if no controller labels them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) volumes: Option<Listed>,
-    /// The answers of the provider.
     pub(crate) answers: Answers,
 }
 
-/// The cloud of a snapshot.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Provider {
@@ -80,9 +71,7 @@ pub(crate) struct Provider {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Listed {
-    /// All volumes of the cluster.
     Volumes(Vec<PersistentVolume>),
-    /// The controller's error.
     Failed(String),
 }
 
@@ -101,12 +90,10 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// At this time.
     pub(crate) fn at(wall: SystemTime) -> Self {
         Self { now: tokio::time::Instant::now().into_std(), wall }
     }
 
-    /// As the file has it.
     pub(crate) fn timestamp(&self) -> Timestamp {
         timestamp(self.wall)
     }

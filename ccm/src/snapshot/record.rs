@@ -20,13 +20,10 @@ use serde_json::Value;
 
 use crate::manager;
 
-/// An answer of the provider.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Answer<T> {
-    /// The result.
     Ok(T),
-    /// The error.
     Error(ProviderError),
 }
 
@@ -57,7 +54,6 @@ pub(crate) struct Answers {
     pub(crate) node_tasks: BTreeMap<String, Task>,
 }
 
-/// Answers about instances.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Instances {
@@ -80,7 +76,6 @@ pub(crate) enum InstanceList {
     Failed(ProviderError),
 }
 
-/// Answers about load balancers, by Service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Balancers {
@@ -89,7 +84,6 @@ pub(crate) struct Balancers {
     pub(crate) observed: BTreeMap<String, BTreeMap<String, Answer<Value>>>,
 }
 
-/// Answers about routes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct RouteTable {
@@ -97,7 +91,6 @@ pub(crate) struct RouteTable {
     pub(crate) list: Option<Answer<Vec<Route>>>,
 }
 
-/// Answers about volumes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Labeller {
@@ -201,7 +194,6 @@ pub(crate) fn action_word(action: ServiceAction) -> &'static str {
 pub(crate) struct Record(Arc<Mutex<Answers>>);
 
 impl Record {
-    /// A copy of all answers.
     pub(crate) fn answers(&self) -> Answers {
         self.lock().clone()
     }

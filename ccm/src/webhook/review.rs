@@ -126,7 +126,6 @@ impl AdmissionResponse {
     }
 }
 
-/// A received review.
 #[derive(Debug)]
 pub(super) struct Review {
     pub(super) api_version: String,

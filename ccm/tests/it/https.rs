@@ -88,7 +88,6 @@ impl Served {
     }
 }
 
-/// The header of a bearer token.
 pub(crate) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }

@@ -40,7 +40,6 @@ impl Kubeconfig {
         Self { ca_pem, ..self }
     }
 
-    /// Writes it and returns its path.
     pub(crate) fn write(&self, folder: &Path) -> String {
         let ca = folder.join("ca.pem");
         let authority = self.ca_pem.as_ref().map_or(String::new(), |pem| {
@@ -67,7 +66,6 @@ impl Kubeconfig {
     }
 }
 
-/// Files of a client certificate, as keys of a user.
 pub(crate) fn certificate_user(certificate: &Path, key: &Path) -> String {
     format!("client-certificate: '{}', client-key: '{}'", certificate.display(), key.display())
 }

@@ -11,7 +11,6 @@ pub(crate) struct Process {
     log: Arc<Mutex<String>>,
 }
 
-/// How a program ended.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,

@@ -39,7 +39,6 @@ impl Relay {
         Self { address, state }
     }
 
-    /// Connections that have been made so far.
     pub(crate) fn made(&self) -> usize {
         self.state.made.load(Ordering::SeqCst)
     }

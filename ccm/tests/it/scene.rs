@@ -115,12 +115,10 @@ impl Scene {
         std::fs::rename(self.path("next.yaml"), self.path("cloud.yaml")).unwrap();
     }
 
-    /// The calls to the cloud so far.
     pub(crate) fn calls(&self) -> String {
         std::fs::read_to_string(self.path("calls.jsonl")).unwrap_or_default()
     }
 
-    /// No call so far has changed the cloud.
     pub(crate) fn assert_no_writes_to_the_cloud(&self) {
         let calls = self.calls();
         for write in ["Ensure", "Update", "CreateRoute", "DeleteRoute"] {

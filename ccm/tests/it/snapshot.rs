@@ -153,7 +153,6 @@ mod real_apiserver {
     }
 
     impl Scene {
-        /// The program with secrets in its environment.
         fn secretive(&self, kubeconfig: &Path, words: &[&str]) -> Ended {
             let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
             command.args(words).args(self.args(kubeconfig)).stdin(Stdio::null());

@@ -82,7 +82,6 @@ faults:
             self.get(name).await
         }
 
-        /// The volumes that were looked up in the cloud.
         fn asked(&self) -> Vec<String> {
             let log = self.calls();
             let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command, value_parser};
 
-/// The parsed arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) nodes: usize,
@@ -14,17 +13,14 @@ pub(crate) struct Args {
     pub(crate) cloud: CloudName,
 }
 
-/// The clouds that can be simulated here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloudName {
     Fake,
     Aws,
 }
 
-/// Times of the tour.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Time to read a paragraph.
     pub(crate) read: Duration,
     /// Period in which the kubelets check their machines.
     pub(crate) tick: Duration,

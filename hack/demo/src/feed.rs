@@ -11,20 +11,13 @@ const KEPT: usize = 400;
 /// Up to this many subjects are all named.
 const NAMED: usize = 3;
 
-/// The source of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The demo itself: what it does to the cloud or the cluster.
     Demo,
-    /// The kubelets that the demo plays.
     Kubelet,
-    /// An object changed.
     Cluster,
-    /// The simulated cloud.
     Cloud,
-    /// An event on an object.
     Event,
-    /// The manager's log.
     Manager,
 }
 
@@ -41,27 +34,20 @@ impl Source {
     }
 }
 
-/// One thing to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A new act begins.
     Act { number: usize, title: &'static str, text: String },
-    /// What an act showed.
     Result(String),
-    /// A text of several lines, as it is.
     Block { title: String, lines: Vec<String> },
-    /// Something happened.
     Fact { source: Source, subjects: Vec<String>, text: String },
 }
 
-/// An item and when it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) at: Duration,
     pub(crate) item: Item,
 }
 
-/// The items so far.
 #[derive(Debug)]
 pub(crate) struct Feed {
     began: Instant,
@@ -90,7 +76,6 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }

@@ -90,7 +90,6 @@ impl Signals {
     }
 }
 
-/// How the tour ended.
 enum Ended {
     Finished,
     Failed(anyhow::Error),

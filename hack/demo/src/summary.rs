@@ -14,7 +14,6 @@ const READ_NEXT: [(&str, &str); 3] = [
     ("controllers/src", "the decisions that you saw: pure functions in files named decide.rs"),
 ];
 
-/// Observations of the tour.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) acts: Vec<String>,
@@ -26,7 +25,6 @@ pub(crate) struct Findings {
     pub(crate) kept: Vec<(String, u64)>,
 }
 
-/// The summary of a tour that ended well.
 pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     let findings = &tour.findings;
     let (joined, initialized, here, calls) = tour

@@ -43,7 +43,6 @@ impl Dependency {
 }
 
 impl Metadata {
-    /// The workspace around the current folder.
     pub(crate) fn read() -> anyhow::Result<Self> {
         let text = output(&["metadata", "--format-version=1", "--no-deps"])?;
         serde_json::from_str(&text).context("reading what cargo metadata says")

@@ -20,7 +20,6 @@ use crate::options::migration::Lease;
 /// Nodes that are named in one line.
 const NAMED: usize = 5;
 
-/// A controller that handles the object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needed {
     name: &'static str,

@@ -17,7 +17,6 @@ const COMPONENTS: &[&str] = &[node::COMPONENT, lifecycle::COMPONENT, service::CO
 /// Events of a successful sync.
 const WENT_WELL: &[&str] = &["EnsuredLoadBalancer", "UpdatedLoadBalancer", "DeletedLoadBalancer", "Synced"];
 
-/// One event, counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     /// `Normal` or `Warning`.
@@ -28,7 +27,6 @@ pub(super) struct Event {
     pub(super) count: u64,
     /// The error class, if the recorder set it.
     pub(super) class: Option<ErrorClass>,
-    /// When it occurred last.
     pub(super) last: Option<Timestamp>,
 }
 

@@ -13,6 +13,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::output::flat;
 use super::super::surveyed::concerns;
 use super::report::Story;
 use super::{LEADER, LEADER_CA, LEADER_INSECURE};
@@ -208,7 +209,7 @@ fn facts(state: &State, scope: &Scope, options: &Options) -> Vec<Fact> {
         facts.push(Fact::bad(about, text, "compare its --controllers"));
     }
     for plan in state.recent_plans.iter().filter(|plan| concerns(scope, &plan.subject)) {
-        facts.push(Fact::good("its last plan", format!("{}s ago: {}", plan.seconds_ago, one_line(&plan.text))));
+        facts.push(Fact::good("its last plan", format!("{}s ago: {}", plan.seconds_ago, flat(&plan.text))));
     }
     facts
 }
@@ -232,10 +233,6 @@ fn failed(happened: &Happened) -> Fact {
     let state = if passing { FactState::Waiting } else { FactState::Bad };
     let hint = failure.way_out.clone().unwrap_or_else(|| "see the message, and its log".to_owned());
     Fact { about: format!("{} of the leader", failure.controller), state, text, hint: Some(hint) }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// For the JSON document: which replica was asked, and the parts of its answer that are about the object.

@@ -74,7 +74,6 @@ What the leader itself says (queues, last failures, next try), through a tunnel 
     run,
 };
 
-/// What is explained.
 enum Object {
     Node(NodeRef),
     Service(Arc<Service>),

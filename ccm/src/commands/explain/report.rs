@@ -15,7 +15,6 @@ use crate::exit::Verdict;
 /// Events that are printed; the document has all.
 const EVENTS: usize = 8;
 
-/// What is known of an object.
 #[derive(Debug, Default)]
 pub(super) struct Story {
     /// `service default/web`
@@ -32,15 +31,10 @@ pub(super) struct Story {
     pub(super) not_ours: Option<String>,
     /// The number of warnings: worth knowing, but they break nothing.
     pub(super) warnings: usize,
-    /// What could not be read.
     pub(super) unseen: Vec<String>,
-    /// The events on the object, newest first.
     pub(super) events: Vec<Event>,
-    /// When the object was read.
     pub(super) now: Timestamp,
-    /// The leader's answer.
     pub(super) leader: Option<Value>,
-    /// The pass of the controllers.
     pub(super) plan: Option<Surveyed>,
 }
 
@@ -144,7 +138,6 @@ impl Story {
         self.symptoms.iter().chain(&self.facts).chain(&self.effects)
     }
 
-    /// The worst state of all links.
     pub(super) fn state(&self) -> FactState {
         self.all().map(|fact| fact.state).max().unwrap_or(FactState::Good)
     }
@@ -193,7 +186,6 @@ impl Story {
     }
 }
 
-/// The report in the requested format.
 pub(super) fn print(story: &Story, output: Output) -> String {
     match output.format {
         Format::Json => output::document("Explanation", json(story)),

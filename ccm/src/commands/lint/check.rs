@@ -37,7 +37,12 @@ pub(super) struct Found {
     pub(super) finding: Finding,
 }
 
-/// Everything that was checked.
+impl Found {
+    fn new(rules: &'static str, finding: Finding) -> Self {
+        Self { file: None, line: None, document: None, object: String::new(), rules, finding }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     pub(super) found: Vec<Found>,
@@ -48,21 +53,14 @@ pub(super) struct Looked {
 }
 
 impl Looked {
-    /// Checks a text of manifests.
     pub(super) fn at_source(&mut self, source: &Source, linters: &Linters<'_>) {
         self.files += 1;
         let parsed = tree::parse(&source.text);
         let file = || Some(source.name.clone());
-        let mut found: Vec<Found> = of_text(&source.text, parsed.broken)
+        let broken = of_text(&source.text, parsed.broken);
+        let mut found: Vec<Found> = broken
             .into_iter()
-            .map(|(line, finding)| Found {
-                file: file(),
-                line: Some(line),
-                document: None,
-                object: String::new(),
-                rules: CORE,
-                finding,
-            })
+            .map(|(line, finding)| Found { file: file(), line: Some(line), ..Found::new(CORE, finding) })
             .collect();
         for (number, document) in &parsed.documents {
             let (services, others) = object::services(document);
@@ -82,52 +80,37 @@ impl Looked {
                     line: Some(line(node, &finding.key)),
                     document: Some(*number),
                     object: name(&service),
-                    rules,
-                    finding,
+                    ..Found::new(rules, finding)
                 }));
             }
         }
-        found.sort_by_key(|found| (found.line, std::cmp::Reverse(found.finding.severity)));
-        self.found.extend(found);
+        self.add(found);
     }
 
-    /// Checks a Service of the cluster.
     pub(super) fn at_service(&mut self, service: &Service, linters: &Linters<'_>) {
         self.services += 1;
         let findings = of_service(service, Vec::new(), linters);
-        self.found.extend(findings.into_iter().map(|(rules, finding)| Found {
-            file: None,
-            line: None,
-            document: None,
-            object: name(service),
-            rules,
-            finding,
-        }));
+        let at = |(rules, finding)| Found { object: name(service), ..Found::new(rules, finding) };
+        self.found.extend(findings.into_iter().map(at));
     }
 
     /// Checks a file of `--cloud-config`.
     pub(super) fn at_config(&mut self, source: &Source, provider: &'static str, lint: &dyn Lint) {
         self.files += 1;
-        let mut found: Vec<Found> = lint
-            .config(&source.text)
-            .into_iter()
-            .map(|finding| {
-                let line = config_line(&source.text, &finding);
-                Found {
-                    file: Some(source.name.clone()),
-                    line,
-                    document: None,
-                    object: String::new(),
-                    rules: provider,
-                    finding: Finding { message: without_line(finding.message, line), ..finding },
-                }
-            })
-            .collect();
-        found.sort_by_key(|found| (found.line, std::cmp::Reverse(found.finding.severity)));
-        self.found.extend(found);
+        let at = |finding| {
+            let line = config_line(&source.text, &finding);
+            let finding = Finding { message: without_line(finding.message, line), ..finding };
+            Found { file: Some(source.name.clone()), line, ..Found::new(provider, finding) }
+        };
+        self.add(lint.config(&source.text).into_iter().map(at).collect());
     }
 
-    /// The highest severity that was found.
+    /// Adds the findings of a file in the order of their lines.
+    fn add(&mut self, mut found: Vec<Found>) {
+        found.sort_by_key(|found| (found.line, std::cmp::Reverse(found.finding.severity)));
+        self.found.append(&mut found);
+    }
+
     pub(super) fn worst(&self) -> Option<Severity> {
         self.found.iter().map(|found| found.finding.severity).max()
     }

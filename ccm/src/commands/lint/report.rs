@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use super::check::{Found, Looked};
 use super::source::Unread;
-use crate::commands::output::{self, Format, Output};
+use crate::commands::output::{self, Format, Output, counted};
 
-/// Everything that is printed.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) looked: Looked,
@@ -83,28 +82,22 @@ fn text(report: &Report, output: Output) -> String {
 /// `2 findings (1 error, 1 warning) in 3 Services and 2 files; 4 other objects left out.`
 fn summary(report: &Report) -> String {
     let looked = &report.looked;
-    let counted = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let of = |severity| looked.found.iter().filter(|found| found.finding.severity == severity).count();
-    let severities = [
-        (Severity::Error, "error", "errors"),
-        (Severity::Warning, "warning", "warnings"),
-        (Severity::Info, "info", "infos"),
-    ];
-    let parts: Vec<String> = severities
+    let parts: Vec<String> = [Severity::Error, Severity::Warning, Severity::Info]
         .into_iter()
-        .filter(|(severity, ..)| of(*severity) > 0)
-        .map(|(severity, one, many)| counted(of(severity), one, many))
+        .filter(|severity| of(*severity) > 0)
+        .map(|severity| counted(of(severity), severity.as_str()))
         .collect();
     let mut text = match looked.found.len() {
         0 => "No findings".to_owned(),
-        count => format!("{} ({})", counted(count, "finding", "findings"), parts.join(", ")),
+        count => format!("{} ({})", counted(count, "finding"), parts.join(", ")),
     };
-    let _ = write!(text, " in {}", counted(looked.services, "Service", "Services"));
+    let _ = write!(text, " in {}", counted(looked.services, "Service"));
     if looked.files > 0 {
-        let _ = write!(text, " and {}", counted(looked.files, "file", "files"));
+        let _ = write!(text, " and {}", counted(looked.files, "file"));
     }
     if looked.skipped > 0 {
-        let _ = write!(text, "; {} left out", counted(looked.skipped, "other object", "other objects"));
+        let _ = write!(text, "; {} left out", counted(looked.skipped, "other object"));
     }
     if !report.unread.is_empty() {
         let _ = write!(text, "; {} could not be read", report.unread.len());

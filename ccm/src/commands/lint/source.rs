@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// A text and where it is from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Source {
     /// The path as given, or [`STDIN`].
@@ -12,7 +11,6 @@ pub(super) struct Source {
     pub(super) text: String,
 }
 
-/// An input that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unread {
     pub(super) name: String,

@@ -14,7 +14,6 @@ mod tests;
 /// The most values in one file: nested aliases can multiply them.
 const VALUES: usize = 1_000_000;
 
-/// A value and where it begins.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     /// Counts from 1.
@@ -32,7 +31,6 @@ pub(super) enum Kind {
     Map(Vec<Entry>),
 }
 
-/// One key of a map.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -43,14 +41,12 @@ pub(super) struct Entry {
     merged: bool,
 }
 
-/// What is wrong with a text itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) line: usize,
     pub(super) message: String,
 }
 
-/// A parsed text.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     /// Those that could be read, each with its number, which counts from 1.
@@ -102,7 +98,6 @@ fn pieces(text: &str) -> Vec<(usize, &str)> {
 }
 
 impl Node {
-    /// The value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         self.entry(key).map(|entry| &entry.value)
     }
@@ -195,7 +190,6 @@ struct Reader<'a> {
     made: usize,
 }
 
-/// A list or map that has not ended.
 struct Open {
     line: usize,
     anchor: usize,
@@ -209,7 +203,6 @@ struct Open {
 }
 
 impl Reader<'_> {
-    /// Reads all of the text.
     fn documents(&mut self) {
         loop {
             match self.document() {

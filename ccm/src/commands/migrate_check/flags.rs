@@ -56,7 +56,6 @@ const SHARED: [&str; 7] = [
 /// What kube-controller-manager takes without `--cluster-name`.
 const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
 
-/// This program, as it would run.
 pub(super) struct Ours<'a> {
     pub(super) program: &'a Program,
     pub(super) options: &'a Options,
@@ -70,7 +69,6 @@ impl Ours<'_> {
     }
 }
 
-/// All checks of flags.
 pub(super) fn checks(running: &[Running], ours: &Ours<'_>) -> Vec<Check> {
     let of = |component| running.iter().filter(move |running| running.component == component);
     let mut checks = Vec::new();

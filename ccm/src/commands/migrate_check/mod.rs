@@ -30,7 +30,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::output::{self, Colour, Format, Output};
+use super::output::{self, Colour, Format, Output, counted, flat};
 use super::progress::Progress;
 use super::surveyed::Surveyed;
 use super::world::World;
@@ -91,7 +91,6 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// All findings.
 async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let options = &world.options;
     progress.go_on("reading pods, leases and webhooks");
@@ -146,7 +145,6 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     checks
 }
 
-/// The controllers that would start.
 fn running_controllers<'a>(world: &'a World, surveyed: &Surveyed) -> Vec<&'a Controller> {
     let skipped = |name: &str| surveyed.skipped.iter().any(|(skipped, _)| *skipped == name);
     let on = world.options.switched_on();
@@ -169,7 +167,6 @@ async fn rights(world: &World, account: &str, controllers: &[&Controller]) -> Ve
     }
 }
 
-/// The provider's own checks.
 async fn cloud(world: &World) -> Vec<Check> {
     let Some(inspect) = world.provider.inspect() else {
         let text = format!("the provider {} has no checks of its own", world.provider.name());
@@ -229,25 +226,16 @@ fn text(checks: &[Check], output: Output) -> String {
         if !check.subject.is_empty() {
             let _ = write!(text, "{}: ", output.paint(Colour::Bold, &check.subject));
         }
-        text.push_str(&one_line(&check.message));
+        text.push_str(&flat(&check.message));
         if !check.fix.is_empty() {
-            let _ = write!(text, " {} {}", output.paint(Colour::Green, "->"), one_line(&check.fix));
+            let _ = write!(text, " {} {}", output.paint(Colour::Green, "->"), flat(&check.fix));
         }
         text.push('\n');
     }
-    let counted = |severity, one: &str, many: &str| match count(checks, severity) {
-        1 => format!("1 {one}"),
-        number => format!("{number} {many}"),
-    };
-    let (errors, warnings) =
-        (counted(Severity::Error, "error", "errors"), counted(Severity::Warning, "warning", "warnings"));
+    let of = |severity: Severity| counted(count(checks, severity), severity.as_str());
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
     let _ = writeln!(text, "\n{errors}, {warnings}, {} good or good to know.", count(checks, Severity::Info));
     text
-}
-
-/// One finding is one line, also with a multi-line text of the API server or the cloud.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn json(checks: &[Check]) -> Value {

@@ -16,7 +16,6 @@ use crate::commands::surveyed::Surveyed;
 const PROVIDER_ID: &str = "node-provider-id";
 const INSTANCE: &str = "node-instance";
 
-/// What is known of the nodes.
 pub(super) struct Nodes<'a> {
     pub(super) nodes: &'a [NodeRef],
     /// What the cloud says of each; `None`: the provider has no instances.
@@ -29,7 +28,6 @@ pub(super) struct Nodes<'a> {
 /// A problem of a node: severity, check, message and fix.
 type Kind = (Severity, &'static str, String, Cow<'static, str>);
 
-/// The problems of all nodes.
 pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for (at, node) in seen.nodes.iter().enumerate() {

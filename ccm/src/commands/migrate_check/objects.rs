@@ -6,152 +6,74 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Meta {
-    pub(super) name: String,
-    pub(super) namespace: String,
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) owner_references: Vec<Owner>,
-    pub(super) deletion_timestamp: Option<IgnoredAny>,
+/// Parts of objects. What is absent is empty.
+macro_rules! parts {
+    ($($(#[$attribute:meta])* $name:ident { $($(#[$note:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        pub(super) struct $name {
+            $($(#[$note])* pub(super) $field: $type,)*
+        }
+    )*};
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Owner {
-    pub(super) kind: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Pod {
-    pub(super) metadata: Meta,
-    pub(super) spec: PodSpec,
-    pub(super) status: PodStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct PodSpec {
-    pub(super) containers: Vec<Container>,
-    pub(super) service_account_name: String,
-    pub(super) host_network: bool,
-    pub(super) tolerations: Vec<Toleration>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PodStatus {
-    pub(super) phase: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Container {
-    pub(super) image: String,
-    pub(super) command: Vec<String>,
-    pub(super) args: Vec<String>,
-    pub(super) env: Vec<Variable>,
-}
-
-/// Values that come from elsewhere, such as a Secret, stay empty.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Variable {
-    pub(super) name: String,
-    pub(super) value: String,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(default)]
-pub(super) struct Toleration {
-    pub(super) key: String,
-    pub(super) operator: String,
-    pub(super) value: String,
-    pub(super) effect: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Lease {
-    pub(super) metadata: Meta,
-    pub(super) spec: LeaseSpec,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct LeaseSpec {
-    pub(super) holder_identity: Option<String>,
-    pub(super) lease_duration_seconds: Option<i64>,
-    pub(super) renew_time: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Namespace {
-    pub(super) metadata: Meta,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WebhookConfiguration {
-    pub(super) metadata: Meta,
-    pub(super) webhooks: Vec<Webhook>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Webhook {
-    pub(super) name: String,
-    pub(super) failure_policy: Option<String>,
-    pub(super) client_config: ClientConfig,
-    pub(super) rules: Vec<Rule>,
-    pub(super) namespace_selector: Option<Selector>,
-    pub(super) object_selector: Option<Selector>,
-    pub(super) match_conditions: Vec<IgnoredAny>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ClientConfig {
-    /// `None` for a URL.
-    pub(super) service: Option<ServiceReference>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ServiceReference {
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Rule {
-    pub(super) api_groups: Vec<String>,
-    pub(super) resources: Vec<String>,
-    pub(super) operations: Vec<String>,
-    pub(super) scope: Option<String>,
-}
-
-/// A label selector; an empty one selects everything.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Selector {
-    match_labels: BTreeMap<String, String>,
-    match_expressions: Vec<Requirement>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Requirement {
-    key: String,
-    operator: String,
-    values: Vec<String>,
+parts! {
+    Meta {
+        name: String,
+        namespace: String,
+        labels: BTreeMap<String, String>,
+        owner_references: Vec<Owner>,
+        deletion_timestamp: Option<IgnoredAny>,
+    }
+    Owner { kind: String, }
+    Namespace { metadata: Meta, }
+    Pod { metadata: Meta, spec: PodSpec, status: PodStatus, }
+    PodSpec {
+        containers: Vec<Container>,
+        service_account_name: String,
+        host_network: bool,
+        tolerations: Vec<Toleration>,
+    }
+    PodStatus { phase: String, }
+    Container { image: String, command: Vec<String>, args: Vec<String>, env: Vec<Variable>, }
+    /// Values that come from elsewhere, such as a Secret, stay empty.
+    Variable { name: String, value: String, }
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    Toleration { key: String, operator: String, value: String, effect: String, }
+    Lease { metadata: Meta, spec: LeaseSpec, }
+    LeaseSpec {
+        holder_identity: Option<String>,
+        lease_duration_seconds: Option<i64>,
+        renew_time: Option<Timestamp>,
+    }
+    WebhookConfiguration { metadata: Meta, webhooks: Vec<Webhook>, }
+    Webhook {
+        name: String,
+        failure_policy: Option<String>,
+        client_config: ClientConfig,
+        rules: Vec<Rule>,
+        namespace_selector: Option<Selector>,
+        object_selector: Option<Selector>,
+        match_conditions: Vec<IgnoredAny>,
+    }
+    ClientConfig {
+        /// `None` for a URL.
+        service: Option<ServiceReference>,
+    }
+    ServiceReference { namespace: String, name: String, }
+    Rule {
+        api_groups: Vec<String>,
+        resources: Vec<String>,
+        operations: Vec<String>,
+        scope: Option<String>,
+    }
+    /// An empty one selects everything.
+    Selector { match_labels: BTreeMap<String, String>, match_expressions: Vec<Requirement>, }
+    Requirement { key: String, operator: String, values: Vec<String>, }
 }
 
 impl Selector {
-    /// Whether an object with these labels is selected.
     pub(super) fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         let equal = self.match_labels.iter().all(|(key, value)| label(key) == Some(value));
         let holds = |wanted: &Requirement| {

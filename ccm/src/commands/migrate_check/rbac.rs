@@ -25,10 +25,8 @@ const SELF_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreview
 /// The ConfigMap with the API server's authentication settings; every cluster has a role to read it.
 const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
-/// A right on one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Right {
-    /// Who needs it.
     account: String,
     group: &'static str,
     resource: &'static str,
@@ -44,7 +42,6 @@ struct Need {
     vital: bool,
 }
 
-/// A question to the API server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Question {
     right: Right,

@@ -13,7 +13,6 @@ use crate::commands::page::{all, each};
 
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// What was read.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     pub(super) running: Option<Vec<Running>>,

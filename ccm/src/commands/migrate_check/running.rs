@@ -46,7 +46,6 @@ impl Component {
     }
 }
 
-/// Pods that run one component with the same flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Running {
     pub(super) component: Component,
@@ -109,7 +108,6 @@ impl Found {
         }
     }
 
-    /// All, in a fixed order.
     pub(super) fn finish(mut self) -> Vec<Running> {
         self.0.iter_mut().for_each(|running| running.pods.sort());
         self.0.sort_by(|a, b| (a.component, &a.pods).cmp(&(b.component, &b.pods)));

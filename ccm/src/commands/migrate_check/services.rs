@@ -7,6 +7,7 @@ use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity};
 
 use super::{join, joined};
+use crate::commands::output::counted;
 use crate::commands::surveyed::Surveyed;
 
 const FINALIZER: &str = "service-finalizer";
@@ -156,7 +157,7 @@ fn planned(plan: &Plan) -> Option<Check> {
     }
     let check = plan.subject.split(' ').next().unwrap_or_default();
     let check = format!("{}-plan", check.strip_suffix('s').unwrap_or(check));
-    let text = format!("{} would be made: {}", writes(plan.steps.len()), steps(plan));
+    let text = format!("{} would be made: {}", counted(plan.steps.len(), "write"), steps(plan));
     let fix = match plan.subject.strip_prefix("service ") {
         Some(name) => format!("nothing, if it is meant; ccm plan service/{name} shows it whole"),
         None => "nothing, if it is meant; ccm plan shows it whole".to_owned(),
@@ -166,10 +167,6 @@ fn planned(plan: &Plan) -> Option<Check> {
         true => Check::error(&check, &*plan.subject, format!("{text}; traffic may be lost"), fix),
         false => Check::warning(&check, &*plan.subject, text, fix),
     })
-}
-
-fn writes(count: usize) -> String {
-    if count == 1 { "1 write".to_owned() } else { format!("{count} writes") }
 }
 
 /// `create LoadBalancer a, update Service default/a and 4 more`

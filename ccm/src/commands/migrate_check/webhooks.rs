@@ -31,10 +31,8 @@ const WRITES: [Write; 5] = [
     Write { group: "coordination.k8s.io", resource: "leases", operations: &["CREATE", "UPDATE"], namespaced: true },
 ];
 
-/// The objects that would be written.
 pub(super) struct Written<'a> {
     pub(super) nodes: &'a [NodeRef],
-    /// All Services.
     pub(super) services: &'a [Arc<Service>],
     /// The namespace of the lease.
     pub(super) lease: &'a str,
@@ -46,7 +44,6 @@ pub(super) struct Written<'a> {
     pub(super) all: bool,
 }
 
-/// All checks of webhooks.
 pub(super) fn checks(configurations: &[(&'static str, WebhookConfiguration)], written: &Written<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for (kind, configuration) in configurations {

@@ -68,7 +68,6 @@ impl Default for Gates {
     }
 }
 
-/// A gate that has an effect.
 struct Row {
     name: &'static str,
     stage: Stage,

@@ -18,7 +18,6 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Attempts of a write that conflicts with others.
 const TRIES: usize = 10;
 
-/// All kubelets.
 pub(crate) struct Kubelets {
     pub(crate) store: Store,
     pub(crate) world: Arc<World>,
@@ -49,7 +48,6 @@ impl CutOff {
     }
 }
 
-/// The state of a machine.
 #[derive(Debug)]
 struct Machine {
     index: usize,

@@ -90,7 +90,6 @@ impl Scene {
         self.file("kubeconfig")
     }
 
-    /// The arguments of the manager.
     pub(crate) fn manager_args(&self, dry_run: bool) -> Vec<String> {
         let mut args = vec![
             format!("--cloud-provider={}", self.cloud.profile().name),
@@ -112,7 +111,6 @@ impl Scene {
         self.folder.disable_cleanup(true);
     }
 
-    /// Ends everything and removes the files.
     pub(crate) async fn end(mut self) {
         self.tasks.shutdown().await;
         self.server.stop().await;

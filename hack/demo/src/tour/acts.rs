@@ -10,12 +10,9 @@ use super::Tour;
 use crate::view::text::count;
 use crate::world::{Ready, State};
 
-/// Services of the tour.
 const WEB: &str = "default/web";
 const API: &str = "default/api";
-/// Steps of the plan for routes that are shown.
 const STEPS: usize = 2;
-/// The port that the Services get later.
 const EXTRA: u16 = 8080;
 
 impl Tour {
@@ -25,7 +22,6 @@ impl Tour {
         pick(1).zip(pick(6)).context("the cloud has no machines")
     }
 
-    /// Nodes join; the manager only plans.
     pub(super) async fn look_first(&mut self, number: usize) -> Result<()> {
         let nodes = self.args.nodes;
         self.act(
@@ -81,7 +77,6 @@ impl Tour {
         self.stop_manager().await
     }
 
-    /// The same without `--dry-run`.
     pub(super) async fn for_real(&mut self, number: usize) -> Result<()> {
         let nodes = self.args.nodes;
         self.act(
@@ -133,7 +128,6 @@ impl Tour {
         Ok(())
     }
 
-    /// A machine goes; its Node follows.
     pub(super) async fn terminated(&mut self, number: usize) -> Result<()> {
         let (victim, _) = self.names()?;
         let left = self.args.nodes - 1;
@@ -164,7 +158,6 @@ impl Tour {
         Ok(())
     }
 
-    /// The cloud gives no answer; the Node stays.
     pub(super) async fn cannot_tell(&mut self, number: usize) -> Result<()> {
         let (_, silent) = self.names()?;
         self.act(
@@ -208,7 +201,6 @@ impl Tour {
         Ok(())
     }
 
-    /// The Services want another port.
     pub(super) async fn changed(&mut self, number: usize) -> Result<()> {
         self.act(
             number,
@@ -236,7 +228,6 @@ impl Tour {
         Ok(())
     }
 
-    /// Another process takes over and finds nothing to do.
     pub(super) async fn restarted(&mut self, number: usize) -> Result<()> {
         self.act(
             number,
@@ -271,7 +262,6 @@ impl Tour {
         Ok(())
     }
 
-    /// Services go, but not before their balancers.
     pub(super) async fn deleted(&mut self, number: usize) -> Result<()> {
         let leaving = self.scene.cloud.profile().leaving;
         let keys: Vec<String> = leaving.iter().map(|name| format!("default/{name}")).collect();

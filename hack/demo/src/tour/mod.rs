@@ -42,7 +42,6 @@ pub(crate) enum Act {
     Deleted,
 }
 
-/// The tour and its stage.
 #[derive(Debug)]
 pub(crate) struct Tour {
     pub(crate) scene: Scene,
@@ -58,7 +57,6 @@ impl Tour {
         Self { scene, findings: Findings::default(), args, pace: args.pace(), feed, manager: None }
     }
 
-    /// Runs all acts, in order. An error says what did not happen.
     pub(crate) async fn run(&mut self) -> Result<()> {
         for (number, act) in (1..).zip(self.scene.cloud.profile().acts) {
             let before = self.calls();
@@ -89,7 +87,6 @@ impl Tour {
         self.feed.add(Item::Block { title: title.into(), lines });
     }
 
-    /// The calls to the cloud so far.
     fn calls(&self) -> Calls {
         self.scene.world.look(|state| state.calls.clone())
     }
@@ -147,7 +144,6 @@ impl Tour {
         Ok(())
     }
 
-    /// Stops the manager, if one runs.
     pub(crate) async fn stop_manager(&mut self) -> Result<()> {
         match self.manager.take() {
             Some(manager) => manager.stop().await,
@@ -192,12 +188,9 @@ fn port_of(name: &str, port: u16) -> serde_json::Value {
     json!({"name": name, "port": port, "targetPort": 8080, "protocol": "TCP"})
 }
 
-/// How often managers wrote.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Writes {
-    /// To Nodes and Services.
     pub(crate) objects: u64,
-    /// The same, refused because of a conflict.
     pub(crate) conflicts: u64,
     /// To events and leases.
     pub(crate) notes: u64,

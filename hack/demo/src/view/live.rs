@@ -8,7 +8,6 @@ use super::text::{clip, count, pad, wrap};
 use crate::feed::{Entry, Item};
 use crate::world::{NodeRow, Ready, State};
 
-/// Columns of one node.
 const CELL: usize = 40;
 /// More columns than this make lines that are hard to read.
 const WIDEST: usize = 120;

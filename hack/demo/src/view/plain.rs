@@ -8,7 +8,6 @@ use crate::feed::{self, Entry, Item};
 /// Where the text of an entry begins.
 const INDENT: usize = 17;
 
-/// The lines of an entry.
 pub(crate) fn lines(entry: &Entry, width: usize) -> Vec<String> {
     let time = format!("{:>6.1}s", entry.at.as_secs_f64());
     match &entry.item {
@@ -32,7 +31,6 @@ pub(crate) fn lines(entry: &Entry, width: usize) -> Vec<String> {
     }
 }
 
-/// Prints entries.
 pub(crate) fn print(out: &mut impl Write, width: usize, entries: &[Entry]) -> io::Result<()> {
     for line in entries.iter().flat_map(|entry| lines(entry, width)) {
         writeln!(out, "{line}")?;

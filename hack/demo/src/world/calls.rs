@@ -150,7 +150,6 @@ impl State {
         }
     }
 
-    /// A call ended.
     pub(crate) fn called(&mut self, name: &str, is_write: bool) {
         self.calls.all += 1;
         self.calls.changes += u64::from(is_write);

@@ -41,12 +41,10 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the state; must be quick.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.lock())
     }
 
-    /// Changes the state.
     pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.lock());
     }
@@ -55,12 +53,10 @@ impl World {
         self.lock().nodes.get(name).cloned()
     }
 
-    /// Records a plan of the dry run.
     pub(crate) fn planned(&self, subject: String, lines: Vec<String>) {
         self.lock().plans.insert(subject, lines);
     }
 
-    /// Follows the objects of the API server.
     pub(crate) fn watch(self: &Arc<Self>, store: &Store, feed: &Arc<Feed>, tasks: &mut JoinSet<()>) {
         for kind in ["nodes", "services", "events"] {
             tasks.spawn(objects::follow(kind, store.clone(), self.clone(), feed.clone()));

@@ -11,7 +11,6 @@ use crate::feed::{Feed, Source};
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The Ready condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Ready {
     True,
@@ -20,7 +19,6 @@ pub(crate) enum Ready {
     Unknown,
 }
 
-/// A Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NodeRow {
     pub(crate) name: String,
@@ -37,7 +35,6 @@ pub(crate) struct NodeRow {
     pub(crate) routed: bool,
 }
 
-/// A Service of type LoadBalancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServiceRow {
     pub(crate) address: String,

@@ -13,7 +13,6 @@ pub(crate) fn manifests() -> PathBuf {
     workspace().join("manifests")
 }
 
-/// A file of the manifests.
 pub(crate) fn read(name: &str) -> String {
     let path = manifests().join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

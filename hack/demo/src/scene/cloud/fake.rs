@@ -43,7 +43,6 @@ unlisted: missing
 interfaces: {routes: true}
 ";
 
-/// The desired state of the cloud.
 #[derive(Debug)]
 pub(crate) struct CloudFile {
     path: PathBuf,

@@ -23,7 +23,6 @@ const SMALL: usize = 200;
 
 /// A cloud with machines that can be switched off and made to fail.
 pub(crate) trait Cloud: fmt::Debug + Send + Sync {
-    /// What the tour must know of this cloud.
     fn profile(&self) -> &'static Profile;
 
     /// The file of `--cloud-config`.
@@ -32,7 +31,6 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
     /// The real provider.
     fn factory(&self) -> Box<dyn ProviderFactory>;
 
-    /// The names of the machines at the start.
     fn names(&self) -> Vec<String>;
 
     /// The machines as they are now, in a stable order.
@@ -67,9 +65,7 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
 /// What differs between the clouds in what the tour does and says.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    /// `--cloud-provider`
     pub(crate) name: &'static str,
-    /// In their order.
     pub(crate) acts: &'static [Act],
     /// Annotations of the Services: name of the Service, key, value.
     pub(crate) annotations: &'static [(&'static str, &'static str, &'static str)],

@@ -378,7 +378,6 @@ async fn one_service_account_for_all_uses_all_it_is_granted_and_is_refused_nothi
     assert!(asked.iter().any(trusted), "the binding to the authentication reader is of no use");
 }
 
-/// The labels that alerts and dashboard use exist on the metrics that have samples.
 fn check_labels(metrics: &str) {
     let mut checked = 0;
     for (name, labels) in alerts::expressions().iter().flat_map(|expression| alerts::selectors(expression)) {
