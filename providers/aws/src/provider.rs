@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_kit::Cluster;
 use ccm_kit::call::Caller;
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
@@ -27,9 +28,8 @@ use crate::node::fleet::Fleet;
 use crate::node::identity::{InstanceId, Own};
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::node::zones::Zones;
-use crate::routes::{self, VpcRoutes};
+use crate::routes::{self, VpcRoutes, VpcTable};
 use crate::sdk::connect::Sdk;
-use crate::start::cluster::Cluster;
 use crate::start::config::NlbGroups;
 use crate::start::{Start, start};
 
@@ -108,7 +108,7 @@ impl Aws {
             })?;
         let probe = start.config.health_probe.clone();
         let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), env(&start), probe);
-        let routes = VpcRoutes::new(route_settings(&start), api.clone(), fleet, cluster.clone());
+        let routes = VpcRoutes::new(VpcTable::new(route_settings(&start), api.clone(), fleet), cluster.clone());
         let volumes = EbsVolumes::new(api.clone());
         let (instances, balancers) = (Arc::new(instances), Arc::new(PlannedLoadBalancer(balancers)));
         let inspector = Inspector {

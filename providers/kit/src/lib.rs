@@ -5,6 +5,8 @@
 //! * [`annotations`]: the annotations of Services, read by a table.
 //! * [`batch`]: many questions joined into one call; [`snapshot`]: one read that many share.
 //! * [`call`]: the calls of a cloud's API: pace, retries, lease, pages, errors, metrics.
+//! * [`routes`]: routes to pods, planned for a table that the cloud supplies.
+//! * [`cluster`]: what the core passes to the provider.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
 //!
 //! What only one provider needs does not belong here, and neither does anything that knows a particular cloud.
@@ -13,12 +15,16 @@
 pub mod annotations;
 pub mod batch;
 pub mod call;
+pub mod cluster;
 pub mod document;
 pub mod gcfg;
 pub mod glob;
+pub mod routes;
 pub mod snapshot;
 
 pub use batch::{Batcher, Blame, Bulk, Interrupted, Limits};
+pub use cluster::Cluster;
 pub use document::{Fields, Problems, Value};
 pub use glob::Glob;
+pub use routes::PlannedRoutes;
 pub use snapshot::{Cached, Misses, Stamped};

@@ -14,7 +14,7 @@ use ccm_provider::{
 
 use crate::client::ec2::Instance;
 use crate::client::{Api, Query};
-use crate::node::identity::{InstanceId, ProviderId};
+use crate::node::identity::ProviderId;
 
 /// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
@@ -34,10 +34,6 @@ pub(crate) struct PrefixIpam {
     api: Arc<dyn Api>,
 }
 
-fn instance_of(work: &NodeWork) -> Option<InstanceId> {
-    ProviderId::instance(work.provider_id.as_deref())
-}
-
 /// The first prefix of the primary interface.
 fn prefix(instance: &Instance) -> Option<&str> {
     let primary = instance.interfaces.iter().find(|interface| interface.device_index == Some(0))?;
@@ -50,7 +46,10 @@ impl PrefixIpam {
     }
 
     async fn prefixes(&self, work: &[NodeWork]) -> Result<BTreeMap<String, Option<String>>, ProviderError> {
-        let ids: BTreeSet<String> = work.iter().filter_map(|work| Some(instance_of(work)?.to_string())).collect();
+        let ids: BTreeSet<String> = work
+            .iter()
+            .filter_map(|work| Some(ProviderId::instance(work.provider_id.as_deref())?.to_string()))
+            .collect();
         if ids.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -60,7 +59,7 @@ impl PrefixIpam {
 }
 
 fn judge(work: &NodeWork, prefixes: &BTreeMap<String, Option<String>>) -> Result<NodeChanges, ProviderError> {
-    let Some(id) = instance_of(work) else { return Ok(NodeChanges::default()) };
+    let Some(id) = ProviderId::instance(work.provider_id.as_deref()) else { return Ok(NodeChanges::default()) };
     match prefixes.get(id.as_str()) {
         Some(Some(prefix)) => Ok(NodeChanges { pod_cidrs: vec![prefix.clone()], ..NodeChanges::default() }),
         Some(None) => Err(ProviderError::retry(

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_kit::Cluster;
 use ccm_provider::{
     Check, Claims, ErrorClass, Fact, Inspect, Node, NodeName, Orphan, PlannedLoadBalancer, ProviderError, Service,
 };
@@ -33,7 +34,6 @@ use crate::loadbalancer::plan::Env;
 use crate::loadbalancer::security_groups::nodes;
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::routes;
-use crate::start::cluster::Cluster;
 
 /// The parts of the provider that know the answers.
 #[derive(Debug)]

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ccm_kit::Cluster;
 use ccm_provider::{
     ErrorClass, EventType, Finding, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError, Service, ServiceKey,
     ServiceWork, Severity, Steps, Subject,
@@ -34,10 +35,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::client::Api;
-use crate::node::fleet::{Fleet, instance_of};
+use crate::node::fleet::Fleet;
+use crate::node::identity::instance_of;
 use crate::node::instances::GRACE;
 use crate::node::zones::Zones;
-use crate::start::cluster::Cluster;
 use crate::start::config::HealthProbe;
 use apply::Outputs;
 use desired::{Desired, Goal};

@@ -1,42 +1,39 @@
 //! Routes to the pods of each node, in one route table of the VPC.
 //!
 //! Upstream: `pkg/providers/v1/aws_routes.go`. Here the table is read once for all routes of a reconcile, and the instances
-//! are looked up together; what is to be done is planned from that ([`plan`], pure) and then written.
+//! are looked up together; [`PlannedRoutes`] plans from that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::{Cached, Interrupted};
-use ccm_provider::{ErrorClass, NewRoute, NodeName, ProviderError, Route, Routes};
-use futures::{FutureExt, StreamExt};
+use ccm_kit::routes::{Entry, Observed, RouteTable, Table, Target};
+use ccm_kit::{Cached, Interrupted, PlannedRoutes};
+use ccm_provider::{NewRoute, Node, NodeName, ProviderError};
+use futures::FutureExt;
+use ipnet::IpNet;
 use tokio::time::Instant;
 
-use crate::client::ec2::RouteTable;
+use crate::client::ec2;
 use crate::client::operation::{Operation, Service};
-use crate::client::write::Ec2Write;
+use crate::client::write::{Ec2Write, RouteTarget};
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Write};
-use crate::node::fleet::{Fleet, instance_of};
-use crate::node::identity::InstanceId;
+use crate::node::fleet::{Fleet, Member};
+use crate::node::identity::{InstanceId, instance_of};
 use crate::ownership::{LEGACY_KEY, Ownership};
-use crate::start::cluster::Cluster;
 
-mod plan;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;
 
-use plan::{Observed, Step};
-pub(crate) use plan::{leads_nowhere, only_table};
-
-/// A table this young is planned with, unless it was written to since.
-const TABLE_AGE: Duration = Duration::from_secs(5);
-/// The same for what is known of instances: their state and interfaces.
+/// How old the state and the interfaces of instances may be, unless they were written to since.
 const INSTANCE_AGE: Duration = Duration::from_secs(30);
-/// Routes that are written side by side.
-const IN_FLIGHT: usize = 20;
 
-/// What is to be known of the configuration.
+/// The routes of a VPC.
+pub(crate) type VpcRoutes = PlannedRoutes<VpcTable>;
+
+/// What is needed of the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) vpc: String,
@@ -45,156 +42,209 @@ pub(crate) struct Settings {
     pub(crate) ownership: Ownership,
 }
 
-/// A VPC route table behind [`Routes`].
+/// A route table of a VPC.
 #[derive(Debug)]
-pub(crate) struct VpcRoutes {
+pub(crate) struct VpcTable {
     settings: Settings,
     api: Arc<dyn Api>,
     fleet: Fleet,
-    cluster: Cluster,
-    tables: Cached<Vec<RouteTable>, ApiError>,
-    memory: Mutex<Memory>,
+    tables: Cached<Vec<ec2::RouteTable>, ApiError>,
 }
 
+/// What was read of instances.
 #[derive(Debug, Default)]
-struct Memory {
-    // The nodes that the instances of routes had when they were last seen to have one.
-    former: BTreeMap<InstanceId, NodeName>,
-    last_write: Option<Instant>,
+pub(crate) struct Facts {
+    /// The instances of the nodes that get routes.
+    members: BTreeMap<InstanceId, Arc<Member>>,
+    /// Live instances without a mark of the cluster.
+    strangers: BTreeSet<InstanceId>,
 }
 
-impl VpcRoutes {
-    pub(crate) fn new(settings: Settings, api: Arc<dyn Api>, fleet: Fleet, cluster: Cluster) -> Self {
+/// A write of routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RouteWrite {
+    call: Ec2Write,
+    /// The instance whose attributes it changes.
+    changes: Option<InstanceId>,
+}
+
+impl From<Ec2Write> for RouteWrite {
+    fn from(call: Ec2Write) -> Self {
+        Self { call, changes: None }
+    }
+}
+
+impl fmt::Display for RouteWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.call.name();
+        match &self.call {
+            Ec2Write::CreateRoute { table, destination, target }
+            | Ec2Write::ReplaceRoute { table, destination, target } => {
+                let (RouteTarget::Instance(to) | RouteTarget::Interface(to)) = target;
+                write!(f, "{name} {table} {destination} -> {to}")
+            }
+            Ec2Write::DeleteRoute { table, destination } => write!(f, "{name} {table} {destination}"),
+            Ec2Write::ModifyInstanceAttribute { instance: id }
+            | Ec2Write::ModifyNetworkInterfaceAttribute { interface: id } => {
+                write!(f, "{name} {id}: source/destination check off")
+            }
+            _ => f.write_str(name),
+        }
+    }
+}
+
+impl VpcTable {
+    pub(crate) fn new(settings: Settings, api: Arc<dyn Api>, fleet: Fleet) -> Self {
         let (reader, wanted) = (api.clone(), settings.clone());
         let read = move || {
             let (api, settings) = (reader.clone(), wanted.clone());
             async move { tables(&*api, &settings).await }.boxed()
         };
-        let tables = Cached::new(read, interrupted as fn(Interrupted) -> ApiError);
-        Self { settings, api, fleet, cluster, tables, memory: Mutex::default() }
+        Self { settings, api, fleet, tables: Cached::new(read, interrupted as fn(Interrupted) -> ApiError) }
+    }
+}
+
+#[async_trait]
+impl RouteTable for VpcTable {
+    type Id = String;
+    type Hop = InstanceId;
+    type Facts = Facts;
+    type Write = RouteWrite;
+    const NO_HOP: &'static str = "has no EC2 instance as its provider ID";
+
+    async fn read(
+        &self,
+        cluster: &str,
+        max_age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Table<String, InstanceId>, ProviderError> {
+        let tables = self.tables.get(max_age, not_before).await?;
+        Ok(entries(only_table(&tables.value, cluster, &self.settings)?, cluster))
     }
 
-    /// The table and the nodes, without instances.
-    async fn observe(&self, cluster: &str, max_age: Duration) -> Result<Observed, ProviderError> {
-        let nodes = self.cluster.nodes().ok_or_else(|| ProviderError::bug("routes were asked for before the start"))?;
-        let last_write = self.memory().last_write;
-        let tables = self.tables.get(max_age, last_write).await?;
-        let table = only_table(&tables.value, cluster, &self.settings)?;
-        let pairs = nodes.list().into_iter().filter_map(|node| Some((instance_of(&node)?, node.name.clone())));
-        let observed = Observed::new(table, pairs, &self.memory().former);
-        self.memory().former.clone_from(&observed.former);
-        Ok(observed)
-    }
-
-    /// Adds what is known of the instances of the nodes, and of those whose routes are in the way.
-    async fn observe_instances(&self, observed: &mut Observed, routes: &[NewRoute]) -> Result<(), ProviderError> {
-        let wanted: BTreeSet<InstanceId> = routes.iter().filter_map(|new| observed.instance(&new.route)).collect();
-        let in_the_way: BTreeSet<InstanceId> =
-            routes.iter().filter_map(|new| observed.in_the_way(&new.route)).collect();
-        let last_write = self.memory().last_write;
-        observed.members = self.fleet.get(&wanted, INSTANCE_AGE, last_write).await?;
+    async fn facts(
+        &self,
+        wanted: &BTreeSet<InstanceId>,
+        in_the_way: &BTreeSet<InstanceId>,
+        not_before: Option<Instant>,
+    ) -> Result<Facts, ProviderError> {
+        let members = self.fleet.get(wanted, INSTANCE_AGE, not_before).await?;
+        let mut strangers = BTreeSet::new();
         let in_the_way: Vec<&str> = in_the_way.iter().map(InstanceId::as_str).collect();
         for some in in_the_way.chunks(FILTER_VALUES) {
-            let strangers = self.api.instances(&Query::by("instance-id", some.iter().copied())).await?;
-            let live = strangers.into_iter().filter(|instance| instance.state.as_deref() != Some("terminated"));
+            let found = self.api.instances(&Query::by("instance-id", some.iter().copied())).await?;
+            let live = found.into_iter().filter(|instance| instance.state.as_deref() != Some("terminated"));
             let unmarked = live.filter(|instance| !self.settings.ownership.is_member(&instance.tags));
-            observed.strangers.extend(unmarked.filter_map(|instance| InstanceId::parse(&instance.id)));
+            strangers.extend(unmarked.filter_map(|instance| InstanceId::parse(&instance.id)));
         }
-        Ok(())
+        Ok(Facts { members, strangers })
     }
 
-    /// Writes the plan of each route; one answer per plan.
-    async fn apply(
-        &self,
-        plans: Vec<Result<Vec<Step>, ProviderError>>,
-        observed: &Observed,
-    ) -> Vec<Result<(), ProviderError>> {
-        let run = |plan: Result<Vec<Step>, ProviderError>| async move {
-            let steps = plan?;
-            plan::guard(observed, &steps)?;
-            for step in &steps {
-                self.step(step).await?;
-            }
-            Ok(())
-        };
-        let mut answers = Vec::with_capacity(plans.len());
-        let mut running = futures::stream::iter(plans.into_iter().map(run)).buffered(IN_FLIGHT);
-        while let Some(answer) = running.next().await {
-            answers.push(answer);
-        }
-        answers
-    }
-
-    async fn step(&self, step: &Step) -> Result<(), ProviderError> {
-        tracing::info!(step = %step, "route");
-        let answer = self.api.write(&Write::Ec2(step.write.clone())).await;
-        self.memory().last_write = Some(Instant::now());
-        match answer {
-            Ok(_) => {}
+    async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {
+        match self.api.write(&Write::Ec2(write.call.clone())).await {
             Err(error)
-                if matches!(step.write, Ec2Write::DeleteRoute { .. }) && error.is(&["InvalidRoute.NotFound"]) => {}
-            Err(error) => return Err(error.into()),
+                if matches!(write.call, Ec2Write::DeleteRoute { .. }) && error.is(&["InvalidRoute.NotFound"]) => {}
+            answer => drop(answer?),
         }
-        if let Some(instance) = &step.changes_instance {
+        if let Some(instance) = &write.changes {
             self.fleet.forget(instance);
         }
         Ok(())
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[async_trait]
-impl Routes for VpcRoutes {
-    async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
-        let observed = self.observe(cluster, Duration::ZERO).await?;
-        Ok(observed.routes(cluster))
+    fn hops(node: &Node) -> Vec<InstanceId> {
+        instance_of(node).into_iter().collect()
     }
 
-    async fn create(&self, cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
-        let observed = async {
-            let mut observed = self.observe(cluster, TABLE_AGE).await?;
-            self.observe_instances(&mut observed, routes).await?;
-            Ok(observed)
+    fn is_stranger(facts: &Facts, hop: &InstanceId) -> bool {
+        facts.strangers.contains(hop)
+    }
+
+    /// Lets the instance forward packets, unless it does so already: first, so that no packet is lost. An instance with several
+    /// interfaces refuses the setting for itself, so it is made on the primary interface.
+    fn prepare(facts: &Facts, node: &NodeName, hop: &InstanceId) -> Result<Vec<(RouteWrite, String)>, ProviderError> {
+        let member = facts.members.get(hop).filter(|member| !member.is_leaving());
+        let member =
+            member.ok_or_else(|| ProviderError::InstanceNotFound.wrap(format!("route to node {node} ({hop})")))?;
+        if member.source_dest_check == Some(false) {
+            return Ok(Vec::new());
+        }
+        let call = match target(facts, hop) {
+            RouteTarget::Interface(interface) => Ec2Write::ModifyNetworkInterfaceAttribute { interface },
+            RouteTarget::Instance(instance) => Ec2Write::ModifyInstanceAttribute { instance },
         };
-        match observed.await {
-            Ok(observed) => self.apply(plan::create_all(&observed, routes), &observed).await,
-            Err(error) => for_all(routes.len(), &error),
-        }
+        let write = RouteWrite { call, changes: Some(hop.clone()) };
+        Ok(vec![(write, "it receives packets for pods".to_owned())])
     }
 
-    async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
-        match self.observe(cluster, TABLE_AGE).await {
-            Ok(observed) => {
-                let plans = routes.iter().map(|route| plan::delete(&observed, route)).collect();
-                self.apply(plans, &observed).await
-            }
-            Err(error) => for_all(routes.len(), &error),
-        }
+    fn create(
+        id: &String,
+        facts: &Facts,
+        _: &NewRoute,
+        destination: IpNet,
+        hop: &InstanceId,
+        old: Option<&Entry<InstanceId>>,
+    ) -> RouteWrite {
+        let (table, destination, target) = (id.clone(), destination.to_string(), target(facts, hop));
+        RouteWrite::from(match old {
+            None => Ec2Write::CreateRoute { table, destination, target },
+            Some(_) => Ec2Write::ReplaceRoute { table, destination, target },
+        })
+    }
+
+    fn delete(id: &String, entry: &Entry<InstanceId>) -> RouteWrite {
+        Ec2Write::DeleteRoute { table: id.clone(), destination: entry.destination.clone() }.into()
     }
 }
 
-fn for_all(count: usize, error: &ProviderError) -> Vec<Result<(), ProviderError>> {
-    std::iter::repeat_n(error, count).map(|error| Err(error.clone())).collect()
+/// How a route leads to an instance.
+fn target(facts: &Facts, id: &InstanceId) -> RouteTarget {
+    let member = facts.members.get(id).filter(|member| member.interfaces > 1);
+    match member.and_then(|member| member.primary_interface.clone()) {
+        Some(interface) => RouteTarget::Interface(interface),
+        None => RouteTarget::Instance(id.to_string()),
+    }
 }
 
-/// The write that removes a route which leads nowhere; none when the table has it no more.
+fn entries(table: &ec2::RouteTable, cluster: &str) -> Table<String, InstanceId> {
+    let entry = |route: &ec2::Route| Entry {
+        name: format!("{cluster}-{}", route.destination),
+        destination: route.destination.clone(),
+        target: leads_to(route),
+    };
+    Table { id: table.id.clone(), entries: table.routes.iter().map(entry).collect() }
+}
+
+fn leads_to(route: &ec2::Route) -> Target<InstanceId> {
+    if !route.gateway.is_empty() {
+        return Target::Foreign(route.gateway.clone());
+    }
+    if route.blackhole {
+        return Target::Nowhere;
+    }
+    match route.instance.as_deref().and_then(InstanceId::parse) {
+        Some(id) => Target::Hop(id),
+        None => Target::Foreign(route.interface.clone().unwrap_or_else(|| "something that is no instance".into())),
+    }
+}
+
+/// Whether a route leads to a stopped or missing target: it is removed when no node has its range.
+pub(crate) fn leads_nowhere(route: &ec2::Route) -> bool {
+    leads_to(route) == Target::Nowhere
+}
+
+/// The write that removes a route which leads nowhere; `None` when it is not in the table any more.
 ///
 /// # Errors
 ///
-/// It leads somewhere by now.
-pub(crate) fn removal(table: &RouteTable, destination: &str) -> Result<Option<Ec2Write>, ProviderError> {
-    let observed = Observed::new(table, std::iter::empty(), &BTreeMap::new());
-    let route = Route { destination_cidr: destination.to_owned(), blackhole: true, ..Route::default() };
-    let steps = plan::delete(&observed, &route)?;
-    plan::guard(&observed, &steps)?;
-    Ok(steps.into_iter().map(|step| step.write).next())
+/// It leads somewhere now.
+pub(crate) fn removal(table: &ec2::RouteTable, destination: &str) -> Result<Option<Ec2Write>, ProviderError> {
+    let observed = Observed::<VpcTable>::new(entries(table, ""), &[], &BTreeMap::new());
+    Ok(observed.removal(destination)?.map(|write| write.call))
 }
 
-/// The tables that may be meant.
-pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<RouteTable>> {
+/// The tables that may be the cluster's.
+pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<ec2::RouteTable>> {
     if let Some(id) = &settings.table {
         return api.route_tables(&Query::by("route-table-id", [id])).await;
     }
@@ -205,16 +255,41 @@ pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<Rou
         return Ok(marked);
     }
     let legacy = api.route_tables(&of_vpc.and(&format!("tag:{LEGACY_KEY}"), [&settings.ownership.cluster])).await?;
-    let by_id: BTreeMap<String, RouteTable> =
+    let by_id: BTreeMap<String, ec2::RouteTable> =
         marked.into_iter().chain(legacy).map(|table| (table.id.clone(), table)).collect();
     Ok(by_id.into_values().collect())
 }
 
-fn interrupted(how: Interrupted) -> ApiError {
-    ApiError::interrupted(Operation::new(Service::Ec2, "DescribeRouteTables"), how)
+/// The table of the cluster.
+///
+/// # Errors
+///
+/// There is none, or several may be the cluster's.
+pub(crate) fn only_table<'a>(
+    tables: &'a [ec2::RouteTable],
+    cluster: &str,
+    settings: &Settings,
+) -> Result<&'a ec2::RouteTable, ProviderError> {
+    match tables {
+        [table] => Ok(table),
+        [] => {
+            let looked_for = match (&settings.table, settings.ownership.cluster_key()) {
+                (Some(id), _) => format!("{id} (RouteTableID) does not exist"),
+                (None, Some(key)) => format!("tag the one to use in {} with {key}, or set RouteTableID", settings.vpc),
+                (None, None) => format!("{} has none", settings.vpc),
+            };
+            Err(ProviderError::unknown(format!("unable to find route table for AWS cluster: {cluster}; {looked_for}")))
+        }
+        several => {
+            let ids: Vec<&str> = several.iter().map(|table| table.id.as_str()).collect();
+            Err(ProviderError::unknown(format!(
+                "found multiple matching AWS route tables for AWS cluster: {cluster}: {}; set RouteTableID or leave the cluster's tag on one",
+                ids.join(", ")
+            )))
+        }
+    }
 }
 
-/// "Look again, then decide."
-fn changed(message: String) -> ProviderError {
-    ProviderError::new(ErrorClass::Conflict, message)
+fn interrupted(how: Interrupted) -> ApiError {
+    ApiError::interrupted(Operation::new(Service::Ec2, "DescribeRouteTables"), how)
 }

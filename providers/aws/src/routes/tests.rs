@@ -2,7 +2,8 @@ use super::*;
 use crate::node::instances::tests::{Shared, lend};
 use crate::world::{World, eni, id, new_interface, owned};
 use ccm_cloudsim::aws::ec2::model::{Route as Leads, Target};
-use ccm_provider::{Node, NodeRef};
+use ccm_kit::Cluster;
+use ccm_provider::{ErrorClass, Node, NodeRef, Route, Routes};
 use std::fmt::Write as _;
 
 fn node(name: &str, number: usize) -> NodeRef {
@@ -37,7 +38,11 @@ fn bed(nodes: Vec<NodeRef>, routes: Vec<Leads>) -> (Arc<World>, VpcRoutes, Arc<S
     world.ec2(|ec2| ec2.route_tables.get_mut("rtb-1").unwrap().routes = routes);
     let cluster = Cluster::default();
     let nodes = lend(&cluster, nodes);
-    (world.clone(), VpcRoutes::new(settings(None), world.api(), Fleet::new(world.api()), cluster), nodes)
+    (world.clone(), routes_in(settings(None), &world, cluster), nodes)
+}
+
+fn routes_in(settings: Settings, world: &World, cluster: Cluster) -> VpcRoutes {
+    VpcRoutes::new(VpcTable::new(settings, world.api(), Fleet::new(world.api())), cluster)
 }
 
 fn settings(table: Option<&str>) -> Settings {
@@ -55,19 +60,17 @@ fn text(routes: &[Route]) -> Vec<String> {
 
 /// The plans of creations and deletions as text.
 async fn golden(bed: &VpcRoutes, create: &[NewRoute], delete: &[Route]) -> String {
-    let mut observed = bed.observe("kubernetes", Duration::ZERO).await.unwrap();
-    bed.observe_instances(&mut observed, create).await.unwrap();
-    let plans = plan::create_all(&observed, create);
+    let observed = bed.observe_for("kubernetes", create).await.unwrap();
+    let plans = observed.create_all(create);
     let created = create.iter().map(|new| format!("create {}", new.route.destination_cidr)).zip(plans);
-    let deleted =
-        delete.iter().map(|route| (format!("delete {}", route.destination_cidr), plan::delete(&observed, route)));
+    let deleted = delete.iter().map(|route| (format!("delete {}", route.destination_cidr), observed.delete(route)));
     let mut text = String::new();
     for (subject, plan) in created.chain(deleted) {
         writeln!(text, "{subject}").unwrap();
         match plan {
             Ok(steps) if steps.is_empty() => writeln!(text, "  nothing to do").unwrap(),
             Ok(steps) => {
-                plan::guard(&observed, &steps).unwrap();
+                observed.guard(&steps).unwrap();
                 steps.iter().for_each(|step| writeln!(text, "  {step}").unwrap());
             }
             Err(error) => writeln!(text, "  error: {error}").unwrap(),
@@ -252,10 +255,9 @@ async fn exactly_one_table_must_be_meant() {
     );
     let cluster = Cluster::default();
     let _nodes = lend(&cluster, Vec::new());
-    let fleet = Fleet::new(world.api());
-    let by_id = VpcRoutes::new(settings(Some("rtb-2")), world.api(), fleet.clone(), cluster.clone());
+    let by_id = routes_in(settings(Some("rtb-2")), &world, cluster.clone());
     assert!(by_id.list("k").await.unwrap().is_empty());
-    let lost = VpcRoutes::new(settings(Some("rtb-9")), world.api(), fleet, cluster);
+    let lost = routes_in(settings(Some("rtb-9")), &world, cluster);
     let error = lost.list("k").await.unwrap_err().to_string();
     assert_eq!(error, "unable to find route table for AWS cluster: k; rtb-9 (RouteTableID) does not exist");
 }

@@ -16,7 +16,6 @@ use crate::client::{Api, Query};
 use crate::ownership::Ownership;
 use crate::start::config::{Config, Family};
 
-pub(crate) mod cluster;
 pub(crate) mod config;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::Cluster;
 use ccm_provider::{
     Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
 };
@@ -26,8 +27,7 @@ pub(crate) use self::flags::{FLAGS, Settings};
 use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
 use crate::client::{Api, ApiError, Id, Tags};
-use crate::node::identity::{InstanceId, ProviderId};
-use crate::start::cluster::Cluster;
+use crate::node::identity::ProviderId;
 
 /// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
@@ -176,10 +176,6 @@ fn names(text: &str, id: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == id)
 }
 
-fn instance_of(work: &NodeWork) -> Option<InstanceId> {
-    ProviderId::instance(work.provider_id.as_deref())
-}
-
 #[async_trait]
 impl NodeTask for Tagging {
     fn limits(&self) -> NodeTaskLimits {
@@ -200,7 +196,7 @@ impl NodeTask for Tagging {
             let mut ids: Vec<String> = work
                 .iter()
                 .filter(|work| work.node.is_none() == deleted)
-                .filter_map(|work| Some(instance_of(work)?.to_string()))
+                .filter_map(|work| Some(ProviderId::instance(work.provider_id.as_deref())?.to_string()))
                 .collect();
             ids.sort();
             ids.dedup();
@@ -215,7 +211,7 @@ impl NodeTask for Tagging {
         self.remember(&tagged);
         tagged.extend(done);
         let outcome = |work: &NodeWork| {
-            let id = instance_of(work)?;
+            let id = ProviderId::instance(work.provider_id.as_deref())?;
             if work.node.is_some() { tagged.get(id.as_str()) } else { untagged.get(id.as_str()) }
         };
         work.iter().map(|work| self.judge(work, outcome(work))).collect()
@@ -223,7 +219,7 @@ impl NodeTask for Tagging {
 
     async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError> {
         let mut plan = Plan::new(format!("node {} tags", work.name));
-        let Some(instance) = instance_of(work) else { return Ok(plan) };
+        let Some(instance) = ProviderId::instance(work.provider_id.as_deref()) else { return Ok(plan) };
         let deleted = work.node.is_none();
         let change = |(key, value): (&String, &String)| {
             let value = Some(value.clone());
@@ -250,7 +246,7 @@ impl NodeTask for Tagging {
     }
 
     fn failed(&self, work: &NodeWork, _error: &ProviderError, last: bool) {
-        let instance = instance_of(work).map(|id| id.to_string()).unwrap_or_default();
+        let instance = ProviderId::instance(work.provider_id.as_deref()).map(|id| id.to_string()).unwrap_or_default();
         self.metrics.tagging_error("total_errors", &instance);
         if last {
             self.metrics.tagging_error("errors_after_retries_exhausted", &instance);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_kit::Cluster;
 use ccm_kit::call::ErrorKind;
 use ccm_provider::{ErrorClass, PlannedLoadBalancer, ProviderError};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,6 @@ use crate::loadbalancer::plan::Env;
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
-use crate::start::cluster::Cluster;
 use crate::start::config::HealthProbe;
 
 #[cfg(test)]

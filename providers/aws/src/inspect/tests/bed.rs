@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_kit::Cluster;
 use ccm_provider::{
     Claims, Inspect as _, LoadBalancerExt as _, Node, NodeRef, Orphan, PlannedLoadBalancer, Service, ServicePort,
 };
@@ -19,7 +20,6 @@ use crate::node::instances::{Ec2Instances, Settings};
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
 use crate::routes;
-use crate::start::cluster::Cluster;
 use crate::start::config::{Family, HealthProbe};
 
 /// Value of `--cluster-name`.

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use ccm_kit::Cluster;
 use ccm_provider::Verb;
 
 use super::*;
@@ -15,7 +16,6 @@ use crate::loadbalancer::plan::Env;
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
-use crate::start::cluster::Cluster;
 
 /// Takes writes and answers them in turn; has one group that refers to others.
 #[derive(Debug, Default)]

@@ -3,13 +3,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use ccm_kit::Cluster;
 use ccm_provider::ProviderError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::client::write::Ec2Write;
 use crate::loadbalancer::security_groups::nodes::Recent;
 use crate::loadbalancer::settling::SETTLED;
-use crate::start::cluster::Cluster;
 
 /// Shared by all network balancers.
 #[derive(Debug)]

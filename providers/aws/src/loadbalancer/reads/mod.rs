@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ccm_kit::{Batcher, Cached, Interrupted, Limits};
+use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
@@ -24,7 +24,6 @@ use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::{LEGACY_KEY, Ownership};
-use crate::start::cluster::Cluster;
 
 /// How old what others may change is at most in a sync: subnets, route tables, security groups. Services that sync at the same
 /// time share the reads.

@@ -18,7 +18,7 @@ use super::security_groups::permissions::{self, Tuple};
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
 use crate::client::{Tags, Write};
-use crate::start::cluster::Cluster;
+use ccm_kit::Cluster;
 
 #[cfg(test)]
 mod tests;

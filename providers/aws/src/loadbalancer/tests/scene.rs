@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ccm_cloudsim::aws;
 use ccm_cloudsim::aws::ec2::model::{Address, Peer};
+use ccm_kit::Cluster;
 use ccm_provider::{Finding, Node, NodeRef, Planned as _, ProviderError, Service, ServiceAction, ServiceWork};
 use serde_json::{Value, json};
 
@@ -17,7 +18,6 @@ use crate::loadbalancer::plan::{Env, Planned, Step};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
-use crate::start::cluster::Cluster;
 use crate::start::config::HealthProbe;
 use crate::world::{self, NODE_GROUP, World, id};
 

@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_kit::{Batcher, Limits};
-use ccm_provider::NodeRef;
 use tokio::time::Instant;
 
 use crate::client::ec2::Instance;
 use crate::client::{Answer, Api};
-use crate::node::identity::{InstanceId, Machine, ProviderId};
+use crate::node::identity::InstanceId;
 use crate::node::instances::describe::{IDS_AT_ONCE, Instances, Seen};
 
 #[cfg(all(test, feature = "sdk"))]
@@ -151,23 +150,5 @@ impl Fleet {
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Known>> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The EC2 instance of a node, by its provider ID.
-pub(crate) fn instance_of(node: &NodeRef) -> Option<InstanceId> {
-    let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
-    let Some(id) = id else {
-        tracing::warn!(node = %node.name, "the node has no provider ID yet and is left out");
-        return None;
-    };
-    match ProviderId::parse(id) {
-        Ok(ProviderId { machine: Machine::Ec2(id) }) => Some(id),
-        Ok(ProviderId { machine: Machine::Fargate(_) }) => None,
-        Err(error @ crate::node::identity::BadProviderId::Malformed(_)) => {
-            tracing::warn!(node = %node.name, %error, "the node is left out");
-            None
-        }
-        Err(crate::node::identity::BadProviderId::Foreign(_)) => None,
     }
 }

@@ -1,7 +1,8 @@
 use super::*;
+use crate::node::identity::instance_of;
 use crate::world::{World, id};
 use ccm_cloudsim::aws::ec2::InstanceState;
-use ccm_provider::Node;
+use ccm_provider::{Node, NodeRef};
 
 fn node(name: &str, provider_id: &str) -> NodeRef {
     Arc::new(Node { name: name.into(), provider_id: Some(provider_id.into()), ..Node::default() })
@@ -24,7 +25,7 @@ async fn services_that_sync_together_share_one_lookup_whatever_odd_nodes_there_a
         node("b", &format!("aws:///us-west-2a/{}", id(2))),
     ];
     for _ in 0..2 {
-        let wanted = nodes.iter().filter_map(instance_of).collect();
+        let wanted = nodes.iter().filter_map(|node| instance_of(node)).collect();
         let members = fleet.get(&wanted, MAX_AGE, None).await.unwrap();
         assert!(members.keys().eq(&ids(1..=2)));
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -113,6 +113,18 @@ impl ProviderId {
     }
 }
 
+/// The EC2 instance of a node, by its provider ID. A node without one, or with one that can name no instance, is logged.
+pub(crate) fn instance_of(node: &Node) -> Option<InstanceId> {
+    let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) else {
+        tracing::warn!(node = %node.name, "the node has no provider ID yet and is left out");
+        return None;
+    };
+    if let Err(error @ BadProviderId::Malformed(_)) = ProviderId::parse(id) {
+        tracing::warn!(node = %node.name, %error, "the node is left out");
+    }
+    ProviderId::instance(Some(id))
+}
+
 /// The address in `10.0.0.1` or `ip-10-0-0-1.us-west-2.compute.internal`.
 fn fargate_address(endpoint: &str) -> Option<Ipv4Addr> {
     match endpoint.strip_prefix("ip-") {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ccm_kit::{Cached, Interrupted, call};
+use ccm_kit::{Cached, Cluster, Interrupted, call};
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{Aspects, InstancesV2, Lookup, Node, NodeRef, ProviderError, Snapshot};
 use futures::FutureExt;
@@ -24,7 +24,6 @@ use crate::node::identity::{self, InstanceId, Machine, Own, ProviderId, Wanted};
 use crate::node::topology::{Layers, Topology};
 use crate::node::zones::{self, Zones};
 use crate::ownership::Ownership;
-use crate::start::cluster::Cluster;
 use crate::start::config::Family;
 
 pub(crate) mod addresses;
