@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_provider::{EventSink, EventType, Subject};
-use ccm_runtime::store::Keep;
+use ccm_runtime::store::FieldFilter;
 use ccm_runtime::{Client, Gate, Leadership, Metrics, Store, SystemClock};
 
 use crate::Shared;
@@ -16,8 +16,8 @@ pub(crate) fn shared() -> Shared {
     let client = Client::without_server("there is no server", metrics.clone());
     Shared {
         gate: Gate::new(client, leadership.clone(), false, metrics.clone()),
-        nodes: Store::new(Keep::default()),
-        services: Store::new(Keep::default()),
+        nodes: Store::new(FieldFilter::default()),
+        services: Store::new(FieldFilter::default()),
         view: None,
         leadership,
         clock,

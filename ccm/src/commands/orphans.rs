@@ -288,9 +288,9 @@ fn reason(error: &ProviderError) -> String {
         | ErrorClass::Transient { .. }
         | ErrorClass::InProgress { .. }
         | ErrorClass::Conflict => "run it again".to_owned(),
-        _ => class.way_out(),
+        _ => class.remediation(),
     };
-    format!("{error} ({}: {fix})", class.word())
+    format!("{error} ({}: {fix})", class.as_str())
 }
 
 fn failed(context: &str, error: &ProviderError) -> Failure {

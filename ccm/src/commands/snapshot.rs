@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use ccm_controllers::{persistent_volume, survey::Scope};
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::{CloudProvider, PersistentVolume, Schemes};
-use ccm_runtime::store::{Keep, Kept};
+use ccm_runtime::store::{Cached, FieldFilter};
 use ccm_runtime::{Client, Metrics, Store};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -116,7 +116,7 @@ async fn volumes(world: &World) -> Option<Result<Arc<Store<PersistentVolume>>, S
     Some(persistent_volume::list(&world.client).await)
 }
 
-fn objects<T: Kept + Clone>(store: &Store<T>) -> Vec<T> {
+fn objects<T: Cached + Clone>(store: &Store<T>) -> Vec<T> {
     store.list().iter().map(|object| (**object).clone()).collect()
 }
 
@@ -215,9 +215,9 @@ async fn world(call: &Call, document: Document) -> Result<World, Failure> {
     Ok(world)
 }
 
-fn filled<T: Kept>(objects: Vec<T>) -> Arc<Store<T>> {
-    let store = Store::new(Keep::default());
-    let keys: BTreeSet<T::Key> = objects.iter().map(Kept::key).collect();
+fn filled<T: Cached>(objects: Vec<T>) -> Arc<Store<T>> {
+    let store = Store::new(FieldFilter::default());
+    let keys: BTreeSet<T::Key> = objects.iter().map(Cached::key).collect();
     objects.into_iter().for_each(|object| store.replace(object));
     store.complete(&keys, "");
     store

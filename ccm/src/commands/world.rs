@@ -7,7 +7,7 @@ use ccm_controllers::survey::Scope;
 use ccm_provider::{
     Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, ProviderContext, Service, Subject,
 };
-use ccm_runtime::store::{Keep, Kept, Reflector};
+use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 
 use super::Call;
@@ -65,9 +65,9 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) async fn list(client: &Client, provider: &dyn CloudProvider) -> Result<Self, Failure> {
-        let keep = Keep::new(provider.node_annotations());
+        let keep = FieldFilter::new(provider.node_annotations());
         // Waits for both: which of two errors is reported must not depend on which answer came first.
-        let (nodes, services) = futures::join!(list(client, keep), list(client, Keep::default()));
+        let (nodes, services) = futures::join!(list(client, keep), list(client, FieldFilter::default()));
         Ok(Self { nodes: nodes?, services: services? })
     }
 }
@@ -77,7 +77,7 @@ pub(crate) async fn connect(options: &Options) -> Result<Client, Failure> {
 }
 
 /// Lists one kind of objects, whole.
-pub(crate) async fn list<T: Kept>(client: &Client, keep: Keep) -> Result<Arc<Store<T>>, Failure> {
+pub(crate) async fn list<T: Cached>(client: &Client, keep: FieldFilter) -> Result<Arc<Store<T>>, Failure> {
     let store = Store::new(keep);
     let filled = Reflector::new(store.clone(), client.clone(), 0).fill().await;
     filled.map_err(|error| {
@@ -121,7 +121,8 @@ impl World {
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
         let provider = providers::chosen(&call.registry, &options).await?;
         let client = Client::without_server("this command runs without a cluster", Metrics::new());
-        let objects = Objects { nodes: Store::new(Keep::default()), services: Store::new(Keep::default()) };
+        let objects =
+            Objects { nodes: Store::new(FieldFilter::default()), services: Store::new(FieldFilter::default()) };
         Self::of(options, client, provider, objects, Arc::new(SystemClock)).await
     }
 

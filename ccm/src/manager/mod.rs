@@ -16,7 +16,7 @@ use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::election::{Election, ElectionConfig, Ended};
 use ccm_runtime::events::Recorder;
 use ccm_runtime::panics::panic_text;
-use ccm_runtime::store::{Keep, Kept, Reflector};
+use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -126,8 +126,8 @@ impl Manager {
         let clients = Clients::new(client, &options.clients, options.dry_run, clock.clone());
         let client = clients.general();
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
-        let nodes = Store::new(Keep::new(provider.node_annotations()));
-        let services = Store::new(Keep::default());
+        let nodes = Store::new(FieldFilter::new(provider.node_annotations()));
+        let services = Store::new(FieldFilter::default());
         let health = health(&options, &leadership, &nodes, &services);
         let size = nodes.clone();
         let view = instances(&*provider).map(|instances| {
@@ -232,7 +232,7 @@ impl Manager {
         });
     }
 
-    fn watch<T: Kept>(&mut self, store: Arc<Store<T>>) {
+    fn watch<T: Cached>(&mut self, store: Arc<Store<T>>) {
         let client = self.clients.named("shared-informers");
         let reflector = Reflector::new(store.clone(), client, self.rng.random());
         self.keep_running(format!("the watch of {}", T::NAME), reflector.run());

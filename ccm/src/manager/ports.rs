@@ -78,7 +78,7 @@ impl Manager {
                 "dryRun": options.dry_run,
                 "uptimeSeconds": started.elapsed().as_secs(),
                 "leadership": {
-                    "state": shared.leadership.state().word(),
+                    "state": shared.leadership.state().as_str(),
                     "identity": options.election.as_ref().map(|election| &election.identity),
                     "lease": options.election.as_ref().map(|e| format!("{}/{}", e.namespace, e.name)),
                     "leftSeconds": shared.leadership.left().map(|left| left.as_secs_f64()),

@@ -118,8 +118,8 @@ pub(crate) fn lines(program: &Program, flags: &[&Flag], width: Option<usize>) ->
 /// `  -v, --v Level`
 fn head(flag: &Flag) -> String {
     let short = flag.short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
-    let space = if flag.kind.word().is_empty() { "" } else { " " };
-    format!("  {short}--{}{space}{}", flag.name, flag.kind.word())
+    let space = if flag.kind.as_str().is_empty() { "" } else { " " };
+    format!("  {short}--{}{space}{}", flag.name, flag.kind.as_str())
 }
 
 /// Breaks lines at blanks so that none is longer than `width`, if it isn't 0, all but the first indented.

@@ -34,7 +34,7 @@ fn push_table(text: &mut String, program: &Program, section: &str, mut flags: Ve
 
 fn name(flag: &Flag) -> String {
     let short = flag.short.map_or_else(String::new, |short| format!("`-{short}`, "));
-    let word = flag.kind.word();
+    let word = flag.kind.as_str();
     let space = if word.is_empty() { "" } else { " " };
     format!("{short}`--{}`{space}{word}", flag.name)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_runtime::client::Call;
-use ccm_runtime::store::{Keep, Kept, Reflector};
+use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Store};
 use rustls::crypto::CryptoProvider;
 use serde::Deserialize;
@@ -69,13 +69,13 @@ struct Meta {
     resource_version: String,
 }
 
-impl Kept for ConfigMap {
+impl Cached for ConfigMap {
     type Key = &'static str;
     const PATH: &'static str = "/api/v1/namespaces/kube-system/configmaps";
     const SELECTOR: Option<&'static str> = Some("fieldSelector=metadata.name%3Dextension-apiserver-authentication");
     const NAME: &'static str = "configmaps";
 
-    fn decode(json: &str, _: &Keep) -> Result<Self, serde_json::Error> {
+    fn decode(json: &str, _: &FieldFilter) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 
@@ -173,7 +173,7 @@ impl Source {
     pub(super) async fn follow(mut self, period: Duration) {
         let changed = Arc::new(Notify::new());
         let map = self.cluster.clone().map(|client| {
-            let store = Store::new(Keep::default());
+            let store = Store::new(FieldFilter::default());
             let changes = changed.clone();
             store.on_change(move |_| changes.notify_one());
             let reflector = Reflector::new(store.clone(), client, rand::random())

@@ -244,7 +244,7 @@ impl Candidate {
         }
         self.parts.metrics.leader(&self.parts.config.name, true);
         self.lead(&held);
-        self.tell(&held.lease, "became leader");
+        self.emit_event(&held.lease, "became leader");
         Some(held)
     }
 
@@ -412,7 +412,7 @@ impl Candidate {
     fn stopped(&self, held: &Held) {
         self.parts.leadership.lose();
         self.parts.metrics.leader(&self.parts.config.name, false);
-        self.tell(&held.lease, "stopped leading");
+        self.emit_event(&held.lease, "stopped leading");
     }
 
     /// Empties the holder, so that another process need not wait.
@@ -440,7 +440,7 @@ impl Candidate {
         tokio::time::sleep(moment.saturating_duration_since(self.now())).await;
     }
 
-    fn tell(&self, lease: &Lease, what: &str) {
+    fn emit_event(&self, lease: &Lease, what: &str) {
         let config = &self.parts.config;
         let subject = Subject {
             kind: "Lease",

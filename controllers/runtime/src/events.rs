@@ -38,7 +38,7 @@ struct Recorded {
     kind: EventType,
     reason: String,
     message: String,
-    /// [`ErrorClass::word`] of what failed.
+    /// [`ErrorClass::as_str`] of what failed.
     class: Option<&'static str>,
     /// Wall clock.
     at: SystemTime,
@@ -121,7 +121,7 @@ impl EventSink for ComponentRecorder {
     }
 
     fn failure(&self, subject: &Subject, reason: &str, message: &str, class: Option<&ErrorClass>) {
-        self.record(subject, EventType::Warning, reason, message, class.map(ErrorClass::word));
+        self.record(subject, EventType::Warning, reason, message, class.map(ErrorClass::as_str));
     }
 }
 

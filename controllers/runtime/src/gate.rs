@@ -169,7 +169,7 @@ impl Gate {
         }
         self.metrics.plans().note(&*plan.subject, &plan.to_string());
         if !self.dry_run {
-            tell(plan, |number, of, what| tracing::debug!(subject = %plan.subject, "Plan {number}/{of}: {what}"));
+            log_plan(plan, |number, of, what| tracing::debug!(subject = %plan.subject, "Plan {number}/{of}: {what}"));
             return;
         }
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +180,7 @@ impl Gate {
             return;
         }
         shown.insert(plan.subject.clone(), plan.clone());
-        tell(plan, |number, of, what| {
+        log_plan(plan, |number, of, what| {
             tracing::info!(subject = %plan.subject, "Plan (dry run, nothing is written) {number}/{of}: {what}");
         });
     }
@@ -188,7 +188,8 @@ impl Gate {
     /// Writes to the API server.
     pub async fn write(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.open("api")?;
-        let turn = async { if call.can_wait { self.in_flight.patient().await } else { self.in_flight.urgent().await } };
+        let turn =
+            async { if call.can_wait { self.in_flight.deferrable().await } else { self.in_flight.urgent().await } };
         let turn = if call.yields { self.until_ending(turn).await? } else { turn.await };
         let _turn = turn.ok_or(GateError::NotLeading)?;
         // The wait may have been long, and so may be the one that the server asks for: check again before each attempt.
@@ -208,7 +209,7 @@ impl Gate {
     /// Writes an event. It is not counted with the writes and lets them pass, for a limited time.
     pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.may()?;
-        self.in_flight.none_urgent(Priority::patience()).await;
+        self.in_flight.none_urgent(Priority::latest()).await;
         self.client.send_while(call, || self.may(), &client::sleep).await
     }
 
@@ -294,7 +295,7 @@ impl ItemAnswer for ServiceAnswer {
 }
 
 /// A plan as entries of a log, one for each step and finding: an entry is one line.
-fn tell(plan: &Plan, entry: impl Fn(usize, usize, String)) {
+fn log_plan(plan: &Plan, entry: impl Fn(usize, usize, String)) {
     let steps = plan.steps.iter().map(ToString::to_string);
     let findings = plan.findings.iter().map(|finding| format!("note: {finding}"));
     let of = plan.steps.len() + plan.findings.len();

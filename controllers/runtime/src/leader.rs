@@ -30,7 +30,7 @@ pub enum State {
 
 impl State {
     /// One word, as metrics and `/debug/state` have it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Standby => "standby",
             Self::Leading { .. } => "leading",
@@ -204,7 +204,7 @@ impl Leadership {
     pub fn export(&self, registry: &Metrics) {
         let (leadership, gauge) = (self.clone(), registry.part::<LeaseMetrics>());
         registry.at_scrape(move || {
-            let now = leadership.state().word();
+            let now = leadership.state().as_str();
             for state in ["standby", "leading", "draining", "lost"] {
                 gauge.state.with_label_values(&[state]).set(i64::from(state == now));
             }

@@ -44,7 +44,7 @@ pub use metrics::Metrics;
 pub use permission::Permission;
 pub use queue::{Queue, RateLimit};
 pub use runner::{Outcome, SyncError};
-pub use store::{Kept, Store};
+pub use store::{Cached, Store};
 pub use view::InstanceView;
 
 /// Every metric of the runtime, for the reference page.

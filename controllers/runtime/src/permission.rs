@@ -56,7 +56,7 @@ pub const MIGRATION_LEASE: &str = "cloud-provider-extraction-migration";
 
 /// The election over [`LEASE`].
 pub const ELECTION: &[Permission] = &[
-    Permission::new("coordination.k8s.io", "leases", &["create"], "make the Lease of the leader election")
+    Permission::new("coordination.k8s.io", "leases", &["create"], "create the Lease of the leader election")
         .within(SYSTEM_NAMESPACE),
     Permission::new("coordination.k8s.io", "leases", &["get", "update", "watch"], "take, renew and release that Lease")
         .within(SYSTEM_NAMESPACE)
@@ -71,7 +71,7 @@ pub const LEADER_MIGRATION: &[Permission] =
 
 /// The recorder: events go to the namespace of the object, those on nodes to `default`.
 pub const EVENTS: &[Permission] =
-    &[Permission::new("", "events", &["create", "patch"], "tell on the object what happened to it")];
+    &[Permission::new("", "events", &["create", "patch"], "events about the objects that the controllers manage")];
 
 /// The stores that all controllers share.
 pub const STORES: &[Permission] = &[
@@ -82,19 +82,24 @@ pub const STORES: &[Permission] = &[
 /// Delegated authentication and authorization of requests to our own port. Reading the ConfigMap
 /// `extension-apiserver-authentication` comes from the role of the same purpose that every cluster has.
 pub const DELEGATED: &[Permission] = &[
-    Permission::new("authentication.k8s.io", "tokenreviews", &["create"], "who asks for /metrics and the like"),
-    Permission::new("authorization.k8s.io", "subjectaccessreviews", &["create"], "whether they may"),
+    Permission::new(
+        "authentication.k8s.io",
+        "tokenreviews",
+        &["create"],
+        "authenticate requests to /metrics and the other endpoints",
+    ),
+    Permission::new("authorization.k8s.io", "subjectaccessreviews", &["create"], "authorize these requests"),
 ];
 
 /// `--use-service-account-credentials`: the service accounts of the controllers and their tokens. Every cluster has the
 /// namespace, so no right to create it is needed.
 pub const ACCOUNTS: &[Permission] = &[
-    Permission::new("", "namespaces", &["get"], "whether their namespace is there before an account is made")
+    Permission::new("", "namespaces", &["get"], "check that the namespace exists before a service account is created")
         .within(SYSTEM_NAMESPACE)
         .named(&[SYSTEM_NAMESPACE]),
-    Permission::new("", "serviceaccounts", &["create"], "make the account of a controller where it is missing")
+    Permission::new("", "serviceaccounts", &["create"], "create the service account of a controller if it is missing")
         .within(SYSTEM_NAMESPACE),
-    Permission::new("", "serviceaccounts", &["get"], "find the account of a controller")
+    Permission::new("", "serviceaccounts", &["get"], "find the service account of a controller")
         .within(SYSTEM_NAMESPACE)
         .named(CLIENT_NAMES),
     Permission::new("", "serviceaccounts/token", &["create"], "a short-lived token for that controller alone")

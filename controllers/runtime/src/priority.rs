@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 /// How long a write that can wait lets others pass.
-const PATIENCE: Duration = Duration::from_secs(15);
+const MAX_DEFERRAL: Duration = Duration::from_secs(15);
 
 /// Bounds the writes in flight and orders those that wait.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Priority {
         Some(Turn { _slot: slot, _urgent: Some(urgent) })
     }
 
-    /// A permit once no urgent write waits, or after [`PATIENCE`].
-    pub(crate) async fn patient(&self) -> Option<Turn<'_>> {
-        let until = Instant::now() + PATIENCE;
+    /// A permit once no urgent write waits, or after [`MAX_DEFERRAL`].
+    pub(crate) async fn deferrable(&self) -> Option<Turn<'_>> {
+        let until = Instant::now() + MAX_DEFERRAL;
         loop {
             self.none_urgent(until).await;
             let slot = self.slots.acquire().await.ok()?;
@@ -81,8 +81,8 @@ impl Priority {
     }
 
     /// The last moment for a write that begins to wait now.
-    pub(crate) fn patience() -> Instant {
-        Instant::now() + PATIENCE
+    pub(crate) fn latest() -> Instant {
+        Instant::now() + MAX_DEFERRAL
     }
 
     fn is_free(&self, until: Instant) -> bool {
@@ -101,7 +101,7 @@ mod tests {
     fn wait(priority: &Arc<Priority>, log: &mpsc::UnboundedSender<&'static str>, name: &'static str, urgent: bool) {
         let (priority, log) = (priority.clone(), log.clone());
         tokio::spawn(async move {
-            let turn = if urgent { priority.urgent().await } else { priority.patient().await };
+            let turn = if urgent { priority.urgent().await } else { priority.deferrable().await };
             log.send(name).unwrap();
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(turn);
@@ -126,8 +126,8 @@ mod tests {
         let priority = Arc::new(Priority::new(2));
         let urgent = priority.urgent().await;
         let began = Instant::now();
-        assert!(priority.patient().await.is_some());
-        assert_eq!(began.elapsed(), PATIENCE);
+        assert!(priority.deferrable().await.is_some());
+        assert_eq!(began.elapsed(), MAX_DEFERRAL);
         drop(urgent);
     }
 
@@ -139,7 +139,7 @@ mod tests {
         assert!(given_up.is_err());
         drop(first);
         let began = Instant::now();
-        assert!(priority.patient().await.is_some());
+        assert!(priority.deferrable().await.is_some());
         assert!(began.elapsed().is_zero());
     }
 }

@@ -18,7 +18,7 @@ const LONGEST: usize = 2000;
 /// One thing that happened, perhaps several times. `ccm explain` reads it back from `/debug/state`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Happened {
+pub struct RecentEntry {
     /// What it happened to: `service default/web`.
     pub subject: String,
     /// The latest text.
@@ -39,12 +39,12 @@ pub struct Happened {
 pub struct Failed {
     /// The controller that failed.
     pub controller: String,
-    /// What kind of failure it is, as [`ErrorClass::word`] has it, where the provider said so.
+    /// What kind of failure it is, as [`ErrorClass::as_str`] has it, where the provider said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// What can be done about it: [`ErrorClass::way_out`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub way_out: Option<String>,
+    /// What can be done about it: [`ErrorClass::remediation`].
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "wayOut")]
+    pub remediation: Option<String>,
     /// Seconds until the retry; 0 when it is due. Absent when only a change of the object causes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_seconds: Option<u64>,
@@ -106,15 +106,15 @@ impl Recent {
     }
 
     /// The latest first.
-    pub fn list(&self) -> Vec<Happened> {
+    pub fn list(&self) -> Vec<RecentEntry> {
         let failed = |failure: &Failure| Failed {
             controller: failure.controller.to_owned(),
-            class: failure.class.as_ref().map(|class| class.word().to_owned()),
-            way_out: failure.class.as_ref().map(ErrorClass::way_out),
+            class: failure.class.as_ref().map(|class| class.as_str().to_owned()),
+            remediation: failure.class.as_ref().map(ErrorClass::remediation),
             next_try_seconds: failure.next.map(|next| next.saturating_duration_since(Instant::now()).as_secs()),
             settled: failure.settled,
         };
-        let happened = |entry: &Entry| Happened {
+        let happened = |entry: &Entry| RecentEntry {
             subject: entry.subject.clone(),
             text: entry.text.clone(),
             count: entry.count,
@@ -202,19 +202,19 @@ mod tests {
             serde_json::to_value(&list).unwrap(),
             serde_json::json!([
                 {"subject": "node a", "text": "cannot do: no", "count": 2, "secondsAgo": 10, "controller": name,
-                    "class": "denied", "wayOut": "grant ec2:Do to the identity of the controller manager",
+                    "class": "denied", "remediation": "grant ec2:Do to the identity of the controller manager",
                     "nextTrySeconds": 20, "settled": false},
                 {"subject": "node a", "text": "x", "count": 1, "secondsAgo": 10, "controller": "other-controller",
                     "settled": false},
             ])
         );
-        let read: Vec<Happened> = serde_json::from_value(serde_json::to_value(&list).unwrap()).unwrap();
+        let read: Vec<RecentEntry> = serde_json::from_value(serde_json::to_value(&list).unwrap()).unwrap();
         assert_eq!(read, list);
         recent.settled(name, "node a");
-        let settled = |happened: &Happened| happened.failure.as_ref().unwrap().settled;
+        let settled = |happened: &RecentEntry| happened.failure.as_ref().unwrap().settled;
         assert_eq!(recent.list().iter().map(settled).collect::<Vec<_>>(), [true, false]);
         fail();
-        assert_eq!(recent.list()[0].count, 1, "it counts anew");
+        assert_eq!(recent.list()[0].count, 1, "it counts from 1 again");
         recent.note("node a", "a plan");
         assert!(serde_json::to_value(recent.list()).unwrap()[0].get("settled").is_none());
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ccm_provider::{Node, NodeName};
 use ccm_runtime::client::{ApiError, Call, Client};
-use ccm_runtime::{Kept, Store};
+use ccm_runtime::{Cached, Store};
 use serde_json::Value;
 
 use super::pool::is_at_least;

@@ -172,7 +172,7 @@ impl Reconciler for IpamController {
                 Observed::Settled => Ok(Outcome::Done),
                 Observed::Reserved(node, blocks) => self.assign(&node, &blocks).await,
                 Observed::Full(node, full) => {
-                    self.tell(&node, "CIDRNotAvailable");
+                    self.emit_status(&node, "CIDRNotAvailable");
                     Err(SyncError::RetryAfter { message: full.to_string(), after: STARVED })
                 }
             };
@@ -304,7 +304,7 @@ impl IpamController {
 
     fn failed(&self, node: &Node, error: &GateError, blocks: &[Box<str>]) {
         tracing::error!(node = %node.name, podCIDRs = blocks.join(","), %error, "Failed to update node PodCIDR after multiple attempts");
-        self.tell(node, "CIDRAssignmentFailed");
+        self.emit_status(node, "CIDRAssignmentFailed");
         if may_be_written(error) {
             return;
         }
@@ -317,7 +317,7 @@ impl IpamController {
         self.wake(freed);
     }
 
-    fn tell(&self, node: &Node, reason: &str) {
+    fn emit_status(&self, node: &Node, reason: &str) {
         let message = format!("Node {} status is now: {reason}", node.name);
         self.events.event(&Subject::node(&node.name, &node.uid), EventType::Normal, reason, &message);
     }

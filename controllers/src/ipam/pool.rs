@@ -112,7 +112,7 @@ impl fmt::Display for Finding {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "failed to allocate cidr from cluster cidr at idx:{index}: CIDR allocation failed; there are no remaining CIDRs left to \
-     allocate in the accepted range ({range} holds {blocks} blocks of /{prefix}; remove nodes, or start anew with a larger \
+     allocate in the accepted range ({range} holds {blocks} blocks of /{prefix}; remove nodes, or restart with a larger \
      --cluster-cidr or smaller blocks for new nodes)"
 )]
 pub struct Full {

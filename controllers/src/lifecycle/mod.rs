@@ -60,7 +60,7 @@ pub struct LifecycleController {
     // others.
     last_tried: Mutex<Option<NodeName>>,
     // The last event message of each node, so that passes do not repeat it every few seconds.
-    told: Mutex<BTreeMap<NodeName, String>>,
+    reported: Mutex<BTreeMap<NodeName, String>>,
     // A wall clock that jumps after the start must not make nodes look older than they are.
     started: (Instant, SystemTime),
     metrics: LifecycleMetrics,
@@ -106,8 +106,8 @@ impl LifecycleController {
     pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, budget: Budget) -> Self {
         let metrics = LifecycleMetrics::new(&shared.metrics);
         let started = (shared.clock.now(), shared.clock.wall());
-        let (unconfirmed, last_tried, told) = Default::default();
-        Self { shared, view, events, budget, unconfirmed, last_tried, told, started, metrics }
+        let (unconfirmed, last_tried, reported) = Default::default();
+        Self { shared, view, events, budget, unconfirmed, last_tried, reported, started, metrics }
     }
 
     /// One pass over all nodes.
@@ -129,7 +129,7 @@ impl LifecycleController {
             let mut unconfirmed = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
             unconfirmed.retain(&asked);
             let names: BTreeSet<&NodeName> = asked.iter().map(|node| &node.name).collect();
-            self.told.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
+            self.reported.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
             asked.iter().zip(&answers).map(|(node, a)| decide::judge(node, a, now, &mut unconfirmed)).collect()
         };
         let mut deletions = Vec::new();
@@ -156,7 +156,7 @@ impl LifecycleController {
                 Verdict::Unknown(error) => {
                     tracing::error!(node = %node.name, %error, "error checking if node exists or is shut down: left as it is");
                     let message = format!(
-                        "The node is not Ready, and whether its instance exists or is shut down could not be told: {error}. \
+                        "The node is not Ready, and whether its instance exists or is shut down could not be determined: {error}. \
                          The node is left as it is until the cloud gives a clear answer"
                     );
                     self.tell_once(node, "InstanceStateUnknown", &message);
@@ -212,11 +212,11 @@ impl LifecycleController {
     }
 
     fn tell_once(&self, node: &Node, reason: &str, message: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(&node.name).is_some_and(|last| last == message) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.get(&node.name).is_some_and(|last| last == message) {
             return;
         }
-        told.insert(node.name.clone(), message.to_owned());
+        reported.insert(node.name.clone(), message.to_owned());
         let subject = Subject::node(&node.name, &node.uid);
         self.events.event(&subject, EventType::Warning, reason, message);
     }

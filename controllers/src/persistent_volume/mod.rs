@@ -23,7 +23,7 @@ use ccm_provider::{
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
-use ccm_runtime::store::{Keep, Reflector};
+use ccm_runtime::store::{FieldFilter, Reflector};
 use ccm_runtime::{Client, GateError, Metrics, Permission, Queue, RateLimit, Store};
 
 use self::decide::When;
@@ -94,7 +94,7 @@ pub fn start(
     events: Arc<dyn EventSink>,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
     let labeller = labeller.ok_or_else(no_labeller)?;
-    let volumes = Store::new(Keep::default());
+    let volumes = Store::new(FieldFilter::default());
     let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
     let reflector =
         Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).optional(NO_RIGHT, NO_WATCH);
@@ -176,7 +176,7 @@ pub const LIST: &str = "persistentvolumes";
 ///
 /// A message for users.
 pub async fn list(client: &Client) -> Result<Arc<Store<PersistentVolume>>, String> {
-    let listed = Store::new(Keep::default());
+    let listed = Store::new(FieldFilter::default());
     let filled = Reflector::new(listed.clone(), client.clone(), 0).fill().await;
     filled.map_err(|error| format!("cannot list {LIST}: {error}"))?;
     Ok(listed)
@@ -336,7 +336,7 @@ impl VolumeController {
             return Ok(Outcome::After(left));
         }
         let path = format!("/api/v1/persistentvolumes/{}", volume.metadata.name);
-        match self.shared.gate.write(&Call::strategic(path, &mutation.merge_patch(volume)).brief()).await {
+        match self.shared.gate.write(&Call::strategic(path, &mutation.merge_patch(volume)).metadata_only()).await {
             Ok(_) => {
                 *self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 let labels: Vec<&str> = mutation.labels.iter().map(|(key, _, _)| key.as_str()).collect();

@@ -57,7 +57,7 @@ pub enum Progress<'a> {
         message: &'a str,
     },
     /// Another controller manages the balancer.
-    Elsewhere,
+    ImplementedElsewhere,
     /// No balancer is left, and none is wanted.
     Gone,
 }
@@ -131,7 +131,7 @@ fn wanted(service: &Service, present: &[Condition], progress: Progress<'_>) -> (
             }
         }
         Progress::Failed { class, message } => (pair(has_address, stand(class), message), Vec::new()),
-        Progress::Elsewhere => {
+        Progress::ImplementedElsewhere => {
             let ours = |kind: &&str| present.iter().any(|one| one.kind == **kind && is_ours(one));
             (Vec::new(), [SERVING, PROVISIONING, DEGRADED].into_iter().filter(ours).collect())
         }

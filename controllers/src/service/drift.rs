@@ -7,7 +7,7 @@ use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::{EventType, LoadBalancerExt as _, Plan, ServiceAction, ServiceKey, ServiceWork, Subject};
 use futures::StreamExt;
 
-use super::{Known, ServiceController};
+use super::{ServiceController, ServiceState};
 
 /// Services that are checked at once: enough for a provider to batch its reads.
 const AT_ONCE: usize = 20;
@@ -17,7 +17,7 @@ const LONGEST: usize = 800;
 impl ServiceController {
     /// One check of the balancers of all Services that are in sync.
     pub(super) async fn look_for_drift(self: Arc<Self>) {
-        let converged: Vec<(ServiceKey, Known)> = self
+        let converged: Vec<(ServiceKey, ServiceState)> = self
             .lock()
             .iter()
             .filter(|(_, known)| known.is_converged())
@@ -40,7 +40,7 @@ impl ServiceController {
             let Some(plan) = plan.or_else(|| earlier.cloned()).filter(|plan| !plan.is_empty()) else { continue };
             if earlier != Some(&plan) {
                 new += plan.steps.len();
-                self.tell_drift(&known, &plan);
+                self.report_drift(&known, &plan);
             }
             seen.insert(key, plan);
         }
@@ -50,7 +50,7 @@ impl ServiceController {
     }
 
     /// What an ensure would write now; `None` where the cloud gives no plan.
-    async fn plan_of(&self, known: &Known) -> Option<Plan> {
+    async fn plan_of(&self, known: &ServiceState) -> Option<Plan> {
         let nodes = known.hosts.clone()?;
         let work = ServiceWork { service: known.service.clone(), nodes, action: ServiceAction::Ensure };
         let plan = self.balancer.plan(&self.shared.cluster, &work);
@@ -63,7 +63,7 @@ impl ServiceController {
         }
     }
 
-    fn tell_drift(&self, known: &Known, plan: &Plan) {
+    fn report_drift(&self, known: &ServiceState, plan: &Plan) {
         tracing::warn!(service = %known.service.key(), %plan, "the load balancer differs although the Service did not change");
         let text: String = plan.to_string().chars().take(LONGEST).collect();
         let message = format!(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ccm_provider::{Aspects, EventType, EvidenceKind, Lookup, NodeRef, Service, Subject};
 
 use super::decide::{Left, why_left};
-use super::{Known, ServiceController};
+use super::{ServiceController, ServiceState};
 use crate::evidence::too_young;
 
 /// How old a cached answer about an instance may be.
@@ -25,7 +25,7 @@ pub(super) struct Kept {
 
 impl ServiceController {
     /// Whether the balancer of a Service may lose all hosts.
-    pub(super) async fn may_empty(&self, known: &Known) -> Result<(), Kept> {
+    pub(super) async fn may_empty(&self, known: &ServiceState) -> Result<(), Kept> {
         if self.config.allow_emptying {
             return Ok(());
         }
@@ -91,7 +91,7 @@ impl ServiceController {
         tracing::warn!(service = %service.key(), reason, "the load balancer keeps its hosts");
         let message = format!(
             "The load balancer keeps its present hosts although no node is available: {reason}. It is checked again; if the \
-             balancer shall lose its last host, set --allow-emptying-load-balancers, or label the nodes with \
+             balancer should lose its last host, set --allow-emptying-load-balancers, or label the nodes with \
              node.kubernetes.io/exclude-from-external-load-balancers"
         );
         self.events.event(&Subject::service(service), EventType::Warning, "LoadBalancerHostsKept", &message);

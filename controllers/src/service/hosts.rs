@@ -13,7 +13,7 @@ use ccm_runtime::runner::{Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
 use futures::FutureExt;
 
-use super::{Known, ServiceController, Work, decide};
+use super::{ServiceController, ServiceState, Work, decide};
 
 /// When a balancer whose hosts the guard kept is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
@@ -42,13 +42,13 @@ impl ServiceController {
     pub(super) async fn node_pass(&self) {
         let candidates: Arc<[NodeRef]> = decide::candidates(self.shared.nodes.list()).into();
         let pass = self.metrics.pass();
-        let changed = |known: &Known| {
+        let changed = |known: &ServiceState| {
             let service = &known.service;
             let (old, hosts) = (known.hosts.as_ref()?, self.hosts_among(&candidates, service));
             let same = decide::same_hosts(old, &hosts, |node| self.balancer.backend(service, node));
             (decide::wants(service) && !same).then_some(hosts)
         };
-        let services: Vec<(ServiceKey, Known, Arc<[NodeRef]>)> =
+        let services: Vec<(ServiceKey, ServiceState, Arc<[NodeRef]>)> =
             self.lock().iter().filter_map(|(key, known)| Some((key.clone(), known.clone(), changed(known)?))).collect();
         for (key, known, hosts) in services {
             if hosts.is_empty() {

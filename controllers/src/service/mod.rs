@@ -36,8 +36,8 @@ pub const NAME: &str = "service-lb-controller";
 pub const COMPONENT: &str = "service-controller";
 /// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] = &[
-    Permission::new("", "services/status", &["patch"], "address of the balancer, and the finalizer"),
-    Permission::new("", "services", &["get"], "whether a Service is gone, before its balancer is deleted"),
+    Permission::new("", "services/status", &["patch"], "address of the load balancer, and the finalizer"),
+    Permission::new("", "services", &["get"], "check that a Service is gone before its load balancer is deleted"),
 ];
 /// Back-off of failed syncs.
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
@@ -78,7 +78,7 @@ impl Work {
 
 /// The cached state of a Service.
 #[derive(Clone)]
-struct Known {
+struct ServiceState {
     /// As last synced.
     service: Arc<Service>,
     /// The desired hosts, as of the last sync or pass over the nodes; `None` before the first one.
@@ -96,7 +96,7 @@ struct Known {
     groups: BTreeSet<GroupKey>,
 }
 
-impl Known {
+impl ServiceState {
     /// A call with these hosts begins.
     fn attempt(&mut self, hosts: &Arc<[NodeRef]>) {
         self.present = decide::union(&self.present, hosts);
@@ -127,7 +127,7 @@ pub struct ServiceController {
     drift: Drift,
     // Findings of the last drift check.
     drifted: Mutex<BTreeMap<ServiceKey, Plan>>,
-    known: Mutex<BTreeMap<ServiceKey, Known>>,
+    known: Mutex<BTreeMap<ServiceKey, ServiceState>>,
     queue: Arc<Queue<Work>>,
     // Every change of nodes is the same key, so that a burst is one pass.
     node_queue: Arc<Queue<()>>,
@@ -261,7 +261,7 @@ impl ServiceController {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, ServiceState>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -269,7 +269,7 @@ impl ServiceController {
         self.drifted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self, key: &ServiceKey) -> Option<Known> {
+    fn known(&self, key: &ServiceKey) -> Option<ServiceState> {
         self.lock().get(key).cloned()
     }
 }

@@ -23,7 +23,7 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::conditions::Progress;
-use super::{Known, ServiceController, Work, conditions, decide};
+use super::{ServiceController, ServiceState, Work, conditions, decide};
 
 /// When a Service whose first ensure would empty its balancer is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
@@ -140,7 +140,7 @@ impl ServiceController {
     fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
         let groups = self.balancer.groups(service);
         let mut all = self.lock();
-        let known = all.entry(key.clone()).or_insert_with(|| Known {
+        let known = all.entry(key.clone()).or_insert_with(|| ServiceState {
             service: service.clone(),
             hosts: None,
             present: Arc::default(),
@@ -156,7 +156,7 @@ impl ServiceController {
 
     /// Succeeds if the object is gone, or another one has its name. Absence from the watch is no proof.
     async fn is_gone(&self, service: &Service) -> Result<(), SyncError> {
-        let call = Call::get(path(service)).brief();
+        let call = Call::get(path(service)).metadata_only();
         match self.shared.gate.client().read::<Value>(&call).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(SyncError::gate("failed to check whether the Service is gone", error.into())),
@@ -167,7 +167,7 @@ impl ServiceController {
         }
     }
 
-    async fn prepare_forgotten(&self, known: Known) -> Prepared {
+    async fn prepare_forgotten(&self, known: ServiceState) -> Prepared {
         if self.shared.gate.is_dry_run() {
             self.lock().remove(&known.service.key());
         } else {
@@ -372,7 +372,7 @@ impl ServiceController {
             }
             Err(error) if error.is_implemented_elsewhere() => {
                 tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
-                let conditions = self.conditions(service, Progress::Elsewhere);
+                let conditions = self.conditions(service, Progress::ImplementedElsewhere);
                 let patch = ServicePatch { conditions, ..ServicePatch::default() };
                 self.write(service, patch, notes).await?;
                 return Ok(Outcome::Done);

@@ -230,7 +230,7 @@ pub trait EventSink: Send + Sync {
     }
 }
 
-/// Annotation of events that report a failure: [`ErrorClass::word`], for tools that explain the failure without the
+/// Annotation of events that report a failure: [`ErrorClass::as_str`], for tools that explain the failure without the
 /// error.
 pub const EVENT_ERROR_CLASS: &str = "cloud-controller-manager/error-class";
 

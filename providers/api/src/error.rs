@@ -38,19 +38,6 @@ pub enum ProviderError {
         /// How long to wait.
         after: Duration,
     },
-    /// A volume cannot be deleted because it is in use. Not used by the core.
-    #[error("{0}")]
-    DeletedVolumeInUse(String),
-    /// A volume is attached to another node than the requested one. Not used by the core.
-    #[error("{message}")]
-    DanglingAttach {
-        /// What the user reads.
-        message: String,
-        /// The node that the volume is attached to.
-        current_node: String,
-        /// The device path there.
-        device_path: String,
-    },
     /// Any other failure, classified.
     #[error("{}", .0.message)]
     Cloud(Arc<CloudError>),
@@ -77,8 +64,8 @@ pub struct CloudError {
 }
 
 impl ErrorClass {
-    /// One word, for commands and metrics.
-    pub fn word(&self) -> &'static str {
+    /// The name in commands and metrics.
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
             Self::Unknown => "unknown",
@@ -93,8 +80,8 @@ impl ErrorClass {
         }
     }
 
-    /// The class of this word, without the details of its error.
-    pub fn of_word(word: &str) -> Option<Self> {
+    /// The class of this name, without the details of its error.
+    pub fn from_name(name: &str) -> Option<Self> {
         let all = [
             Self::NotFound,
             Self::Unknown,
@@ -107,11 +94,11 @@ impl ErrorClass {
             Self::Unsupported,
             Self::Bug,
         ];
-        all.into_iter().find(|class| class.word() == word)
+        all.into_iter().find(|class| class.as_str() == name)
     }
 
     /// The remedy for the user.
-    pub fn way_out(&self) -> String {
+    pub fn remediation(&self) -> String {
         match self {
             Self::NotFound => "nothing of that kind exists in the cloud: make it, or correct what refers to it".into(),
             Self::Unknown => "the cloud gave no clear answer; it is asked again, and nothing is deleted meanwhile".into(),
@@ -229,7 +216,7 @@ impl ProviderError {
             Self::NotImplemented | Self::ImplementedElsewhere => ErrorClass::Unsupported,
             Self::Retry { after, .. } => ErrorClass::Transient { after: Some(*after) },
             Self::Cloud(error) => error.class.clone(),
-            Self::DeletedVolumeInUse(_) | Self::DanglingAttach { .. } | Self::Wrapped { .. } => ErrorClass::Unknown,
+            Self::Wrapped { .. } => ErrorClass::Unknown,
         }
     }
 

@@ -48,7 +48,7 @@ pub enum Kind {
 
 impl Kind {
     /// The word for the value in `--help`, as pflag has it; empty for none.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bool => "",
             Self::Int => "int",

@@ -28,14 +28,6 @@ pub trait Instances: Send + Sync {
     async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, ProviderError>;
     /// Whether the instance is stopped; [`ProviderError::NotImplemented`] means "no".
     async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, ProviderError>;
-    /// Never called by the core.
-    async fn add_ssh_key_to_all_instances(&self, _user: &str, _key: &[u8]) -> Result<(), ProviderError> {
-        Err(ProviderError::NotImplemented)
-    }
-    /// Never called by the core.
-    async fn current_node_name(&self, hostname: &str) -> Result<String, ProviderError> {
-        Ok(hostname.to_owned())
-    }
 }
 
 /// Zones of the cloud, deprecated. Consulted only beside [`Instances`].

@@ -52,7 +52,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Settings in the file without effect.
-fn tell(config: &Config) {
+fn log_findings(config: &Config) {
     for finding in config.doubts() {
         tracing::warn!(key = finding.key, value = finding.value, "cloud config: {}", finding.message);
     }
@@ -73,7 +73,7 @@ impl Cloud {
             None => Config::defaults(),
         }
         .map_err(|error| refuse(&error))?;
-        tell(&config);
+        log_findings(&config);
         let start = config.start.clone();
         let log = CallLog::open(start.call_log.as_deref()).map_err(|error| {
             let path = start.call_log.as_deref().unwrap_or(Path::new("")).display();
@@ -115,7 +115,7 @@ impl Cloud {
                 for key in self.start.changes(&new.start) {
                     tracing::warn!(key, "this key is read at the start only; the change takes effect at the next one");
                 }
-                tell(&new);
+                log_findings(&new);
                 counters.retain(&new.faults);
                 let before = tables.clone();
                 if old.load_balancers.initial != new.load_balancers.initial {

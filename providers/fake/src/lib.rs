@@ -113,7 +113,7 @@ impl Fake {
     /// A call of the core that has no answer, so an error can only be logged.
     async fn note(cloud: &Cloud, method: Method) {
         if let Err(error) = cloud.call(method, Subject::default(), json!({}), |_, _| Ok(())).await {
-            tracing::warn!(call = method.name(), %error, "the fake cloud was told to fail");
+            tracing::warn!(call = method.name(), %error, "a fault of the fake cloud");
         }
     }
 }

@@ -36,12 +36,16 @@ fn position(tables: &Tables, cluster: &str, route: &Route) -> Option<usize> {
 
 /// The routes of a cluster and those without one.
 fn listed(config: &Config, tables: &Tables, cluster: &str) -> Vec<Route> {
-    let told = config.routes.node_addresses;
+    let knows_addresses = config.routes.node_addresses;
     let listed = tables.routes.iter().filter(|stored| stored.cluster == cluster || stored.cluster.is_empty());
     listed
         .map(|stored| Route {
-            enable_node_addresses: told,
-            target_node_addresses: if told { stored.route.target_node_addresses.clone() } else { Vec::new() },
+            enable_node_addresses: knows_addresses,
+            target_node_addresses: if knows_addresses {
+                stored.route.target_node_addresses.clone()
+            } else {
+                Vec::new()
+            },
             ..stored.route.clone()
         })
         .collect()

@@ -61,7 +61,7 @@ impl Cluster {
                     body: Some(node),
                     ..Call::get("/api/v1/nodes")
                 };
-                self.client.send(&call.brief()).await
+                self.client.send(&call.metadata_only()).await
             }
         });
         let mut made = made.buffer_unordered(IN_FLIGHT);
@@ -89,7 +89,7 @@ impl Cluster {
         let (status, reason) = if ready { ("True", "KubeletReady") } else { ("Unknown", "NodeStatusUnknown") };
         let body = json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": reason,
             "lastHeartbeatTime": jiff_now()}]}});
-        self.client.send(&Call::strategic(format!("/api/v1/nodes/{name}/status"), &body).brief()).await?;
+        self.client.send(&Call::strategic(format!("/api/v1/nodes/{name}/status"), &body).metadata_only()).await?;
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Cluster {
 
     /// Whether there is an object at this path.
     pub(crate) async fn exists(&self, path: &str) -> anyhow::Result<bool> {
-        match self.client.send(&Call::get(path).brief()).await {
+        match self.client.send(&Call::get(path).metadata_only()).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error).with_context(|| path.to_owned()),

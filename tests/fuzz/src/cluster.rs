@@ -2,13 +2,13 @@
 
 use ccm_provider::well_known::ANNOTATION_PROVIDED_NODE_IP;
 use ccm_provider::{Node, Service};
-use ccm_runtime::store::{Keep, Kept};
+use ccm_runtime::store::{Cached, FieldFilter};
 use serde_json::Value;
 
 /// What is kept of a Node is what a reader of the whole object finds.
 pub(crate) fn node(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(node) = Node::decode(text, &Keep::default()) else { return };
+    let Ok(node) = Node::decode(text, &FieldFilter::default()) else { return };
     let read = (node.has_taint("x"), node.provider_scheme(), node.annotations.get(ANNOTATION_PROVIDED_NODE_IP));
     std::hint::black_box(read);
     // A repeated key is read in two ways.
@@ -26,7 +26,7 @@ pub(crate) fn node(data: &[u8]) {
 /// The same for a Service.
 pub(crate) fn service(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(service) = Service::decode(text, &Keep::default()) else { return };
+    let Ok(service) = Service::decode(text, &FieldFilter::default()) else { return };
     drop((service.default_load_balancer_name(), service.health_check_path_port(), service.needs_cleanup()));
     let Some(whole) = unambiguous(text) else { return };
     let kept = |pointer: &str| whole.pointer(pointer).and_then(Value::as_str).unwrap_or_default();

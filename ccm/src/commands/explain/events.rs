@@ -41,7 +41,7 @@ impl Event {
             "reason": self.reason,
             "message": self.message,
             "component": self.component,
-            "class": self.class.as_ref().map(ErrorClass::word),
+            "class": self.class.as_ref().map(ErrorClass::as_str),
             "count": self.count,
             "last": self.last.map(|last| last.to_string()),
             "secondsAgo": self.last.map(|last| seconds(last, now)),
@@ -165,7 +165,7 @@ impl Raw {
         let last = series.last_observed_time.or(self.last_timestamp).or(self.event_time).or(self.first_timestamp);
         let annotations = self.metadata.annotations.unwrap_or_default();
         Event {
-            class: annotations.get(EVENT_ERROR_CLASS).and_then(|word| ErrorClass::of_word(word)),
+            class: annotations.get(EVENT_ERROR_CLASS).and_then(|word| ErrorClass::from_name(word)),
             kind: self.kind.unwrap_or_default(),
             reason: self.reason.unwrap_or_default(),
             message: self.message.unwrap_or_default(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ccm_controllers::survey::Scope;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{Fact, FactState};
-use ccm_runtime::client::{Call, ConnectOptions, Elsewhere, Trust};
-use ccm_runtime::recent::Happened;
+use ccm_runtime::client::{Call, ConnectOptions, RemoteServer, Trust};
+use ccm_runtime::recent::RecentEntry;
 use ccm_runtime::{ApiError, Client, Metrics};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -30,7 +30,7 @@ const VAGUE: &[&str] = &["unknown", "not-found"];
 /// The replica to ask.
 pub(super) struct Leader {
     url: String,
-    server: Elsewhere,
+    server: RemoteServer,
 }
 
 /// What the flags ask for; `None` without `--leader`.
@@ -53,7 +53,7 @@ pub(super) fn flags(values: &FlagValues) -> Result<Option<Leader>, Failure> {
         (false, "") => Trust::Same,
         (false, path) => Trust::Authorities(authorities(path)?),
     };
-    Ok(Some(Leader { server: Elsewhere { address: address(&url)?, trust }, url }))
+    Ok(Some(Leader { server: RemoteServer { address: address(&url)?, trust }, url }))
 }
 
 /// Only https: the credentials are sent to this address.
@@ -152,8 +152,8 @@ struct State {
     leadership: Leadership,
     enabled_controllers: Vec<String>,
     queues: Vec<Queue>,
-    recent_plans: Vec<Happened>,
-    recent_failures: Vec<Happened>,
+    recent_plans: Vec<RecentEntry>,
+    recent_failures: Vec<RecentEntry>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -214,7 +214,7 @@ fn facts(state: &State, scope: &Scope, options: &Options) -> Vec<Fact> {
     facts
 }
 
-fn failed(happened: &Happened) -> Fact {
+fn failed(happened: &RecentEntry) -> Fact {
     let times = if happened.count > 1 { format!("{} times, last ", happened.count) } else { String::new() };
     let mut text = format!("{times}{}s ago: {}", happened.seconds_ago, happened.text);
     let Some(failure) = &happened.failure else { return Fact::bad("its last failure", text, "see its log") };
@@ -231,13 +231,14 @@ fn failed(happened: &Happened) -> Fact {
     });
     let passing = failure.class.as_deref().is_some_and(|class| PASSING.contains(&class));
     let state = if passing { FactState::Waiting } else { FactState::Bad };
-    let hint = failure.way_out.clone().unwrap_or_else(|| "see the message, and its log".to_owned());
+    let hint = failure.remediation.clone().unwrap_or_else(|| "see the message, and its log".to_owned());
     Fact { about: format!("{} of the leader", failure.controller), state, text, hint: Some(hint) }
 }
 
 /// For the JSON document: which replica was asked, and the parts of its answer that are about the object.
 fn said(url: &str, answer: &Value, scope: &Scope, state: &State) -> Value {
-    let about = |all: &[Happened]| all.iter().filter(|one| concerns(scope, &one.subject)).cloned().collect::<Vec<_>>();
+    let about =
+        |all: &[RecentEntry]| all.iter().filter(|one| concerns(scope, &one.subject)).cloned().collect::<Vec<_>>();
     json!({
         "url": url,
         "leadership": answer.get("leadership"),

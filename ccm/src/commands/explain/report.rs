@@ -53,7 +53,7 @@ impl Story {
     /// Adds a failure with its class and the fix.
     pub(super) fn failed(&mut self, about: &str, message: &str, class: Option<&ErrorClass>) {
         let (state, text, hint) = match class {
-            Some(class) => (state_of(class), format!("{message} ({})", class.word()), class.way_out()),
+            Some(class) => (state_of(class), format!("{message} ({})", class.as_str()), class.remediation()),
             None => {
                 (FactState::Bad, message.to_owned(), "the message says why; it is tried again by itself".to_owned())
             }
@@ -118,10 +118,10 @@ impl Story {
         if let Some(error) = events::last_error(&events) {
             // A kubelet without heartbeats alone does not make an old error relevant.
             let pending = self.facts.iter().chain(&self.effects).any(|fact| fact.state != FactState::Good);
-            let class = error.class.as_ref().map_or_else(String::new, |class| format!(" ({})", class.word()));
+            let class = error.class.as_ref().map_or_else(String::new, |class| format!(" ({})", class.as_str()));
             let text_of = format!("{} {}: {}{class}", error.reason, events::when(error, now), error.message);
             let said = || "the message says why; the next try may have gone well already".to_owned();
-            let fix = error.class.as_ref().map_or_else(said, ErrorClass::way_out);
+            let fix = error.class.as_ref().map_or_else(said, ErrorClass::remediation);
             self.effects.push(match pending {
                 true => Fact {
                     // An error that passes by itself is not worse because it was emitted as an event.

@@ -436,7 +436,7 @@ fn the_document_has_all_that_the_text_has() {
 fn the_leader_reports_its_failures_of_this_object_alone() {
     let failure = |subject: &str, class: Value, settled: bool| {
         json!({"subject": subject, "text": "no", "count": 2, "secondsAgo": 7, "controller": "service-lb-controller",
-            "class": class, "wayOut": "do it", "nextTrySeconds": 30, "settled": settled})
+            "class": class, "remediation": "do it", "nextTrySeconds": 30, "settled": settled})
     };
     let state = json!({
         "provider": "x", "clusterName": "other", "dryRun": true,

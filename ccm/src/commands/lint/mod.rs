@@ -9,7 +9,7 @@ mod tree;
 
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::{Lint, Registry, Service, Severity};
-use ccm_runtime::store::Keep;
+use ccm_runtime::store::FieldFilter;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -154,7 +154,7 @@ async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> 
     }
     let options = Options::new(&values, &call.program)?;
     let client = world::connect(&options).await?;
-    let mut services = world::list::<Service>(&client, Keep::default()).await?.list();
+    let mut services = world::list::<Service>(&client, FieldFilter::default()).await?.list();
     services.sort_by_key(|service| service.key());
     Ok(services)
 }

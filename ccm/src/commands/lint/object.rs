@@ -1,7 +1,7 @@
 //! From a document to Services: lists are expanded, and a field of a wrong type becomes a finding and is left out.
 
 use ccm_provider::{Finding, Service, Severity};
-use ccm_runtime::store::{Keep, Kept as _};
+use ccm_runtime::store::{Cached as _, FieldFilter};
 use serde_json::{Value as Json, json};
 
 use super::tree::{Kind, Node};
@@ -57,7 +57,7 @@ pub(super) fn read(object: &Node, findings: &mut Vec<Finding>) -> Service {
             }
         }
     }
-    let mut service = Service::decode(&json.to_string(), &Keep::default()).unwrap_or_else(|error| {
+    let mut service = Service::decode(&json.to_string(), &FieldFilter::default()).unwrap_or_else(|error| {
         findings.push(Finding::new(Severity::Error, "", error.to_string()));
         Service::default()
     });

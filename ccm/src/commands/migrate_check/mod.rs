@@ -176,7 +176,7 @@ async fn cloud(world: &World) -> Vec<Check> {
     let look = async { Ok(inspect.migration_checks(&world.shared.cluster, &claims).await) };
     deadline::within("the checks of the provider", READ_DEADLINE * 5, look).await.unwrap_or_else(|error| {
         let class = error.class();
-        vec![Check::error("cloud", "", format!("{error} ({})", class.word()), class.way_out())]
+        vec![Check::error("cloud", "", format!("{error} ({})", class.as_str()), class.remediation())]
     })
 }
 

@@ -114,10 +114,10 @@ fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Ki
         }
         Lookup::Unknown(error) => {
             let class = error.class();
-            let text = format!("the cloud does not say whether it has it: {error} ({})", class.word());
+            let text = format!("the cloud does not say whether it has it: {error} ({})", class.as_str());
             let fix: Cow<'static, str> = match class {
                 ErrorClass::NotFound | ErrorClass::Unknown => find.into(),
-                class => class.way_out().into(),
+                class => class.remediation().into(),
             };
             Some((Severity::Error, INSTANCE, text, fix))
         }

@@ -106,9 +106,14 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
     needs.add(account, options, EVENTS, false);
     needs.add(account, options, DELEGATED, false);
     if !options.values.bool("authentication-skip-lookup") {
-        let read = Permission::new("", "configmaps", &["get", "list", "watch"], "who asks for /metrics and the like")
-            .within(SYSTEM_NAMESPACE)
-            .named(&[AUTHENTICATION]);
+        let read = Permission::new(
+            "",
+            "configmaps",
+            &["get", "list", "watch"],
+            "authenticate requests to /metrics and the other endpoints",
+        )
+        .within(SYSTEM_NAMESPACE)
+        .named(&[AUTHENTICATION]);
         needs.add(account, options, &[read], false);
     }
     let own = options.clients.use_service_account_credentials;

@@ -61,7 +61,7 @@ impl<'a> Call<'a> {
 
     /// The same, but only the metadata of the object comes back: a node is some 20 KB, and a writer knows what it wrote.
     #[must_use]
-    pub fn brief(self) -> Self {
+    pub fn metadata_only(self) -> Self {
         Self { accept: METADATA_ONLY, ..self }
     }
 

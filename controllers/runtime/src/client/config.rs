@@ -19,7 +19,7 @@ pub struct ConnectOptions {
 
 /// Another server that accepts the same credentials as the API server: a replica of this program.
 #[derive(Debug, Clone)]
-pub struct Elsewhere {
+pub struct RemoteServer {
     /// Its address, with `https`: the credentials are sent there.
     pub address: Uri,
     /// Which certificates are trusted.
@@ -39,7 +39,7 @@ pub enum Trust {
 
 impl Setup {
     /// The same credentials for another server.
-    pub(super) fn elsewhere(mut self, server: &Elsewhere) -> Result<Self, ConnectError> {
+    pub(super) fn for_server(mut self, server: &RemoteServer) -> Result<Self, ConnectError> {
         self.config.cluster_url = server.address.clone();
         // The TLS server name and proxy in the kubeconfig apply to the API server only.
         self.config.tls_server_name = None;

@@ -194,9 +194,9 @@ pub(super) fn explain(error: &kube::Error) -> String {
 fn credentials(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => {
-            let told: String = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-            let told: String = told.chars().take(200).collect();
-            format!("the exec plugin of the kubeconfig failed ({}): {told:?}", out.status)
+            let stderr: String = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+            let stderr: String = stderr.chars().take(200).collect();
+            format!("the exec plugin of the kubeconfig failed ({}): {stderr:?}", out.status)
         }
         AuthError::AuthExecStart(cause) => {
             format!("the exec plugin of the kubeconfig cannot be started: {cause}; is it in the image and in PATH?")

@@ -9,7 +9,7 @@ use kube::config::AuthInfo;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
-use super::config::{ConnectOptions, Elsewhere, Proxy, Setup, load};
+use super::config::{ConnectOptions, Proxy, RemoteServer, Setup, load};
 use super::connection::{Pool, pool};
 use super::error::{ConnectError, Peer, explain};
 
@@ -61,8 +61,8 @@ impl Link {
     }
 
     /// To another server with the current credentials: for a few requests.
-    pub(super) async fn elsewhere(options: &ConnectOptions, server: &Elsewhere) -> Result<Self, ConnectError> {
-        let setup = load(options).await?.elsewhere(server)?;
+    pub(super) async fn to_server(options: &ConnectOptions, server: &RemoteServer) -> Result<Self, ConnectError> {
+        let setup = load(options).await?.for_server(server)?;
         let host = server.address.authority().map_or("", |address| address.as_str()).to_owned();
         let peer = Peer { host, trust: setup.trust.clone(), proxy: setup.proxy.as_ref().map(Proxy::label) };
         Ok(Self { source: Source::Given(Arc::new(build(setup).await?)), peer })

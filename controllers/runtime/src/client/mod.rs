@@ -34,7 +34,7 @@ pub use crate::limit::Rate;
 use crate::metrics::Metrics;
 use account::{Account, Token};
 pub use call::{Call, REQUEST_DEADLINE};
-pub use config::{ConnectOptions, Elsewhere, Trust};
+pub use config::{ConnectOptions, RemoteServer, Trust};
 pub(crate) use error::status_error;
 pub use error::{ApiError, ConnectError, chain};
 use link::{Link, Session};
@@ -79,10 +79,10 @@ impl Client {
     /// Another server, with the credentials that `options` name for the API server. Makes no request.
     pub async fn connect_elsewhere(
         options: &ConnectOptions,
-        server: &Elsewhere,
+        server: &RemoteServer,
         metrics: Metrics,
     ) -> Result<Self, ConnectError> {
-        let link = Link::elsewhere(options, server).await?;
+        let link = Link::to_server(options, server).await?;
         Ok(Self::new(link, metrics).with_user_agent(&options.user_agent))
     }
 

@@ -88,11 +88,11 @@ fn a_status_keeps_message_reason_and_delay() {
 }
 
 #[tokio::test]
-async fn a_brief_write_asks_for_the_metadata_alone() {
+async fn a_write_of_metadata_only_asks_for_the_metadata_alone() {
     let (client, requests) = server(|_, _| (200, None, json!({})));
     let call = Call::strategic("/x", &json!({}));
     client.send(&call).await.unwrap();
-    client.send(&call.brief()).await.unwrap();
+    client.send(&call.metadata_only()).await.unwrap();
     let accepted: Vec<String> = requests.lock().unwrap().iter().map(|seen| seen.accept.clone()).collect();
     assert_eq!(accepted, [JSON, METADATA_ONLY]);
 }

@@ -38,10 +38,10 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-type Told = Arc<Mutex<Vec<(Subject, String)>>>;
+type Events = Arc<Mutex<Vec<(Subject, String)>>>;
 
 struct Sink {
-    told: Told,
+    told: Events,
     check: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -60,7 +60,7 @@ struct Process {
     leadership: Leadership,
     metrics: Metrics,
     release: CancellationToken,
-    told: Told,
+    told: Events,
     running: JoinHandle<Ended>,
 }
 
@@ -79,7 +79,7 @@ impl Process {
         config.validate().unwrap();
         let clock = Arc::new(SimulatedClock::new(SystemTime::UNIX_EPOCH + s(1_767_323_045)));
         let leadership = Leadership::new(clock.clone());
-        let (metrics, release, told) = (Metrics::new(), CancellationToken::new(), Told::default());
+        let (metrics, release, told) = (Metrics::new(), CancellationToken::new(), Events::default());
         let election = Election {
             config,
             client: server.client(&net, metrics.clone()),

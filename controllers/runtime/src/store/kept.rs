@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer};
 use super::intern::Interner;
 
 /// A kind of object that can be kept in a store.
-pub trait Kept: Send + Sync + Sized + 'static {
+pub trait Cached: Send + Sync + Sized + 'static {
     /// Identity.
     type Key: Ord + Hash + Clone + fmt::Debug + fmt::Display + Send + Sync;
     /// Path of the collection.
@@ -26,7 +26,7 @@ pub trait Kept: Send + Sync + Sized + 'static {
     /// Plural name.
     const NAME: &'static str;
     /// Parses one object.
-    fn decode(json: &str, keep: &Keep) -> Result<Self, serde_json::Error>;
+    fn decode(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error>;
     /// Identity.
     fn key(&self) -> Self::Key;
     /// The same from the metadata alone.
@@ -39,12 +39,12 @@ pub trait Kept: Send + Sync + Sized + 'static {
 
 /// What to keep beyond the fixed fields.
 #[derive(Debug, Default)]
-pub struct Keep {
+pub struct FieldFilter {
     node_annotations: Vec<String>,
     interner: Interner,
 }
 
-impl Keep {
+impl FieldFilter {
     /// Keeps the node annotations that the core reads, and these.
     pub fn new(node_annotations: &[&str]) -> Self {
         let mut keep: Vec<String> = node_annotations.iter().map(|key| (*key).to_owned()).collect();
@@ -187,12 +187,12 @@ struct ConditionWire<'a> {
     reason: Text<'a>,
 }
 
-impl Kept for Node {
+impl Cached for Node {
     type Key = NodeName;
     const PATH: &'static str = "/api/v1/nodes";
     const NAME: &'static str = "nodes";
 
-    fn decode(json: &str, keep: &Keep) -> Result<Self, serde_json::Error> {
+    fn decode(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         let wire: NodeWire<'_> = serde_json::from_str(json)?;
         let intern = |text: &Text<'_>| keep.interner.get(&text.0);
         let name: Arc<str> = wire.metadata.name.0.as_ref().into();
@@ -259,12 +259,12 @@ impl Kept for Node {
 /// kubectl's copy of the applied object: long, and not used here.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-impl Kept for Service {
+impl Cached for Service {
     type Key = ServiceKey;
     const PATH: &'static str = "/api/v1/services";
     const NAME: &'static str = "services";
 
-    fn decode(json: &str, _keep: &Keep) -> Result<Self, serde_json::Error> {
+    fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         let mut service: Self = serde_json::from_str(json)?;
         service.metadata.annotations.remove(LAST_APPLIED);
         Ok(service)
@@ -287,13 +287,13 @@ impl Kept for Service {
     }
 }
 
-impl Kept for PersistentVolume {
+impl Cached for PersistentVolume {
     type Key = Arc<str>;
     const PATH: &'static str = "/api/v1/persistentvolumes";
     const NAME: &'static str = "persistentvolumes";
 
     /// A volume that needs no labels, because it has its topology or no cloud source, keeps only its topology labels.
-    fn decode(json: &str, _keep: &Keep) -> Result<Self, serde_json::Error> {
+    fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         let mut volume: Self = serde_json::from_str(json)?;
         let settled = volume.topology().is_some() || VolumeSource::of(&volume, &VolumeSource::ALL).is_none();
         if settled {
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_volume_that_waits_for_labels_keeps_its_source_and_one_that_is_settled_next_to_nothing() {
-        let decode = |json: &str| PersistentVolume::decode(json, &Keep::default()).unwrap();
+        let decode = |json: &str| PersistentVolume::decode(json, &FieldFilter::default()).unwrap();
         let source = r#""spec": {"capacity": {"storage": "1Gi"}, "claimRef": {"name": "c"},
             "nodeAffinity": {"required": {}}, "awsElasticBlockStore": {"volumeID": "vol-1"}}"#;
         let waiting = decode(&format!(
@@ -342,7 +342,7 @@ mod tests {
         ));
         assert_eq!(waiting.spec.keys().collect::<Vec<_>>(), ["awsElasticBlockStore", "nodeAffinity"]);
         assert_eq!((waiting.metadata.labels.len(), waiting.metadata.annotations.len()), (1, 1));
-        assert_eq!((&*Kept::key(&waiting), waiting.resource_version()), ("a", "7"));
+        assert_eq!((&*Cached::key(&waiting), waiting.resource_version()), ("a", "7"));
         let labelled = decode(&format!(
             r#"{{"metadata": {{"name": "a", "annotations": {{"k": "v"}}, "labels": {{"x": "y",
                 "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}}}}, {source}}}"#
@@ -365,7 +365,7 @@ mod tests {
               "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Odd", "address": "y"}],
               "conditions": [{"type": "Ready", "status": "False"},
                 {"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"}]}}"#;
-        let node = Node::decode(json, &Keep::new(&[])).unwrap();
+        let node = Node::decode(json, &FieldFilter::new(&[])).unwrap();
         assert_eq!(&*node.name, "n1");
         assert_eq!(node.labels.get("a"), Some("\"b\""));
         assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("alpha.kubernetes.io/provided-node-ip", "10.0.0.1")]);
@@ -382,14 +382,14 @@ mod tests {
     fn a_bare_node_and_null_fields_are_read() {
         let json = r#"{"metadata": {"name": "n", "labels": null, "annotations": null, "deletionTimestamp": null},
             "spec": {"taints": null, "podCIDR": "10.1.0.0/24"}, "status": {"addresses": null}}"#;
-        let node = Node::decode(json, &Keep::new(&[])).unwrap();
+        let node = Node::decode(json, &FieldFilter::new(&[])).unwrap();
         assert!(node.labels.is_empty() && node.provider_id.is_none() && node.ready.is_none() && !node.deleting);
         assert_eq!(&*node.pod_cidrs[0], "10.1.0.0/24");
     }
 
     #[test]
     fn repeated_texts_of_two_nodes_are_shared() {
-        let keep = Keep::new(&[]);
+        let keep = FieldFilter::new(&[]);
         let node = |name: &str| {
             let json = format!(r#"{{"metadata": {{"name": "{name}", "labels": {{"zone": "a"}}}}}}"#);
             Node::decode(&json, &keep).unwrap()
@@ -404,9 +404,9 @@ mod tests {
         let json = r#"{"metadata": {"name": "s", "namespace": "d", "annotations":
             {"kubectl.kubernetes.io/last-applied-configuration": "{}", "x": "y"}}, "spec": {"type": "LoadBalancer",
             "ports": [{"port": 80, "targetPort": "http", "protocol": "TCP"}]}}"#;
-        let service = Service::decode(json, &Keep::default()).unwrap();
+        let service = Service::decode(json, &FieldFilter::default()).unwrap();
         assert_eq!(service.metadata.annotations.len(), 1);
         assert!(service.wants_load_balancer());
-        assert_eq!(Kept::key(&service).to_string(), "d/s");
+        assert_eq!(Cached::key(&service).to_string(), "d/s");
     }
 }

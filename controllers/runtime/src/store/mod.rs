@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::metrics::{Def, GaugeVec, Metrics};
 use crate::panics::panic_text;
 
-pub use kept::{Keep, Kept};
+pub use kept::{Cached, FieldFilter};
 pub use reflector::Reflector;
 
 type Handler<T> = Box<dyn Fn(ObjectChange<Arc<T>>) + Send + Sync>;
@@ -31,8 +31,8 @@ const SILENT_AFTER: Duration = Duration::from_secs(180);
 const STUCK_AFTER: Duration = Duration::from_secs(300);
 
 /// The known objects of one kind.
-pub struct Store<T: Kept> {
-    keep: Keep,
+pub struct Store<T: Cached> {
+    keep: FieldFilter,
     objects: RwLock<BTreeMap<T::Key, Arc<T>>>,
     // Held for each change, from the comparison of versions to the end of the last handler: no older version wins, and
     // a handler registered late sees every object once and then every change.
@@ -45,7 +45,7 @@ pub struct Store<T: Kept> {
     became_synced: Notify,
 }
 
-impl<T: Kept> std::fmt::Debug for Store<T> {
+impl<T: Cached> std::fmt::Debug for Store<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("kind", &T::NAME).field("objects", &self.len()).finish_non_exhaustive()
     }
@@ -60,9 +60,9 @@ crate::metrics! {
     }
 }
 
-impl<T: Kept> Store<T> {
+impl<T: Cached> Store<T> {
     /// An empty store that keeps of each object what `keep` says.
-    pub fn new(keep: Keep) -> Arc<Self> {
+    pub fn new(keep: FieldFilter) -> Arc<Self> {
         Arc::new(Self {
             keep,
             objects: RwLock::default(),
@@ -75,7 +75,7 @@ impl<T: Kept> Store<T> {
     }
 
     /// What is kept of each object.
-    pub fn keep(&self) -> &Keep {
+    pub fn keep(&self) -> &FieldFilter {
         &self.keep
     }
 
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_late_handler_sees_every_object_once_and_then_every_change() {
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         let log = recorded(&store);
         store.apply(node("b", "2"));
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_a_write_is_known_before_the_watch_and_older_events_do_not_undo_it() {
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         store.written(br#"{"metadata": {"name": "a", "resourceVersion": "5"}}"#);
         store.apply(node("a", "3"));
@@ -399,12 +399,12 @@ mod tests {
     #[derive(Clone)]
     struct Slow(String, Option<Arc<dyn Fn() + Send + Sync>>);
 
-    impl Kept for Slow {
+    impl Cached for Slow {
         type Key = String;
         const PATH: &'static str = "";
         const NAME: &'static str = "slow";
 
-        fn decode(json: &str, _keep: &Keep) -> Result<Self, serde_json::Error> {
+        fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
             Ok(Self(serde_json::from_str(json)?, None))
         }
 
@@ -430,7 +430,7 @@ mod tests {
 
     /// What the store shows after `first`, an attempt to store version 3 over 1, during which another thread does `second`.
     fn raced(first: fn(&Store<Slow>, Slow), second: fn(&Store<Slow>)) -> Option<String> {
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         store.apply(Slow("1".into(), None));
         let other = Mutex::new(None);
         let meanwhile = {
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn what_is_newer_than_its_deletion_stays() {
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         store.written(br#"{"metadata": {"name": "a", "resourceVersion": "9"}}"#);
         store.remove(&"a".into(), "5");
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn a_restored_etcd_may_show_another_object_under_the_same_version() {
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         store.apply(node("a", "5"));
         store.replace(Node { deleting: true, ..node("a", "5") });
         assert!(store.get(&"a".into()).unwrap().deleting);
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_write_bound_to_a_version_is_known_from_its_new_version_alone() {
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         let base = store.get(&"a".into()).unwrap();
         store.apply_patch_response(&base, br#"{"metadata": {"resourceVersion": "4"}}"#, |n| n.deleting = true);
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_list_that_shows_the_same_version_is_no_change_and_what_it_lacks_is_deleted() {
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         store.apply(node("b", "2"));
         let log = recorded(&store);

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{Kept, Store, is_older};
+use super::{Cached, Store, is_older};
 use crate::client::{ApiError, Call, Client, status_error};
 
 /// Objects per page where the list is not streamed.
@@ -45,7 +45,7 @@ const BELIEVE_OLDER_AFTER: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Keeps a [`Store`] current.
-pub struct Reflector<T: Kept> {
+pub struct Reflector<T: Cached> {
     store: Arc<Store<T>>,
     client: Client,
     rng: StdRng,
@@ -61,7 +61,7 @@ pub struct Reflector<T: Kept> {
     hint_logged: bool,
 }
 
-impl<T: Kept> std::fmt::Debug for Reflector<T> {
+impl<T: Cached> std::fmt::Debug for Reflector<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reflector").field("kind", &T::NAME).field("version", &self.version).finish_non_exhaustive()
     }
@@ -93,7 +93,7 @@ impl From<ApiError> for Ended {
     }
 }
 
-impl<T: Kept> Reflector<T> {
+impl<T: Cached> Reflector<T> {
     /// A reflector; [`Reflector::run`] starts it. `seed` makes the jitter repeatable.
     pub fn new(store: Arc<Store<T>>, client: Client, seed: u64) -> Self {
         store.export(client.metrics());
@@ -379,7 +379,7 @@ impl<T: Kept> Reflector<T> {
 }
 
 /// The path of the collection with a query.
-fn collection<T: Kept>(query: &str) -> String {
+fn collection<T: Cached>(query: &str) -> String {
     let selector = T::SELECTOR.map(|selector| format!("&{selector}")).unwrap_or_default();
     format!("{}?{query}{selector}", T::PATH)
 }
@@ -455,7 +455,7 @@ struct Meta<'a> {
 
 impl Meta<'_> {
     /// The key of an object whose other fields may be unreadable. Without it, the store can't know what it lacks.
-    fn key<T: Kept>(&self) -> Result<T::Key, ApiError> {
+    fn key<T: Cached>(&self) -> Result<T::Key, ApiError> {
         let nameless = || ApiError::Decode(format!("an object of {} has no name", T::NAME));
         Some(self.name).filter(|name| !name.is_empty()).map(|name| T::key_of(self.namespace, name)).ok_or_else(nameless)
     }

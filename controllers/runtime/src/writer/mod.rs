@@ -18,7 +18,7 @@ pub use service::{ConditionChanges, ServicePatch, ServiceWriter};
 
 use crate::client::Call;
 use crate::gate::{Gate, GateError};
-use crate::store::{Kept, Store};
+use crate::store::{Cached, Store};
 
 /// Attempts of a write that meets conflicts, and the pause between them: the other write must reach the store first.
 const TRIES: u32 = 20;
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Writes a change of one object, decided again on the state of the store after each conflict. Returns the previous
 /// object and the answer; `None` when nothing is to be written, or when the object is gone or another one has its name.
-async fn write<T: Kept>(
+async fn write<T: Cached>(
     gate: &Gate,
     store: &Store<T>,
     mut object: Arc<T>,

@@ -99,7 +99,7 @@ impl NodePatch {
         let can_wait = !self.addresses.is_empty();
         let call = Call::strategic(format!("{}{subresource}", path(node)), &self.body(node));
         // A node is some 20 KB, and a writer knows what it wrote. Hundreds may wait for their turn in a burst.
-        Call { can_wait, yields: true, ..call.brief() }
+        Call { can_wait, yields: true, ..call.metadata_only() }
     }
 
     fn body(&self, node: &Node) -> Value {

@@ -108,7 +108,7 @@ fn group_for_balancers(
 fn way_out(error: &ProviderError) -> String {
     match error.class() {
         ErrorClass::Unknown => "do what the message says; it is tried again by itself".to_owned(),
-        class => class.way_out(),
+        class => class.remediation(),
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a> Machine<'a> {
                     entry.provider_id,
                     node.provider_id_or_empty()
                 ),
-                "correct providerID in the entry, or delete the Node so that it registers anew",
+                "correct providerID in the entry, or delete the Node so that it registers again",
             ),
             Self::Missing => (
                 "not listed, and unlisted: missing makes the cloud sure that it is gone: a node that is not Ready is deleted"
@@ -196,7 +196,7 @@ fn of_instance(config: &Config, provider_name: &str, node: &Node) -> Vec<Fact> {
         facts.push(Fact::bad(&about, text, "take shutdown: true out of its entry"));
     }
     if entry.no_metadata {
-        let text = "the cloud tells nothing about it, so the node cannot be initialized";
+        let text = "the cloud has no metadata of it, so the node cannot be initialized";
         facts.push(Fact::bad(&about, text, "take noMetadata: true out of its entry"));
     }
     if entry.name != node.name.as_str() {

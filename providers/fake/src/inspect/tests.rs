@@ -70,7 +70,7 @@ async fn a_node_is_explained_from_the_file_without_any_call() {
                 "Good instance c: listed in the cloud config, provider ID fake://c, zone z, no addresses",
                 "Bad instance c: stopped: a node that is not Ready gets the shutdown taint -> take shutdown: true out of \
                  its entry",
-                "Bad instance c: the cloud tells nothing about it, so the node cannot be initialized -> take noMetadata: \
+                "Bad instance c: the cloud has no metadata of it, so the node cannot be initialized -> take noMetadata: \
                  true out of its entry",
             ],
         ),
@@ -78,7 +78,7 @@ async fn a_node_is_explained_from_the_file_without_any_call() {
             node("d", "fake://old"),
             &[
                 "Bad instance fake://old: an entry has its name, but provider ID \"fake://new\" and not \"fake://old\" -> \
-               correct providerID in the entry, or delete the Node so that it registers anew",
+               correct providerID in the entry, or delete the Node so that it registers again",
             ],
         ),
         (
@@ -447,7 +447,7 @@ async fn a_migration_is_checked_against_file_and_tables() {
             "error cluster-id : hasClusterID is false: the process stops at its start -> set hasClusterID: true, or give \
              --allow-untagged-cloud",
             "error provider-ids node b: an entry has its name, but provider ID \"fake://new\" and not \"fake://old\" -> \
-             correct providerID in the entry, or delete the Node so that it registers anew",
+             correct providerID in the entry, or delete the Node so that it registers again",
             "error instances node c: not listed, and unlisted: missing makes the cloud sure that it is gone: a node that \
              is not Ready is deleted -> list it under instances",
             "warning provider-ids node d: \"aws:///z/i-1\" is no provider ID of fake: the node is left alone -> nothing, if \

@@ -422,7 +422,7 @@ async fn a_dropped_caller_leaves_no_trace() {
 }
 
 fn class(error: CallError<Op>) -> &'static str {
-    ProviderError::from(error).class().word()
+    ProviderError::from(error).class().as_str()
 }
 
 #[test]

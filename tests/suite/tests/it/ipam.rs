@@ -499,7 +499,7 @@ mod real_apiserver {
         let made = rig.create(node("ipam-rules")).await;
         let assign = async |uid: &str, block: &str| {
             let body = json!({"metadata": {"uid": uid}, "spec": {"podCIDR": block, "podCIDRs": [block]}});
-            let call = Call::strategic("/api/v1/nodes/ipam-rules?timeout=9999ms", &body).brief();
+            let call = Call::strategic("/api/v1/nodes/ipam-rules?timeout=9999ms", &body).metadata_only();
             client.send(&call).await.map(drop).map_err(|error| format!("{}: {error}", error.is_refused()))
         };
         let other = assign("00000000-0000-0000-0000-000000000000", "10.99.1.0/24").await.unwrap_err();

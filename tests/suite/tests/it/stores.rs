@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ccm::serve::Probe;
 use ccm_provider::{Node, ObjectChange};
-use ccm_runtime::store::{Keep, Reflector};
+use ccm_runtime::store::{FieldFilter, Reflector};
 use ccm_runtime::{Client, Metrics, Store};
 use ccm_test_apiserver::{ApiServer, Effect, Fault, Faults, Match, Options, Patch, StreamingLists};
 use ccm_test_suite::Rig;
@@ -60,7 +60,7 @@ impl Bench {
         });
         let metrics = Metrics::new();
         let client = Client::over(kube::Client::new(transport, "default"), metrics.clone());
-        let store = Store::new(Keep::default());
+        let store = Store::new(FieldFilter::default());
         prepare(&store, &faults);
         let deleted = Arc::new(Mutex::new(Vec::new()));
         store.on_change({

@@ -10,7 +10,7 @@ const BALANCERS: Operation = Operation::new(Service::ElbV2, "DescribeLoadBalance
 const REGISTER: Operation = Operation::new(Service::ElbV2, "RegisterTargets");
 
 fn class(error: ApiError) -> &'static str {
-    ProviderError::from(error).class().word()
+    ProviderError::from(error).class().as_str()
 }
 
 fn answer(operation: Operation, status: u16, code: &str, message: &str) -> ApiError {
