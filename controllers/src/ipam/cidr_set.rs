@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 /// A range, and the blocks of it that are used.
 #[derive(Debug, Clone)]
-pub struct CidrSet {
+pub(super) struct CidrSet {
     range: IpNet,
     prefix: u8,
     blocks: u64,
@@ -27,26 +27,26 @@ pub struct CidrSet {
 
 /// What happened to a set since it was made, in blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(super) struct Totals {
     /// Blocks that became used.
-    pub allocations: u64,
+    pub(super) allocations: u64,
     /// Blocks that became free.
-    pub releases: u64,
+    pub(super) releases: u64,
 }
 
 /// A free block, and how many used ones the search skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
+pub(super) struct Candidate {
     /// The block.
-    pub block: IpNet,
+    pub(super) block: IpNet,
     /// Used blocks that were skipped.
-    pub tries: u64,
+    pub(super) tries: u64,
 }
 
 impl CidrSet {
     /// All blocks of `/prefix` in `range`, all free; `None` where such a block is larger than the range or smaller than an
     /// address.
-    pub fn new(range: IpNet, prefix: u8) -> Option<Self> {
+    pub(super) fn new(range: IpNet, prefix: u8) -> Option<Self> {
         let spare = prefix.checked_sub(range.prefix_len())?;
         if prefix > range.max_prefix_len() {
             return None;
@@ -58,32 +58,32 @@ impl CidrSet {
     }
 
     /// The whole range.
-    pub fn range(&self) -> IpNet {
+    pub(super) fn range(&self) -> IpNet {
         self.range
     }
 
     /// Prefix length of a block.
-    pub fn prefix(&self) -> u8 {
+    pub(super) fn prefix(&self) -> u8 {
         self.prefix
     }
 
     /// How many blocks there are.
-    pub fn blocks(&self) -> u64 {
+    pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
 
     /// How many of them are used.
-    pub fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.used
     }
 
     /// Counts since the beginning.
-    pub fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> Totals {
         self.totals
     }
 
     /// The next free block, or `None` when all are used.
-    pub fn candidate(&self) -> Option<Candidate> {
+    pub(super) fn candidate(&self) -> Option<Candidate> {
         if self.used >= self.blocks {
             return None;
         }
@@ -93,7 +93,7 @@ impl CidrSet {
     }
 
     /// Marks the block of a [`Candidate`] as used; the next search begins after it.
-    pub fn take(&mut self, candidate: &Candidate) {
+    pub(super) fn take(&mut self, candidate: &Candidate) {
         self.occupy(&candidate.block);
         if let Some(span) = self.span(&candidate.block) {
             self.next = span.end().wrapping_add(1) % self.blocks;
@@ -102,7 +102,7 @@ impl CidrSet {
 
     /// Marks every block that `cidr` touches as used, once more where it is used already. Returns whether one was;
     /// `None` when `cidr` lies outside of the range.
-    pub fn occupy(&mut self, cidr: &IpNet) -> Option<bool> {
+    pub(super) fn occupy(&mut self, cidr: &IpNet) -> Option<bool> {
         let mut overlaps = false;
         for index in self.span(cidr)? {
             if self.is_used(index) {
@@ -118,7 +118,7 @@ impl CidrSet {
     }
 
     /// Reverts one [`CidrSet::occupy`] or [`CidrSet::take`] of the same `cidr`. Returns how many blocks became free.
-    pub fn release(&mut self, cidr: &IpNet) -> u64 {
+    pub(super) fn release(&mut self, cidr: &IpNet) -> u64 {
         let mut freed = 0;
         for index in self.span(cidr).into_iter().flatten() {
             if let Some(more) = self.shared.get_mut(&index) {

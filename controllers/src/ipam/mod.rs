@@ -37,10 +37,9 @@ use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{ApiError, GateError, Queue, RateLimit};
 
-pub use self::cidr_set::{Candidate, CidrSet, Totals};
 pub use self::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
 use self::metrics::IpamMetrics;
-pub use self::pool::{Finding, Full, Pool, Reserved, Seen};
+use self::pool::{Full, Pool};
 use crate::survey::{self, Scope, Survey};
 use crate::{NotStarted, Shared};
 
@@ -63,8 +62,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// When a node that found no free block is tried again if none becomes free.
 const STARVED: Duration = Duration::from_secs(300);
 
-/// The controller.
-pub struct IpamController {
+struct IpamController {
     shared: Shared,
     events: Arc<dyn EventSink>,
     queue: Arc<Queue<NodeName>>,
@@ -72,15 +70,8 @@ pub struct IpamController {
     metrics: IpamMetrics,
 }
 
-impl std::fmt::Debug for IpamController {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("IpamController")
-    }
-}
-
 /// The observed state of a key.
-#[derive(Debug)]
-pub enum Observed {
+enum Observed {
     /// The node is gone, is being deleted, or has its ranges.
     Settled,
     /// The node gets these blocks, written as they are.
@@ -183,8 +174,7 @@ impl Reconciler for IpamController {
 }
 
 impl IpamController {
-    /// A controller that is driven by the caller.
-    pub fn new(
+    fn new(
         shared: Shared,
         events: Arc<dyn EventSink>,
         queue: Arc<Queue<NodeName>>,
@@ -206,7 +196,7 @@ impl IpamController {
     }
 
     /// Applies a change of a node.
-    pub fn changed(&self, change: &ObjectChange<NodeRef>) {
+    fn changed(&self, change: &ObjectChange<NodeRef>) {
         match change {
             ObjectChange::Added(node) | ObjectChange::Updated(_, node) => {
                 let (seen, starved) = {

@@ -16,7 +16,7 @@ use super::config::{Config, Range};
 
 /// The ranges, and the blocks of all nodes.
 #[derive(Debug, Clone)]
-pub struct Pool {
+pub(super) struct Pool {
     sets: Vec<CidrSet>,
     services: Vec<IpNet>,
     nodes: BTreeMap<NodeName, Held>,
@@ -47,19 +47,19 @@ enum State {
 
 /// The result of observing a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub(super) struct Seen {
     /// Whether blocks were taken or given back.
-    pub changed: bool,
+    pub(super) changed: bool,
     /// Blocks that are free now.
-    pub freed: u64,
+    pub(super) freed: u64,
     /// What is wrong with the ranges that the node has.
-    pub findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
 }
 
 /// A problem with a range of a node. Upstream ends the process on the first two of these, and does not notice the
 /// others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
+pub(super) enum Finding {
     /// It is no range.
     Malformed(Box<str>),
     /// It lies outside of the cluster's ranges.
@@ -72,7 +72,7 @@ pub enum Finding {
 
 impl Finding {
     /// Reason of the event.
-    pub fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Malformed(_) => "InvalidPodCIDR",
             Self::Outside(_) => "PodCIDROutOfRange",
@@ -115,24 +115,24 @@ impl fmt::Display for Finding {
      allocate in the accepted range ({range} holds {blocks} blocks of /{prefix}; remove nodes, or restart with a larger \
      --cluster-cidr or smaller blocks for new nodes)"
 )]
-pub struct Full {
+pub(super) struct Full {
     /// Which of the ranges.
-    pub index: usize,
+    pub(super) index: usize,
     /// The range.
-    pub range: IpNet,
+    pub(super) range: IpNet,
     /// Blocks in it.
-    pub blocks: u64,
+    pub(super) blocks: u64,
     /// Prefix length of a block.
-    pub prefix: u8,
+    pub(super) prefix: u8,
 }
 
 /// Blocks for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reserved {
+pub(super) struct Reserved {
     /// One per range, in order, as they are written.
-    pub texts: Box<[Box<str>]>,
+    pub(super) texts: Box<[Box<str>]>,
     /// Used blocks that the search met in each range; empty when the blocks had been chosen before.
-    pub tries: Vec<u64>,
+    pub(super) tries: Vec<u64>,
 }
 
 impl Pool {
@@ -140,7 +140,7 @@ impl Pool {
     ///
     /// # Errors
     /// A range that cannot be cut into blocks of its size.
-    pub fn new(config: &Config) -> Result<Self, Range> {
+    pub(super) fn new(config: &Config) -> Result<Self, Range> {
         let cut = |range: &Range| CidrSet::new(range.cidr, range.node_prefix).ok_or(*range);
         let mut sets = config.ranges.iter().map(cut).collect::<Result<Vec<CidrSet>, Range>>()?;
         for set in &mut sets {
@@ -152,12 +152,12 @@ impl Pool {
     }
 
     /// The ranges.
-    pub fn sets(&self) -> &[CidrSet] {
+    pub(super) fn sets(&self) -> &[CidrSet] {
         &self.sets
     }
 
     /// Records the ranges that a node shows.
-    pub fn see(&mut self, node: &Node) -> Seen {
+    pub(super) fn see(&mut self, node: &Node) -> Seen {
         let held = self.nodes.get_mut(&node.name).filter(|held| held.uid == node.uid);
         match held {
             Some(held) if node.pod_cidrs.is_empty() => {
@@ -217,7 +217,7 @@ impl Pool {
     }
 
     /// A node is gone. Returns how many blocks became free.
-    pub fn gone(&mut self, node: &Node) -> u64 {
+    pub(super) fn gone(&mut self, node: &Node) -> u64 {
         self.starved.remove(&node.name);
         let ours = self.nodes.get(&node.name).is_some_and(|held| held.uid == node.uid);
         if ours { self.drop_held(&node.name) } else { 0 }
@@ -225,7 +225,7 @@ impl Pool {
 
     /// Blocks for a node without any: those that were chosen before, or the next free ones, all or none. `Ok(None)` when
     /// they are written already and the watch is late.
-    pub fn reserve(&mut self, node: &Node) -> Result<Option<Reserved>, Full> {
+    pub(super) fn reserve(&mut self, node: &Node) -> Result<Option<Reserved>, Full> {
         match self.nodes.get(&node.name) {
             Some(held) if held.uid == node.uid => {
                 return Ok(match held.state {
@@ -258,14 +258,14 @@ impl Pool {
     }
 
     /// The API server has written the blocks of a node; the node has this version now.
-    pub fn written(&mut self, node: &Node, version: &str) {
+    pub(super) fn written(&mut self, node: &Node, version: &str) {
         if let Some(state @ State::Reserved { .. }) = self.state(node) {
             *state = State::Written(version.into());
         }
     }
 
     /// It is unknown whether the blocks of a node are written: it keeps them until it is observed.
-    pub fn unsure(&mut self, node: &Node) {
+    pub(super) fn unsure(&mut self, node: &Node) {
         if let Some(State::Reserved { unsure }) = self.state(node) {
             *unsure = true;
         }
@@ -273,7 +273,7 @@ impl Pool {
 
     /// The API server refused to write the blocks of a node. Unless an earlier try may have written them, they are free
     /// again. Returns how many.
-    pub fn refused(&mut self, node: &Node) -> u64 {
+    pub(super) fn refused(&mut self, node: &Node) -> u64 {
         match self.state(node) {
             Some(State::Reserved { unsure: false }) => self.drop_held(&node.name),
             _ => 0,
@@ -285,12 +285,12 @@ impl Pool {
     }
 
     /// Whether a node waits for a free block.
-    pub fn is_starved(&self, name: &NodeName) -> bool {
+    pub(super) fn is_starved(&self, name: &NodeName) -> bool {
         self.starved.contains(name)
     }
 
     /// Waiting nodes, as many as there are free blocks.
-    pub fn wake(&mut self, freed: u64) -> Vec<NodeName> {
+    pub(super) fn wake(&mut self, freed: u64) -> Vec<NodeName> {
         let count = usize::try_from(freed).unwrap_or(usize::MAX);
         let names: Vec<NodeName> = self.starved.iter().take(count).cloned().collect();
         self.starved.retain(|name| !names.contains(name));

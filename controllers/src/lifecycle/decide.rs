@@ -11,7 +11,7 @@ use crate::evidence::too_young;
 
 /// What to do with a node.
 #[derive(Debug, Clone)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Nothing.
     Keep,
     /// Gone, on this evidence.
@@ -26,7 +26,7 @@ pub enum Verdict {
 
 /// Nodes that a complete list lacked, with the moment that list began: a second list must agree.
 #[derive(Debug, Default)]
-pub struct Unconfirmed(BTreeMap<NodeName, (Box<str>, SystemTime)>);
+pub(super) struct Unconfirmed(BTreeMap<NodeName, (Box<str>, SystemTime)>);
 
 /// Whether the cloud must be asked about a node at all: only when the kubelet does not report it as Ready.
 pub fn needs_answer(node: &Node) -> bool {
@@ -40,7 +40,7 @@ pub fn recovered(node: &Node) -> bool {
 }
 
 /// Judges one node that is not Ready. `now` is the wall clock as it would be without jumps since the start.
-pub fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: &mut Unconfirmed) -> Verdict {
+pub(super) fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: &mut Unconfirmed) -> Verdict {
     let evidence = match answer {
         Lookup::Gone(evidence) => evidence,
         Lookup::Found(instance) => {
@@ -78,7 +78,7 @@ pub fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: &mut Un
 
 impl Unconfirmed {
     /// Forgets nodes that are no longer checked.
-    pub fn retain(&mut self, asked: &[NodeRef]) {
+    pub(super) fn retain(&mut self, asked: &[NodeRef]) {
         let asked: BTreeSet<&NodeName> = asked.iter().map(|node| &node.name).collect();
         self.0.retain(|name, _| asked.contains(name));
     }

@@ -49,8 +49,7 @@ pub struct Config {
     pub budget: Budget,
 }
 
-/// The controller.
-pub struct LifecycleController {
+struct LifecycleController {
     shared: Shared,
     view: Arc<InstanceView>,
     events: Arc<dyn EventSink>,
@@ -64,12 +63,6 @@ pub struct LifecycleController {
     // A wall clock that jumps after the start must not make nodes look older than they are.
     started: (Instant, SystemTime),
     metrics: LifecycleMetrics,
-}
-
-impl std::fmt::Debug for LifecycleController {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LifecycleController")
-    }
 }
 
 /// Starts the controller; the future runs until no new work may begin.
@@ -102,8 +95,7 @@ pub fn survey(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Res
 }
 
 impl LifecycleController {
-    /// A controller that is driven by the caller.
-    pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, budget: Budget) -> Self {
+    fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, budget: Budget) -> Self {
         let metrics = LifecycleMetrics::new(&shared.metrics);
         let started = (shared.clock.now(), shared.clock.wall());
         let (unconfirmed, last_tried, reported) = Default::default();
@@ -111,7 +103,7 @@ impl LifecycleController {
     }
 
     /// One pass over all nodes.
-    pub async fn pass(self: Arc<Self>) {
+    async fn pass(self: Arc<Self>) {
         let nodes = self.shared.nodes.list();
         let foreign = nodes.iter().filter(|n| self.view.is_foreign(n.provider_id.as_deref())).count();
         self.metrics.foreign.set(i64::try_from(foreign).unwrap_or(i64::MAX));

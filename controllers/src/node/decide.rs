@@ -21,17 +21,21 @@ static RESERVED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(^|\.)(
 
 /// The changes of an initialization.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Initialization {
+pub(super) struct Initialization {
     /// The write: provider ID where the node has none, labels that differ from the node's, and the taints that remain.
-    pub patch: NodePatch,
+    pub(super) patch: NodePatch,
     /// Messages about additional labels that were skipped.
-    pub left_out: Vec<String>,
+    pub(super) left_out: Vec<String>,
 }
 
 /// Decides what initialization writes. The uninitialized taint goes whatever its value and effect.
 ///
 /// Source: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
-pub fn initialize(node: &Node, metadata: &InstanceMetadata, needs_provider_id: bool) -> Result<Initialization, String> {
+pub(super) fn initialize(
+    node: &Node,
+    metadata: &InstanceMetadata,
+    needs_provider_id: bool,
+) -> Result<Initialization, String> {
     if needs_provider_id && metadata.provider_id.is_empty() && node.provider_id.is_none() {
         return Err(format!("cloud provider does not set node provider ID for node {}", node.name));
     }
@@ -77,7 +81,7 @@ fn check_provided_ip(node: &Node, cloud: &[NodeAddress]) -> Result<(), String> {
 }
 
 /// The addresses to write to the node; `None` when nothing needs to be written.
-pub fn addresses(node: &Node, cloud: &[NodeAddress]) -> Result<Option<Vec<NodeAddress>>, String> {
+pub(super) fn addresses(node: &Node, cloud: &[NodeAddress]) -> Result<Option<Vec<NodeAddress>>, String> {
     if cloud.is_empty() {
         return Ok(None);
     }
@@ -90,7 +94,7 @@ pub fn addresses(node: &Node, cloud: &[NodeAddress]) -> Result<Option<Vec<NodeAd
 }
 
 /// Labels whose stable spelling must follow the beta spelling.
-pub fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
+pub(super) fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
     let fix = |(beta, stable): (&str, &'static str)| {
         let value = node.labels.get(beta)?;
         (node.labels.get(stable) != Some(value)).then(|| (stable, value.to_owned()))
@@ -100,7 +104,7 @@ pub fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
 
 impl Initialization {
     /// The writes in words.
-    pub fn plan(&self, node: &Node, addresses: Option<&[NodeAddress]>) -> Plan {
+    pub(super) fn plan(&self, node: &Node, addresses: Option<&[NodeAddress]>) -> Plan {
         let labels = self.patch.labels.iter().map(|(key, value)| Change {
             field: format!("label {key}").into(),
             before: node.labels.get(key).map(str::to_owned),
@@ -128,7 +132,7 @@ impl Initialization {
 }
 
 /// The write of new addresses in words.
-pub fn address_step(node: &Node, addresses: &[NodeAddress]) -> Step {
+pub(super) fn address_step(node: &Node, addresses: &[NodeAddress]) -> Step {
     let print = |list: &[NodeAddress]| {
         list.iter().map(|a| format!("{}={}", a.kind.as_str(), a.address)).collect::<Vec<_>>().join(" ")
     };

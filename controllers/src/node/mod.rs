@@ -2,7 +2,7 @@
 //!
 //! Source of the behaviour: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
 
-pub mod decide;
+mod decide;
 pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
@@ -54,38 +54,21 @@ pub struct Config {
     pub status_update_period: Duration,
 }
 
-/// The controller.
-pub struct NodeController {
+struct NodeController {
     shared: Shared,
     view: Arc<InstanceView>,
     events: Arc<dyn EventSink>,
     metrics: NodeMetrics,
 }
 
-impl std::fmt::Debug for NodeController {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NodeController")
-    }
-}
-
 /// The observed state of a key.
-pub enum Observed {
+enum Observed {
     /// The node is not in the cache.
     Missing,
     /// The node is initialized.
     Settled(NodeRef),
     /// The node waits for initialization; the cloud's answer arrives later, for each node separately.
     Waiting(NodeRef, BoxFuture<'static, Lookup>),
-}
-
-impl std::fmt::Debug for Observed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Missing => f.write_str("Missing"),
-            Self::Settled(node) => f.debug_tuple("Settled").field(&node.name).finish(),
-            Self::Waiting(node, _) => f.debug_tuple("Waiting").field(&node.name).finish(),
-        }
-    }
 }
 
 /// Starts the controller; the future runs until no new work may begin.
@@ -208,8 +191,7 @@ impl Reconciler for NodeController {
 }
 
 impl NodeController {
-    /// A controller that is driven by the caller.
-    pub fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>) -> Self {
+    fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>) -> Self {
         let awaits = |node: &Node| node.has_taint(TAINT_UNINITIALIZED);
         let metrics = NodeMetrics::of(&shared.metrics, &shared.nodes, awaits);
         Self { shared, view, events, metrics }
@@ -306,7 +288,7 @@ impl NodeController {
 
     /// One periodic pass over all initialized nodes. One failure does not stop the others; nothing is retried before the
     /// next pass.
-    pub async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
+    async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
         let mut nodes = self.shared.nodes.list();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
         for (node, error) in self.refresh(nodes, parallel).await {

@@ -34,7 +34,7 @@ pub const PERMISSIONS: &[Permission] = &[Permission::new(
 
 /// A node and the incarnation given by its provider ID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+struct Key {
     name: NodeName,
     provider_id: Option<Box<str>>,
     deleted: bool,
@@ -48,18 +48,11 @@ impl Key {
     }
 }
 
-/// The controller.
-pub struct NodeTaskController {
+struct NodeTaskController {
     shared: Shared,
     task: Arc<dyn NodeTask>,
     spec: &'static NodeTaskSpec,
     queue: Arc<Queue<Key>>,
-}
-
-impl std::fmt::Debug for NodeTaskController {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NodeTaskController").field("name", &self.spec.name).finish_non_exhaustive()
-    }
 }
 
 /// Starts the controller; the future runs until no new work may begin.

@@ -55,8 +55,7 @@ const NO_WATCH: &str = "grant `list` and `watch` on persistentvolumes, or switch
 /// The cloud's answer for one volume: `Ok(None)` for one that is not of this cloud.
 pub type Answer = Result<Option<VolumeLabels>, ProviderError>;
 
-/// The controller.
-pub struct VolumeController {
+struct VolumeController {
     shared: Shared,
     volumes: Arc<Store<PersistentVolume>>,
     labeller: Arc<dyn Volumes>,
@@ -65,15 +64,8 @@ pub struct VolumeController {
     forbidden_until: Mutex<Option<Instant>>,
 }
 
-impl std::fmt::Debug for VolumeController {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("VolumeController")
-    }
-}
-
 /// The observed state of a key.
-#[derive(Debug)]
-pub enum Observed {
+enum Observed {
     /// Nothing to do.
     Settled,
     /// A write will be refused until then.
@@ -279,8 +271,7 @@ impl Reconciler for VolumeController {
 }
 
 impl VolumeController {
-    /// A controller that is driven by the caller.
-    pub fn new(
+    fn new(
         shared: Shared,
         volumes: Arc<Store<PersistentVolume>>,
         labeller: Arc<dyn Volumes>,

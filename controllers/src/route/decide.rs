@@ -16,17 +16,17 @@ use ipnet::IpNet;
 
 /// The changes of one reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changes {
+pub(super) struct Changes {
     /// Routes to remove, as listed.
-    pub delete: Vec<Route>,
+    pub(super) delete: Vec<Route>,
     /// Routes to make, with the node each leads to.
-    pub create: Vec<NewRoute>,
+    pub(super) create: Vec<NewRoute>,
     /// Whether all deletions must end before the first creation: the provider knows addresses, or a destination is in both.
-    pub delete_first: bool,
+    pub(super) delete_first: bool,
     /// Nodes with a listed route or a pod range: how many routes each needs in all.
-    pub nodes: BTreeMap<NodeName, usize>,
+    pub(super) nodes: BTreeMap<NodeName, usize>,
     /// Routes to nodes that are not known (any more), which are kept for now.
-    pub unconfirmed: Vec<NodeName>,
+    pub(super) unconfirmed: Vec<NodeName>,
 }
 
 /// Whether a node belongs to another cloud. No route to it is made or removed.
@@ -36,7 +36,7 @@ fn is_foreign(node: &Node, schemes: &Schemes) -> bool {
 
 /// Compares the cloud's routes with the pod ranges of the nodes. `departed` names missing nodes that are known to be gone:
 /// they were seen to be deleted, or were missing the last time too.
-pub fn plan(
+pub(super) fn plan(
     routes: &[Route],
     nodes: &[NodeRef],
     cluster: &[IpNet],
@@ -140,7 +140,7 @@ fn responsible(route: &Route, cluster: &[IpNet]) -> bool {
 }
 
 /// Whether the condition of a node must be written, and with which value: `Some(true)` for "all routes are there".
-pub fn condition(node: &Node, available: bool) -> Option<bool> {
+pub(super) fn condition(node: &Node, available: bool) -> Option<bool> {
     let wanted = if available {
         (ConditionStatus::False, REASON_ROUTE_CREATED)
     } else {
@@ -152,7 +152,7 @@ pub fn condition(node: &Node, available: bool) -> Option<bool> {
 
 impl Changes {
     /// The writes in words, those of the conditions of `nodes` too, as they are when every route can be made.
-    pub fn plan(&self, nodes: &[NodeRef]) -> Plan {
+    pub(super) fn plan(&self, nodes: &[NodeRef]) -> Plan {
         let step = |verb, route: &Route, reason: &str| Step {
             verb,
             kind: "Route".into(),

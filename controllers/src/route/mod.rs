@@ -2,7 +2,7 @@
 //!
 //! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`.
 
-pub mod decide;
+mod decide;
 pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
@@ -55,8 +55,7 @@ pub struct Config {
     pub watch_based: bool,
 }
 
-/// The controller.
-pub struct RouteController {
+struct RouteController {
     shared: Shared,
     routes: Arc<dyn Routes>,
     events: Arc<dyn EventSink>,
@@ -68,12 +67,6 @@ pub struct RouteController {
     settled: Mutex<Option<Vec<NodeRef>>>,
     drift: Drift,
     syncs: ccm_runtime::metrics::IntCounter,
-}
-
-impl std::fmt::Debug for RouteController {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RouteController").field("cluster_cidrs", &self.cluster_cidrs).finish_non_exhaustive()
-    }
 }
 
 /// Starts the controller; the future runs until no new work may begin. `schemes` are those of the provider IDs of this cloud.
@@ -129,8 +122,7 @@ fn no_routes() -> NotStarted {
 }
 
 impl RouteController {
-    /// A controller that is driven by the caller.
-    pub fn new(
+    fn new(
         shared: Shared,
         routes: Arc<dyn Routes>,
         schemes: Schemes,
@@ -208,7 +200,7 @@ impl RouteController {
     }
 
     /// Lists, plans, writes, and updates the condition of each node. An error means that work is left.
-    pub async fn reconcile(&self) -> Result<(), String> {
+    async fn reconcile(&self) -> Result<(), String> {
         self.syncs.inc();
         let cluster = &self.shared.cluster;
         let list = self.routes.list(cluster);

@@ -44,7 +44,7 @@ const MESSAGE: usize = 32_768;
 
 /// How far a Service has come.
 #[derive(Debug, Clone, Copy)]
-pub enum Progress<'a> {
+pub(super) enum Progress<'a> {
     /// The work begins with a write anyway: that of the finalizer.
     Begun,
     /// The provider gave this status.
@@ -64,7 +64,7 @@ pub enum Progress<'a> {
 
 /// The conditions that change with this progress, `None` when none does. `present` are the
 /// conditions as last seen, which may be newer than `service`.
-pub fn changes(
+pub(super) fn changes(
     service: &Service,
     present: &[Condition],
     progress: Progress<'_>,
@@ -78,7 +78,7 @@ pub fn changes(
 }
 
 /// The provider's own conditions, as they should be written; empty where they are as they should be.
-pub fn noted(service: &Service, present: &[Condition], notes: &[Note], now: jiff::Timestamp) -> Vec<Condition> {
+pub(super) fn noted(service: &Service, present: &[Condition], notes: &[Note], now: jiff::Timestamp) -> Vec<Condition> {
     let wanted = notes.iter().map(|note| {
         let status = if note.status { "True" } else { "False" };
         (note.kind, status, note.reason, note.message.clone())

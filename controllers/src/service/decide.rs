@@ -11,7 +11,7 @@ use ccm_provider::{Node, NodeRef, Service};
 const NAMES_AT_MOST: usize = 20;
 
 /// Whether a change of the object asks for a sync. Source: `needsUpdate` of upstream's service controller.
-pub fn needs_update(old: &Service, new: &Service) -> bool {
+pub(super) fn needs_update(old: &Service, new: &Service) -> bool {
     match (old.wants_load_balancer(), new.wants_load_balancer()) {
         (false, false) => return false,
         (true, true) => {}
@@ -69,18 +69,18 @@ pub fn why_left_out(node: &Node) -> Option<String> {
 }
 
 /// The nodes behind balancers.
-pub fn candidates(nodes: Vec<NodeRef>) -> Vec<NodeRef> {
+pub(super) fn candidates(nodes: Vec<NodeRef>) -> Vec<NodeRef> {
     nodes.into_iter().filter(|node| is_candidate(node)).collect()
 }
 
 /// Whether a change of a node may change the hosts of balancers, whatever the provider registers there. (A new autoscaler
 /// taint alone does not.)
-pub fn node_matters(old: &Node, new: &Node) -> bool {
+pub(super) fn node_matters(old: &Node, new: &Node) -> bool {
     is_excluded(old) != is_excluded(new) || old.provider_id != new.provider_id
 }
 
 /// Whether two lists name the same hosts, with the same backends.
-pub fn same_hosts<'n>(
+pub(super) fn same_hosts<'n>(
     old: &'n [NodeRef],
     new: &'n [NodeRef],
     backend: impl Fn(&'n Node) -> Option<Cow<'n, str>>,
@@ -91,7 +91,7 @@ pub fn same_hosts<'n>(
 }
 
 /// The hosts of both lists.
-pub fn union(old: &Arc<[NodeRef]>, new: &Arc<[NodeRef]>) -> Arc<[NodeRef]> {
+pub(super) fn union(old: &Arc<[NodeRef]>, new: &Arc<[NodeRef]>) -> Arc<[NodeRef]> {
     let known: BTreeSet<_> = new.iter().map(identity).collect();
     let only_old: Vec<_> = old.iter().filter(|host| !known.contains(&identity(host))).cloned().collect();
     if only_old.is_empty() { new.clone() } else { new.iter().cloned().chain(only_old).collect() }
@@ -103,7 +103,7 @@ fn identity(host: &NodeRef) -> (&str, &str) {
 
 /// Why a host that served before is no candidate any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub(super) enum Left {
     /// The Node says so: the exclusion label, the autoscaler's taint, a deletion.
     OnPurpose,
     /// The Node object is not there. That alone says nothing about the instance.
@@ -111,7 +111,7 @@ pub enum Left {
 }
 
 /// For a host that is no candidate now: why. `now` is the node as currently known.
-pub fn why_left(now: Option<&Node>) -> Left {
+pub(super) fn why_left(now: Option<&Node>) -> Left {
     match now {
         Some(_) => Left::OnPurpose,
         None => Left::NodeMissing,
@@ -119,7 +119,7 @@ pub fn why_left(now: Option<&Node>) -> Left {
 }
 
 /// `[a b <3 more>]`
-pub fn host_names(nodes: &[NodeRef]) -> String {
+pub(super) fn host_names(nodes: &[NodeRef]) -> String {
     let mut names: Vec<&str> = nodes.iter().take(NAMES_AT_MOST).map(|node| node.name.as_str()).collect();
     names.sort_unstable();
     let mut text = names.join(" ");

@@ -61,7 +61,7 @@ pub struct Config {
 
 /// A queue key: the Service as a whole, or only the hosts of its balancer. Each has its own back-off.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Work {
+enum Work {
     /// Ensure or delete.
     Sync(ServiceKey),
     /// Update the hosts.
@@ -117,8 +117,7 @@ impl ServiceState {
     }
 }
 
-/// The controller.
-pub struct ServiceController {
+struct ServiceController {
     shared: Shared,
     balancer: Arc<dyn LoadBalancer>,
     events: Arc<dyn EventSink>,
@@ -131,12 +130,6 @@ pub struct ServiceController {
     queue: Arc<Queue<Work>>,
     // Every change of nodes is the same key, so that a burst is one pass.
     node_queue: Arc<Queue<()>>,
-}
-
-impl std::fmt::Debug for ServiceController {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ServiceController")
-    }
 }
 
 /// Starts the controller; the future runs until no new work may begin.
@@ -197,8 +190,7 @@ pub fn survey(
 }
 
 impl ServiceController {
-    /// A controller that is driven by the caller.
-    pub fn new(shared: Shared, balancer: Arc<dyn LoadBalancer>, events: Arc<dyn EventSink>, config: Config) -> Self {
+    fn new(shared: Shared, balancer: Arc<dyn LoadBalancer>, events: Arc<dyn EventSink>, config: Config) -> Self {
         Self {
             metrics: ServiceMetrics::new(&shared.metrics),
             drift: Drift::new(&shared.metrics, NAME),
