@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ccm_provider::Clock;
@@ -34,7 +34,7 @@ pub struct Life {
     /// `m1`, `m2`, …; also its identity in the election.
     pub name: String,
     /// Its time.
-    pub clock: LifeClock,
+    pub clock: Arc<LifeClock>,
     dead: AtomicBool,
     hung: AtomicBool,
     // Wakes waiters in FIFO order, unlike tokio's watch.
@@ -109,7 +109,7 @@ impl Life {
     pub fn new(name: String, began: tokio::time::Instant, crash: Option<CrashPoint>) -> Self {
         Self {
             name,
-            clock: LifeClock::new(began),
+            clock: Arc::new(LifeClock::new(began)),
             dead: AtomicBool::new(false),
             hung: AtomicBool::new(false),
             changed: Notify::new(),

@@ -91,9 +91,9 @@ impl Managers {
         }
         let metrics = Metrics::new();
         let transport = Transport { world: self.world.clone(), life: life.clone() };
-        let client = Client::over(kube::Client::new(transport, "default"), metrics.clone());
+        let client = Client::over(transport.client(), metrics.clone());
         let seed = self.world.dice(Rng::random);
-        let surroundings = Surroundings { clock: Arc::new(SharedClock(life.clone())), seed };
+        let surroundings = Surroundings { clock: life.clock.clone(), seed };
         let provider = self.world.cloud().provider(&life);
         let manager = Manager::within(surroundings, options, provider, client, metrics.clone());
         let stop = CancellationToken::new();
@@ -154,16 +154,3 @@ impl Managers {
 
 /// How long a container that ended waits for its restart.
 pub const RESTART: std::ops::Range<Duration> = Duration::from_millis(100)..Duration::from_secs(15);
-
-#[derive(Debug)]
-struct SharedClock(Arc<Life>);
-
-impl ccm_provider::Clock for SharedClock {
-    fn now(&self) -> std::time::Instant {
-        self.0.clock.now()
-    }
-
-    fn wall(&self) -> std::time::SystemTime {
-        self.0.clock.wall()
-    }
-}

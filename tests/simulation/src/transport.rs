@@ -1,10 +1,6 @@
 //! The transport from one process to the in-memory API: it drops, counts and checks requests.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,27 +19,6 @@ use crate::world::{Judged, World};
 pub(crate) struct Transport {
     pub(crate) world: Arc<World>,
     pub(crate) life: Arc<Life>,
-}
-
-impl fmt::Debug for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("life", &self.life.name).finish_non_exhaustive()
-    }
-}
-
-impl tower::Service<Request<kube::client::Body>> for Transport {
-    type Response = Response<Body>;
-    type Error = Closed;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Closed>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Closed>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
-        let me = self.clone();
-        Box::pin(async move { me.carry(request).await })
-    }
 }
 
 /// A write, parsed for the simulation.
@@ -96,6 +71,15 @@ impl Write {
 }
 
 impl Transport {
+    /// A client over it.
+    pub(crate) fn client(self) -> kube::Client {
+        let service = tower::service_fn(move |request| {
+            let me = self.clone();
+            async move { me.carry(request).await }
+        });
+        kube::Client::new(service, "default")
+    }
+
     async fn carry(&self, request: Request<kube::client::Body>) -> Result<Response<Body>, Closed> {
         let (world, life) = (&self.world, &self.life);
         if life.is_dead() || life.hang().await {

@@ -1,13 +1,10 @@
 //! The network between a manager and the in-memory API server, with faults.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
-use ccm_test_apiserver::{Body, Closed, Handler};
-use http::{Request, Response};
+use ccm_test_apiserver::{Closed, Handler};
+use http::Request;
 use http_body_util::BodyExt as _;
 
 /// Whether the API server can be reached. A handle: clones act on the same network.
@@ -35,26 +32,12 @@ impl Network {
     }
 }
 
-/// A transport of the manager's client: in-process, over networks that all must work.
-#[derive(Clone)]
-pub(crate) struct Transport {
-    pub(crate) handler: Handler,
-    pub(crate) networks: [Network; 2],
-}
-
-impl tower::Service<Request<kube::client::Body>> for Transport {
-    type Response = Response<Body>;
-    type Error = Closed;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Closed>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Closed>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
-        let (handler, networks) = (self.handler.clone(), self.networks.clone());
+/// A client in the same process as the API server, over networks that all must work.
+pub(crate) fn client(handler: Handler, networks: [Network; 2]) -> kube::Client {
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (handler, networks) = (handler.clone(), networks.clone());
         let watches_nodes = request.uri().path() == "/api/v1/nodes";
-        Box::pin(async move {
+        async move {
             if networks.iter().any(Network::is_down) {
                 return Err(Closed);
             }
@@ -73,6 +56,7 @@ impl tower::Service<Request<kube::client::Body>> for Transport {
                     .boxed_unsync()
                 })
             })
-        })
-    }
+        }
+    });
+    kube::Client::new(service, "default")
 }

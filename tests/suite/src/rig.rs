@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::manager::Ground;
-use crate::network::Transport;
+use crate::network;
 use crate::{Cloud, Make, Network, Object, Running};
 
 /// Timeout for anything that needs only a few requests and back-offs.
@@ -120,8 +120,8 @@ impl Rig {
         let client = match &self.api {
             Api::InMemory(server) => {
                 let networks = [self.network.clone(), line.clone()];
-                let transport = Transport { handler: server.handler(), networks };
-                Client::over(kube::Client::new(transport, "default"), metrics.clone()).with_user_agent("manager")
+                let client = network::client(server.handler(), networks);
+                Client::over(client, metrics.clone()).with_user_agent("manager")
             }
             Api::Real(bed) => {
                 let kubeconfig = bed.kubeconfig().display().to_string();
