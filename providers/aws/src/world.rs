@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::retry::RetryConfig;
-use ccm_cloudsim::aws::ec2::model::{Association, Attachment, Gateway, Route, RouteTable, Target, Vpc};
+use ccm_cloudsim::aws::ec2::model::{Association, Attachment, Gateway, Peer, Route, RouteTable, Rule, Target, Vpc};
 use ccm_cloudsim::aws::ec2::{Ec2State, Instance, InstanceState, Interface, SecurityGroup, Subnet};
 use ccm_cloudsim::aws::options::Delays;
 use ccm_cloudsim::aws::{self, Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{self, Fault};
 use ccm_cloudsim::core::server::Answer;
 use ccm_provider::metric::Registry;
 
@@ -39,13 +40,21 @@ pub(crate) struct World {
     api: Arc<SdkApi>,
 }
 
+type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
 /// What stands in for the network.
-#[derive(Debug)]
 struct Wire {
     aws: Aws,
     takes: Duration,
     calls: Mutex<Vec<String>>,
-    edit: Mutex<Option<fn(&str) -> String>>,
+    edit: Mutex<Option<Edit>>,
+    knows_no_dry_runs: AtomicBool,
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wire")
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +71,10 @@ impl HttpConnector for InProcess {
         let wire = self.0.clone();
         HttpConnectorFuture::new(async move {
             let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-            let request = request.map(|body| bytes::Bytes::copy_from_slice(body.bytes().unwrap()));
+            let mut request = request.map(|body| bytes::Bytes::copy_from_slice(body.bytes().unwrap()));
+            if wire.knows_no_dry_runs.load(Ordering::Relaxed) {
+                request = request.map(|body| std::str::from_utf8(&body).unwrap().replace("&DryRun=true", "").into());
+            }
             lock(&wire.calls).push(call(std::str::from_utf8(request.body()).unwrap()));
             if !wire.takes.is_zero() {
                 tokio::time::sleep(wire.takes).await;
@@ -70,8 +82,8 @@ impl HttpConnector for InProcess {
             let Answer::Reply(response) = wire.aws.answer(request).await else {
                 return Err(ConnectorError::io("connection reset".into()));
             };
-            let edit = *lock(&wire.edit);
-            let body = |body: bytes::Bytes| match edit {
+            let edit = lock(&wire.edit).clone();
+            let body = |body: bytes::Bytes| match &edit {
                 Some(edit) => SdkBody::from(edit(std::str::from_utf8(&body).unwrap())),
                 None => SdkBody::from(body),
             };
@@ -158,7 +170,13 @@ impl World {
         let clock = Mode::Stepped { start: jiff::Timestamp::now() };
         let options = Options { clock, validate: false, delays: Delays::none(), ..Options::default() };
         let aws = Aws::start(options).unwrap();
-        let wire = Arc::new(Wire { aws, takes, calls: Mutex::default(), edit: Mutex::default() });
+        let wire = Arc::new(Wire {
+            aws,
+            takes,
+            calls: Mutex::default(),
+            edit: Mutex::default(),
+            knows_no_dry_runs: AtomicBool::default(),
+        });
         macro_rules! client {
             ($sdk:ident) => {{
                 let config = $sdk::Config::builder()
@@ -228,13 +246,24 @@ impl World {
     /// The next calls of an operation are refused.
     pub(crate) fn fail(&self, operation: &str, code: &str, times: u64) {
         let fault = Fault::Code { status: 400, code: code.to_owned(), message: "as the test says".to_owned() };
-        let rule = Rule { action: Some(operation.to_owned()), ..Rule::every(fault) };
+        let rule = faults::Rule { action: Some(operation.to_owned()), ..faults::Rule::every(fault) };
         self.wire.aws.fault(rule.window(0, times));
     }
 
+    /// A permission is missing from now on.
+    pub(crate) fn deny(&self, permission: &str) {
+        let (_, action) = permission.split_once(':').unwrap();
+        self.wire.aws.fault(faults::Rule { action: Some(action.to_owned()), ..faults::Rule::every(Fault::Deny) });
+    }
+
     /// Changes what is answered from now on.
-    pub(crate) fn edit(&self, edit: fn(&str) -> String) {
-        *lock(&self.wire.edit) = Some(edit);
+    pub(crate) fn edit(&self, edit: impl Fn(&str) -> String + Send + Sync + 'static) {
+        *lock(&self.wire.edit) = Some(Arc::new(edit));
+    }
+
+    /// From now on dry runs are carried out.
+    pub(crate) fn forget_dry_runs(&self) {
+        self.wire.knows_no_dry_runs.store(true, Ordering::Relaxed);
     }
 }
 
@@ -272,6 +301,18 @@ fn network(ec2: &mut Ec2State) {
 pub(crate) fn subnet(zone: &str, cidr: &str, tags: Tags) -> Subnet {
     let (vpc, zone, cidr) = ("vpc-1".to_owned(), zone.to_owned(), cidr.to_owned());
     Subnet { vpc, zone, cidr, ipv6_cidr: None, map_public_ip: false, tags, next_ip: 0 }
+}
+
+/// A rule for one port, or for all traffic, from a group.
+pub(crate) fn rule(port: Option<i64>, peer: Peer) -> Rule {
+    let protocol = if port.is_some() { "tcp" } else { "-1" }.to_owned();
+    Rule { id: format!("sgr-{port:?}-{peer:?}"), protocol, from: port, to: port, peer, description: None }
+}
+
+/// A route to an instance; a blackhole, if there is none of this number.
+pub(crate) fn route_to(destination: &str, number: usize) -> Route {
+    let target = Target::Interface { interface: eni(number), instance: Some(id(number)) };
+    Route { destination: destination.to_owned(), target, created: jiff::Timestamp::UNIX_EPOCH }
 }
 
 /// A security group without rules.

@@ -7,10 +7,10 @@ use ccm_provider::{
     Claims, Inspect as _, LoadBalancerExt as _, Node, NodeRef, Orphan, PlannedLoadBalancer, Service, ServicePort,
 };
 
-use super::cloud::{Cloud, State};
+use ccm_cloudsim::aws::ec2::model::RouteTable;
+
 use crate::annotations::PREFIX;
-use crate::client::ec2::{AvailabilityZone, Instance, InstanceInterface, Route, RouteTable, SecurityGroup, Subnet};
-use crate::client::{Api, Tags};
+use crate::client::Tags;
 use crate::inspect::Inspector;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::plan::Env;
@@ -21,69 +21,25 @@ use crate::node::zones::Zones;
 use crate::ownership::Ownership;
 use crate::routes;
 use crate::start::config::{Family, HealthProbe};
+use crate::world::{World, dns_name, id};
 
 /// Value of `--cluster-name`.
 pub(super) const CLUSTER: &str = "kubernetes";
-pub(super) const KEY: &str = "kubernetes.io/cluster/c1";
 
 pub(super) struct Bed {
-    pub(super) cloud: Arc<Cloud>,
+    pub(super) world: World,
     pub(super) nodes: Vec<NodeRef>,
     pub(super) env: Env,
     pub(super) own_table: Option<String>,
 }
 
-pub(super) fn owned() -> Tags {
-    [(KEY.to_owned(), "owned".to_owned())].into()
-}
-
-pub(super) fn id(number: usize) -> String {
-    format!("i-{number:017x}")
-}
-
-pub(super) fn instance(number: usize) -> Instance {
-    let ip = format!("10.0.0.{number}");
-    Instance {
-        id: id(number),
-        state: Some("running".to_owned()),
-        instance_type: "m5.large".to_owned(),
-        zone: "us-west-2a".to_owned(),
-        vpc: "vpc-1".to_owned(),
-        subnet: "subnet-1".to_owned(),
-        private_dns_name: format!("ip-10-0-0-{number}.us-west-2.compute.internal"),
-        private_ip: Some(ip.clone()),
-        interfaces: vec![InstanceInterface {
-            id: format!("eni-{number}"),
-            status: "in-use".to_owned(),
-            device_index: Some(0),
-            private_ips: vec![ip],
-            source_dest_check: Some(false),
-            ..InstanceInterface::default()
-        }],
-        security_groups: vec!["sg-nodes".to_owned()],
-        tags: owned(),
-        source_dest_check: Some(false),
-        ..Instance::default()
-    }
-}
-
 /// A node named and identified as its instance.
 pub(super) fn node(number: usize) -> Node {
     Node {
-        name: instance(number).private_dns_name.into(),
+        name: dns_name(number).into(),
         provider_id: Some(format!("aws:///us-west-2a/{}", id(number)).into()),
         pod_cidrs: [format!("10.200.{number}.0/24").into()].into(),
         ..Node::default()
-    }
-}
-
-pub(super) fn group(id: &str, name: &str) -> SecurityGroup {
-    SecurityGroup {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        vpc: "vpc-1".to_owned(),
-        tags: owned(),
-        ..SecurityGroup::default()
     }
 }
 
@@ -107,44 +63,11 @@ pub(super) fn service(name: &str, kind: &str) -> Service {
     service
 }
 
-fn scene() -> State {
-    let (name, kind) = ("us-west-2a".to_owned(), "availability-zone".to_owned());
-    let subnet = Subnet {
-        id: "subnet-1".to_owned(),
-        vpc: "vpc-1".to_owned(),
-        zone: "us-west-2a".to_owned(),
-        cidr: "10.0.0.0/24".to_owned(),
-        tags: owned(),
-        ..Subnet::default()
-    };
-    let to = |destination: &str, gateway: &str| Route {
-        destination: destination.to_owned(),
-        gateway: gateway.to_owned(),
-        ..Route::default()
-    };
-    let table = RouteTable {
-        id: "rtb-1".to_owned(),
-        vpc: "vpc-1".to_owned(),
-        main: true,
-        routes: vec![to("10.0.0.0/16", "local"), to("0.0.0.0/0", "igw-1")],
-        tags: owned(),
-        ..RouteTable::default()
-    };
-    State {
-        instances: [1, 2].map(|number| (id(number), instance(number))).into(),
-        zones: vec![AvailabilityZone { name, id: "usw2-az1".to_owned(), kind }],
-        subnets: vec![subnet],
-        tables: vec![table],
-        groups: [("sg-nodes".to_owned(), group("sg-nodes", "nodes"))].into(),
-        ..State::default()
-    }
-}
-
 impl Bed {
     /// Two nodes.
     pub(super) fn new() -> Self {
-        let cloud = Cloud::default();
-        *cloud.state() = scene();
+        let world = World::default().launched(2);
+        [1, 2].into_iter().for_each(|number| world.interface(number, |interface| interface.source_dest_check = false));
         let env = Env {
             ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
             vpc: "vpc-1".to_owned(),
@@ -154,16 +77,42 @@ impl Bed {
             managed_network_groups: false,
         };
         let nodes = vec![Arc::new(node(1)), Arc::new(node(2))];
-        Self { cloud: Arc::new(cloud), nodes, env, own_table: None }
+        Self { world, nodes, env, own_table: None }
     }
 
-    pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.cloud.state()
+    /// Changes the table of the cluster.
+    pub(super) fn table(&self, change: impl FnOnce(&mut RouteTable)) {
+        self.world.ec2(|ec2| change(ec2.route_tables.get_mut("rtb-1").unwrap()));
+    }
+
+    /// Changes the tags of balancers and target groups.
+    pub(super) fn tags(&self, change: impl Fn(&mut Tags)) {
+        self.world.state(|state| {
+            state.elb.balancers.values_mut().for_each(|balancer| change(&mut balancer.tags));
+            state.elbv2.balancers.values_mut().for_each(|balancer| change(&mut balancer.tags));
+            state.elbv2.groups.values_mut().for_each(|group| change(&mut group.tags));
+        });
+    }
+
+    /// All objects as text.
+    pub(super) fn objects(&self) -> String {
+        self.world.state(|state| {
+            let (ec2, elb, elbv2) = (&state.ec2, &state.elb, &state.elbv2);
+            let of_ec2 = (&ec2.groups, &ec2.route_tables, &ec2.instances, &ec2.interfaces);
+            format!("{:#?}", (of_ec2, &elb.balancers, &elbv2.balancers, &elbv2.listeners, &elbv2.groups))
+        })
+    }
+
+    /// Names of the writes since last asked.
+    pub(super) fn written(&self) -> Vec<String> {
+        let calls = self.world.calls().into_iter();
+        let writes = calls.filter(|call| !call.starts_with("Describe") && !call.contains("DryRun=true"));
+        writes.map(|call| call.split(' ').next().unwrap().to_owned()).collect()
     }
 
     /// A new process: it remembers nothing.
     pub(super) fn inspector(&self) -> Inspector {
-        let (api, cluster) = (self.cloud.clone() as Arc<dyn Api>, Cluster::default());
+        let (api, cluster) = (self.world.api(), Cluster::default());
         lend(&cluster, self.nodes.clone());
         let settings = Settings {
             region: "us-west-2".into(),
@@ -193,7 +142,7 @@ impl Bed {
         for _ in 0..3 {
             if let Ok(Some(status)) = balancers.ensure(CLUSTER, service, &self.nodes).await {
                 service.status.load_balancer = status;
-                self.cloud.written();
+                self.written();
                 return;
             }
         }

@@ -3,9 +3,13 @@ use std::sync::Arc;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{Inspect as _, Node, Taint};
 
-use super::bed::{Bed, CLUSTER, group, id, node};
+use ccm_cloudsim::aws::ec2::InstanceState;
+use ccm_cloudsim::aws::ec2::model::Target;
+
+use super::bed::{Bed, CLUSTER, node};
 use super::{has, lines};
-use crate::client::ec2::{NetworkInterface, Route};
+use crate::client::Tags;
+use crate::world::{NODE_GROUP, dns_name, group, new_interface, owned, route_to};
 
 async fn explain(bed: &Bed, node: &Node) -> String {
     lines(&bed.inspector().explain_node(CLUSTER, node).await.unwrap())
@@ -27,7 +31,7 @@ async fn a_node_in_order_is_told_link_by_link() {
             "good [instance i-00000000000000001] running, m5.large in us-west-2a",
             "good [name ip-10-0-0-1.us-west-2.compute.internal] the private DNS name",
             "good [tag kubernetes.io/cluster/c1]",
-            "good [security group sg-nodes]",
+            &format!("good [security group {NODE_GROUP}]"),
         ],
     );
 }
@@ -36,13 +40,12 @@ async fn a_node_in_order_is_told_link_by_link() {
 async fn each_state_of_an_instance_says_what_follows() {
     let bed = Bed::new();
     for (state, summary) in [
-        (Some("pending"), "waiting [instance i-00000000000000001] pending"),
-        (Some("shutting-down"), "waiting [instance i-00000000000000001] shutting-down: once it is terminated"),
-        (Some("terminated"), "waiting [instance i-00000000000000001] terminated: the node is deleted"),
-        (Some("stopped"), "BAD [instance i-00000000000000001] stopped"),
-        (None, "waiting [instance i-00000000000000001] EC2 gives no state"),
+        (InstanceState::Pending, "waiting [instance i-00000000000000001] pending"),
+        (InstanceState::ShuttingDown, "waiting [instance i-00000000000000001] shutting-down: once it is terminated"),
+        (InstanceState::Terminated, "waiting [instance i-00000000000000001] terminated: the node is deleted"),
+        (InstanceState::Stopped, "BAD [instance i-00000000000000001] stopped"),
     ] {
-        bed.state().instances.get_mut(&id(1)).unwrap().state = state.map(str::to_owned);
+        bed.world.instance(1, |instance| instance.state = state);
         has(&explain(&bed, &node(1)).await, &[summary]);
     }
 }
@@ -77,12 +80,10 @@ async fn a_provider_id_of_nobody_names_what_is_wrong() {
 #[tokio::test(start_paused = true)]
 async fn an_instance_of_another_vpc_without_mark_is_bad_twice() {
     let bed = Bed::new();
-    {
-        let mut state = bed.state();
-        let instance = state.instances.get_mut(&id(1)).unwrap();
+    bed.world.instance(1, |instance| {
         instance.vpc = "vpc-2".to_owned();
         instance.tags.clear();
-    }
+    });
     has(
         &explain(&bed, &node(1)).await,
         &[
@@ -123,27 +124,20 @@ async fn a_node_without_provider_id_is_found_by_its_name_or_told_how_to_be() {
     has(&gone, &["BAD [instance named ip-10-0-0-9", "missing from a complete list"]);
 
     // It is there, and lacks the mark: which is why the controllers don't find it.
-    bed.state().instances.get_mut(&id(1)).unwrap().tags.clear();
+    bed.world.instance(1, |instance| instance.tags.clear());
     let unmarked = explain(&bed, &new("ip-10-0-0-1.us-west-2.compute.internal")).await;
     has(&unmarked, &["BAD [tag kubernetes.io/cluster/c1] missing on instance i-00000000000000001"]);
 
-    let name = bed.state().instances[&id(1)].private_dns_name.clone();
-    bed.state().instances.get_mut(&id(2)).unwrap().private_dns_name = name.clone();
-    has(&explain(&bed, &new(&name)).await, &["several instances have this private DNS name"]);
+    bed.world.instance(2, |instance| instance.private_dns = dns_name(1));
+    has(&explain(&bed, &new(&dns_name(1))).await, &["several instances have this private DNS name"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_several_groups_exactly_one_must_carry_the_mark() {
     let bed = Bed::new();
-    {
-        let mut state = bed.state();
-        state.instances.get_mut(&id(1)).unwrap().security_groups = vec!["sg-a".to_owned(), "sg-b".to_owned()];
-        for id in ["sg-a", "sg-b"] {
-            let mut plain = group(id, id);
-            plain.tags.clear();
-            state.groups.insert(id.to_owned(), plain);
-        }
-    }
+    let ids = ["sg-0000000000000000a", "sg-0000000000000000b"].map(str::to_owned);
+    ids.iter().for_each(|id| drop(bed.world.ec2(|ec2| ec2.groups.insert(id.clone(), group(id, Tags::new())))));
+    bed.world.interface(1, |interface| interface.groups = ids.to_vec());
     has(
         &explain(&bed, &node(1)).await,
         &[
@@ -152,41 +146,38 @@ async fn of_several_groups_exactly_one_must_carry_the_mark() {
             "tag exactly one of them kubernetes.io/cluster/c1 = owned",
         ],
     );
-    bed.state().groups.insert("sg-b".to_owned(), group("sg-b", "b"));
-    has(&explain(&bed, &node(1)).await, &["good [security group sg-b]"]);
-    bed.state().instances.get_mut(&id(1)).unwrap().security_groups.clear();
+    bed.world.ec2(|ec2| ec2.groups.get_mut(&ids[1]).unwrap().tags = owned());
+    has(&explain(&bed, &node(1)).await, &[&format!("good [security group {}]", ids[1])]);
+    bed.world.interface(1, |interface| interface.groups.clear());
     has(&explain(&bed, &node(1)).await, &["BAD [security groups] the instance has none"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pod_routes_are_told_where_the_cluster_keeps_any() {
     let bed = Bed::new();
-    let route = |range: &str, instance: usize| Route {
-        destination: range.to_owned(),
-        instance: Some(id(instance)),
-        ..Route::default()
-    };
-    bed.state().tables[0].routes.push(route("10.200.2.0/24", 2));
+    let add = |range: &str, number: usize| bed.table(|table| table.routes.push(route_to(range, number)));
+    add("10.200.2.0/24", 2);
     has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] not in rtb-1 yet"]);
-    bed.state().tables[0].routes.push(route("10.200.1.0/24", 2));
+    add("10.200.1.0/24", 2);
     has(&explain(&bed, &node(1)).await, &["BAD [route 10.200.1.0/24] leads to i-00000000000000002 in rtb-1"]);
 
-    bed.state().tables[0].routes.pop();
-    bed.state().tables[0].routes.push(route("10.200.1.0/24", 1));
+    bed.table(|table| drop(table.routes.pop()));
+    add("10.200.1.0/24", 1);
     has(
         &explain(&bed, &node(1)).await,
         &["good [route 10.200.1.0/24] leads to the instance", "good [source/destination check] off"],
     );
-    bed.state().instances.get_mut(&id(1)).unwrap().interfaces[0].source_dest_check = Some(true);
+    bed.world.interface(1, |interface| interface.source_dest_check = true);
     has(
         &explain(&bed, &node(1)).await,
-        &["BAD [source/destination check] on", "--network-interface-id eni-1 --no-source-dest-check"],
+        &["BAD [source/destination check] on", "--network-interface-id eni-00000000000000001 --no-source-dest-check"],
     );
-    bed.state().tables[0].routes.last_mut().unwrap().blackhole = true;
+    let gone = Target::Interface { interface: "eni-gone".to_owned(), instance: None };
+    bed.table(|table| table.routes.last_mut().unwrap().target = gone);
     has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] leads nowhere"]);
 
     // A table that is named and not there is a mistake; none that is marked means no pod routes.
-    bed.state().tables.clear();
+    bed.world.ec2(|ec2| ec2.route_tables.remove("rtb-1"));
     assert!(!explain(&bed, &node(1)).await.contains("route"));
     let named = Bed { own_table: Some("rtb-9".to_owned()), ..bed };
     has(&explain(&named, &node(1)).await, &["BAD [route table]", "rtb-9 (RouteTableID) does not exist"]);
@@ -197,29 +188,22 @@ async fn a_fargate_node_is_its_network_interface() {
     let bed = Bed::new();
     let node = Node { provider_id: Some("aws:///us-west-2a/x/fargate-10.0.0.77".into()), ..named("fargate") };
     has(&explain(&bed, &node).await, &["BAD [Fargate node 10.0.0.77] no attached network interface in vpc-1"]);
-    bed.state().interfaces.push(NetworkInterface {
-        id: "eni-77".to_owned(),
-        zone: "us-west-2a".to_owned(),
-        private_ip: Some("10.0.0.77".to_owned()),
-        subnet: "subnet-1".to_owned(),
-        vpc: "vpc-1".to_owned(),
-        ..NetworkInterface::default()
-    });
+    bed.world.ec2(|ec2| ec2.interfaces.insert("eni-77".to_owned(), new_interface([10, 0, 0, 77].into(), None)));
     has(&explain(&bed, &node).await, &["good [Fargate node 10.0.0.77] network interface eni-77 in us-west-2a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_permission_is_one_bad_link_and_the_others_are_told() {
     let bed = Bed::new();
-    bed.cloud.deny("ec2:DescribeSecurityGroups");
+    bed.world.deny("ec2:DescribeSecurityGroups");
     let facts = explain(&bed, &node(1)).await;
     has(&facts, &["good [instance", "BAD [security groups] could not be read: ccm lacks ec2:DescribeSecurityGroups"]);
     has(&facts, &["=> grant ec2:DescribeSecurityGroups"]);
     // Who makes no routes needs no right to see them.
-    bed.cloud.deny("ec2:DescribeRouteTables");
+    bed.world.deny("ec2:DescribeRouteTables");
     has(&explain(&bed, &node(1)).await, &["good [pod routes] not looked at: ccm lacks ec2:DescribeRouteTables"]);
     // Without the instance there is nothing to tell.
-    bed.cloud.deny("ec2:DescribeInstances");
+    bed.world.deny("ec2:DescribeInstances");
     let node: Arc<Node> = node(1).into();
     let error = bed.inspector().explain_node(CLUSTER, &node).await.unwrap_err();
     assert!(error.to_string().contains("ccm lacks ec2:DescribeInstances"), "{error}");

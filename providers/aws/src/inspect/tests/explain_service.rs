@@ -4,7 +4,8 @@ use ccm_provider::{Inspect as _, Service};
 use super::bed::{Bed, CLUSTER, service};
 use super::{has, lines};
 use crate::annotations::PREFIX;
-use crate::client::elbv2::TargetHealth;
+use crate::client::elbv2::Which;
+use crate::world::NODE_GROUP;
 
 async fn explain(bed: &Bed, service: &Service) -> String {
     lines(&bed.inspector().explain_service(CLUSTER, service).await.unwrap())
@@ -15,14 +16,13 @@ fn annotate(service: &mut Service, suffix: &str, value: &str) {
 }
 
 /// Sets how the targets are, one after the other.
-fn health(bed: &Bed, states: &[(&str, &str)]) {
-    let mut state = bed.state();
-    let targets = state.targets.values_mut().next().unwrap();
-    for (target, (state, reason)) in targets.iter_mut().zip(states) {
-        let target = &mut *target;
-        *target =
-            TargetHealth { state: (*state).to_owned(), reason: (*reason).to_owned(), target: target.target.clone() };
-    }
+fn health(bed: &Bed, states: [(&'static str, &'static str); 2]) {
+    bed.world.edit(move |answer| {
+        let state = |answer: String, (state, reason): (&str, &str)| {
+            answer.replacen("<State>healthy</State>", &format!("<State> {state}</State><Reason>{reason}</Reason>"), 1)
+        };
+        states.into_iter().fold(answer.to_owned(), state).replace("<State> ", "<State>")
+    });
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,11 +39,10 @@ async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
             "good [wish] a classic load balancer a006f6c64",
             "internet-facing: tcp 80 to node port 30080",
             "classic, internet-facing, a006f6c64",
-            "good [listener tcp 80] to tcp on node port 30080",
+            "good [listener TCP 80] to TCP on node port 30080",
             "good [instances] 2 registered, health check TCP:30080",
-            "good [security group sg-k8s-elb-a006f6c64",
             "rules for clients: 2",
-            "good [security group sg-nodes] lets the load balancer in, rules: 1",
+            &format!("good [security group {NODE_GROUP}] lets the load balancer in, rules: 1"),
             "good [plan] nothing is left to do",
         ],
     );
@@ -55,11 +54,11 @@ async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
             "good [wish] a network load balancer a00776562",
             "good [listener TCP 80] to target group k8s-shop-web-",
             "2 healthy",
-            "good [security group sg-nodes] lets the load balancer in, rules: ",
+            &format!("good [security group {NODE_GROUP}] lets the load balancer in, rules: "),
             "good [plan] nothing is left to do",
         ],
     );
-    assert_eq!(bed.cloud.written(), [""; 0]);
+    assert_eq!(bed.written(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,28 +91,25 @@ async fn targets_are_told_with_what_their_health_means() {
             &["2 unhealthy (Target.Timeout)", "in time"],
         ),
     ] {
-        health(&bed, &states);
+        health(&bed, states);
         has(&explain(&bed, &web).await, summary);
     }
     // With the policy Local most nodes fail on purpose; not all of them.
     web.spec.external_traffic_policy = "Local".to_owned();
-    health(&bed, &[("healthy", ""), ("unhealthy", "Target.FailedHealthChecks")]);
+    health(&bed, [("healthy", ""), ("unhealthy", "Target.FailedHealthChecks")]);
     let group = super::super::health::of_group;
-    let of = |bed: &Bed, local| {
-        let state = bed.state();
-        let (arn, found) = state.target_groups.iter().next().unwrap();
-        let group_seen = crate::loadbalancer::observe::TargetGroup {
-            group: found.clone(),
-            attributes: None,
-            targets: state.targets[arn].clone(),
-            tags: crate::client::Tags::new(),
-        };
+    let of = async |local| {
+        let api = bed.world.api();
+        let found = api.target_groups(&Which::All).await.unwrap().remove(0);
+        let targets = api.target_health(&found.arn).await.unwrap();
+        let tags = crate::client::Tags::new();
+        let group_seen = crate::loadbalancer::observe::TargetGroup { group: found, attributes: None, targets, tags };
         lines(&[group(&group_seen, local)])
     };
-    has(&of(&bed, true), &["good [target group", "expected with externalTrafficPolicy Local"]);
-    health(&bed, &[("unhealthy", "Target.FailedHealthChecks"), ("unhealthy", "Target.FailedHealthChecks")]);
-    has(&of(&bed, true), &["BAD [target group"]);
-    bed.state().targets.values_mut().for_each(Vec::clear);
+    has(&of(true).await, &["good [target group", "expected with externalTrafficPolicy Local"]);
+    health(&bed, [("unhealthy", "Target.FailedHealthChecks"), ("unhealthy", "Target.FailedHealthChecks")]);
+    has(&of(true).await, &["BAD [target group"]);
+    bed.world.state(|state| state.elbv2.groups.values_mut().for_each(|group| group.targets.clear()));
     has(&explain(&bed, &web).await, &["BAD [target group", "no node is registered"]);
 }
 
@@ -127,10 +123,10 @@ async fn each_state_of_a_network_balancer_says_what_to_do() {
         ("active_impaired", "free addresses in its subnets"),
         ("failed", "delete the Service and create it again"),
     ] {
-        bed.state().network.values_mut().for_each(|balancer| balancer.state = state.to_owned());
+        bed.world.state(|world| world.elbv2.balancers.values_mut().for_each(|one| one.state = state.to_owned()));
         has(&explain(&bed, &web).await, &[summary]);
     }
-    bed.state().network.values_mut().for_each(|balancer| balancer.kind = "application".to_owned());
+    bed.world.edit(|answer| answer.replace("<Type>network</Type>", "<Type>application</Type>"));
     has(&explain(&bed, &web).await, &["BAD [load balancer", "of type application"]);
 }
 
@@ -140,7 +136,7 @@ async fn a_balancer_without_our_mark_is_bad_and_so_is_its_plan() {
     let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
     bed.make(&mut classic).await;
     bed.make(&mut network).await;
-    bed.state().tags.values_mut().for_each(|tags| drop(tags.remove(super::bed::KEY)));
+    bed.tags(|tags| drop(tags.remove(crate::world::KEY)));
     for service in [&classic, &network] {
         has(
             &explain(&bed, service).await,
@@ -203,22 +199,20 @@ async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_told() {
     let bed = Bed::new();
     let mut old = service("old", "");
     bed.make(&mut old).await;
-    bed.state().groups.values_mut().filter(|group| group.name != "nodes").for_each(|group| group.ingress.clear());
-    has(&explain(&bed, &old).await, &["BAD [security group sg-k8s-elb-", "no rule lets anybody in"]);
+    bed.world.ec2(|ec2| {
+        ec2.groups.values_mut().filter(|group| group.name != "nodes").for_each(|group| group.ingress.clear());
+    });
+    has(&explain(&bed, &old).await, &["BAD [security group sg-", "no rule lets anybody in"]);
     // A target group that an attempt left which was cut off.
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;
-    {
-        let mut state = bed.state();
-        let (arn, mut unattached) = state.target_groups.first_key_value().map(|(a, g)| (a.clone(), g.clone())).unwrap();
-        unattached.name = format!("{}0123456789", &unattached.name[..unattached.name.len() - 10]);
-        unattached.arn = format!("arn:group/{}", unattached.name);
-        unattached.balancers.clear();
-        let (tags, targets) = (state.tags[&arn].clone(), Vec::new());
-        state.tags.insert(unattached.arn.clone(), tags);
-        state.targets.insert(unattached.arn.clone(), targets);
-        state.target_groups.insert(unattached.arn.clone(), unattached);
-    }
+    bed.world.state(|state| {
+        let mut left = state.elbv2.groups.values().next().unwrap().clone();
+        let name = format!("{}0123456789", &left.name[..left.name.len() - 10]);
+        (left.arn, left.name) = (left.arn.replace(&left.name, &name), name);
+        left.targets.clear();
+        state.elbv2.groups.insert(left.arn.clone(), left);
+    });
     has(&explain(&bed, &web).await, &["waiting [target group k8s-shop-web-0123456789] left behind"]);
 }
 

@@ -5,13 +5,15 @@ use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Check, Inspect as _, Node, Service, Severity};
 use serde_json::json;
 
-use super::bed::{Bed, CLUSTER, KEY, group, id, instance, node, service};
+use ccm_cloudsim::aws::ec2::model::Peer;
+
+use super::bed::{Bed, CLUSTER, node, service};
 use super::has;
 use crate::annotations::PREFIX;
-use crate::client::ec2::{Peer, Permission, Route, Source};
 use crate::client::operation::READS;
 use crate::client::write::Ec2Write;
 use crate::ownership::Ownership;
+use crate::world::{KEY, NODE_GROUP, dns_name, group, id, launch, route_to, rule};
 
 async fn checks(bed: &Bed, services: &[&Service]) -> Vec<Check> {
     bed.inspector().migration_checks(CLUSTER, &bed.claims(services)).await
@@ -33,8 +35,7 @@ fn worst(checks: &[Check]) -> Severity {
 async fn complete(service: &mut Service) -> Bed {
     let bed = Bed::new();
     bed.make(service).await;
-    let route = Route { destination: "10.200.1.0/24".to_owned(), instance: Some(id(1)), ..Route::default() };
-    bed.state().tables[0].routes.push(route);
+    bed.table(|table| table.routes.push(route_to("10.200.1.0/24", 1)));
     bed
 }
 
@@ -42,17 +43,17 @@ async fn complete(service: &mut Service) -> Bed {
 async fn a_cluster_in_order_has_no_warning() {
     let mut web = service("web", "nlb");
     let bed = complete(&mut web).await;
-    let before = bed.state().clone();
+    let before = bed.objects();
     let checks = checks(&bed, &[&web]).await;
     assert_eq!(worst(&checks), Severity::Info, "{checks:#?}");
     has(&of(&checks, "load-balancers"), &["info [service shop/web]", "is taken over as it is"]);
     has(
         &of(&checks, "subnet-tags"),
-        &["info [public load balancers] would stand in subnet-1", "without the tag kubernetes.io/role/elb"],
+        &["info [public load balancers] would stand in subnet-a", "without the tag kubernetes.io/role/elb"],
     );
     has(&of(&checks, "provider-ids"), &["nodes without a finding, of 2: 2"]);
     has(&of(&checks, "cluster-tag"), &["new objects are tagged kubernetes.io/cluster/c1 = owned"]);
-    assert_eq!(*bed.state(), before);
+    assert_eq!(bed.objects(), before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,15 +76,13 @@ async fn every_permission_of_ec2_and_every_read_is_asked_for() {
 async fn the_questions_change_nothing_even_where_dry_runs_are_carried_out() {
     let mut web = service("web", "nlb");
     let bed = complete(&mut web).await;
-    let state = bed.state().clone().into();
-    let cloud = super::cloud::Cloud { state, knows_no_dry_runs: true, ..Default::default() };
-    let bed = Bed { cloud: Arc::new(cloud), ..bed };
-    let before = bed.state().clone();
+    bed.world.forget_dry_runs();
+    let before = bed.objects();
     let text = of(&checks(&bed, &[&web]).await, "permissions");
-    assert_eq!(*bed.state(), before);
+    assert_eq!(bed.objects(), before);
     // What such an endpoint answers is no refusal of the policy either.
-    assert!(!text.contains("error") && !text.contains("warning"), "{text}");
-    has(&text, &["ec2:DeleteSecurityGroup", "ec2:ReplaceRoute"]);
+    assert!(!text.contains("error"), "{text}");
+    has(&text, &["ec2:DeleteSecurityGroup", "ec2:ReplaceRoute", "warning [ec2:CreateTags] it cannot be told"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +99,7 @@ async fn a_missing_permission_is_an_error_where_it_is_needed_and_a_warning_elsew
     ] {
         let mut web = service("web", "nlb");
         let bed = complete(&mut web).await;
-        bed.cloud.deny(permission);
+        bed.world.deny(permission);
         let text = of(&checks(&bed, &[&web]).await, "permissions");
         has(
             &text,
@@ -109,7 +108,7 @@ async fn a_missing_permission_is_an_error_where_it_is_needed_and_a_warning_elsew
     }
     // Without Services nothing needs balancers.
     let bed = Bed::new();
-    bed.cloud.deny("ec2:CreateSecurityGroup");
+    bed.world.deny("ec2:CreateSecurityGroup");
     let text = of(&checks(&bed, &[]).await, "permissions");
     has(&text, &["warning [ec2:CreateSecurityGroup]", "nothing in the cluster needs it yet"]);
     has(&text, &["[elasticloadbalancing:DescribeTargetHealth] was not asked: there is no target group"]);
@@ -118,14 +117,11 @@ async fn a_missing_permission_is_an_error_where_it_is_needed_and_a_warning_elsew
 #[tokio::test(start_paused = true)]
 async fn questions_that_could_change_something_are_not_asked() {
     let bed = Bed::new();
-    {
-        let mut state = bed.state();
-        state.groups.get_mut("sg-nodes").unwrap().tags.insert(KEY.to_owned(), "shared".to_owned());
-        for instance in state.instances.values_mut() {
-            instance.interfaces[0].source_dest_check = Some(true);
-        }
-        state.tables[0].tags.clear();
-    }
+    bed.world.ec2(|ec2| {
+        ec2.groups.get_mut(NODE_GROUP).unwrap().tags.insert(KEY.to_owned(), "shared".to_owned());
+        ec2.interfaces.values_mut().for_each(|interface| interface.source_dest_check = true);
+    });
+    bed.table(|table| table.tags.clear());
     let text = of(&checks(&bed, &[]).await, "permissions");
     has(
         &text,
@@ -141,7 +137,8 @@ async fn questions_that_could_change_something_are_not_asked() {
 #[tokio::test(start_paused = true)]
 async fn without_a_subnet_to_stand_in_the_tags_are_named() {
     let bed = Bed::new();
-    bed.state().subnets[0].tags = [("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())].into();
+    let theirs = || [("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())].into();
+    bed.world.ec2(|ec2| ec2.subnets.values_mut().for_each(|subnet| subnet.tags = theirs()));
     let (mut inside, outside) = (service("in", "nlb"), service("out", "nlb"));
     inside.metadata.annotations.insert(format!("{PREFIX}internal"), "true".to_owned());
     let text = of(&checks(&bed, &[&inside, &outside]).await, "subnet-tags");
@@ -159,7 +156,7 @@ async fn without_a_subnet_to_stand_in_the_tags_are_named() {
     // Nobody asks for a public one.
     let text = of(&checks(&bed, &[&inside]).await, "subnet-tags");
     has(&text, &["warning [public load balancers]", "no Service asks for one"]);
-    bed.cloud.deny("ec2:DescribeSubnets");
+    bed.world.deny("ec2:DescribeSubnets");
     has(
         &of(&checks(&bed, &[]).await, "subnet-tags"),
         &["error [] could not be checked: ccm lacks ec2:DescribeSubnets"],
@@ -172,7 +169,7 @@ async fn what_does_not_fit_between_node_and_instance_is_told_per_node() {
     let named = |name: &str, id: Option<&str>| {
         Arc::new(Node { name: name.into(), provider_id: id.map(Into::into), ..Node::default() })
     };
-    bed.state().instances.insert(id(3), instance(3));
+    bed.world.ec2(|ec2| launch(ec2, 3));
     bed.nodes = vec![
         named("worker-1", Some("aws:///us-west-2a/i-00000000000000001")),
         named("ip-10-0-0-9.us-west-2.compute.internal", Some("aws:///us-west-2a/i-00000000000000002")),
@@ -208,21 +205,17 @@ async fn what_does_not_fit_between_node_and_instance_is_told_per_node() {
 #[tokio::test(start_paused = true)]
 async fn marks_networks_and_groups_of_instances_are_told_per_node() {
     let mut bed = Bed::new();
-    {
-        let mut state = bed.state();
-        let first = state.instances.get_mut(&id(1)).unwrap();
+    let ids = ["sg-0000000000000000a", "sg-0000000000000000b"].map(str::to_owned);
+    ids.iter().for_each(|id| drop(bed.world.ec2(|ec2| ec2.groups.insert(id.clone(), group(id, [].into())))));
+    bed.world.instance(1, |first| {
         first.tags.clear();
         first.vpc = "vpc-2".to_owned();
-        first.security_groups = vec!["sg-a".to_owned()];
-        let second = state.instances.get_mut(&id(2)).unwrap();
+    });
+    bed.world.interface(1, |first| first.groups = ids[..1].to_vec());
+    bed.world.instance(2, |second| {
         second.tags.insert("kubernetes.io/cluster/c2".to_owned(), "shared".to_owned());
-        second.security_groups = vec!["sg-a".to_owned(), "sg-b".to_owned()];
-        for id in ["sg-a", "sg-b"] {
-            let mut plain = group(id, id);
-            plain.tags.clear();
-            state.groups.insert(id.to_owned(), plain);
-        }
-    }
+    });
+    bed.world.interface(2, |second| second.groups = ids.to_vec());
     let found = checks(&bed, &[]).await;
     has(
         &of(&found, "instance-tags"),
@@ -237,15 +230,15 @@ async fn marks_networks_and_groups_of_instances_are_told_per_node() {
         &of(&found, "node-security-groups"),
         &[
             "warning [node ip-10-0-0-1",
-            "security group sg-a gets the rules of load balancers, and lacks the tag",
+            "security group sg-0000000000000000a gets the rules of load balancers, and lacks the tag",
             "error [node ip-10-0-0-2",
-            "ensure the k8s security group is tagged: of sg-a, sg-b tag the one that lets balancers in",
+            "ensure the k8s security group is tagged: of sg-0000000000000000a, sg-0000000000000000b tag the one that lets balancers in",
         ],
     );
     // An instance that is named by its ID, with a node that is named by its address.
-    bed.state().instances.get_mut(&id(1)).unwrap().private_dns_name = format!("{}.us-west-2.compute.internal", id(1));
+    bed.world.instance(1, |first| first.private_dns = format!("{}.us-west-2.compute.internal", id(1)));
     has(&of(&checks(&bed, &[]).await, "node-names"), &["warning [node ip-10-0-0-1"]);
-    bed.state().instances.get_mut(&id(1)).unwrap().private_dns_name = instance(1).private_dns_name;
+    bed.world.instance(1, |first| first.private_dns = dns_name(1));
     // Without a provider ID the mark is what it is found by.
     bed.nodes = vec![Arc::new(Node { provider_id: None, ..node(1) })];
     has(&of(&checks(&bed, &[]).await, "instance-tags"), &["error [node ip-10-0-0-1", "found only with it"]);
@@ -259,8 +252,11 @@ async fn each_service_tells_what_a_take_over_changes() {
         bed.make(service).await;
     }
     drifted.metadata.annotations.insert(format!("{PREFIX}connection-idle-timeout"), "90".to_owned());
-    let arn = format!("arn:balancer/{}", foreign.default_load_balancer_name());
-    bed.state().tags.get_mut(&arn).unwrap().remove(KEY);
+    bed.written();
+    bed.world.state(|state| {
+        let mut found = state.elbv2.balancers.values_mut();
+        found.find(|one| one.name == foreign.default_load_balancer_name()).unwrap().tags.remove(KEY);
+    });
     let (missing, elsewhere) = (service("new", "nlb"), service("lbc", "external"));
     let mut invalid = service("bad", "nlb");
     invalid.metadata.annotations.insert(format!("{PREFIX}healthcheck-interval"), "often".to_owned());
@@ -293,7 +289,7 @@ async fn each_service_tells_what_a_take_over_changes() {
         ],
     );
     assert!(!text.contains("shop/none"), "{text}");
-    assert_eq!(bed.cloud.written(), [""; 0]);
+    assert_eq!(bed.written(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,21 +302,17 @@ async fn without_a_mark_or_without_instances_the_rest_is_checked_all_the_same() 
     );
     bed.env.ownership = Ownership { cluster: "c1".to_owned(), legacy: true };
     has(&of(&checks(&bed, &[]).await, "cluster-tag"), &["KubernetesCluster = c1"]);
-    bed.cloud.deny("ec2:DescribeInstances");
+    bed.world.deny("ec2:DescribeInstances");
     let found = checks(&bed, &[]).await;
     has(&of(&found, "provider-ids"), &["error [] could not be checked: ccm lacks ec2:DescribeInstances"]);
-    has(&of(&found, "subnet-tags"), &["would stand in subnet-1"]);
+    has(&of(&found, "subnet-tags"), &["would stand in subnet-a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_with_several_sources_is_asked_about_with_one() {
     let bed = Bed::new();
-    let source = |cidr: &str| Source { from: Peer::Ipv4(cidr.to_owned()), description: String::new() };
-    bed.state().groups.get_mut("sg-nodes").unwrap().ingress = vec![Permission {
-        protocol: "tcp".to_owned(),
-        from_port: Some(22),
-        to_port: Some(22),
-        sources: vec![source("10.0.0.0/8"), source("10.1.0.0/16")],
-    }];
+    let from = |cidr: &str| rule(Some(22), Peer::V4(cidr.to_owned()));
+    let rules = vec![from("10.0.0.0/8"), from("10.1.0.0/16")];
+    bed.world.ec2(|ec2| ec2.groups.get_mut(NODE_GROUP).unwrap().ingress = rules);
     has(&of(&checks(&bed, &[]).await, "permissions"), &["ec2:AuthorizeSecurityGroupIngress, "]);
 }

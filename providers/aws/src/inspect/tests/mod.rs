@@ -1,10 +1,8 @@
 mod bed;
-mod cloud;
 mod explain_node;
 mod explain_service;
 mod migration;
 mod orphans;
-mod writes;
 
 use ccm_provider::{Fact, FactState};
 
