@@ -72,19 +72,8 @@ pub(crate) fn caller(registry: &Registry) -> (Caller<Operation>, Metrics) {
 /// The same of a process that leads, at any pace.
 #[cfg(test)]
 pub(crate) fn leading(registry: &Registry) -> (Caller<Operation>, Metrics) {
-    struct Leads;
-
-    #[async_trait::async_trait]
-    impl ccm_provider::LeaderToken for Leads {
-        fn is_leading(&self) -> bool {
-            true
-        }
-
-        async fn lost(&self) {}
-    }
-
     let (caller, metrics) = caller(registry);
-    caller.lend(Arc::new(Leads));
+    caller.lend(Arc::new(ccm_provider_contract::TestCluster::default()));
     (caller.unlimited(), metrics)
 }
 

@@ -16,6 +16,8 @@ use ccm_provider::{
 };
 use serde_json::{Value, json};
 
+use crate::instances::lend;
+
 /// Value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";
 
@@ -87,14 +89,18 @@ impl Bed {
 
     /// The balancers of a new process: it remembers nothing.
     pub(crate) async fn process(&self) -> Arc<dyn LoadBalancer> {
-        self.provider().await.load_balancer().unwrap()
+        let provider = self.provider().await;
+        lend(&*provider, &[]).await;
+        provider.load_balancer().unwrap()
     }
 
     /// The balancers of another cluster in the same network.
     pub(crate) async fn process_of(&self, cluster: &str) -> Arc<dyn LoadBalancer> {
         let id = |cluster: &str| format!("KubernetesClusterID = {cluster}\n");
         let config = self.config.replace(&id("c1"), &id(cluster));
-        self.provider_with(config, &FlagValues::default()).await.load_balancer().unwrap()
+        let provider = self.provider_with(config, &FlagValues::default()).await;
+        lend(&*provider, &[]).await;
+        provider.load_balancer().unwrap()
     }
 
     /// A new process.
