@@ -326,7 +326,3 @@ impl Scene {
 pub(in crate::loadbalancer) fn writes(planned: &Planned) -> Vec<&'static str> {
     planned.steps.iter().map(|step| step.write.operation().name).collect()
 }
-
-pub(in crate::loadbalancer) fn warned<T>(findings: &[Finding], key: &Key<T>) -> bool {
-    findings.iter().any(|finding| finding.key == key.row.key && finding.severity == ccm_provider::Severity::Warning)
-}
