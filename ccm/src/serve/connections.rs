@@ -6,81 +6,65 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// What a connection is doing. Times are milliseconds since it was accepted, plus one; 0 is never.
+/// What a connection is doing.
 #[derive(Debug)]
 pub(super) struct Activity {
-    began: Instant,
-    in_flight: AtomicUsize,
-    served: AtomicBool,
-    busy_since: AtomicU64,
-    idle_since: AtomicU64,
-    head_since: AtomicU64,
-    blocked_since: AtomicU64,
+    state: Mutex<State>,
     last: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    in_flight: usize,
+    served: bool,
+    busy_since: Option<Instant>,
+    idle_since: Option<Instant>,
+    head_since: Option<Instant>,
+    blocked_since: Option<Instant>,
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            in_flight: AtomicUsize::new(0),
-            served: AtomicBool::new(false),
-            busy_since: AtomicU64::new(0),
-            idle_since: AtomicU64::new(1),
-            head_since: AtomicU64::new(0),
-            blocked_since: AtomicU64::new(0),
-            last: Notify::new(),
-        }
+        let state = State { idle_since: Some(Instant::now()), ..State::default() };
+        Self { state: Mutex::new(state), last: Notify::new() }
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
-    }
-
-    fn begin(cell: &AtomicU64, now: u64) {
-        // Keeps the first value.
-        let _ = cell.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    fn since(&self, cell: &AtomicU64) -> Option<std::time::Duration> {
-        match cell.load(Ordering::Relaxed) {
-            0 => None,
-            at => Some(std::time::Duration::from_millis(self.now().saturating_sub(at))),
-        }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes were received: if no request is being answered, this is the beginning of one.
     pub(super) fn received(&self) {
-        if self.in_flight.load(Ordering::Relaxed) == 0 {
-            Self::begin(&self.head_since, self.now());
+        let mut state = self.state();
+        if state.in_flight == 0 {
+            state.head_since.get_or_insert_with(Instant::now);
         }
     }
 
     /// The client does not read.
     pub(super) fn blocked(&self) {
-        Self::begin(&self.blocked_since, self.now());
+        self.state().blocked_since.get_or_insert_with(Instant::now);
     }
 
     /// The client reads.
     pub(super) fn sent(&self) {
-        self.blocked_since.store(0, Ordering::Relaxed);
+        self.state().blocked_since = None;
     }
 
     /// The head of a request is complete. The request is being answered as long as the guard lives.
     pub(super) fn request(self: &Arc<Self>) -> InFlight {
-        self.served.store(true, Ordering::Relaxed);
-        self.head_since.store(0, Ordering::Relaxed);
-        self.idle_since.store(0, Ordering::Relaxed);
-        if self.in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
-            Self::begin(&self.busy_since, self.now());
-        }
+        let mut state = self.state();
+        state.served = true;
+        state.in_flight += 1;
+        (state.head_since, state.idle_since) = (None, None);
+        state.busy_since.get_or_insert_with(Instant::now);
         InFlight(self.clone())
     }
 
@@ -95,30 +79,30 @@ impl Activity {
     }
 
     /// How long requests have been answered without a pause.
-    pub(super) fn busy(&self) -> Option<std::time::Duration> {
-        self.since(&self.busy_since)
+    pub(super) fn busy(&self) -> Option<Duration> {
+        self.state().busy_since.map(|at| at.elapsed())
     }
 
     /// How long there has been no request.
-    pub(super) fn idle(&self) -> Option<std::time::Duration> {
-        self.since(&self.idle_since)
+    pub(super) fn idle(&self) -> Option<Duration> {
+        self.state().idle_since.map(|at| at.elapsed())
     }
 
     /// How long the head of a request has been incomplete.
-    pub(super) fn head(&self) -> Option<std::time::Duration> {
-        self.since(&self.head_since)
+    pub(super) fn head(&self) -> Option<Duration> {
+        self.state().head_since.map(|at| at.elapsed())
     }
 
     /// How long the client has not read its answer.
-    pub(super) fn stuck(&self) -> Option<std::time::Duration> {
-        self.since(&self.blocked_since)
+    pub(super) fn stuck(&self) -> Option<Duration> {
+        self.state().blocked_since.map(|at| at.elapsed())
     }
 
     /// A connection with a lower rank is closed earlier.
     fn rank(&self) -> u8 {
-        match (self.in_flight.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed)) {
-            (0, false) => 0,
-            (0, true) => 1,
+        match *self.state() {
+            State { in_flight: 0, served: false, .. } => 0,
+            State { in_flight: 0, .. } => 1,
             _ => 2,
         }
     }
@@ -129,9 +113,11 @@ pub(super) struct InFlight(Arc<Activity>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.0.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.busy_since.store(0, Ordering::Relaxed);
-            Activity::begin(&self.0.idle_since, self.0.now());
+        let mut state = self.0.state();
+        state.in_flight -= 1;
+        if state.in_flight == 0 {
+            state.busy_since = None;
+            state.idle_since = Some(Instant::now());
         }
     }
 }
@@ -174,7 +160,7 @@ impl Connections {
         Arc::new(Self { most, inner: Mutex::default() })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
