@@ -4,7 +4,7 @@ const HEAD: &str = "# Metrics
 
 `/metrics` on the secure port shows these, and `/metrics/slis` the two of the health checks, in the text format of Prometheus.
 Those of the first table have the names, types, labels and buckets that the Go cloud-controller-manager has, so that dashboards
-and alerts stay. A metric with labels appears once what it counts has happened. What only Go can tell (`go_*`) is left out.
+and alerts stay. A metric with labels appears once what it counts has happened. What only Go has (`go_*`) is left out.
 
 This page is generated: `cargo xtask reference`.
 

@@ -429,14 +429,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn deprecated_flags_are_named_when_they_are_given() {
-        let program = Program::default();
-        assert_eq!(deprecations(&program, &run(&[])), [""; 0]);
-        assert_eq!(
-            deprecations(&program, &run(&["--node-sync-period=5s"])),
-            ["Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted."]
-        );
-    }
 }

@@ -10,30 +10,22 @@ fn config(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-fn refused(text: &str, expected: &[&str]) {
-    let file = config(text);
-    let path = format!("--cloud-config={}", file.path().display());
-    let ended = run(&["--cloud-provider=fake", &path, "--master=http://127.0.0.1:1", "--secure-port=0"]);
-    assert_eq!(ended.code, Some(255), "{}", ended.stderr);
-    assert!(ended.stderr.contains("could not init cloud provider \"fake\": "), "{}", ended.stderr);
-    for text in expected {
-        assert!(ended.stderr.contains(text), "{text:?} is not in {}", ended.stderr);
+#[test]
+fn what_is_wrong_in_the_cloud_config_is_named() {
+    let rows: [(&str, &[&str]); 3] = [
+        ("instances: [{name: a, adresses: []}]", &["adresses", "instances[0]", "addresses"]),
+        ("instances: [{name: a, exists: 'yes'}]", &["instances[0].exists"]),
+        ("instances: [{name: twin}, {name: twin}]", &["twin"]),
+    ];
+    for (text, expected) in rows {
+        let file = config(text);
+        let path = format!("--cloud-config={}", file.path().display());
+        let ended = run(&["--cloud-provider=fake", &path, "--master=http://127.0.0.1:1", "--secure-port=0"]);
+        assert_eq!(ended.code, Some(255), "{}", ended.stderr);
+        for part in ["could not init cloud provider \"fake\": "].iter().chain(expected) {
+            assert!(ended.stderr.contains(part), "{part:?} is not in {}", ended.stderr);
+        }
     }
-}
-
-#[test]
-fn an_unknown_key_of_the_cloud_config_is_named() {
-    refused("instances: [{name: a, adresses: []}]", &["adresses", "instances[0]", "addresses"]);
-}
-
-#[test]
-fn a_wrong_type_in_the_cloud_config_is_named() {
-    refused("instances: [{name: a, exists: 'yes'}]", &["instances[0].exists"]);
-}
-
-#[test]
-fn a_duplicate_instance_is_named() {
-    refused("instances: [{name: twin}, {name: twin}]", &["twin"]);
 }
 
 #[test]
@@ -43,16 +35,6 @@ fn a_broken_kubeconfig_is_named() {
     let ended = run(&["--cloud-provider=fake", "--kubeconfig", &path]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains(&format!("--kubeconfig {path}: ")), "{}", ended.stderr);
-}
-
-#[test]
-fn a_port_in_use_ends_with_1_and_names_the_flags() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let port = format!("--secure-port={port}");
-    let ended = run(&["--cloud-provider=fake", "--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", &port]);
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("failed to create listener: failed to listen on"), "{}", ended.stderr);
 }
 
 #[test]

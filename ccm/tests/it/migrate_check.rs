@@ -106,7 +106,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_in_a_cluster_is_reported_with_the_way_out_and_nothing_is_written() {
+    async fn what_is_wrong_in_a_cluster_is_reported_with_its_fix_and_nothing_is_written() {
         let Some(scene) = scene("unlisted: missing\ninstances: [{name: fresh}, {name: bare}]").await else { return };
         create_node(&scene.bed, "fresh", json!({"taints": [taint()]})).await;
         create_node(&scene.bed, "stranger", json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"})).await;

@@ -24,6 +24,12 @@ pub(crate) async fn send(bed: &Bed, method: &str, path: &str, object: &Value) ->
     serde_json::from_str(&body).unwrap()
 }
 
+/// Sends a request that may fail; returns the status and the answer.
+pub(crate) async fn post(bed: &Bed, path: &str, object: &Value) -> (u16, Value) {
+    let (status, body) = bed.request("POST", path, &bed.token, Some(object)).await.unwrap();
+    (status, serde_json::from_str(&body).unwrap())
+}
+
 pub(crate) async fn create(bed: &Bed, path: &str, object: Value) -> Value {
     send(bed, "POST", path, &object).await
 }

@@ -4,55 +4,39 @@ use std::net::TcpListener;
 
 use crate::process::run;
 
-/// A port that is taken, as flags.
-fn taken() -> (TcpListener, [String; 2]) {
+#[test]
+fn the_first_error_in_the_order_of_the_start_ends_the_program() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    (listener, ["--bind-address=127.0.0.1".into(), format!("--secure-port={port}")])
-}
-
-#[test]
-fn validation_comes_before_the_kubeconfig() {
-    let ended = run(&["--cloud-provider=fake", "--controllers=nope", "--kubeconfig=/nonexistent"]);
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("\"nope\" is not in the list of known controllers"), "{}", ended.stderr);
-    assert!(!ended.stderr.contains("/nonexistent:"), "{}", ended.stderr);
-}
-
-#[test]
-fn the_kubeconfig_comes_before_the_port() {
-    let (_listener, [address, port]) = taken();
-    let ended = run(&["--cloud-provider=fake", "--kubeconfig=/nonexistent", &address, &port]);
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("--kubeconfig /nonexistent: "), "{}", ended.stderr);
-}
-
-#[test]
-fn the_port_comes_before_the_provider() {
-    let (_listener, [address, port]) = taken();
-    let master = "--master=http://127.0.0.1:1";
-    let ended = run(&["--cloud-provider=fake", master, "--cloud-config=/nonexistent", &address, &port]);
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("failed to create listener"), "{}", ended.stderr);
-}
-
-#[test]
-fn the_provider_is_made_before_anyone_leads() {
-    // The API server is unreachable, and still the process ends with the provider's error.
-    let start = |more: &[&str]| run(&[&["--master=http://127.0.0.1:1", "--secure-port=0"], more].concat());
-    let ended = start(&["--cloud-provider=fake", "--cloud-config=/nonexistent"]);
-    assert_eq!(ended.code, Some(255));
-    assert!(
-        ended.stderr.contains("Couldn't open cloud provider configuration /nonexistent: No such file"),
-        "{}",
-        ended.stderr
-    );
-    let ended = start(&["--cloud-provider=external"]);
-    assert_eq!(ended.code, Some(255));
-    assert!(ended.stderr.contains("Cloud provider is nil"), "{}", ended.stderr);
-    let ended = start(&["--cloud-provider=nowhere"]);
-    assert_eq!(ended.code, Some(255));
-    assert!(ended.stderr.contains("unknown cloud provider \"nowhere\" (compiled in: "), "{}", ended.stderr);
+    let taken = ["--bind-address=127.0.0.1", &format!("--secure-port={}", listener.local_addr().unwrap().port())];
+    // The API server is unreachable: that is found out last.
+    let unreachable = ["--master=http://127.0.0.1:1"];
+    let (fake, no_port) = (["--cloud-provider=fake"], ["--secure-port=0"]);
+    let [no_kubeconfig, no_config] = [["--kubeconfig=/nonexistent"], ["--cloud-config=/nonexistent"]];
+    let rows: [(Vec<&str>, i32, &str); 6] = [
+        (
+            [&fake[..], &["--controllers=nope"], &no_kubeconfig].concat(),
+            1,
+            "Error: \"nope\" is not in the list of known controllers",
+        ),
+        ([&fake[..], &no_kubeconfig, &taken].concat(), 1, "--kubeconfig /nonexistent: "),
+        ([&fake[..], &unreachable, &no_config, &taken].concat(), 1, "failed to create listener: failed to listen on"),
+        (
+            [&fake[..], &unreachable, &no_port, &no_config].concat(),
+            255,
+            "Couldn't open cloud provider configuration /nonexistent: No such file",
+        ),
+        ([&["--cloud-provider=external"][..], &unreachable, &no_port].concat(), 255, "Cloud provider is nil"),
+        (
+            [&["--cloud-provider=nowhere"][..], &unreachable, &no_port].concat(),
+            255,
+            "unknown cloud provider \"nowhere\" (compiled in: ",
+        ),
+    ];
+    for (args, code, text) in rows {
+        let ended = run(&args);
+        assert_eq!(ended.code, Some(code), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(text), "{text}: {}", ended.stderr);
+    }
 }
 
 #[test]

@@ -7,11 +7,11 @@ mod real_apiserver {
     use serde_json::{Value, json};
 
     use crate::https::free_port;
-    use crate::scene::{Scene, bind, create, create_node, create_role, send, taint, until, until_initialized};
+    use crate::scene::{Scene, bind, create, create_node, create_role, post, send, taint, until, until_initialized};
+    use crate::webhook::{HOOKS, certify, create_hook};
 
     const ZONE: &str = "topology.kubernetes.io/zone";
     const REGION: &str = "topology.kubernetes.io/region";
-    const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
     const HOOK: &str = "cloud-pvl-admission.k8s.io";
     const CLOUD: &str = r#"
 interfaces: {pvLabels: true}
@@ -62,11 +62,6 @@ faults:
     }
 
     impl Scene {
-        async fn post(&self, path: &str, object: &Value) -> (u16, Value) {
-            let (status, body) = self.bed.request("POST", path, &self.bed.token, Some(object)).await.unwrap();
-            (status, serde_json::from_str(&body).unwrap())
-        }
-
         async fn make(&self, volume: &Value) -> Value {
             create(&self.bed, VOLUMES, volume.clone()).await
         }
@@ -89,17 +84,6 @@ faults:
             asked.map(|line| line["args"]["volume"].as_str().unwrap().to_owned()).collect()
         }
 
-        /// Writes a new self-signed certificate for the address of the webhook; returns its CA bundle for the API
-        /// server.
-        fn certify(&self) -> String {
-            let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-            std::fs::write(self.text("tls.crt"), made.cert.pem()).unwrap();
-            std::fs::write(self.text("tls.key"), made.signing_key.serialize_pem()).unwrap();
-            let file = self.text("tls.crt");
-            let encoded = std::process::Command::new("base64").args(["-w0", &file]).output().unwrap().stdout;
-            String::from_utf8(encoded).unwrap()
-        }
-
         async fn change_hook(&self, change: &Value) {
             let path = format!("{HOOKS}/{HOOK}");
             let (status, old) = self.bed.get(&path).await.unwrap();
@@ -115,20 +99,6 @@ faults:
             }
             send(&self.bed, "PUT", &path, &hooks).await;
         }
-    }
-
-    fn hook(port: u16, bundle: &str) -> Value {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": HOOK},
-            "webhooks": [{
-                "name": HOOK,
-                "clientConfig": {"url": format!("https://127.0.0.1:{port}{PATH}"), "caBundle": bundle},
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["persistentvolumes"]}],
-                "matchConditions": [{"name": "ours", "expression": VolumeSource::match_condition(&VolumeSource::ALL)}],
-                "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
-            }],
-        })
     }
 
     #[tokio::test]
@@ -236,8 +206,8 @@ faults:
     #[tokio::test]
     async fn a_standby_labels_volumes_while_they_are_made_and_an_outage_blocks_no_others() {
         let Some(scene) = Scene::new(CLOUD, &FLAGS).await else { return };
-        let bundle = scene.certify();
         let (certificate, key) = (scene.text("tls.crt"), scene.text("tls.key"));
+        let bundle = certify(&certificate, &key);
         let port = free_port();
         let common = ["--controllers=*,-pvlabel", "-v=2"];
         let leader = scene.start(&common);
@@ -253,14 +223,19 @@ faults:
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(common).collect();
         let mut standby = scene.start(&flags);
         standby.wait_for(&format!("Serving securely on 127.0.0.1:{port}"));
-        let (status, answer) = scene.post(HOOKS, &hook(port, &bundle)).await;
-        assert_eq!(status, 201, "{answer}");
+        let volumes = json!({
+            "clientConfig": {"url": format!("https://127.0.0.1:{port}{PATH}"), "caBundle": bundle},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["persistentvolumes"]}],
+            "matchConditions": [{"name": "ours", "expression": VolumeSource::match_condition(&VolumeSource::ALL)}],
+            "timeoutSeconds": 5,
+        });
+        create_hook(&scene.bed, HOOK, volumes).await;
 
         // The API server takes a moment to apply its own configuration.
         let mut tries = 0;
         let labelled = async || {
             tries += 1;
-            let (_, answer) = scene.post(VOLUMES, &volume(&format!("try-{tries}"), &csi())).await;
+            let (_, answer) = post(&scene.bed, VOLUMES, &volume(&format!("try-{tries}"), &csi())).await;
             !zone(&answer).is_empty()
         };
         until("the webhook is asked", labelled).await;
@@ -274,7 +249,7 @@ faults:
         assert_eq!(terms(&made), terms(&mine));
 
         let asked = scene.asked().len();
-        let (status, answer) = scene.post(VOLUMES, &volume("lost", &ebs("vol-gone"))).await;
+        let (status, answer) = post(&scene.bed, VOLUMES, &volume("lost", &ebs("vol-gone"))).await;
         assert_eq!((status, &answer["reason"]), (403, &json!("Forbidden")), "{answer}");
         let text = answer["message"].as_str().unwrap();
         assert!(
@@ -288,16 +263,16 @@ faults:
         assert!(!standby.log().contains("successfully acquired lease"));
 
         // Another certificate: the process loads it without a restart, and the API server gets its CA bundle.
-        let renewed = scene.certify();
+        let renewed = certify(&certificate, &key);
         standby.wait_for("Loaded new serving certificates");
-        let (status, answer) = scene.post(VOLUMES, &volume("unknown-signer", &csi())).await;
+        let (status, answer) = post(&scene.bed, VOLUMES, &volume("unknown-signer", &csi())).await;
         // An earlier connection may still be open; a new one fails with the old CA bundle.
         assert!(status == 201 || status == 500, "{answer}");
         scene.change_hook(&json!({"clientConfig": {"caBundle": renewed}})).await;
         let mut tries = 0;
         let works = async || {
             tries += 1;
-            let (status, answer) = scene.post(VOLUMES, &volume(&format!("renewed-{tries}"), &csi())).await;
+            let (status, answer) = post(&scene.bed, VOLUMES, &volume(&format!("renewed-{tries}"), &csi())).await;
             status == 201 && zone(&answer) == "b__a"
         };
         until("the new certificate works", works).await;
@@ -305,14 +280,14 @@ faults:
         // Without the webhook, only creations of volumes fail that it would review.
         standby.signal("TERM");
         assert_eq!(standby.wait(), Some(0));
-        let (status, answer) = scene.post(VOLUMES, &volume("blocked", &ebs("vol-1"))).await;
+        let (status, answer) = post(&scene.bed, VOLUMES, &volume("blocked", &ebs("vol-1"))).await;
         assert_eq!(status, 500, "{answer}");
         assert!(answer["message"].as_str().unwrap().contains(HOOK), "{answer}");
         for made in [volume("local-2", &local()), provisioned("dynamic-2", &csi())] {
             scene.make(&made).await;
         }
         scene.change_hook(&json!({"failurePolicy": "Ignore"})).await;
-        let ignored = async || scene.post(VOLUMES, &volume("blocked", &ebs("vol-1"))).await.0 == 201;
+        let ignored = async || post(&scene.bed, VOLUMES, &volume("blocked", &ebs("vol-1"))).await.0 == 201;
         until("the failure is ignored", ignored).await;
         assert_eq!(zone(&scene.get("blocked").await), "");
     }

@@ -4,14 +4,17 @@ use std::process::Command;
 
 use ccm::App;
 use ccm::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse, Webhook};
+use ccm_test_bed::Bed;
 use serde_json::{Value, json};
 
 use crate::https::{exchange, free_port};
 use crate::process::Process;
+use crate::scene::create;
 
 /// The variable with the arguments for the program, one per line.
 const ARGUMENTS: &str = "CCM_TEST_WEBHOOK_ARGUMENTS";
 const GATE: &str = "--feature-gates=CloudControllerManagerWebhook=true";
+pub(crate) const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const ALL: &str = "--webhooks=*";
 /// No API server: the process remains a standby.
 const NOBODY: &str = "--master=http://127.0.0.1:1";
@@ -100,6 +103,25 @@ fn review(name: &str) -> String {
     json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
         "request": {"uid": "u-1", "name": name, "operation": "CREATE", "object": {}}})
     .to_string()
+}
+
+/// Writes a new self-signed certificate for the address of a webhook; returns its CA bundle for the API server.
+pub(crate) fn certify(certificate: &str, key: &str) -> String {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(certificate, made.cert.pem()).unwrap();
+    std::fs::write(key, made.signing_key.serialize_pem()).unwrap();
+    let encoded = Command::new("base64").args(["-w0", certificate]).output().unwrap().stdout;
+    String::from_utf8(encoded).unwrap()
+}
+
+/// Has the API server ask a webhook; `fields` are its address and what it reviews.
+pub(crate) async fn create_hook(bed: &Bed, name: &str, fields: Value) {
+    let mut hook =
+        json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail"});
+    hook.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let hooks = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name}, "webhooks": [hook]});
+    create(bed, HOOKS, hooks).await;
 }
 
 #[test]
@@ -198,31 +220,26 @@ fn with_both_ports_at_zero_nothing_listens() {
 
 mod real_apiserver {
     use ccm_test_bed::Bed;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::{ALL, GATE, Hosting, JSON, review};
-
-    async fn post(bed: &Bed, path: &str, body: &Value) -> (u16, Value) {
-        let (status, body) = bed.request("POST", path, &bed.token, Some(body)).await.unwrap();
-        (status, serde_json::from_str(&body).unwrap())
-    }
+    use super::{ALL, GATE, HOOKS, Hosting, JSON, certify, create_hook, review};
+    use crate::scene::{create, post, until};
 
     #[tokio::test]
     async fn the_api_server_asks_each_replica_on_leader_and_standby() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let folder = tempfile::tempdir().unwrap();
-        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let file = |name: &str| folder.path().join(name).display().to_string();
-        std::fs::write(file("tls.crt"), made.cert.pem()).unwrap();
-        std::fs::write(file("tls.key"), made.signing_key.serialize_pem()).unwrap();
+        let (certificate, key) = (file("tls.crt"), file("tls.key"));
+        let bundle = certify(&certificate, &key);
         let space = format!("hooks-{}", uuid::Uuid::new_v4());
         let flags = [
             GATE.to_owned(),
             ALL.into(),
             format!("--kubeconfig={}", bed.kubeconfig().display()),
             format!("--leader-elect-resource-name={space}"),
-            format!("--webhook-tls-cert-file={}", file("tls.crt")),
-            format!("--webhook-tls-private-key-file={}", file("tls.key")),
+            format!("--webhook-tls-cert-file={certificate}"),
+            format!("--webhook-tls-private-key-file={key}"),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let leader = Hosting::serving(&flags);
@@ -231,43 +248,31 @@ mod real_apiserver {
         assert_eq!(leader.post("/obey", JSON, &review("x")).0, 200);
 
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}});
-        assert_eq!(post(bed, "/api/v1/namespaces", &namespace).await.0, 201);
-        let encoded = std::process::Command::new("base64").args(["-w0", &file("tls.crt")]).output().unwrap().stdout;
-        let hooks = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": space},
-            "webhooks": [{
-                "name": "obey.example.com",
-                "clientConfig": {"url": format!("https://127.0.0.1:{}/obey", standby.port), "caBundle": String::from_utf8(encoded).unwrap()},
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space}},
-                "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
-            }],
+        create(bed, "/api/v1/namespaces", namespace).await;
+        let reviewed = json!({
+            "name": "obey.example.com",
+            "clientConfig": {"url": format!("https://127.0.0.1:{}/obey", standby.port), "caBundle": bundle},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space}},
         });
-        let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-        let (status, answer) = post(bed, path, &hooks).await;
-        assert_eq!(status, 201, "{answer}");
+        create_hook(bed, &space, reviewed).await;
 
         let maps = format!("/api/v1/namespaces/{space}/configmaps");
         let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         // The API server takes a moment to apply its own configuration.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        for number in 0.. {
-            let (status, answer) = post(bed, &maps, &map(&format!("good-{number}"))).await;
-            assert_eq!(status, 201, "{answer}");
-            if answer["data"]["seen"] == "CREATE" {
-                break;
-            }
-            assert!(std::time::Instant::now() < deadline, "the webhook is never asked: {answer}");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        let mut number = 0;
+        let seen = async || {
+            number += 1;
+            create(bed, &maps, map(&format!("good-{number}"))).await["data"]["seen"] == "CREATE"
+        };
+        until("the webhook is asked", seen).await;
         let (status, answer) = post(bed, &maps, &map("deny")).await;
         assert_eq!(status, 400, "{answer}");
         assert!(answer["message"].as_str().unwrap().ends_with("denied the request: not today"), "{answer}");
         let (status, answer) = post(bed, &maps, &map("fail")).await;
         assert_eq!(status, 500, "{answer}");
         assert!(!standby.process.log().contains("successfully acquired lease"));
-        let (status, body) = bed.request("DELETE", &format!("{path}/{space}"), &bed.token, None).await.unwrap();
+        let (status, body) = bed.request("DELETE", &format!("{HOOKS}/{space}"), &bed.token, None).await.unwrap();
         assert_eq!(status, 200, "{body}");
     }
 }

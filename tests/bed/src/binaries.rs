@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 /// The modules of `hack/k8s` that hold a component: what selects one in the environment, and its go.mod. The first is the
 /// default.
@@ -72,7 +72,7 @@ fn selected(modules: Modules, selector: &str) -> anyhow::Result<&'static str> {
 }
 
 /// The required version of a module, so that the number stands in the go.mod and nowhere else.
-fn version_in(go_mod: &'static str, module: &str) -> &'static str {
+pub fn version_in<'m>(go_mod: &'m str, module: &str) -> &'m str {
     go_mod
         .lines()
         .filter_map(|line| line.trim().trim_start_matches("require ").strip_prefix(module)?.strip_prefix(' '))
@@ -114,19 +114,28 @@ fn here(component: &Component) -> anyhow::Result<Option<PathBuf>> {
         let Component { name, version, .. } = component;
         let at = component.cached().map_or_else(|| "the user's cache".to_owned(), |path| path.display().to_string());
         let reason = format!("no {name} {version} at {at}; `hack/k8s/build.sh {name}` builds it");
-        if env::var("CI").is_ok_and(|value| value == "true") {
-            bail!(reason);
-        }
-        // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen. One write, because the
-        // harness prints at the same time.
-        if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
-            let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
+        if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(name) || is_ci() {
+            not_run(&reason)?;
         }
     }
     Ok(found)
 }
 
-fn cache_folder() -> Option<PathBuf> {
+fn is_ci() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true")
+}
+
+/// Reports on stderr that this machine cannot run a test; in CI that is an error.
+pub fn not_run(reason: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(!is_ci(), "{reason}");
+    // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen. One write, because the
+    // harness prints at the same time.
+    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
+    Ok(())
+}
+
+/// The folder into which the scripts of `hack/` put what they build.
+pub fn cache_folder() -> Option<PathBuf> {
     let root = env::var_os("XDG_CACHE_HOME")
         .filter(|v| !v.is_empty())
         .map(PathBuf::from)

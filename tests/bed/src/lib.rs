@@ -35,7 +35,7 @@ use anyhow::Context as _;
 use serde_json::json;
 
 pub use audit::{AuditEntry, AuditLog};
-pub use binaries::kubernetes_version;
+pub use binaries::{cache_folder, kubernetes_version, not_run, version_in};
 pub use controller_manager::{CONTROLLER_MANAGER_USER, ControllerManager};
 pub use http::trusting_client;
 pub use pki::{Authority, ClientCertificate, Pki};

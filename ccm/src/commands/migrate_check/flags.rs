@@ -309,9 +309,8 @@ fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
         checks.push(Check::good("flags", &*subject, line));
     }
     checks.extend(election(&subject, &theirs, ours.options));
-    let differing: Vec<&Flag> =
-        ours.program.flags.iter().filter(|flag| differs(flag, &theirs, &ours.options.values)).collect();
-    checks.extend(differing.iter().map(|flag| difference(&subject, flag, &theirs, ours)));
+    let differing = ours.program.flags.iter().filter(|flag| differs(flag, &theirs, &ours.options.values));
+    checks.extend(differing.map(|flag| difference(&subject, flag, &theirs, ours)));
     if checks.is_empty() {
         checks.push(Check::good("flags", subject, "the arguments of the pod mean the same here"));
     }
@@ -319,42 +318,34 @@ fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
 }
 
 /// Two programs must never be active at the same time: they must share a lease.
-fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Vec<Check> {
-    let mut checks = Vec::new();
-    if theirs.bool("dry-run") {
-        checks.push(Check::good(LEADER_ELECTION, subject, "it is a trial (--dry-run) and writes nothing"));
-        return checks;
-    }
-    if !theirs.bool("leader-elect") {
-        checks.push(Check::error(
-            LEADER_ELECTION,
-            subject,
-            "it runs with --leader-elect=false: nothing keeps it and this program from working at once",
-            "stop it before this program starts",
-        ));
-        return checks;
-    }
-    let Some(ours) = &options.election else {
-        checks.push(Check::error(
-            LEADER_ELECTION,
-            subject,
-            "it holds a lease, and this program would work without one: both would work at once",
-            "leave --leader-elect=false out, or stop the other before this program starts",
-        ));
-        return checks;
-    };
+fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Option<Check> {
     let lease = |namespace: &str, name: &str| format!("{namespace}/{name}");
-    let held = lease(&theirs.text("leader-elect-resource-namespace"), &theirs.text("leader-elect-resource-name"));
-    let wanted = lease(&ours.namespace, &ours.name);
-    if held != wanted {
-        checks.push(Check::error(
-            LEADER_ELECTION,
-            subject,
-            format!("its lease is {held}, and here it would be {wanted}: both would work at once"),
-            "give the same --leader-elect-resource-namespace and --leader-elect-resource-name, or stop the other first; a trial beside it needs --dry-run",
-        ));
-    }
-    checks
+    let (text, fix) = match &options.election {
+        _ if theirs.bool("dry-run") => {
+            return Some(Check::good(LEADER_ELECTION, subject, "it is a trial (--dry-run) and writes nothing"));
+        }
+        _ if !theirs.bool("leader-elect") => (
+            "it runs with --leader-elect=false: nothing keeps it and this program from working at once".to_owned(),
+            "stop it before this program starts",
+        ),
+        None => (
+            "it holds a lease, and this program would work without one: both would work at once".to_owned(),
+            "leave --leader-elect=false out, or stop the other before this program starts",
+        ),
+        Some(ours) => {
+            let theirs =
+                lease(&theirs.text("leader-elect-resource-namespace"), &theirs.text("leader-elect-resource-name"));
+            let wanted = lease(&ours.namespace, &ours.name);
+            if theirs == wanted {
+                return None;
+            }
+            (
+                format!("its lease is {theirs}, and here it would be {wanted}: both would work at once"),
+                "give the same --leader-elect-resource-namespace and --leader-elect-resource-name, or stop the other first; a trial beside it needs --dry-run",
+            )
+        }
+    };
+    Some(Check::error(LEADER_ELECTION, subject, text, fix))
 }
 
 /// Whether a flag that somebody gave has another value there than here.

@@ -102,21 +102,6 @@ fn cloud_controller(more: &[&str]) -> Pod {
 const NO_ROUTES: &str = "--configure-cloud-routes=false";
 
 #[test]
-fn a_cluster_that_is_ready_for_the_swap_has_no_error_and_no_warning() {
-    let pods = [
-        controller_manager(&["--cloud-provider=external", "--cluster-name=kubernetes"]),
-        api_server(&[]),
-        cloud_controller(&[NO_ROUTES, "--v=4", "--secure-port=0", "--leader-elect=true"]),
-    ];
-    let good = [
-        "info cloud-provider pod kube-system/kube-apiserver-a",
-        "info cloud-provider pod kube-system/kube-controller-manager-a",
-        "info flags pod kube-system/aws-ccm-a",
-    ];
-    assert_eq!(lines(flags_of(&pods, &[NO_ROUTES])), good);
-}
-
-#[test]
 fn flags_of_an_in_tree_cloud_are_reported_with_the_fix() {
     let pods = [
         controller_manager(&["--cloud-provider=aws", "--cluster-name=prod", "--enable-leader-migration"]),

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,25 +17,16 @@ pub(crate) fn read(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn cache() -> Option<PathBuf> {
-    let root = env::var_os("XDG_CACHE_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
-    let root = root.or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
-    Some(root.join("ccm"))
-}
-
 /// The version of a module in a committed go.mod, without its `v`.
 pub(crate) fn version(go_mod: &str, module: &str) -> String {
     let text = fs::read_to_string(workspace().join(go_mod)).unwrap();
-    let line = text
-        .lines()
-        .map(|line| line.trim().trim_start_matches("require "))
-        .find_map(|line| line.strip_prefix(module)?.strip_prefix(" v").map(str::to_owned));
-    line.unwrap_or_else(|| panic!("{go_mod} does not require {module}")).split(' ').next().unwrap().to_owned()
+    let version = ccm_test_bed::version_in(&text, module);
+    version.strip_prefix('v').unwrap_or_else(|| panic!("{go_mod} does not require {module}")).to_owned()
 }
 
 /// A file that a script of `hack/` has put into the cache.
 fn cached(folder: &str, name: &str, script: &str) -> Option<PathBuf> {
-    let path = cache().map(|cache| cache.join(folder).join(name));
+    let path = ccm_test_bed::cache_folder().map(|cache| cache.join(folder).join(name));
     let found = path.clone().filter(|path| path.exists());
     if found.is_none() {
         not_run(&format!("{name} is not at {path:?}; {script} puts it there"));
@@ -46,9 +36,7 @@ fn cached(folder: &str, name: &str, script: &str) -> Option<PathBuf> {
 
 /// Reports that this machine cannot run a test; in CI that is a failure.
 pub(crate) fn not_run(reason: &str) {
-    assert!(env::var("CI").as_deref() != Ok("true"), "{reason}");
-    // Not eprintln!: the harness would swallow it.
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
+    ccm_test_bed::not_run(reason).unwrap();
 }
 
 /// kubectl, whose kustomize renders the overlays. What it prints depends on its version, so one of another origin is not
@@ -66,7 +54,6 @@ pub(crate) fn kubectl() -> Option<PathBuf> {
     cached(&format!("k8s-{version}"), "kubectl", "hack/k8s/build.sh kubectl")
 }
 
-/// helm
 pub(crate) fn helm() -> Option<PathBuf> {
     cached(&format!("helm-{}", version("hack/tools/helm/go.mod", "helm.sh/helm/v4")), "helm", "hack/tools/build.sh")
 }

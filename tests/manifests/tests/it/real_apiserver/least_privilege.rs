@@ -34,8 +34,8 @@ instances:
 - {name: new, type: large, addresses: [{type: InternalIP, address: 10.0.0.1}]}
 - {name: stopped, shutdown: true}
 faults:
-# What is told twice is a patch of the first event. Events on routes name the time that it took, so each is another one until
-# more than ten are told as one.
+# A repeated event is a patch of the first one. Events on routes name the time that it took, so each is another one until
+# more than ten are counted as one.
 - {call: InstanceMetadata, node: new, times: 3, error: busy}
 - {call: EnsureLoadBalancer, service: "*/failing", times: 2, error: quota}
 - {call: GetLabelsForVolume, volume: data, times: 3, error: busy}
@@ -185,8 +185,8 @@ impl Scene {
             events["items"].as_array().into_iter().flatten().any(|event| event["reason"] == "DeletedLoadBalancer")
         })
         .await;
-        let told = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dfailing";
-        self.until(process, "told twice in one event", told, |events| {
+        let repeated = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dfailing";
+        self.until(process, "counted twice in one event", repeated, |events| {
             events["items"].as_array().into_iter().flatten().any(|event| event["count"].as_u64() > Some(1))
         })
         .await;
@@ -321,7 +321,7 @@ fn combinations(rule: &Value) -> Vec<(String, String, String)> {
     all
 }
 
-/// A standby watches the lease, and takes it over when the leader is told to end; then it ends too.
+/// A standby watches the lease, and takes it over when the leader is asked to end; then it ends too.
 async fn hand_over(scene: &Scene, mut leader: Process, start: impl Fn(&str) -> Process) {
     let mut standby = start("standby.log");
     deadline(LONG, || standby.output(), async || standby.output().contains("attempting to acquire leader lease")).await;
