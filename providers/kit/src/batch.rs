@@ -4,39 +4,28 @@
 //! follow each other closely and starts small again after a quiet time, so that a lone question waits for a moment and a
 //! storm of them costs one call per second.
 //!
-//! A call belongs to nobody who asked: it runs by itself, under its own deadline, and goes on when an asker is gone. When it
-//! fails because of some of its items ([`Blame`]), the others are asked about again: without the items that the error names,
-//! or in halves, but never one by one.
+//! A call runs by itself, under its own deadline, and goes on when a caller is gone. When it fails, all of its items get the
+//! error: a cloud that refuses a whole call because of one item is asked again in [`Bulk::call`], which knows its answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-
-/// A failed batch is halved down to this size.
-const SPLIT_TO: usize = 8;
-/// Calls that splitting may cost in one batch.
-const EXTRA_CALLS: usize = 32;
 
 /// A call that takes many items.
 #[async_trait]
 pub trait Bulk: Send + Sync + 'static {
-    /// What all items of one call have in common: the filters of a query, the tags to be written. `()` where there is
-    /// nothing.
-    type Group: Clone + Ord + Debug + Send + Sync + 'static;
     /// What is asked about.
     type Item: Clone + Ord + Debug + Send + Sync + 'static;
     /// What is known of an item.
-    type Answer: Clone + Send + Sync + 'static;
+    type Answer: Clone + Debug + Send + Sync + 'static;
     /// Why a call failed.
     type Error: Clone + Send + Sync + 'static;
 
@@ -44,30 +33,11 @@ pub trait Bulk: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The call failed as a whole; [`Bulk::blame`] says because of whom.
-    async fn call(
-        &self,
-        group: &Self::Group,
-        items: &[Self::Item],
-    ) -> Result<BTreeMap<Self::Item, Self::Answer>, Self::Error>;
-
-    /// Whose fault the failure is.
-    fn blame(&self, error: &Self::Error, items: &[Self::Item]) -> Blame<Self::Item>;
+    /// The call failed, for all of the items.
+    async fn call(&self, items: &[Self::Item]) -> Result<BTreeMap<Self::Item, Self::Answer>, Self::Error>;
 
     /// The error of a call that gave no answer at all.
     fn interrupted(&self, how: Interrupted) -> Self::Error;
-}
-
-/// Whose fault a failed call is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Blame<I> {
-    /// No item's: missing permissions, throttling, no network. Another call would fail too.
-    Nobody,
-    /// That of these items: they get the error, the others are asked about again. None of the batch among them is the same
-    /// as [`Blame::Somebody`].
-    These(BTreeSet<I>),
-    /// That of some items, which the error does not name: the batch is halved.
-    Somebody,
 }
 
 /// How a call ended without an answer.
@@ -146,7 +116,7 @@ struct Shared<B: Bulk> {
 }
 
 struct State<B: Bulk> {
-    open: BTreeMap<B::Group, Window<B>>,
+    open: Option<Window<B>>,
     // Numbers the windows, so that a timer does not close the successor of its own.
     opened: u64,
     width: Duration,
@@ -161,23 +131,19 @@ struct Window<B: Bulk> {
 impl<B: Bulk> Batcher<B> {
     /// A batcher in front of a call.
     pub fn new(bulk: B, limits: Limits) -> Self {
-        let state = State { open: BTreeMap::new(), opened: 0, width: limits.window_min, last_call: None };
+        let state = State { open: None, opened: 0, width: limits.window_min, last_call: None };
         Self { shared: Arc::new(Shared { bulk, limits, state: Mutex::new(state) }) }
     }
 
     /// What comes out for each item. Items that others ask about at the same time are asked about once.
     ///
     /// Must be called within a tokio runtime. Dropping the future withdraws the question from no call.
-    pub async fn ask(
-        &self,
-        group: &B::Group,
-        items: impl IntoIterator<Item = B::Item>,
-    ) -> BTreeMap<B::Item, Outcome<B>> {
+    pub async fn ask(&self, items: impl IntoIterator<Item = B::Item>) -> BTreeMap<B::Item, Outcome<B>> {
         let waiting: Vec<_> = items
             .into_iter()
             .collect::<BTreeSet<_>>()
             .into_iter()
-            .map(|item| (self.join(group, item.clone()), item))
+            .map(|item| (self.join(item.clone()), item))
             .map(|(answer, item)| async move {
                 let outcome = answer.await.unwrap_or_else(|_| Err(self.shared.bulk.interrupted(Interrupted::Lost)));
                 (item, outcome)
@@ -190,29 +156,31 @@ impl<B: Bulk> Batcher<B> {
     ///
     /// # Errors
     ///
-    /// The call failed, and not because of another item.
-    pub async fn ask_one(&self, group: &B::Group, item: B::Item) -> Outcome<B> {
+    /// The call failed.
+    pub async fn ask_one(&self, item: B::Item) -> Outcome<B> {
         let lost = || Err(self.shared.bulk.interrupted(Interrupted::Lost));
-        self.join(group, item).await.unwrap_or_else(|_| lost())
+        self.join(item).await.unwrap_or_else(|_| lost())
     }
 
-    /// Joins the open window of the group, or opens one.
-    fn join(&self, group: &B::Group, item: B::Item) -> oneshot::Receiver<Outcome<B>> {
+    /// Joins the open window, or opens one.
+    fn join(&self, item: B::Item) -> oneshot::Receiver<Outcome<B>> {
         let (asker, answer) = oneshot::channel();
         let mut state = self.shared.lock();
-        if !state.open.contains_key(group) {
-            let number = state.opened;
-            state.opened += 1;
-            let width = self.shared.limits.next_window(&mut state);
-            state.open.insert(group.clone(), Window { number, asked: Asked::<B>::new() });
-            tokio::spawn(self.shared.clone().close(group.clone(), number, width));
-        }
-        let Some(window) = state.open.get_mut(group) else { return answer };
+        let mut window = match state.open.take() {
+            Some(window) => window,
+            None => {
+                let number = state.opened;
+                state.opened += 1;
+                let width = self.shared.limits.next_window(&mut state);
+                tokio::spawn(self.shared.clone().close(number, width));
+                Window { number, asked: Asked::<B>::new() }
+            }
+        };
         window.asked.entry(item).or_default().push(asker);
-        if window.asked.len() >= self.shared.limits.max_items
-            && let Some(full) = state.open.remove(group)
-        {
-            tokio::spawn(self.shared.clone().run(group.clone(), full.asked));
+        if window.asked.len() >= self.shared.limits.max_items {
+            tokio::spawn(self.shared.clone().run(window.asked));
+        } else {
+            state.open = Some(window);
         }
         answer
     }
@@ -232,65 +200,27 @@ impl<B: Bulk> Shared<B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn close(self: Arc<Self>, group: B::Group, number: u64, width: Duration) {
+    async fn close(self: Arc<Self>, number: u64, width: Duration) {
         tokio::time::sleep(width).await;
-        let asked = {
-            let mut state = self.lock();
-            // Full before its time, and the next one is open already.
-            if state.open.get(&group).is_none_or(|window| window.number != number) {
-                return;
-            }
-            state.open.remove(&group)
-        };
-        if let Some(window) = asked {
-            self.run(group, window.asked).await;
+        // None: it was full before its time, and perhaps the next one is open already.
+        let window = self.lock().open.take_if(|window| window.number == number);
+        if let Some(window) = window {
+            self.run(window.asked).await;
         }
     }
 
-    async fn run(self: Arc<Self>, group: B::Group, asked: Asked<B>) {
-        let extra = AtomicUsize::new(0);
-        self.resolve(&group, asked, &extra).await;
+    async fn run(self: Arc<Self>, asked: Asked<B>) {
+        let items: Vec<B::Item> = asked.keys().cloned().collect();
+        let answers = bounded(self.limits.deadline, self.bulk.call(&items)).await;
+        let mut answers = answers.unwrap_or_else(|how| Err(self.bulk.interrupted(how)));
+        for (item, askers) in asked {
+            let outcome = answers.as_mut().map(|answers| answers.remove(&item)).map_err(|error| error.clone());
+            for asker in askers {
+                // The caller may be gone.
+                let _ = asker.send(outcome.clone());
+            }
+        }
         self.lock().last_call = Some(Instant::now());
-    }
-
-    /// Answers who asked. A call that fails because of some items is repeated without them, within bounds: when the cloud
-    /// is away, more calls help nobody.
-    fn resolve<'a>(&'a self, group: &'a B::Group, asked: Asked<B>, extra: &'a AtomicUsize) -> BoxFuture<'a, ()> {
-        async move {
-            let items: Vec<B::Item> = asked.keys().cloned().collect();
-            let error = match self.call(group, &items).await {
-                Ok(mut answers) => {
-                    for (item, askers) in asked {
-                        answer(askers, &Ok(answers.remove(&item)));
-                    }
-                    return;
-                }
-                Err(error) => error,
-            };
-            let (mut left, right) = match self.bulk.blame(&error, &items) {
-                Blame::Nobody => return fail::<B>(asked, &error),
-                Blame::These(named) if items.iter().any(|item| named.contains(item)) => {
-                    let (culprits, rest) = asked.into_iter().partition(|(item, _)| named.contains(item));
-                    fail::<B>(culprits, &error);
-                    (rest, Asked::<B>::new())
-                }
-                Blame::These(_) | Blame::Somebody if asked.len() > SPLIT_TO => halves::<B>(asked),
-                Blame::These(_) | Blame::Somebody => return fail::<B>(asked, &error),
-            };
-            let parts = usize::from(!left.is_empty()) + usize::from(!right.is_empty());
-            if extra.fetch_add(parts, Ordering::Relaxed) + parts > EXTRA_CALLS {
-                left.extend(right);
-                return fail::<B>(left, &error);
-            }
-            let some = [left, right].into_iter().filter(|part| !part.is_empty());
-            futures::future::join_all(some.map(|part| self.resolve(group, part, extra))).await;
-        }
-        .boxed()
-    }
-
-    async fn call(&self, group: &B::Group, items: &[B::Item]) -> Result<BTreeMap<B::Item, B::Answer>, B::Error> {
-        let deadline = self.limits.deadline;
-        bounded(deadline, self.bulk.call(group, items)).await.unwrap_or_else(|how| Err(self.bulk.interrupted(how)))
     }
 }
 
@@ -301,30 +231,6 @@ pub(crate) async fn bounded<T>(deadline: Duration, call: impl Future<Output = T>
         Ok(Err(_)) => Err(Interrupted::Lost),
         Err(_) => Err(Interrupted::Late(deadline)),
     }
-}
-
-fn answer<T: Clone>(askers: Vec<oneshot::Sender<T>>, outcome: &T) {
-    for asker in askers {
-        // Whoever asked may be gone.
-        let _ = asker.send(outcome.clone());
-    }
-}
-
-fn fail<B: Bulk>(asked: Asked<B>, error: &B::Error) {
-    for askers in asked.into_values() {
-        answer(askers, &Err(error.clone()));
-    }
-}
-
-fn halves<B: Bulk>(asked: Asked<B>) -> (Asked<B>, Asked<B>) {
-    let half = asked.len() / 2;
-    let mut left = Asked::<B>::new();
-    let mut right = Asked::<B>::new();
-    for (position, (item, askers)) in asked.into_iter().enumerate() {
-        let side = if position < half { &mut left } else { &mut right };
-        side.insert(item, askers);
-    }
-    (left, right)
 }
 
 #[cfg(test)]

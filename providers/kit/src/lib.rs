@@ -3,8 +3,10 @@
 //! * [`document`]: YAML or JSON settings, read so that every mistake is reported with the path of its key.
 //! * [`gcfg`]: the INI dialect of Go programs, read by tables of keys.
 //! * [`annotations`]: the annotations of Services, read by a table.
-//! * [`batch`]: many questions joined into one call; [`snapshot`]: one read that many share.
+//! * [`batch`]: many questions joined into one call; [`snapshot`]: one read that many share; [`known`]: answers by key,
+//!   remembered.
 //! * [`call`]: the calls of a cloud's API: pace, retries, lease, pages, errors, metrics.
+//! * [`directory`]: instances of nodes, listed or looked up, with evidence.
 //! * [`routes`]: routes to pods, planned for a table that the cloud supplies.
 //! * [`cluster`]: what the core passes to the provider.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
@@ -16,15 +18,19 @@ pub mod annotations;
 pub mod batch;
 pub mod call;
 pub mod cluster;
+pub mod directory;
 pub mod document;
 pub mod gcfg;
 pub mod glob;
+pub mod known;
 pub mod routes;
 pub mod snapshot;
 
-pub use batch::{Batcher, Blame, Bulk, Interrupted, Limits};
+pub use batch::{Batcher, Bulk, Interrupted, Limits};
 pub use cluster::Cluster;
+pub use directory::Directory;
 pub use document::{Fields, Problems, Value};
 pub use glob::Glob;
+pub use known::Known;
 pub use routes::PlannedRoutes;
 pub use snapshot::{Cached, Misses, Stamped};

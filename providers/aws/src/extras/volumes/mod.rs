@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_kit::{Batcher, Blame, Bulk, Interrupted, Limits};
+use ccm_kit::{Batcher, Bulk, Interrupted, Limits};
 use ccm_provider::well_known::{LABEL_REGION, LABEL_ZONE, VOLUME_PLACEHOLDER};
 use ccm_provider::{ErrorClass, Finding, PersistentVolume, ProviderError, Severity, VolumeSource, Volumes};
 
@@ -44,7 +44,7 @@ impl Volumes for EbsVolumes {
     async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Labels> {
         let wanted: Vec<Result<Option<VolumeId>, ProviderError>> = volumes.iter().map(wanted).collect();
         let ids: Vec<VolumeId> = wanted.iter().filter_map(|wanted| wanted.as_ref().ok()?.clone()).collect();
-        let found = if ids.is_empty() { BTreeMap::new() } else { self.0.ask(&(), ids).await };
+        let found = if ids.is_empty() { BTreeMap::new() } else { self.0.ask(ids).await };
         let labels = wanted.into_iter().map(|wanted| match wanted? {
             None => Ok(None),
             Some(id) => match found.get(&id) {
@@ -116,18 +116,13 @@ struct Describe(Arc<dyn Api>);
 
 #[async_trait]
 impl Bulk for Describe {
-    type Group = ();
     type Item = VolumeId;
     type Answer = Volume;
     type Error = ApiError;
 
-    async fn call(&self, (): &(), ids: &[VolumeId]) -> Answer<BTreeMap<VolumeId, Volume>> {
+    async fn call(&self, ids: &[VolumeId]) -> Answer<BTreeMap<VolumeId, Volume>> {
         let found = self.0.volumes(&Query::by("volume-id", ids.iter().map(|id| &id.0))).await?;
         Ok(found.into_iter().map(|volume| (VolumeId(volume.id.clone()), volume)).collect())
-    }
-
-    fn blame(&self, _: &ApiError, _: &[VolumeId]) -> Blame<VolumeId> {
-        Blame::Nobody
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {

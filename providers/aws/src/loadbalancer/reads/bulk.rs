@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_kit::{Blame, Bulk, Interrupted};
+use ccm_kit::{Bulk, Interrupted};
 
 use super::interrupted;
 use crate::client::elbv2::Which;
@@ -70,19 +70,14 @@ fn names_it(text: &str, name: &str) -> bool {
 
 #[async_trait]
 impl Bulk for Classic {
-    type Group = ();
     type Item = String;
     type Answer = elb::LoadBalancer;
     type Error = ApiError;
 
-    async fn call(&self, (): &(), names: &[String]) -> Answer<BTreeMap<String, elb::LoadBalancer>> {
+    async fn call(&self, names: &[String]) -> Answer<BTreeMap<String, elb::LoadBalancer>> {
         let by_name = |names: Vec<String>| async move { self.0.classic_balancers(&names).await };
         let found = named(names, by_name, self.0.classic_balancers(&[])).await?;
         Ok(found.into_iter().map(|balancer| (balancer.name.clone(), balancer)).collect())
-    }
-
-    fn blame(&self, _: &ApiError, _: &[String]) -> Blame<String> {
-        Blame::Nobody
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {
@@ -92,19 +87,14 @@ impl Bulk for Classic {
 
 #[async_trait]
 impl Bulk for Network {
-    type Group = ();
     type Item = String;
     type Answer = elbv2::LoadBalancer;
     type Error = ApiError;
 
-    async fn call(&self, (): &(), names: &[String]) -> Answer<BTreeMap<String, elbv2::LoadBalancer>> {
+    async fn call(&self, names: &[String]) -> Answer<BTreeMap<String, elbv2::LoadBalancer>> {
         let by_name = |names| async move { self.0.balancers(&Which::Names(names)).await };
         let found = named(names, by_name, self.0.balancers(&Which::All)).await?;
         Ok(found.into_iter().map(|balancer| (balancer.name.clone(), balancer)).collect())
-    }
-
-    fn blame(&self, _: &ApiError, _: &[String]) -> Blame<String> {
-        Blame::Nobody
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {
@@ -130,12 +120,11 @@ async fn singly<F: Future<Output = Answer<BTreeMap<String, Tags>>>>(
 
 #[async_trait]
 impl Bulk for ClassicTags {
-    type Group = ();
     type Item = String;
     type Answer = Tags;
     type Error = ApiError;
 
-    async fn call(&self, (): &(), names: &[String]) -> Answer<BTreeMap<String, Tags>> {
+    async fn call(&self, names: &[String]) -> Answer<BTreeMap<String, Tags>> {
         match self.0.classic_tags(names).await {
             Err(error) if error.is(NOT_FOUND) && names.len() > 1 => {
                 singly(names, |one| async move { self.0.classic_tags(&one).await }).await
@@ -145,10 +134,6 @@ impl Bulk for ClassicTags {
         }
     }
 
-    fn blame(&self, _: &ApiError, _: &[String]) -> Blame<String> {
-        Blame::Nobody
-    }
-
     fn interrupted(&self, how: Interrupted) -> ApiError {
         interrupted(Service::Elb, "DescribeTags", how)
     }
@@ -156,12 +141,11 @@ impl Bulk for ClassicTags {
 
 #[async_trait]
 impl Bulk for NetworkTags {
-    type Group = ();
     type Item = String;
     type Answer = Tags;
     type Error = ApiError;
 
-    async fn call(&self, (): &(), arns: &[String]) -> Answer<BTreeMap<String, Tags>> {
+    async fn call(&self, arns: &[String]) -> Answer<BTreeMap<String, Tags>> {
         match self.0.balancer_tags(arns).await {
             Err(error) if error.is(NOT_FOUND) && arns.len() > 1 => {
                 singly(arns, |one| async move { self.0.balancer_tags(&one).await }).await
@@ -169,10 +153,6 @@ impl Bulk for NetworkTags {
             Err(error) if error.is(NOT_FOUND) => Ok(BTreeMap::new()),
             answer => answer,
         }
-    }
-
-    fn blame(&self, _: &ApiError, _: &[String]) -> Blame<String> {
-        Blame::Nobody
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {

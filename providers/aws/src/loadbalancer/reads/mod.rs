@@ -112,12 +112,12 @@ impl Reads {
 
     /// A classic balancer by name, read now.
     pub(crate) async fn classic(&self, name: &str) -> Answer<Option<elb::LoadBalancer>> {
-        self.classic.ask_one(&(), name.to_owned()).await
+        self.classic.ask_one(name.to_owned()).await
     }
 
     /// A balancer of the v2 API by name, of whatever kind, read now.
     pub(crate) async fn network(&self, name: &str) -> Answer<Option<elbv2::LoadBalancer>> {
-        self.network.ask_one(&(), name.to_owned()).await
+        self.network.ask_one(name.to_owned()).await
     }
 
     /// The tags of a classic balancer, at most this old if they carry the cluster's mark. Without it they are read now: the
@@ -127,7 +127,7 @@ impl Reads {
             return Ok(tags);
         }
         let asked = Instant::now();
-        let tags = self.classic_tags.ask_one(&(), name.to_owned()).await?;
+        let tags = self.classic_tags.ask_one(name.to_owned()).await?;
         Ok(self.remember_tags(name, asked, tags).unwrap_or_default())
     }
 
@@ -150,7 +150,7 @@ impl Reads {
         }
         let asked = Instant::now();
         let wanted = self.with_neighbours(&missing);
-        for (arn, answer) in self.network_tags.ask(&(), wanted).await {
+        for (arn, answer) in self.network_tags.ask(wanted).await {
             let is_missing = missing.contains(&arn);
             match answer {
                 Ok(tags) => {

@@ -68,7 +68,7 @@ pub(crate) struct ProviderId {
 }
 
 /// Why a provider ID names none of our instances.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(crate) enum BadProviderId {
     /// Of another cloud: not ours to judge.
     #[error("provider ID {0:?} belongs to another cloud")]
@@ -153,7 +153,7 @@ pub(crate) struct Own {
 }
 
 /// How the instance of a node is found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wanted {
     /// By its ID.
     Machine(Machine),

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use ccm_kit::{Blame, Bulk, Interrupted};
+use ccm_kit::Interrupted;
 
 use crate::client::ec2::Instance;
 use crate::client::operation::{Operation, Service};
@@ -44,7 +43,7 @@ impl Instances {
         ids: &BTreeSet<InstanceId>,
     ) -> Vec<(Vec<InstanceId>, Answer<BTreeMap<InstanceId, Seen>>)> {
         let ids: Vec<InstanceId> = ids.iter().cloned().collect();
-        let calls = ids.chunks(IDS_AT_ONCE).map(|some| async move { (some.to_vec(), self.call(&(), some).await) });
+        let calls = ids.chunks(IDS_AT_ONCE).map(|some| async move { (some.to_vec(), self.seen(some).await) });
         futures::future::join_all(calls).await
     }
 
@@ -84,14 +83,9 @@ impl Instances {
     }
 }
 
-#[async_trait]
-impl Bulk for Instances {
-    type Group = ();
-    type Item = InstanceId;
-    type Answer = Seen;
-    type Error = ApiError;
-
-    async fn call(&self, (): &(), ids: &[InstanceId]) -> Answer<BTreeMap<InstanceId, Seen>> {
+impl Instances {
+    /// One call for all, and more only where an ID is unknown.
+    pub(crate) async fn seen(&self, ids: &[InstanceId]) -> Answer<BTreeMap<InstanceId, Seen>> {
         let error = match self.asked(&Query::ids(ids.iter().map(InstanceId::as_str))).await {
             Ok(seen) => return Ok(seen),
             Err(error) if error.is(NOT_FOUND) => error,
@@ -111,17 +105,6 @@ impl Bulk for Instances {
         Ok(seen)
     }
 
-    fn blame(&self, _: &ApiError, _: &[InstanceId]) -> Blame<InstanceId> {
-        // What one ID can spoil is sorted out in the call.
-        Blame::Nobody
-    }
-
-    fn interrupted(&self, how: Interrupted) -> ApiError {
-        interrupted(how)
-    }
-}
-
-impl Instances {
     async fn filtered(&self, ids: &[&str]) -> Answer<BTreeMap<InstanceId, Seen>> {
         let calls = ids
             .chunks(FILTER_VALUES)

@@ -1,16 +1,16 @@
 //! What an answer of EC2 means for a node. Pure.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use ccm_provider::{Evidence, EvidenceKind, InstanceMetadata, Lookup, Node, NodeAddress, ProviderError};
+use ccm_provider::{EvidenceKind, InstanceMetadata, Lookup, Node, NodeAddress, ProviderError};
 
-use super::describe::Seen;
-use super::{GRACE, Labels, Observed, Settings, addresses};
+use super::source::Found;
+use super::{GRACE, Observed, Settings, addresses};
 use crate::client::ec2::{Instance, NetworkInterface};
-use crate::node::identity::{self, BadProviderId, InstanceId, Machine, ProviderId, Wanted};
+use crate::node::identity::{BadProviderId, ProviderId, Wanted};
+use crate::node::topology::Layers;
 use crate::node::zones;
 
 /// Label with the ID of the zone, which is the same in all accounts.
@@ -19,49 +19,11 @@ pub(super) const LABEL_ZONE_ID: &str = "topology.k8s.aws/zone-id";
 pub(super) const LABEL_LAYER_1: &str = "topology.k8s.aws/network-node-layer-1";
 const LABEL_LAYER: &str = "topology.k8s.aws/network-node-layer-";
 
-/// What was found for a node.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Found<'a> {
-    Ec2(&'a Instance),
-    Fargate(&'a NetworkInterface),
-}
-
-impl<'a> Found<'a> {
-    pub(super) fn zone(self) -> &'a str {
-        match self {
-            Self::Ec2(instance) => &instance.zone,
-            Self::Fargate(interface) => &interface.zone,
-        }
-    }
-
-    /// ID and type of an EC2 instance.
-    pub(super) fn instance_type(self) -> Option<(InstanceId, String)> {
-        match self {
-            Self::Ec2(instance) => Some((InstanceId::parse(&instance.id)?, instance.instance_type.clone())),
-            Self::Fargate(_) => None,
-        }
-    }
-}
-
-impl Observed {
-    /// The one thing that was found, if it was one.
-    pub(super) fn one(&self, wanted: &Wanted) -> Option<Found<'_>> {
-        match wanted {
-            Wanted::Machine(Machine::Ec2(id)) => match self.by_id.get(id)? {
-                Ok(Some(Seen::Instance(instance))) => Some(Found::Ec2(instance)),
-                _ => None,
-            },
-            Wanted::Machine(Machine::Fargate(address)) => match self.by_address.get(address)?.as_deref() {
-                Ok([interface]) => Some(Found::Fargate(interface)),
-                _ => None,
-            },
-            Wanted::Name(name) => match self.by_name.get(name)?.as_deref() {
-                Ok([instance]) => Some(Found::Ec2(instance)),
-                _ => None,
-            },
-            Wanted::Never(_) => None,
-        }
-    }
+/// What labels are made of.
+#[derive(Debug)]
+pub(super) struct Labels {
+    pub(super) zones: Result<Arc<zones::ByName>, ProviderError>,
+    pub(super) layers: Layers,
 }
 
 /// Everything that a judgement is made of.
@@ -71,8 +33,6 @@ pub(super) struct Judge<'a> {
     pub(super) observed: &'a Observed,
     /// `None`: the caller reads no labels.
     pub(super) labels: Option<&'a Labels>,
-    /// When the reads began.
-    pub(super) began: SystemTime,
 }
 
 impl Judge<'_> {
@@ -83,54 +43,13 @@ impl Judge<'_> {
             Wanted::Never(error @ BadProviderId::Malformed(_)) => {
                 Lookup::Unknown(ProviderError::unknown(error.to_string()))
             }
-            Wanted::Machine(Machine::Ec2(id)) => self.by_id(node, id),
-            Wanted::Machine(Machine::Fargate(address)) => self.by_address(node, *address),
-            Wanted::Name(name) => self.by_name(node, name),
-        }
-    }
-
-    fn by_id(&self, node: &Node, id: &InstanceId) -> Lookup {
-        match self.observed.by_id.get(id) {
-            Some(Ok(Some(Seen::Instance(instance)))) => self.instance(node, instance),
-            Some(Ok(Some(Seen::Denied))) => self.gone(EvidenceKind::Absent, GRACE),
-            // A good answer that lacks an instance may be one that lags: a second one must agree.
-            Some(Ok(None)) => self.gone(EvidenceKind::Unlisted, GRACE),
-            Some(Err(error)) => Lookup::Unknown(error.clone().into()),
-            None => unasked(id.as_str()),
-        }
-    }
-
-    fn by_name(&self, node: &Node, name: &str) -> Lookup {
-        match self.observed.by_name.get(name).map(Result::as_deref) {
-            Some(Ok([instance])) => self.instance(node, instance),
-            Some(Ok([])) if identity::is_ec2_dns_name(name) => self.gone(EvidenceKind::Unlisted, GRACE),
-            // A name of one's own, which EC2 may never have known.
-            Some(Ok([])) => Lookup::Unknown(ProviderError::InstanceNotFound),
-            Some(Ok(several)) => {
-                let ids: Vec<&str> = several.iter().map(|instance| instance.id.as_str()).collect();
-                let ids = ids.join(", ");
-                Lookup::Unknown(ProviderError::unknown(format!(
-                    "several instances have the private DNS name {name:?}: {ids}; set the provider ID of the node"
-                )))
-            }
-            Some(Err(error)) => Lookup::Unknown(error.clone().into()),
-            None => unasked(name),
-        }
-    }
-
-    fn by_address(&self, node: &Node, address: Ipv4Addr) -> Lookup {
-        match self.observed.by_address.get(&address).map(Result::as_deref) {
-            Some(Ok([interface])) => Lookup::Found(Arc::new(ccm_provider::Instance {
-                shutdown: Ok(self.settings.fargate_counts_as_stopped),
-                metadata: self.fargate_metadata(node, interface).map(Some),
-            })),
-            Some(Ok([])) => self.gone(EvidenceKind::Unlisted, GRACE),
-            Some(Ok(_)) => Lookup::Unknown(ProviderError::unknown(format!(
-                "several attached network interfaces have the private address {address} in {}",
-                self.settings.vpc
-            ))),
-            Some(Err(error)) => Lookup::Unknown(error.clone().into()),
-            None => unasked(&address.to_string()),
+            _ => self.observed.judge(wanted, GRACE, |found| match found {
+                Found::Ec2(instance) => self.instance(node, instance),
+                Found::Fargate(interface) => Lookup::Found(Arc::new(ccm_provider::Instance {
+                    shutdown: Ok(self.settings.fargate_counts_as_stopped),
+                    metadata: self.fargate_metadata(node, interface).map(Some),
+                })),
+            }),
         }
     }
 
@@ -139,17 +58,13 @@ impl Judge<'_> {
             // Upstream takes it for gone.
             None => Lookup::Unknown(ProviderError::unknown(format!("EC2 gives no state of {}", instance.id))),
             Some("terminated") => {
-                self.gone(EvidenceKind::Terminated { state: "terminated".to_owned() }, Duration::ZERO)
+                self.observed.gone(EvidenceKind::Terminated { state: "terminated".to_owned() }, Duration::ZERO)
             }
             Some(state) => Lookup::Found(Arc::new(ccm_provider::Instance {
                 shutdown: Ok(state == "stopped"),
                 metadata: self.metadata(node, instance).map(Some),
             })),
         }
-    }
-
-    fn gone(&self, kind: EvidenceKind, grace: Duration) -> Lookup {
-        Lookup::Gone(Evidence { kind, read_began: self.began, grace })
     }
 
     fn metadata(&self, node: &Node, instance: &Instance) -> Result<InstanceMetadata, ProviderError> {
@@ -199,8 +114,4 @@ impl Judge<'_> {
             ..InstanceMetadata::default()
         })
     }
-}
-
-fn unasked(what: &str) -> Lookup {
-    Lookup::Unknown(ProviderError::bug(format!("{what} was not asked for")))
 }

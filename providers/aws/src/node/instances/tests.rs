@@ -4,7 +4,8 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::Zone;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::node::Pairs;
-use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, NodeReader, ProviderContext};
+use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, Node, NodeReader, ProviderContext};
+use std::time::SystemTime;
 
 #[derive(Debug)]
 struct Lent;

@@ -1,0 +1,182 @@
+//! Where instances come from: EC2 by ID, by private DNS name and by network interface, and the list of the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_kit::Interrupted;
+use ccm_kit::directory::{Answer, Seen, Source};
+use ccm_provider::ProviderError;
+
+use super::describe::{self, IDS_AT_ONCE, Instances};
+use crate::client::ec2::{Instance, NetworkInterface};
+use crate::client::{ApiError, FILTER_VALUES};
+use crate::node::fargate;
+use crate::node::identity::{self, InstanceId, Machine, Wanted};
+use crate::ownership::Ownership;
+
+/// Instances on a page of a list.
+const PAGE: usize = 1000;
+
+/// EC2, as far as nodes are found in it.
+#[derive(Debug)]
+pub(crate) struct Ec2 {
+    pub(super) instances: Instances,
+    pub(super) ownership: Ownership,
+    pub(super) vpc: String,
+}
+
+/// What was found for a node.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    Ec2(Arc<Instance>),
+    Fargate(Arc<NetworkInterface>),
+}
+
+impl Found {
+    pub(super) fn zone(&self) -> &str {
+        match self {
+            Self::Ec2(instance) => &instance.zone,
+            Self::Fargate(interface) => &interface.zone,
+        }
+    }
+}
+
+type Answers = Vec<(Wanted, Answer<Ec2>)>;
+
+impl Ec2 {
+    async fn by_id(&self, ids: BTreeSet<InstanceId>) -> Answers {
+        let mut answers = Vec::with_capacity(ids.len());
+        for (some, answer) in self.instances.by_ids(&ids).await {
+            answers.extend(some.into_iter().map(|id| {
+                let seen = answer.as_ref().map_err(Clone::clone).map(|seen| match seen.get(&id) {
+                    Some(describe::Seen::Instance(instance)) => Seen::One(Found::Ec2(instance.clone())),
+                    Some(describe::Seen::Denied) => Seen::Absent,
+                    None => Seen::Unlisted,
+                });
+                (Wanted::Machine(Machine::Ec2(id)), seen)
+            }));
+        }
+        answers
+    }
+
+    async fn by_name(&self, names: BTreeSet<String>) -> Answers {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let found = self.instances.by_names(&names, &self.ownership).await.map(by_name);
+        let answers = names.into_iter().map(|name| {
+            let of_name = |found: &BTreeMap<String, _>| found.get(&name).map_or(Seen::Unlisted, one_of);
+            let seen = found.as_ref().map(of_name).map_err(Clone::clone);
+            (Wanted::Name(name), seen)
+        });
+        answers.collect()
+    }
+
+    async fn by_address(&self, addresses: BTreeSet<Ipv4Addr>) -> Answers {
+        if addresses.is_empty() {
+            return Vec::new();
+        }
+        let found = fargate::interfaces(&*self.instances.0, &self.vpc, &addresses).await;
+        let seen =
+            |found: &BTreeMap<Ipv4Addr, Vec<NetworkInterface>>, address| match found.get(&address).map(Vec::as_slice) {
+                None | Some([]) => Seen::Unlisted,
+                Some([one]) => Seen::One(Found::Fargate(Arc::new(one.clone()))),
+                Some(several) => Seen::Several(several.iter().map(|interface| interface.id.clone()).collect()),
+            };
+        let answers = addresses.into_iter().map(|address| {
+            let seen = found.as_ref().map(|found| seen(found, address)).map_err(Clone::clone);
+            (Wanted::Machine(Machine::Fargate(address)), seen)
+        });
+        answers.collect()
+    }
+}
+
+fn by_name(instances: Vec<Arc<Instance>>) -> BTreeMap<String, Vec<Arc<Instance>>> {
+    let mut by_name: BTreeMap<String, Vec<Arc<Instance>>> = BTreeMap::new();
+    for instance in instances {
+        by_name.entry(instance.private_dns_name.clone()).or_default().push(instance);
+    }
+    by_name
+}
+
+fn one_of(found: &Vec<Arc<Instance>>) -> Seen<Found> {
+    match found.as_slice() {
+        [] => Seen::Unlisted,
+        [one] => Seen::One(Found::Ec2(one.clone())),
+        several => Seen::Several(several.iter().map(|instance| instance.id.clone()).collect()),
+    }
+}
+
+#[async_trait]
+impl Source for Ec2 {
+    type Key = Wanted;
+    type Value = Found;
+    type Error = ApiError;
+
+    async fn list(&self) -> Result<(usize, BTreeMap<Wanted, Seen<Found>>), ApiError> {
+        let instances = self.instances.of_cluster(&self.ownership, &self.vpc).await?;
+        // A name outlives its instance: the next one may get the address.
+        let is_named = |instance: &&Arc<Instance>| {
+            instance.state.as_deref() != Some("terminated") && !instance.private_dns_name.is_empty()
+        };
+        let named = by_name(instances.iter().filter(is_named).cloned().collect());
+        let id = |instance: &Instance| Some(Wanted::Machine(Machine::Ec2(InstanceId::parse(&instance.id)?)));
+        let by_id = instances.into_iter().filter_map(|found| Some((id(&found)?, Seen::One(Found::Ec2(found)))));
+        let mut listed: BTreeMap<Wanted, Seen<Found>> = by_id.collect();
+        let size = listed.len();
+        listed.extend(named.into_iter().map(|(name, found)| (Wanted::Name(name), one_of(&found))));
+        Ok((size, listed))
+    }
+
+    async fn look_up(&self, keys: BTreeSet<Wanted>) -> BTreeMap<Wanted, Answer<Self>> {
+        let (mut ids, mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for key in keys {
+            match key {
+                Wanted::Machine(Machine::Ec2(id)) => drop(ids.insert(id)),
+                Wanted::Machine(Machine::Fargate(address)) => drop(addresses.insert(address)),
+                Wanted::Name(name) => drop(names.insert(name)),
+                Wanted::Never(_) => {}
+            }
+        }
+        let (ids, names, addresses) = futures::join!(self.by_id(ids), self.by_name(names), self.by_address(addresses));
+        ids.into_iter().chain(names).chain(addresses).collect()
+    }
+
+    fn list_calls(instances: usize) -> usize {
+        instances.div_ceil(PAGE)
+    }
+
+    fn look_up_calls(keys: &BTreeSet<Wanted>) -> usize {
+        let ids = keys.iter().filter(|key| matches!(key, Wanted::Machine(Machine::Ec2(_)))).count();
+        let names = keys.iter().filter(|key| matches!(key, Wanted::Name(_))).count();
+        ids.div_ceil(IDS_AT_ONCE) + names.div_ceil(FILTER_VALUES)
+    }
+
+    fn is_settled(found: &Found) -> bool {
+        matches!(found, Found::Ec2(instance) if instance.state.as_deref() == Some("running"))
+    }
+
+    /// A name that EC2 does not give may never have been that of an instance.
+    fn is_evidence(key: &Wanted) -> bool {
+        !matches!(key, Wanted::Name(name) if !identity::is_ec2_dns_name(name))
+    }
+
+    fn ambiguous(&self, key: &Wanted, ids: &[String]) -> ProviderError {
+        ProviderError::unknown(match key {
+            Wanted::Machine(Machine::Fargate(address)) => {
+                format!("several attached network interfaces have the private address {address} in {}", self.vpc)
+            }
+            Wanted::Name(name) => format!(
+                "several instances have the private DNS name {name:?}: {}; set the provider ID of the node",
+                ids.join(", ")
+            ),
+            other => format!("{other:?} is not unique"),
+        })
+    }
+
+    fn interrupted(how: Interrupted) -> ApiError {
+        describe::interrupted(how)
+    }
+}

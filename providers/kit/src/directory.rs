@@ -1,0 +1,256 @@
+//! Instances by key: listed or looked up, whichever takes fewer calls, with evidence where one is gone.
+//!
+//! A key is what a node is found by: an ID, a name, an address. The cloud supplies a [`Source`], and says what an instance
+//! means for a node. When to list, what a list may serve, and what a missing instance is evidence of is the same everywhere:
+//!
+//! * What exists, and whether it is stopped, is looked up now ([`Directory::look_up`]).
+//! * New nodes that join together share a list of a few seconds ([`Directory::recent`]). It serves only instances whose
+//!   state is final; the others are looked up.
+//! * A complete answer for all nodes is a list, and look-ups of what the list lacks ([`Directory::all`]). It is an error if any
+//!   part of it is.
+//! * An error is never evidence, and neither is a key that several instances have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use ccm_provider::{Evidence, EvidenceKind, Lookup, NodeRef, ProviderError, Snapshot};
+use futures::FutureExt;
+
+use crate::{Cached, Cluster, Interrupted, Stamped};
+
+/// A list this young serves new nodes instead of a call. It is dropped afterwards: it is as large as the cluster.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// What the cloud answers about a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen<V> {
+    /// The instance exists, or existed a short while ago.
+    One(V),
+    /// The cloud named the key as one that does not exist.
+    Absent,
+    /// A good answer does not have it. It may lag: a second one must agree.
+    Unlisted,
+    /// Several instances have this key: their IDs.
+    Several(Vec<String>),
+}
+
+/// The answer for one key.
+pub type Answer<S> = Result<Seen<<S as Source>::Value>, <S as Source>::Error>;
+
+/// The instances of a cloud.
+#[async_trait]
+pub trait Source: Debug + Send + Sync + 'static {
+    /// What an instance is found by.
+    type Key: Clone + Ord + Debug + Send + Sync + 'static;
+    /// An instance.
+    type Value: Clone + Debug + Send + Sync + 'static;
+    /// Why a read failed.
+    type Error: Clone + Debug + Into<ProviderError> + Send + Sync + 'static;
+
+    /// All instances of the cluster, each under all keys that it may be found by, and how many there are.
+    ///
+    /// # Errors
+    ///
+    /// A part of them could not be read.
+    async fn list(&self) -> Result<(usize, BTreeMap<Self::Key, Seen<Self::Value>>), Self::Error>;
+
+    /// Reads these instances now; one answer per key.
+    async fn look_up(&self, keys: BTreeSet<Self::Key>) -> BTreeMap<Self::Key, Answer<Self>>;
+
+    /// Calls of a list of so many instances.
+    fn list_calls(instances: usize) -> usize;
+
+    /// Calls of a look-up that a list could answer.
+    fn look_up_calls(keys: &BTreeSet<Self::Key>) -> usize;
+
+    /// Whether nothing of an instance changes soon by itself: it is running and has its addresses.
+    fn is_settled(value: &Self::Value) -> bool;
+
+    /// Whether the absence of a key says that the instance does not exist: not so for a name that the cloud may never have
+    /// known.
+    fn is_evidence(key: &Self::Key) -> bool;
+
+    /// What to do where several instances have a key.
+    fn ambiguous(&self, key: &Self::Key, ids: &[String]) -> ProviderError;
+
+    /// The error of a list that gave no answer.
+    fn interrupted(how: Interrupted) -> Self::Error;
+}
+
+/// Look-ups of instances.
+#[derive(Debug)]
+pub struct Directory<S: Source> {
+    source: Arc<S>,
+    cluster: Cluster,
+    listed: Cached<Listed<S>, S::Error>,
+    // Instances of the last list; 0 before the first.
+    size: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Listed<S: Source> {
+    // When the read began.
+    wall: SystemTime,
+    size: usize,
+    by_key: BTreeMap<S::Key, Seen<S::Value>>,
+}
+
+/// What was read of some keys.
+#[derive(Debug)]
+pub struct Observed<S: Source> {
+    /// When the oldest of the reads began.
+    pub began: SystemTime,
+    source: Arc<S>,
+    answers: BTreeMap<S::Key, Answer<S>>,
+}
+
+impl<S: Source> Directory<S> {
+    /// Nothing is read yet.
+    pub fn new(source: S, cluster: Cluster) -> Self {
+        let source = Arc::new(source);
+        let (reader, clock) = (source.clone(), cluster.clone());
+        let read = move || {
+            let (source, clock) = (reader.clone(), clock.clone());
+            async move {
+                let wall = clock.wall();
+                let (size, by_key) = source.list().await?;
+                Ok(Listed { wall, size, by_key })
+            }
+            .boxed()
+        };
+        let listed = Cached::new(read, S::interrupted as fn(Interrupted) -> S::Error);
+        Self { source, cluster, listed, size: AtomicUsize::new(0) }
+    }
+
+    /// What the cloud has.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Reads these keys now.
+    pub async fn look_up(&self, keys: BTreeSet<S::Key>) -> Observed<S> {
+        self.complete(self.cluster.wall(), BTreeMap::new(), keys).await
+    }
+
+    /// Reads these keys for new nodes: from the last list if it is young, from a new one where that takes fewer calls.
+    pub async fn recent(&self, keys: BTreeSet<S::Key>) -> Observed<S> {
+        let listed = match self.listed.last().filter(|listed| listed.began.elapsed() < RECENT) {
+            Some(listed) => Some(listed),
+            // Should it fail, the look-up shows why.
+            None if self.is_list_cheaper(&keys) => self.list(RECENT).await.ok(),
+            None => None,
+        };
+        let Some(Stamped { value: listed, .. }) = listed else { return self.look_up(keys).await };
+        let settled = keys.iter().filter_map(|key| match listed.by_key.get(key)? {
+            Seen::One(value) if S::is_settled(value) => Some((key.clone(), Ok(Seen::One(value.clone())))),
+            _ => None,
+        });
+        self.complete(listed.wall, settled.collect(), keys).await
+    }
+
+    /// Reads these keys so that what is absent from the result is not in the cloud.
+    ///
+    /// # Errors
+    ///
+    /// A part could not be read.
+    pub async fn all(&self, keys: BTreeSet<S::Key>) -> Result<Observed<S>, ProviderError> {
+        let began = self.cluster.wall();
+        let listed = match self.is_list_cheaper(&keys) {
+            true => Some(self.list(Duration::ZERO).await.map_err(Into::into)?.value),
+            false => None,
+        };
+        let of_list = |key: &S::Key| Some((key.clone(), Ok(listed.as_ref()?.by_key.get(key)?.clone())));
+        let observed = self.complete(began, keys.iter().filter_map(of_list).collect(), keys).await;
+        match observed.answers.values().find_map(|answer| answer.as_ref().err()) {
+            Some(error) => Err(error.clone().into()),
+            None => Ok(observed),
+        }
+    }
+
+    /// Looks up what has no answer yet.
+    async fn complete(
+        &self,
+        began: SystemTime,
+        mut answers: BTreeMap<S::Key, Answer<S>>,
+        mut keys: BTreeSet<S::Key>,
+    ) -> Observed<S> {
+        keys.retain(|key| !answers.contains_key(key));
+        if !keys.is_empty() {
+            answers.extend(self.source.look_up(keys).await);
+        }
+        Observed { began, source: self.source.clone(), answers }
+    }
+
+    /// A list, kept for a moment.
+    async fn list(&self, max_age: Duration) -> Result<Stamped<Listed<S>>, S::Error> {
+        let listed = self.listed.get(max_age, None).await?;
+        self.size.store(listed.value.size, Ordering::Relaxed);
+        let (cached, began) = (self.listed.clone(), listed.began);
+        tokio::spawn(async move {
+            tokio::time::sleep(RECENT).await;
+            if cached.last().is_some_and(|last| last.began == began) {
+                cached.forget();
+            }
+        });
+        Ok(listed)
+    }
+
+    fn is_list_cheaper(&self, keys: &BTreeSet<S::Key>) -> bool {
+        let instances = match self.size.load(Ordering::Relaxed) {
+            0 => keys.len(),
+            size => size,
+        };
+        S::list_calls(instances) < S::look_up_calls(keys)
+    }
+}
+
+impl<S: Source> Observed<S> {
+    /// The instance of a key, if it is one.
+    pub fn one(&self, key: &S::Key) -> Option<&S::Value> {
+        match self.answers.get(key)? {
+            Ok(Seen::One(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The answer for a node with this key; `found` says what an instance means. Absence is ignored for nodes younger than
+    /// `grace`.
+    pub fn judge(&self, key: &S::Key, grace: Duration, found: impl FnOnce(&S::Value) -> Lookup) -> Lookup {
+        match self.answers.get(key) {
+            Some(Ok(Seen::One(value))) => found(value),
+            Some(Ok(Seen::Absent)) => self.gone(EvidenceKind::Absent, grace),
+            Some(Ok(Seen::Unlisted)) if S::is_evidence(key) => self.gone(EvidenceKind::Unlisted, grace),
+            Some(Ok(Seen::Unlisted)) => Lookup::Unknown(ProviderError::InstanceNotFound),
+            Some(Ok(Seen::Several(ids))) => Lookup::Unknown(self.source.ambiguous(key, ids)),
+            Some(Err(error)) => Lookup::Unknown(error.clone().into()),
+            None => Lookup::Unknown(ProviderError::bug(format!("{key:?} was not looked up"))),
+        }
+    }
+
+    /// That an instance is gone, by these reads.
+    pub fn gone(&self, kind: EvidenceKind, grace: Duration) -> Lookup {
+        Lookup::Gone(Evidence { kind, read_began: self.began, grace })
+    }
+
+    /// The answers for all nodes: each with its provider ID, or that of the instance that was found for it. Of a node without
+    /// either, absence is shown by look-ups only.
+    pub fn snapshot<'a>(
+        &self,
+        grace: Duration,
+        answers: impl IntoIterator<Item = (&'a NodeRef, Option<String>, Lookup)>,
+    ) -> Snapshot {
+        let mut snapshot =
+            Snapshot { began: self.began, grace, by_provider_id: BTreeMap::new(), by_name: BTreeMap::new() };
+        for (node, id, answer) in answers {
+            let id = node.provider_id.as_deref().map(str::to_owned).or(id);
+            let Some(id) = id.filter(|_| !matches!(answer, Lookup::Foreign)) else { continue };
+            snapshot.by_name.insert(node.name.to_string(), id.clone());
+            snapshot.by_provider_id.insert(id, answer);
+        }
+        snapshot
+    }
+}
