@@ -1,9 +1,10 @@
 use super::*;
-use crate::node::instances::tests::{Shared, lend};
+use crate::node::instances::tests::lend;
 use crate::world::{World, eni, id, new_interface, owned};
 use ccm_cloudsim::aws::ec2::model::{Route as Leads, Target};
 use ccm_kit::Cluster;
 use ccm_provider::{ErrorClass, Node, NodeRef, Route, Routes};
+use ccm_provider_contract::TestCluster;
 use std::fmt::Write as _;
 
 fn node(name: &str, number: usize) -> NodeRef {
@@ -33,7 +34,7 @@ fn listed(name: Option<&str>, destination: &str) -> Route {
 }
 
 /// Five instances, of which the nodes have the first; the table has these routes.
-fn bed(nodes: Vec<NodeRef>, routes: Vec<Leads>) -> (Arc<World>, VpcRoutes, Arc<Shared>) {
+fn bed(nodes: Vec<NodeRef>, routes: Vec<Leads>) -> (Arc<World>, VpcRoutes, Arc<TestCluster>) {
     let world = Arc::new(World::with(5));
     world.ec2(|ec2| ec2.route_tables.get_mut("rtb-1").unwrap().routes = routes);
     let cluster = Cluster::default();
@@ -119,7 +120,7 @@ async fn a_node_that_was_deleted_while_its_instance_lives_fails_no_list_and_its_
     let routes = vec![to_instance("10.1.1.0/24", 1), to_instance("10.1.2.0/24", 2)];
     let (world, routes, nodes) = bed(vec![node("a", 1), node("b", 2)], routes);
     assert_eq!(routes.list("k").await.unwrap().len(), 2);
-    nodes.set(vec![node("a", 1)]);
+    nodes.set_nodes(vec![node("a", 1)]);
     let listed = routes.list("k").await.unwrap();
     assert_eq!(text(&listed), ["k-10.1.1.0/24 10.1.1.0/24 -> a", "k-10.1.2.0/24 10.1.2.0/24 -> b"]);
     world.calls();

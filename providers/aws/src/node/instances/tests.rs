@@ -4,43 +4,9 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::Zone;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::node::Pairs;
-use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, Node, NodeReader, ProviderContext};
+use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, Node};
+use ccm_provider_contract::TestCluster;
 use std::time::SystemTime;
-
-#[derive(Debug)]
-struct Lent;
-
-impl ccm_provider::ServiceReader for Lent {
-    fn get(&self, _: &ccm_provider::ServiceKey) -> Option<Arc<ccm_provider::Service>> {
-        None
-    }
-    fn list(&self) -> Vec<Arc<ccm_provider::Service>> {
-        Vec::new()
-    }
-}
-
-impl ccm_provider::EventSink for Lent {
-    fn event(&self, _: &ccm_provider::Subject, _: ccm_provider::EventType, _: &str, _: &str) {}
-}
-
-#[async_trait]
-impl ccm_provider::LeaderToken for Lent {
-    fn is_leading(&self) -> bool {
-        true
-    }
-    async fn lost(&self) {
-        std::future::pending::<()>().await;
-    }
-}
-
-impl ccm_provider::Clock for Lent {
-    fn now(&self) -> std::time::Instant {
-        tokio::time::Instant::now().into_std()
-    }
-    fn wall(&self) -> SystemTime {
-        WALL
-    }
-}
 
 const WALL: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -378,7 +344,7 @@ async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
         let joined = usize::try_from(window.as_millis()).unwrap() / 2;
         let new: Vec<NodeRef> = (made + 1..=(made + joined).min(2000)).map(node).collect();
         made += new.len();
-        reader.0.lock().unwrap().extend(new.iter().cloned());
+        new.iter().for_each(|node| reader.add_node(node.clone()));
         if new.len() >= 100 && new.len() * 2 >= made {
             let snapshot = provider.list().await.unwrap().unwrap();
             let found = |node: &NodeRef| snapshot.find(&node.name, node.provider_id.as_deref());
@@ -392,30 +358,12 @@ async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     world.calls()
 }
 
-/// Nodes that come and go.
-#[derive(Debug, Default)]
-pub(crate) struct Shared(std::sync::Mutex<Vec<NodeRef>>);
-
-impl Shared {
-    pub(crate) fn set(&self, nodes: Vec<NodeRef>) {
-        *self.0.lock().unwrap() = nodes;
-    }
-}
-
-impl NodeReader for Shared {
-    fn get(&self, name: &str) -> Option<NodeRef> {
-        self.list().into_iter().find(|node| &*node.name == name)
-    }
-    fn list(&self) -> Vec<NodeRef> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-/// Lends these nodes, and nothing else that does anything.
-pub(crate) fn lend(cluster: &Cluster, nodes: Vec<NodeRef>) -> Arc<Shared> {
-    let (reader, lent) = (Arc::new(Shared(nodes.into())), Arc::new(Lent));
-    cluster.set(ProviderContext::new("c".into(), reader.clone(), lent.clone(), lent.clone(), lent.clone(), lent));
-    reader
+/// Passes these nodes to a provider, with the clock of the test.
+pub(crate) fn lend(cluster: &Cluster, nodes: Vec<NodeRef>) -> Arc<TestCluster> {
+    let kubernetes = Arc::new(TestCluster::with_clock(|| (tokio::time::Instant::now().into_std(), WALL)));
+    kubernetes.set_nodes(nodes);
+    cluster.set(kubernetes.context("c"));
+    kubernetes
 }
 
 #[tokio::test(start_paused = true)]
