@@ -67,6 +67,8 @@ pub struct Key<T: 'static> {
 pub enum Field<T: 'static> {
     /// Any text.
     Text(fn(&mut T) -> &mut String),
+    /// Any text; an empty one is none.
+    Optional(fn(&mut T) -> &mut Option<String>),
     /// `true`, `yes`, `on`, `1` and their opposites in any case, or the key alone for true.
     Flag(fn(&mut T) -> &mut bool),
     /// Decimal, or hexadecimal with `0x`. Leading zeros mean nothing.
@@ -114,7 +116,7 @@ impl<T> Field<T> {
     /// The type, as the reference shows it.
     pub fn kind(&self) -> String {
         match self {
-            Self::Text(_) => "string".to_owned(),
+            Self::Text(_) | Self::Optional(_) => "string".to_owned(),
             Self::Flag(_) => "boolean".to_owned(),
             Self::Integer { .. } => "integer".to_owned(),
             Self::List(_) => "list".to_owned(),
@@ -139,6 +141,9 @@ impl<T> Field<T> {
             (Self::CustomList { clear, .. }, None) => clear(into),
             (_, None) => return Err(format!("a value is missing; write key = {}", self.kind())),
             (Self::Text(field), Some(value)) => value.clone_into(field(into)),
+            (Self::Optional(field), Some(value)) => {
+                *field(into) = Some(value.to_owned()).filter(|value| !value.is_empty());
+            }
             (Self::Flag(field), Some(value)) => *field(into) = flag(value)?,
             (Self::Integer { field, min, max }, Some(value)) => *field(into) = integer(value, *min, *max)?,
             (Self::List(field), Some(value)) => field(into).push(value.to_owned()),
@@ -317,7 +322,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown_name(&mut self, key: String, line: usize, problem: &str) {
-        // The value is left out: nobody knows whether it is secret.
+        // The value is left out: it may be secret.
         self.findings.push(Finding {
             severity: self.unknown,
             key,

@@ -152,7 +152,7 @@ impl Config {
         }
     }
 
-    /// What is told apart by where it stands. The error is that of a text that is no such file.
+    /// The configuration and its findings. The error is that of a text that is no such file.
     fn read(text: &str) -> Result<Read, Finding> {
         let document =
             gcfg::parse(text).map_err(|error| Finding::new(Severity::Error, "cloud-config", error.to_string()))?;
@@ -211,7 +211,7 @@ impl Config {
         self.vpc.is_some() && (self.subnet.is_some() || self.role.is_some()) && self.names_cluster()
     }
 
-    /// Whether the file tells the cluster ID.
+    /// Whether the file names the cluster ID.
     pub(crate) fn names_cluster(&self) -> bool {
         !self.cluster_tag.is_empty() || !self.cluster_id.is_empty()
     }

@@ -2,30 +2,17 @@
 
 use ccm_kit::gcfg::{Field, Key, Table};
 use ccm_provider::{Finding, Severity};
-use regex::Regex;
 
 use super::{Config, Family, HealthProbe, KUBE_PROXY_HEALTH_PATH, KUBE_PROXY_HEALTH_PORT, NlbGroups, NodeIpFamilies};
 
-/// `[Global]` as read, before keys are held against each other.
+/// `[Global]` as read, before keys are compared with each other.
 #[derive(Debug, Default)]
 pub(super) struct Global {
-    zone: String,
-    region: String,
-    vpc: String,
-    subnet: String,
-    route_table: String,
-    role: String,
-    source: String,
-    cluster_tag: String,
-    cluster_id: String,
-    leave_node_groups_alone: bool,
-    classic_group: String,
+    config: Config,
     families: Vec<Family>,
     is_probe_shared: bool,
     probe_port: i64,
     probe_path: String,
-    topology_types: Option<Regex>,
-    nlb_groups: NlbGroups,
 }
 
 /// A `[ServiceOverride "…"]` as read.
@@ -45,67 +32,67 @@ pub(super) static GLOBAL: Table<Global> = Table {
     keys: &[
         Key::new(
             "Zone",
-            Field::Text(|g| &mut g.zone),
+            Field::Optional(|g| &mut g.config.zone),
             "",
             "Availability zone that this program runs in. Only its region counts, and that wins over `Region`.",
         ),
         Key::new(
             "Region",
-            Field::Text(|g| &mut g.region),
+            Field::Optional(|g| &mut g.config.region),
             "",
             "Region of the cluster. Without `Zone` and `Region` the instance metadata service is asked.",
         ),
         Key::new(
             "VPC",
-            Field::Text(|g| &mut g.vpc),
+            Field::Optional(|g| &mut g.config.vpc),
             "",
             "VPC of the nodes. Together with (`SubnetID` or `RoleARN`) and (`KubernetesClusterTag` or `KubernetesClusterID`) it says that this program runs outside of the cluster's instances; otherwise it has no effect, and the VPC is that of the instance.",
         ),
         Key::new(
             "SubnetID",
-            Field::Text(|g| &mut g.subnet),
+            Field::Optional(|g| &mut g.config.subnet),
             "",
             "Subnet for load balancers where no subnet of the VPC is tagged for the cluster. Only with `VPC`.",
         ),
         Key::new(
             "RouteTableID",
-            Field::Text(|g| &mut g.route_table),
+            Field::Optional(|g| &mut g.config.route_table),
             "",
             "Route table for pod routes. Otherwise the one that is tagged for the cluster.",
         ),
         Key::new(
             "RoleARN",
-            Field::Text(|g| &mut g.role),
+            Field::Optional(|g| &mut g.config.role),
             "",
             "Role to assume for all calls of EC2 and Elastic Load Balancing.",
         ),
         Key::new(
             "SourceARN",
-            Field::Text(|g| &mut g.source),
+            Field::Optional(|g| &mut g.config.source),
             "",
             "Sent as `x-amz-source-arn` when the role is assumed, for the condition `aws:SourceArn` of its trust policy. Only with `RoleARN`.",
         ),
         Key::new(
             "KubernetesClusterTag",
-            Field::Text(|g| &mut g.cluster_tag),
+            Field::Text(|g| &mut g.config.cluster_tag),
             "",
             "Cluster ID; new objects get the tag `KubernetesCluster` as well. Otherwise the ID comes from the tags of the instance.",
         ),
         Key::new(
             "KubernetesClusterID",
-            Field::Text(|g| &mut g.cluster_id),
+            Field::Text(|g| &mut g.config.cluster_id),
             "",
             "Cluster ID. If `KubernetesClusterTag` is set too, both must be equal.",
         ),
         Key::new(
             "DisableSecurityGroupIngress",
-            Field::Flag(|g| &mut g.leave_node_groups_alone),
+            Field::Flag(|g| &mut g.config.leave_node_groups_alone),
             "false",
             "Leave the ingress rules of the nodes' security groups alone.",
         ),
         Key::new(
             "ElbSecurityGroup",
-            Field::Text(|g| &mut g.classic_group),
+            Field::Optional(|g| &mut g.config.classic_group),
             "",
             "Security group for every classic load balancer, instead of one for each. It is neither changed nor deleted.",
         ),
@@ -142,13 +129,16 @@ pub(super) static GLOBAL: Table<Global> = Table {
         ),
         Key::new(
             "SupportedTopologyInstanceTypePattern",
-            Field::Pattern(|g| &mut g.topology_types),
+            Field::Pattern(|g| &mut g.config.topology_types),
             "",
             "Instance types whose nodes must not start without network topology labels. Matches any part of the type. The built-in pattern knows the families `hpc`, `trn` and `p`.",
         ),
         Key::new(
             "NLBSecurityGroupMode",
-            Field::Custom { kind: "`Managed`", set: |g, value| nlb_groups(value).map(|mode| g.nlb_groups = mode) },
+            Field::Custom {
+                kind: "`Managed`",
+                set: |g, value| nlb_groups(value).map(|mode| g.config.nlb_groups = mode),
+            },
             "",
             "`Managed`: new network load balancers get a security group of their own. Otherwise they get none.",
         ),
@@ -220,10 +210,6 @@ fn nlb_groups(value: &str) -> Result<NlbGroups, String> {
     }
 }
 
-fn given(value: String) -> Option<String> {
-    if value.is_empty() { None } else { Some(value) }
-}
-
 fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
     Finding {
         severity: Severity::Warning,
@@ -234,7 +220,7 @@ fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
 }
 
 impl Global {
-    /// Holds the keys against each other.
+    /// Compares the keys with each other.
     pub(super) fn check(self, findings: &mut Vec<Finding>) -> Config {
         let health_probe = self.health_probe(findings);
         let mut families: Vec<Family> = Vec::new();
@@ -249,24 +235,10 @@ impl Global {
                 families.push(*family);
             }
         }
-        let config = Config {
-            zone: given(self.zone),
-            region: given(self.region),
-            vpc: given(self.vpc),
-            subnet: given(self.subnet),
-            route_table: given(self.route_table),
-            role: given(self.role),
-            source: given(self.source),
-            cluster_tag: self.cluster_tag,
-            cluster_id: self.cluster_id,
-            leave_node_groups_alone: self.leave_node_groups_alone,
-            classic_group: given(self.classic_group),
-            families: if families.is_empty() { NodeIpFamilies::default() } else { NodeIpFamilies(families) },
-            health_probe,
-            topology_types: self.topology_types,
-            nlb_groups: self.nlb_groups,
-            overrides: Vec::new(),
-        };
+        let mut config = Config { health_probe, ..self.config };
+        if !families.is_empty() {
+            config.families = NodeIpFamilies(families);
+        }
         doubts(&config, findings);
         config
     }
