@@ -258,7 +258,7 @@ fn assume_role() -> Statement {
     }
 }
 
-/// Of the role that `RoleARN` names. The program always tells the account of the role as the source.
+/// Of the role that `RoleARN` names. The program always names the account of the role as the source.
 fn trust() -> Statement {
     Statement {
         sid: "TrustBaseRole",

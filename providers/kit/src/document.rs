@@ -2,7 +2,7 @@
 //!
 //! Reading goes in two steps: the text becomes a tree ([`parse`]), and code takes the fields that it knows out of the tree
 //! ([`Value`], [`Fields`]). Whatever is wrong is noted in [`Problems`] with the path of its key and reading goes on, so that
-//! the user sees all mistakes at once. A key that nobody asked for is a mistake too.
+//! the user sees all mistakes at once. A key that is not read is a mistake too.
 //!
 //! ```
 //! use ccm_kit::document::{Problems, Value, parse};
@@ -211,7 +211,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A map whose keys are asked for one by one. When it is dropped, the keys that nobody asked for are noted as mistakes.
+/// A map whose keys are asked for one by one. When it is dropped, the keys that were not read are noted as mistakes.
 ///
 /// A key whose value is null counts as left out, as everywhere in Kubernetes.
 #[derive(Debug)]

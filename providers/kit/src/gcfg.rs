@@ -90,7 +90,7 @@ pub struct SyntaxError {
 /// Reads a whole file. Ends at the first mistake: what follows one is guesswork.
 pub fn parse(text: &str) -> Result<Document, SyntaxError> {
     let mut scanner = Scanner { rest: text.chars().peekable(), at: Position { line: 1, column: 1 } };
-    // Editors on Windows leave one. Go refuses it, to nobody's use.
+    // Editors on Windows leave one. Go refuses it, which helps no user.
     scanner.take_if(|c| c == '\u{feff}');
     let mut document = Document::default();
     loop {

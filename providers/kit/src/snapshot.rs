@@ -1,7 +1,7 @@
 //! A read that many share.
 //!
 //! A [`Cached`] read is made at most once at a time, is remembered with the time at which it began, and is read again when
-//! it is too old for who asks. Whoever has just written asks for a read that began after the write.
+//! it is too old for the caller. A caller that has just written asks for a read that began after the write.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -101,7 +101,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
         self.changed(|shared| shared.deadline = deadline)
     }
 
-    /// Only while it is being built and nobody else has it.
+    /// Only while it is being built, before it is shared.
     fn changed(mut self, change: impl FnOnce(&mut Shared<T, E>)) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             change(shared);
@@ -110,7 +110,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
     }
 
     /// The value, from a read that began at most `max_age` ago and not before `not_before`, the time of the own last write.
-    /// A read under way serves everybody for whom it began late enough; others share the next one.
+    /// A read under way serves all callers for whom it began late enough; others share the next one.
     ///
     /// Must be called within a tokio runtime. Dropping the future cancels no read.
     ///

@@ -11,7 +11,7 @@ mod tests;
 
 /// `kubernetes.io/cluster/<ID>`: a mark of the cluster `<ID>`.
 pub(crate) const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The mark of before Kubernetes 1.6; its value is the ID of the cluster.
+/// The mark that was used before Kubernetes 1.6; its value is the ID of the cluster.
 pub(crate) const LEGACY_KEY: &str = "KubernetesCluster";
 /// The Service that an object was made for, as `<namespace>/<name>`.
 pub(crate) const SERVICE_KEY: &str = "kubernetes.io/service-name";
@@ -27,11 +27,11 @@ pub(crate) struct Ownership {
     pub(crate) legacy: bool,
 }
 
-/// Why no cluster ID could be told.
+/// Why there is no cluster ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OwnershipError {
-    #[error("clusterID tags did not match: {id:?} vs {legacy:?}; {way_out}")]
-    Mismatch { id: String, legacy: String, way_out: &'static str },
+    #[error("clusterID tags did not match: {id:?} vs {legacy:?}; {remediation}")]
+    Mismatch { id: String, legacy: String, remediation: &'static str },
     #[error(
         "Found multiple cluster tags with prefix {CLUSTER_PREFIX} ({first:?} and {second:?}); leave the tag of one cluster on the instance, or name it in the cloud config: [Global] KubernetesClusterID"
     )]
@@ -57,9 +57,9 @@ pub(crate) struct Foreign {
 impl Ownership {
     /// From `KubernetesClusterTag` and `KubernetesClusterID` of the configuration; `None` when neither is set.
     pub(crate) fn from_config(tag: &str, id: &str) -> Result<Option<Self>, OwnershipError> {
-        let way_out =
+        let remediation =
             "set KubernetesClusterTag and KubernetesClusterID in section [Global] to the same value, or only one";
-        Self::from_ids(tag, id, way_out)
+        Self::from_ids(tag, id, remediation)
     }
 
     /// From the tags of the instance that this program runs on.
@@ -70,8 +70,8 @@ impl Ownership {
             return Err(OwnershipError::Several { first: id.to_owned(), second: second.to_owned() });
         }
         let legacy = tags.get(LEGACY_KEY).map(String::as_str).unwrap_or_default();
-        let way_out = "make the cluster tags of the instance that this program runs on agree";
-        Self::from_ids(legacy, id, way_out)?.ok_or(OwnershipError::Missing)
+        let remediation = "make the cluster tags of the instance that this program runs on agree";
+        Self::from_ids(legacy, id, remediation)?.ok_or(OwnershipError::Missing)
     }
 
     /// Without a cluster: `--allow-untagged-cloud`.
@@ -79,14 +79,14 @@ impl Ownership {
         Self { cluster: String::new(), legacy: false }
     }
 
-    fn from_ids(legacy: &str, id: &str, way_out: &'static str) -> Result<Option<Self>, OwnershipError> {
+    fn from_ids(legacy: &str, id: &str, remediation: &'static str) -> Result<Option<Self>, OwnershipError> {
         match (legacy, id) {
             ("", "") => Ok(None),
             ("", id) => Ok(Some(Self { cluster: id.to_owned(), legacy: false })),
             (legacy, id) if id.is_empty() || id == legacy => {
                 Ok(Some(Self { cluster: legacy.to_owned(), legacy: true }))
             }
-            (legacy, id) => Err(OwnershipError::Mismatch { id: id.to_owned(), legacy: legacy.to_owned(), way_out }),
+            (legacy, id) => Err(OwnershipError::Mismatch { id: id.to_owned(), legacy: legacy.to_owned(), remediation }),
         }
     }
 
@@ -95,7 +95,7 @@ impl Ownership {
         if self.cluster.is_empty() { None } else { Some(format!("{CLUSTER_PREFIX}{}", self.cluster)) }
     }
 
-    /// Whether an object belongs to the cluster, whoever else it belongs to.
+    /// Whether an object belongs to the cluster, perhaps to others too.
     pub(crate) fn is_member(&self, tags: &Tags) -> bool {
         let Some(key) = self.cluster_key() else { return true };
         tags.contains_key(&key) || self.has_legacy_mark(tags)

@@ -34,7 +34,7 @@ pub(crate) trait Connector: Send + Sync {
     async fn api(self: Box<Self>, config: &Config, region: &str) -> Result<Arc<dyn Api>, ProviderError>;
 }
 
-/// The metadata service of the instance. Errors are texts that name cause and way out.
+/// The metadata service of the instance. Errors are texts with cause and remediation.
 #[async_trait]
 pub(crate) trait Metadata: Send + Sync {
     /// `/latest/dynamic/instance-identity/document`
@@ -79,7 +79,7 @@ pub(crate) async fn start(
     connector: Box<dyn Connector>,
 ) -> Result<Start, ProviderError> {
     let (config, findings) = Config::parse(text)?;
-    tell(&findings);
+    log(&findings);
     tracing::info!("Building AWS cloudprovider");
     let metadata = connector.metadata(&config)?;
     let region = region(&config, &*metadata).await?;
@@ -102,7 +102,7 @@ pub(crate) async fn start(
     Ok(Start { config, region, vpc, subnet, own, ownership, api })
 }
 
-fn tell(findings: &[Finding]) {
+fn log(findings: &[Finding]) {
     for finding in findings {
         let (key, value, message) = (&finding.key, &finding.value, &finding.message);
         match finding.severity {

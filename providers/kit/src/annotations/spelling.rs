@@ -125,7 +125,7 @@ fn shortened<'a>(end: &str, known: &[&'a str]) -> Option<&'a str> {
     Some(only)
 }
 
-/// A key that nobody reads, with the one that may be meant.
+/// A key that is not in the table, with the one that may be meant.
 pub fn misspelt(key: &str, value: &str, meant: Option<&str>) -> Finding {
     let hint = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
     Finding {

@@ -119,7 +119,7 @@ impl Tagging {
             };
             let (mut named, rest): (Vec<_>, Vec<_>) = part.into_iter().partition(|id| names(&error.message, id));
             match (named.is_empty(), rest.len()) {
-                // Nothing is named: the halves tell which.
+                // Nothing is named: the halves show which.
                 (true, 2..) => {
                     let (left, right) = rest.split_at(rest.len() / 2);
                     parts.extend([left.to_vec(), right.to_vec()]);

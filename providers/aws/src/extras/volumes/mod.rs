@@ -92,13 +92,13 @@ fn wanted(volume: &PersistentVolume) -> Result<Option<VolumeId>, ProviderError> 
 
 fn malformed(text: &str, source: &VolumeSource) -> ProviderError {
     let key = format!("spec.{}.{}", source.field, source.id);
-    let way_out = "expected vol-… or aws://<zone>/vol-…";
-    let message = format!("{key} {text:?} names no EBS volume; {way_out}");
+    let remediation = "expected vol-… or aws://<zone>/vol-…";
+    let message = format!("{key} {text:?} names no EBS volume; {remediation}");
     let finding = Finding {
         severity: Severity::Error,
         key,
         value: Some(text.to_owned()),
-        message: format!("names no EBS volume; {way_out}"),
+        message: format!("names no EBS volume; {remediation}"),
     };
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, message)
 }

@@ -11,7 +11,7 @@ use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Tags};
 use crate::node::identity::InstanceId;
 use crate::ownership::{LEGACY_KEY, Ownership};
 
-/// IDs in one call. More than upstream's 500 would work, but nobody has tried.
+/// IDs in one call. As many as upstream; EC2 may take more.
 pub(crate) const IDS_AT_ONCE: usize = 500;
 /// Codes of a call that names an instance which EC2 does not know.
 const NOT_FOUND: &[&str] = &["InvalidInstanceID.NotFound"];
@@ -66,7 +66,7 @@ impl Instances {
     }
 
     /// All instances with a mark of the cluster, 1,000 a page; all of the VPC where no mark is used. Without their tags, which
-    /// nobody reads any more.
+    /// are not read afterwards.
     pub(crate) async fn of_cluster(&self, ownership: &Ownership, vpc: &str) -> Answer<Vec<Arc<Instance>>> {
         let Some(key) = ownership.cluster_key() else {
             return Ok(self.0.instances(&Query::by("vpc-id", [vpc])).await?.into_iter().map(untagged).collect());

@@ -1,7 +1,7 @@
-//! Where an instance hangs in the network: the labels `topology.k8s.aws/network-node-layer-…`.
+//! Where an instance is in the network: the labels `topology.k8s.aws/network-node-layer-…`.
 //!
-//! Upstream: `pkg/providers/v1/topology.go`, which asks once per node. Here one call asks about up to 100 instances, and of a
-//! type that nobody knows yet about one instance only: when it has no topology, the type has none.
+//! Upstream: `pkg/providers/v1/topology.go`, which asks once per node. Here one call asks about up to 100 instances, and of an
+//! unknown type about one instance only: when that has no topology, the type has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,7 +74,7 @@ impl Topology {
         for _ in 0..2 {
             let round = self.round(instances, &layers);
             let mut chunks = round.chunks(AT_ONCE);
-            // The first alone: it may tell that there is nothing to be had.
+            // The first alone: it may show that there is nothing to read.
             let Some(first) = chunks.next() else { break };
             let mut failed = self.ask(first, &mut layers).await;
             for chunk in chunks {
@@ -101,7 +101,7 @@ impl Topology {
         })
     }
 
-    /// Whom to ask about next: all of the types that must or do have a topology, one of each other type.
+    /// Which instances to read next: all of the types that must or do have a topology, one of each other type.
     fn round(&self, instances: &BTreeMap<InstanceId, String>, done: &Layers) -> Vec<(InstanceId, String)> {
         let having = self.having().clone();
         let mut tried: BTreeSet<&str> = BTreeSet::new();
