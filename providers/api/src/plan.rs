@@ -140,6 +140,18 @@ impl Finding {
     pub fn new(severity: Severity, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity, key: key.into(), value: None, message: message.into() }
     }
+
+    /// A warning about a key whose value is not shown or not there.
+    pub fn warning(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, key, message)
+    }
+
+    /// The finding with the value of its key.
+    #[must_use]
+    pub fn value(mut self, value: impl Into<String>) -> Self {
+        self.value = Some(value.into());
+        self
+    }
 }
 
 impl Severity {

@@ -1,13 +1,12 @@
 //! Amazon Web Services behind the provider contract: `--cloud-provider=aws`.
 //!
-//! [`Factory`] reads the cloud config and makes the provider. Everything that AWS is asked goes through the narrow trait in
-//! `client`, where writes are data; the types of the SDK stay in `sdk`. Above it, each module reads first, decides in
-//! pure functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` has the configuration and what happens
-//! before any controller runs, `inspect` what the commands report. The README of this crate is the reference of keys, flags
-//! and annotations; `quirks.md` says which oddities of the Go program were kept and why.
+//! [`Factory`] reads the cloud config and builds the provider. All calls to AWS go through the narrow trait in
+//! `client`, where writes are data; the SDK's types stay in `sdk`. Above it, each module reads first, decides in pure
+//! functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` has the configuration and everything
+//! before the first controller runs, `inspect` the reports of the commands. The README of this crate is the reference
+//! of keys, flags and annotations; `quirks.md` lists the kept oddities of the Go program.
 //!
-//! Without the feature `sdk` the crate is that logic alone and cannot reach AWS: for unit tests, and for the pages that are
-//! made of its tables.
+//! Without the feature `sdk` the crate is the logic alone and cannot reach AWS: for unit tests and generated pages.
 #![deny(missing_docs)]
 #![cfg_attr(not(feature = "sdk"), allow(dead_code))]
 

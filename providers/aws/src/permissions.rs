@@ -1,19 +1,19 @@
-//! What this provider may need of IAM, as policy documents: one for each thing that it does, none wider than that.
+//! The IAM permissions of this provider as policy documents: one per function, each with least privilege.
 //!
-//! What exists already is written to only where it carries the cluster's tag, and what is made must carry it. Reads have no
-//! such limits in EC2 and Elastic Load Balancing. Which action knows which resource type and condition key: AWS's service
+//! Existing objects are changed only if they carry the cluster's tag, and new ones must carry it. Reads have no such
+//! conditions in EC2 and Elastic Load Balancing. Resource types and condition keys of each action: AWS's service
 //! authorization reference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-/// Stands for the cluster's ID; to be replaced before use.
+/// Placeholder for the cluster's ID.
 const CLUSTER: &str = "CLUSTER_ID";
 const OWNED: &[&str] = &["owned"];
 const ANY: &[&str] = &["*"];
 
-/// What is done with the actions of a policy.
+/// The function that a policy is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Node,
@@ -23,13 +23,13 @@ enum Role {
     Volume,
 }
 
-/// What must hold for a call.
+/// Condition of a grant.
 #[derive(Debug, Clone, Copy)]
 enum When {
     Always,
     /// The object carries the cluster's tag, with one of the values; `*` is any.
     Tagged(&'static [&'static str]),
-    /// What is made gets the cluster's tag as owned.
+    /// New objects get the cluster's tag as owned.
     TaggedOnCreation,
     /// A condition key has one of the values.
     Key(&'static str, &'static [&'static str]),
@@ -100,7 +100,7 @@ const GRANTS: &[Grant] = &[
         "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
         "elasticloadbalancing:CreateListener", "elasticloadbalancing:SetSecurityGroups",
     ] },
-    // Listeners that older versions made have no tags. The names of all balancers begin with this letter.
+    // Listeners of older versions have no tags. The names of all balancers begin with this letter.
     Grant { role: Role::LoadBalancer, sid: "ChangeListeners", resources: &["elasticloadbalancing:listener/net/a*"],
         when: When::Always, actions: &["elasticloadbalancing:ModifyListener", "elasticloadbalancing:DeleteListener"] },
     Grant { role: Role::LoadBalancer, sid: "ChangeTargetGroups", resources: &["elasticloadbalancing:targetgroup/*"],
@@ -109,7 +109,7 @@ const GRANTS: &[Grant] = &[
         "elasticloadbalancing:DeleteTargetGroup", "elasticloadbalancing:RegisterTargets",
         "elasticloadbalancing:DeregisterTargets",
     ] },
-    // The first balancer of an account makes the role with which AWS itself then works.
+    // The first balancer of an account creates AWS's service-linked role.
     Grant { role: Role::LoadBalancer, sid: "FirstBalancerOfAccount",
         resources: &["iam:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing"],
         when: When::Key("iam:AWSServiceName", &["elasticloadbalancing.amazonaws.com"]),
@@ -155,8 +155,8 @@ struct Statement {
     condition: Conditions,
 }
 
-/// The policy documents: path in the folder of the manifests, and JSON. `CLUSTER_ID`, `ROLE_ARN`, `ACCOUNT_ID` and `BASE_ROLE` stand for what
-/// the reader must fill in.
+/// The policy documents: path in the manifests' folder, and JSON. `CLUSTER_ID`, `ROLE_ARN`, `ACCOUNT_ID` and
+/// `BASE_ROLE` are placeholders for the reader.
 pub fn iam_policies() -> Vec<(&'static str, String)> {
     let of = |role: Role| GRANTS.iter().filter(move |grant| grant.role == role).map(statement).collect();
     vec![
@@ -170,7 +170,7 @@ pub fn iam_policies() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the actions of a policy are for: the name of its file in `manifests/aws/iam`.
+/// File of the policy for nodes in `manifests/aws/iam`.
 pub(crate) const NODE: &str = "node.json";
 /// As [`NODE`].
 pub(crate) const LOAD_BALANCER: &str = "load-balancer.json";
@@ -258,7 +258,7 @@ fn assume_role() -> Statement {
     }
 }
 
-/// Of the role that `RoleARN` names. The program always names the account of the role as the source.
+/// Trust policy of the role in `RoleARN`. The program always sends the role's account as the source.
 fn trust() -> Statement {
     Statement {
         sid: "TrustBaseRole",

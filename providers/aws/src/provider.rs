@@ -1,4 +1,4 @@
-//! The provider as the core sees it: what the parts are made of, and which there are.
+//! The provider: wiring of its parts.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::sdk::connect::Sdk;
 use crate::start::config::NlbGroups;
 use crate::start::{Start, start};
 
-/// Makes the provider for `--cloud-provider=aws`.
+/// Builds the provider for `--cloud-provider=aws`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Factory;
 
@@ -204,7 +204,7 @@ impl CloudProvider for Aws {
     fn node_task(&self, name: &str) -> Option<Arc<dyn NodeTask>> {
         let api = self.start.api.clone();
         if name == tagging::SPEC.name {
-            // Checked before the controller starts.
+            // Validated before the controller starts.
             let settings = tagging::Settings::read(&self.flags).ok()?;
             return Some(Arc::new(Tagging::new(api, self.cluster.clone(), self.metrics.clone(), settings)));
         }

@@ -1,4 +1,4 @@
-//! What is noticed in annotations: keys that are not known, keys that do nothing here, wrong values, contradictions.
+//! Findings about annotations: unknown keys, keys without effect, wrong values, contradictions.
 
 use ccm_kit::annotations::{BalancerKind, with_article};
 use ccm_kit::document::did_you_mean;
@@ -6,7 +6,7 @@ use ccm_provider::source_ranges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, Service, Severity};
 
-use super::strange::{Reader, strange};
+use super::unknown::{Reader, unknown};
 use super::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, ADDITIONAL_TAGS, Annotations,
     BACKEND_PROTOCOL, BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS,
@@ -16,46 +16,46 @@ use super::{
 };
 use crate::ownership::Ownership;
 
-/// What the meaning of annotations depends on.
+/// Context of a lint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LintContext<'a> {
     pub(crate) service: &'a Service,
     pub(crate) kind: Kind,
-    /// `NLBSecurityGroupMode = Managed`; `None` where the cloud config is not at hand.
+    /// `NLBSecurityGroupMode = Managed`; `None` if the cloud config is unknown.
     pub(crate) managed_network_groups: Option<bool>,
-    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared`; `None` where the cloud config is not at hand.
+    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared`; `None` if the cloud config is unknown.
     pub(crate) shared_probe: Option<bool>,
     pub(crate) ownership: &'a Ownership,
 }
 
-/// Everything that is noticed, in the order of the table, unknown keys last. What is wrong for this kind of balancer is an
-/// error, all else a warning.
-pub(crate) fn lint(around: &LintContext<'_>) -> Vec<Finding> {
-    let annotations = Annotations::read(&around.service.metadata.annotations);
-    let mut findings = TABLE.review(annotations, around.kind);
+/// All findings in the order of the table, unknown keys last. Values that are wrong for this kind of balancer are
+/// errors, all else warnings.
+pub(crate) fn lint(context: &LintContext<'_>) -> Vec<Finding> {
+    let annotations = Annotations::read(&context.service.metadata.annotations);
+    let mut findings = TABLE.review(annotations, context.kind);
     if let Some(finding) = findings.iter_mut().find(|finding| finding.key == PROXY_PROTOCOL.row.key)
-        && around.kind == Kind::Network
+        && context.kind == Kind::Network
     {
         let instead = TARGET_GROUP_ATTRIBUTES.row.key;
         finding.message += &format!(", and write {instead}: proxy_protocol_v2.enabled=true for version 2");
     }
-    findings.extend(limits(around.kind, annotations));
-    findings.extend(contradictions(around, annotations));
-    findings.extend(tls(around, annotations));
-    findings.extend(annotations.iter().filter_map(|(key, value)| strange(key, value, Reader::Us)));
+    findings.extend(limits(context.kind, annotations));
+    findings.extend(contradictions(context, annotations));
+    findings.extend(tls(context, annotations));
+    findings.extend(annotations.iter().filter_map(|(key, value)| unknown(key, value, Reader::ThisProgram)));
     findings
 }
 
-/// What is noticed in the keys of a Service that the aws-load-balancer-controller serves: those that it doesn't know either.
-pub(crate) fn lint_elsewhere(annotations: Annotations<'_>) -> Vec<Finding> {
-    annotations.iter().filter_map(|(key, value)| strange(key, value, Reader::OtherController)).collect()
+/// Findings about a Service of the aws-load-balancer-controller: keys that it does not know either.
+pub(crate) fn lint_other_controller(annotations: Annotations<'_>) -> Vec<Finding> {
+    annotations.iter().filter_map(|(key, value)| unknown(key, value, Reader::OtherController)).collect()
 }
 
-/// Values that are right by themselves but not together.
-fn contradictions(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+/// Values that are valid but contradict each other.
+fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let network = around.kind == Kind::Network;
-    // A value that cannot be read was reported before; here it counts as absent.
+    let network = context.kind == Kind::Network;
+    // Unreadable values are reported elsewhere and count as absent.
     let on = |key| annotations.readable(key) == Some(true);
     let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
 
@@ -63,7 +63,7 @@ fn contradictions(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec
         annotations.text(TYPE.row).filter(|word| !["", "nlb", "nlb-ip", "external", "clb"].contains(word))
     {
         let hint = did_you_mean(word, &["nlb", "nlb-ip", "external"]).unwrap_or_default();
-        warn(TYPE.row, format!("not a known type: a classic load balancer is made{hint}"));
+        warn(TYPE.row, format!("not a known type: a classic load balancer is created{hint}"));
     }
     if let Some(word) = annotations.text(INTERNAL.row).filter(|word| is_a_no(word)) {
         warn(
@@ -72,7 +72,7 @@ fn contradictions(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec
         );
     }
     for row in [ACCESS_LOG_BUCKET.row, ACCESS_LOG_PREFIX.row, ACCESS_LOG_INTERVAL.row] {
-        if row.on.reads(around.kind) && annotations.text(row).is_some() && !on(&ACCESS_LOG) {
+        if row.on.reads(context.kind) && annotations.text(row).is_some() && !on(&ACCESS_LOG) {
             warn(row, format!("no logs are written without {}: \"true\"", ACCESS_LOG.row.key));
         }
     }
@@ -89,7 +89,7 @@ fn contradictions(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec
         }
     }
     if network {
-        if annotations.has(&SECURITY_GROUPS) && around.managed_network_groups == Some(false) {
+        if annotations.has(&SECURITY_GROUPS) && context.managed_network_groups == Some(false) {
             let want = "NLBSecurityGroupMode = Managed in the cloud config";
             warn(SECURITY_GROUPS.row, format!("no effect on a network load balancer without {want}"));
         }
@@ -111,29 +111,30 @@ fn contradictions(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec
     ];
     for (key, what, form) in ids {
         let odd = annotations.readable(key).unwrap_or_default().into_iter().find(|id| !id.starts_with(form));
-        if let Some(odd) = odd.filter(|_| key.row.on.reads(around.kind)) {
+        if let Some(odd) = odd.filter(|_| key.row.on.reads(context.kind)) {
             warn(key.row, format!("{odd:?} does not look like the ID of {} ({form}…)", with_article(what)));
         }
     }
-    findings.extend(one_per_subnet(around.kind, annotations));
-    findings.extend(health(around, annotations));
-    if network && around.managed_network_groups.is_none() && annotations.has(&SECURITY_GROUPS) {
-        let message = "counts on a network load balancer only with NLBSecurityGroupMode = Managed in the cloud config";
+    findings.extend(one_per_subnet(context.kind, annotations));
+    findings.extend(health(context, annotations));
+    if network && context.managed_network_groups.is_none() && annotations.has(&SECURITY_GROUPS) {
+        let message =
+            "takes effect on a network load balancer only with NLBSecurityGroupMode = Managed in the cloud config";
         findings.push(annotations.inform(SECURITY_GROUPS.row, message));
     }
-    findings.extend(elsewhere(around, annotations));
+    findings.extend(ranges_and_tags(context, annotations));
     findings
 }
 
-/// Whether a word means no to people, and yes to every program that reads the annotation.
+/// Whether people read a word as "no" although any program reads it as true.
 fn is_a_no(word: &str) -> bool {
     let plain = word.trim().to_lowercase();
     let no = ["0", "disabled", "f", "false", "internet-facing", "n", "no", "none", "off"];
     word != "false" && no.contains(&&*plain)
 }
 
-/// Numbers that AWS refuses. Source: the service models of AWS; for the classic balancer's timeouts its user guide, which
-/// allows more.
+/// Numbers that AWS refuses. Source: the service models of AWS; for timeouts of classic balancers, its user guide,
+/// which allows more.
 fn limits(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
     let rows: &[(&Key<i32>, i32, i32)] = match kind {
         Kind::Classic => &[
@@ -160,7 +161,7 @@ fn limits(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Addresses of a network balancer, of which each subnet takes one.
+/// Addresses of a network balancer: one per subnet.
 fn one_per_subnet(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
     let count = |key: &Key<Vec<String>>| annotations.readable(key).map(|list| list.len());
     let Some(subnets) = count(&SUBNETS).filter(|_| kind == Kind::Network) else { return Vec::new() };
@@ -173,12 +174,12 @@ fn one_per_subnet(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
     [&EIP_ALLOCATIONS, &PRIVATE_IPV4].into_iter().filter_map(odd).collect()
 }
 
-/// Settings of the health check that have no effect.
-fn health(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+/// Health-check settings without effect.
+fn health(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let local = around.service.spec.external_traffic_policy == "Local";
-    let network = around.kind == Kind::Network;
-    if network && around.shared_probe == Some(true) && !local {
+    let local = context.service.spec.external_traffic_policy == "Local";
+    let network = context.kind == Kind::Network;
+    if network && context.shared_probe == Some(true) && !local {
         for row in [HEALTH_PROTOCOL.row, HEALTH_PORT.row, HEALTH_PATH.row] {
             if annotations.text(row).is_some() {
                 let because = "ClusterServiceLoadBalancerHealthProbeMode = Shared sets protocol, port and path";
@@ -187,10 +188,10 @@ fn health(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding
         }
     } else if annotations.has(&HEALTH_PATH) {
         let protocol = annotations.readable(&HEALTH_PROTOCOL);
-        let shared = around.shared_probe == Some(true);
+        let shared = context.shared_probe == Some(true);
         let asks_path = protocol.map_or(local || shared, super::HealthProtocol::has_path);
         if !asks_path {
-            let or = match (around.shared_probe, around.kind, protocol) {
+            let or = match (context.shared_probe, context.kind, protocol) {
                 (None, Kind::Classic, None) => ", or ClusterServiceLoadBalancerHealthProbeMode = Shared",
                 _ => "",
             };
@@ -212,13 +213,13 @@ fn health(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding
     findings
 }
 
-/// What spec and annotations say twice.
-fn elsewhere(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
-    let service = around.service;
-    // What is no range is refused before; what is not read is told here.
+/// Findings about source ranges and tags.
+fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+    let service = context.service;
+    // Invalid ranges are errors of the sync; only findings about ignored ones are reported here.
     let mut findings = source_ranges::review(service);
     findings.retain(|finding| finding.severity < Severity::Error);
-    let opens = around.kind == Kind::Classic || around.managed_network_groups == Some(true);
+    let opens = context.kind == Kind::Classic || context.managed_network_groups == Some(true);
     let named = annotations.readable(&SECURITY_GROUPS).is_some();
     let spec = service.spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
     let ranges = match spec {
@@ -229,37 +230,37 @@ fn elsewhere(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Find
     };
     if let Some((key, value)) = ranges.filter(|_| opens && named) {
         let whose = SECURITY_GROUPS.row.key;
-        let message = format!("no effect: the rules of the groups in {whose} are left alone; allow these ranges there");
-        findings.push(Finding { severity: Severity::Warning, key: key.to_owned(), value: Some(value), message });
+        let message =
+            format!("no effect: the rules of the groups in {whose} are not changed; allow these ranges there");
+        findings.push(Finding::warning(key, message).value(value));
     }
     let tags = annotations.readable(&ADDITIONAL_TAGS).unwrap_or_default();
-    let reserved = tags.keys().filter(|key| around.ownership.is_reserved(key));
+    let reserved = tags.keys().filter(|key| context.ownership.is_reserved(key));
     let reserved: Vec<String> = reserved.map(|key| format!("{key:?}")).collect();
     match &*reserved {
         [] => {}
         [key] => {
-            let message = format!("the tag {key} marks what belongs to a cluster and cannot be set; it is left out");
+            let message = format!("the tag {key} is reserved for the owner of the object; it is ignored");
             findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
         }
         keys => {
             let keys = keys.join(", ");
-            let message =
-                format!("the tags {keys} mark what belongs to a cluster and cannot be set; they are left out");
+            let message = format!("the tags {keys} are reserved for the owner of the object; they are ignored");
             findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
         }
     }
     if let Some(key) = tags.keys().find(|key| key.to_lowercase().starts_with("aws:")) {
-        let message = format!("AWS refuses the tag {key:?}: what begins with \"aws:\" is its own; take it out");
+        let message = format!("AWS refuses the tag {key:?}: keys that begin with \"aws:\" are reserved; remove it");
         findings.push(annotations.error(ADDITIONAL_TAGS.row, message));
     }
     findings
 }
 
-/// Ports that are meant to have TLS and don't.
-fn tls(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
+/// Findings about TLS.
+fn tls(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
-    let network = around.kind == Kind::Network;
+    let network = context.kind == Kind::Network;
     let certificate = annotations.readable(&SSL_CERT);
     let backend = annotations.readable(&BACKEND_PROTOCOL);
     if certificate.is_none() {
@@ -274,7 +275,7 @@ fn tls(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     {
         warn(SSL_CERT.row, "not an ARN; write that of an ACM or IAM certificate (arn:…)".to_owned());
     }
-    let ports = &around.service.spec.ports;
+    let ports = &context.service.spec.ports;
     if network && certificate.is_some() && !ports.is_empty() && ports.iter().all(|port| port.protocol == "UDP") {
         warn(SSL_CERT.row, "no effect: TLS needs a TCP port".to_owned());
     }
@@ -283,14 +284,17 @@ fn tls(around: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
             warn(BACKEND_PROTOCOL.row, format!("no effect on a network load balancer without {}", SSL_CERT.row.key));
         }
         Some(word) if network && *word != BackendProtocol::Ssl => {
-            warn(BACKEND_PROTOCOL.row, "no effect on a network load balancer; only \"ssl\" is known there".to_owned());
+            warn(
+                BACKEND_PROTOCOL.row,
+                "no effect on a network load balancer; only \"ssl\" is supported there".to_owned(),
+            );
         }
         Some(BackendProtocol::Https) if certificate.is_none() => {
             warn(BACKEND_PROTOCOL.row, format!("the balancer speaks plain TCP without {}", SSL_CERT.row.key));
         }
         Some(BackendProtocol::Other(word)) if certificate.is_none() => {
             let hint = did_you_mean(word, &["http", "https", "ssl", "tcp"]).unwrap_or_default();
-            warn(BACKEND_PROTOCOL.row, format!("unknown word, the same as \"tcp\"{hint}"));
+            warn(BACKEND_PROTOCOL.row, format!("unknown value, treated as \"tcp\"{hint}"));
         }
         _ => {}
     }

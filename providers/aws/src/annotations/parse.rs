@@ -1,4 +1,4 @@
-//! Values of types of AWS's own.
+//! Types and parsers of annotation values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use ccm_kit::annotations::value::{self, items, list};
 
 use crate::client::ec2::ipv4;
 
-/// Which ports get a certificate.
+/// The ports that use the certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum SslPorts {
     #[default]
@@ -21,8 +21,8 @@ pub(crate) enum SslPorts {
 }
 
 impl SslPorts {
-    /// Whether a port of a Service is meant. Names are compared without regard to case: upstream compares differently for
-    /// each kind of balancer, and a port that isn't found is served without TLS.
+    /// Whether a port of a Service is selected. Names compare without case: upstream differs between the kinds of
+    /// balancers, and a port that does not match is served without TLS.
     pub(crate) fn cover(&self, port: i32, name: &str) -> bool {
         match self {
             Self::All => true,
@@ -31,14 +31,15 @@ impl SslPorts {
     }
 }
 
-/// What pods speak.
+/// Protocol of the backends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BackendProtocol {
     Http,
     Https,
     Ssl,
     Tcp,
-    /// A word that upstream doesn't know: an error together with a certificate, else the same as none. Case counts.
+    /// A value that upstream does not know: an error together with a certificate, otherwise the same as none.
+    /// Case-sensitive.
     Other(String),
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for BackendProtocol {
     }
 }
 
-/// How nodes are asked for their health.
+/// Protocol of the health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HealthProtocol {
     Tcp,
@@ -65,7 +66,7 @@ pub(crate) enum HealthProtocol {
 }
 
 impl HealthProtocol {
-    /// As AWS spells it.
+    /// AWS's name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",
@@ -75,13 +76,13 @@ impl HealthProtocol {
         }
     }
 
-    /// Whether a path is asked for.
+    /// Whether it has a path.
     pub(crate) fn has_path(self) -> bool {
         matches!(self, Self::Http | Self::Https)
     }
 }
 
-/// Where nodes are asked for their health.
+/// Port of the health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HealthPort {
     /// `traffic-port`
@@ -98,7 +99,7 @@ pub(super) fn proxy_protocol(value: &str) -> Parsed<bool> {
     match value {
         "" => Ok(None),
         "*" => Ok(Some(true)),
-        _ => Err("only \"*\" is known, for all ports".into()),
+        _ => Err("only \"*\" is supported, for all ports".into()),
     }
 }
 
@@ -128,11 +129,11 @@ pub(super) fn pairs(value: &str) -> Parsed<BTreeMap<String, String>> {
     Ok(Some(pairs))
 }
 
-/// Attributes of target groups that may be set.
+/// Target group attributes that may be annotated.
 const PRESERVE_CLIENT_IP: &str = "preserve_client_ip.enabled";
 const PROXY_PROTOCOL_V2: &str = "proxy_protocol_v2.enabled";
 
-/// Two keys, `true` or `false` exactly.
+/// Two keys, exactly `true` or `false`.
 pub(super) fn target_group_attributes(value: &str) -> Parsed<BTreeMap<String, String>> {
     let found = pairs(value)?.unwrap_or_default();
     for (key, value) in &found {
@@ -149,12 +150,12 @@ pub(super) fn target_group_attributes(value: &str) -> Parsed<BTreeMap<String, St
     Ok(Some(found))
 }
 
-/// Whether the attributes ask to hide the clients' addresses from pods.
+/// Whether the attributes hide the clients' addresses from pods.
 pub(crate) fn hides_client_ip(attributes: &BTreeMap<String, String>) -> bool {
     attributes.get(PRESERVE_CLIENT_IP).is_some_and(|value| value == "false")
 }
 
-/// Empty and `*` are all ports.
+/// Empty and `*` mean all ports.
 pub(super) fn ssl_ports(value: &str) -> Parsed<SslPorts> {
     if matches!(value.trim(), "" | "*") {
         return Ok(Some(SslPorts::All));
@@ -184,7 +185,7 @@ pub(super) fn backend_protocol(value: &str) -> Parsed<BackendProtocol> {
     })
 }
 
-/// Any case; empty is wrong, as upstream.
+/// Case-insensitive; empty is invalid, as upstream.
 pub(super) fn health_protocol(value: &str) -> Parsed<HealthProtocol> {
     let all = [HealthProtocol::Tcp, HealthProtocol::Http, HealthProtocol::Https, HealthProtocol::Ssl];
     match all.into_iter().find(|protocol| protocol.as_str().eq_ignore_ascii_case(value)) {
@@ -193,7 +194,7 @@ pub(super) fn health_protocol(value: &str) -> Parsed<HealthProtocol> {
     }
 }
 
-/// Empty is wrong, as upstream.
+/// Empty is invalid, as upstream.
 pub(super) fn health_port(value: &str) -> Parsed<HealthPort> {
     if value == "traffic-port" {
         return Ok(Some(HealthPort::Traffic));

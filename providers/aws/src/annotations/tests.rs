@@ -28,14 +28,14 @@ fn ownership() -> Ownership {
 
 fn findings(service: &Service, kind: Kind) -> Vec<String> {
     let ownership = ownership();
-    let around = LintContext {
+    let context = LintContext {
         service,
         kind,
         managed_network_groups: Some(false),
         shared_probe: Some(false),
         ownership: &ownership,
     };
-    let summary = lint(&around);
+    let summary = lint(&context);
     summary.iter().map(|f| format!("{:?} {}", f.severity, f.to_string().replace(PREFIX, "~"))).collect()
 }
 
@@ -68,7 +68,7 @@ fn each_wrong_value_is_named_with_its_key_and_the_way_out() {
         ("access-log-emit-interval", "5m", NO_NUMBER),
         ("connection-draining-timeout", "9999999999", NO_NUMBER),
         ("connection-idle-timeout", "60s", NO_NUMBER),
-        ("proxy-protocol", "true", "only \"*\" is known, for all ports"),
+        ("proxy-protocol", "true", "only \"*\" is supported, for all ports"),
         (
             "target-group-attributes",
             "stickiness.enabled=true",
@@ -146,15 +146,14 @@ fn unknown_keys_get_a_hint_and_keys_of_the_other_controller_are_explained() {
         &[
             "Warning ~cross-zone-load-balancing-enable \"true\": unknown key, no effect; did you mean \
              \"~cross-zone-load-balancing-enabled\"?",
-            "Warning ~scheme \"internal\": only the aws-load-balancer-controller reads it: the balancer made here is not \
-             internal; write ~internal: \"true\"",
+            "Warning ~scheme \"internal\": only the aws-load-balancer-controller reads it: the load balancer of this Service is not internal; write ~internal: \"true\"",
             "Warning ~zzz \"\": unknown key, no effect",
         ],
     );
 }
 
 #[test]
-fn keys_of_the_other_kind_are_told_and_refused_ones_are_errors() {
+fn keys_of_the_other_kind_are_reported_and_refused_ones_are_errors() {
     check(
         Kind::Network,
         &[("proxy-protocol", "*"), ("extra-security-groups", ""), ("connection-idle-timeout", "x")],
@@ -176,7 +175,7 @@ fn keys_of_the_other_kind_are_told_and_refused_ones_are_errors() {
 }
 
 #[test]
-fn a_port_that_silently_loses_tls_is_told() {
+fn a_port_that_silently_loses_tls_is_reported() {
     check(
         Kind::Classic,
         &[("ssl-cert", "arn:aws:acm:x"), ("ssl-ports", "8443,Admin,web")],
@@ -196,12 +195,12 @@ fn a_port_that_silently_loses_tls_is_told() {
     check(
         Kind::Classic,
         &[("backend-protocol", "htpp")],
-        &["Warning ~backend-protocol \"htpp\": unknown word, the same as \"tcp\"; did you mean \"http\"?"],
+        &["Warning ~backend-protocol \"htpp\": unknown value, treated as \"tcp\"; did you mean \"http\"?"],
     );
 }
 
 #[test]
-fn contradictions_are_told() {
+fn contradictions_are_reported() {
     check(
         Kind::Network,
         &[
@@ -222,8 +221,7 @@ fn contradictions_are_told() {
             "Warning ~private-ipv4-addresses \"10.0.0.1\": AWS takes them or ~eip-allocations, not both; remove one",
             "Warning ~healthcheck-path \"/x\": no effect without ~healthcheck-protocol: http or https",
             "Warning ~additional-resource-tags \"kubernetes.io/cluster/c1=shared,team=a,KubernetesCluster=c1\": the tags \
-             \"KubernetesCluster\", \"kubernetes.io/cluster/c1\" mark what belongs to a cluster and cannot be set; they \
-             are left out",
+             \"KubernetesCluster\", \"kubernetes.io/cluster/c1\" are reserved for the owner of the object; they are ignored",
         ],
     );
     check(
@@ -238,7 +236,7 @@ fn contradictions_are_told() {
             ("healthcheck-interval", "10"),
         ],
         &[
-            "Warning ~type \"NLB\": not a known type: a classic load balancer is made; did you mean \"nlb\"?",
+            "Warning ~type \"NLB\": not a known type: a classic load balancer is created; did you mean \"nlb\"?",
             "Warning ~access-log-enabled \"true\": AWS refuses logs without a bucket; set ~access-log-s3-bucket-name",
             "Warning ~access-log-emit-interval \"10\": AWS takes only 5 and 60",
             "Warning ~connection-draining-timeout \"60\": nothing drains without ~connection-draining-enabled: \"true\"",
@@ -249,7 +247,7 @@ fn contradictions_are_told() {
 }
 
 #[test]
-fn a_word_that_means_no_and_makes_an_internal_balancer_is_told() {
+fn a_word_that_means_no_and_makes_an_internal_balancer_is_reported() {
     for word in ["False", "no", "0", " false", "internet-facing"] {
         let summary = format!(
             "Warning ~internal {word:?}: makes an internal balancer, as any text but \"false\" does; write \"false\", not {word:?}"
@@ -365,8 +363,7 @@ fn tags_of_aws_itself_are_refused() {
         Kind::Classic,
         &[("additional-resource-tags", "team=a,aws:x=y")],
         &[
-            "Error ~additional-resource-tags \"team=a,aws:x=y\": AWS refuses the tag \"aws:x\": what begins with \"aws:\" is \
-           its own; take it out",
+            "Error ~additional-resource-tags \"team=a,aws:x=y\": AWS refuses the tag \"aws:x\": keys that begin with \"aws:\" are reserved; remove it",
         ],
     );
 }
@@ -402,14 +399,14 @@ fn shared_probes_override_the_health_check_of_network_balancers_only() {
     let ownership = ownership();
     let service = service(&[("healthcheck-port", "8080")]);
     let summary = |kind| {
-        let around = LintContext {
+        let context = LintContext {
             service: &service,
             kind,
             managed_network_groups: Some(false),
             shared_probe: Some(true),
             ownership: &ownership,
         };
-        lint(&around).iter().map(|finding| finding.message.clone()).collect::<Vec<_>>()
+        lint(&context).iter().map(|finding| finding.message.clone()).collect::<Vec<_>>()
     };
     assert_eq!(
         summary(Kind::Network),
@@ -419,7 +416,7 @@ fn shared_probes_override_the_health_check_of_network_balancers_only() {
 }
 
 #[test]
-fn source_ranges_said_twice_are_told() {
+fn source_ranges_said_twice_are_reported() {
     let mut service = service(&[]);
     service.metadata.annotations.insert(ANNOTATION_SOURCE_RANGES.to_owned(), "10.0.0.0/8".to_owned());
     assert!(findings(&service, Kind::Classic).is_empty());
@@ -434,7 +431,7 @@ fn source_ranges_said_twice_are_told() {
 #[test]
 fn ranges_beside_named_groups_have_no_effect() {
     let mut service = service(&[("security-groups", "sg-1")]);
-    let of_groups = "no effect: the rules of the groups in ~security-groups are left alone; allow these ranges there";
+    let of_groups = "no effect: the rules of the groups in ~security-groups are not changed; allow these ranges there";
     service.metadata.annotations.insert(ANNOTATION_SOURCE_RANGES.to_owned(), "10.0.0.0/8".to_owned());
     let expected = format!("Warning {ANNOTATION_SOURCE_RANGES} \"10.0.0.0/8\": {of_groups}");
     assert_eq!(findings(&service, Kind::Classic), [expected]);

@@ -1,63 +1,64 @@
-//! What a Service wants of the cloud, what of that is there, and what is left to do.
+//! The desired and observed state of one Service, and the remaining plan.
 
 use std::collections::BTreeSet;
 
 use ccm_provider::{Finding, NodeRef, Planned as _, ProviderError, Service, ServiceAction, ServiceWork, Step, Steps};
 
 use super::Inspector;
-use crate::loadbalancer::desired::{Common, Desired, Goal};
+use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::observe::Observed;
 
-/// How a Service's balancer stands.
+/// State of a Service's balancer.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) desired: Desired,
     pub(super) observed: Observed,
-    /// What is left to do and what was noticed; or why nothing can be done.
+    /// The remaining steps and the findings, or why there is no plan.
     pub(super) plan: Result<(Vec<Step>, Vec<Finding>), ProviderError>,
 }
 
 impl Current {
-    /// Whether there is a balancer of either kind.
+    /// Whether a balancer of either kind exists.
     pub(super) fn is_there(&self) -> bool {
         self.observed.classic.is_some() || self.observed.network.is_some()
     }
 }
 
-/// What the controllers would do with a Service.
+/// The action of the Service controller.
 pub(super) fn action(service: &Service) -> ServiceAction {
     let wanted = service.wants_load_balancer() && service.metadata.deletion_timestamp.is_none();
     if wanted { ServiceAction::Ensure } else { ServiceAction::Delete }
 }
 
-/// Looks at the balancer of a Service. `None`: it is somebody else's, and none of ours is left.
+/// Observes and plans the balancer of a Service. `None`: another controller manages it, and this program has none left
+/// for it.
 ///
-/// Which nodes may be behind a balancer is the core's to say. So those that are registered count as wanted, and all of them
-/// only where none is registered yet: whether others should be there too is told by `ccm plan`.
+/// Only the core knows which nodes are eligible. So the registered ones count as wanted, or all if none is registered;
+/// `ccm plan` shows missing ones.
 ///
 /// # Errors
 ///
-/// What the Service asks wrongly, [`ProviderError::ImplementedElsewhere`], or a failed read.
-pub(super) async fn look(
-    of: &Inspector,
+/// An invalid Service, [`ProviderError::ImplementedElsewhere`], or a failed read.
+pub(super) async fn load(
+    aws: &Inspector,
     cluster: &str,
     service: &Service,
     nodes: &[NodeRef],
     action: ServiceAction,
 ) -> Result<Option<Current>, ProviderError> {
     let work = [ServiceWork::new(service, nodes, action)];
-    let (mut wanted, verdicts) = of.balancers().desired(cluster, &work);
+    let (mut wanted, verdicts) = aws.balancers().desired(cluster, &work);
     verdicts.into_iter().collect::<Result<Vec<()>, _>>()?;
     if wanted.is_empty() {
         return Ok(None);
     }
-    let seen = of.balancers().observe(cluster, &work, &wanted).await?;
+    let seen = aws.balancers().observe(cluster, &work, &wanted).await?;
     if let (Some(desired), Some(seen)) = (wanted.first_mut(), seen.first()) {
         keep_registered(desired, &seen.observed);
     }
-    let plan = of.balancers().plan(&seen, &wanted);
+    let plan = aws.balancers().plan(&seen, &wanted);
     let described = |steps: Steps<_>| {
-        let all = steps.steps.iter().map(|step| of.balancers().describe(step)).collect();
+        let all = steps.steps.iter().map(|step| aws.balancers().describe(step)).collect();
         (all, steps.findings)
     };
     let plan = plan.map(described);
@@ -67,16 +68,8 @@ pub(super) async fn look(
 
 fn keep_registered(desired: &mut Desired, observed: &Observed) {
     let registered = registered(observed);
-    if let Some(common) = common(desired).filter(|_| !registered.is_empty()) {
+    if let Some(common) = desired.goal.common_mut().filter(|_| !registered.is_empty()) {
         common.targets.retain(|id, _| registered.contains(id));
-    }
-}
-
-fn common(desired: &mut Desired) -> Option<&mut Common> {
-    match &mut desired.goal {
-        Goal::Absent => None,
-        Goal::Classic(classic) => Some(&mut classic.common),
-        Goal::Network(network) => Some(&mut network.common),
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a node to its instance, and on to what marks and surrounds that.
+//! Explains a node: its instance, and that instance's VPC, tags, security group and routes.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -7,9 +7,10 @@ use std::sync::Arc;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{Aspects, Fact, InstancesV2 as _, Lookup, Node, ProviderError, address};
 
-use super::{Inspector, group_for_balancers, unreadable};
+use super::{Inspector, unreadable};
 use crate::client::Query;
 use crate::client::ec2::{Instance, RouteTable};
+use crate::loadbalancer::security_groups::nodes;
 use crate::node::fargate;
 use crate::node::fleet::Member;
 use crate::node::identity::{self, BadProviderId, InstanceId, Machine, Wanted};
@@ -18,13 +19,13 @@ use crate::routes;
 
 /// # Errors
 ///
-/// EC2 could not be asked about the instance.
-pub(super) async fn explain(of: &Inspector, cluster: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
-    match identity::wanted(node, of.settings.own.as_ref()) {
+/// The instance could not be read.
+pub(super) async fn explain(aws: &Inspector, cluster: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
+    match identity::wanted(node, aws.settings.own.as_ref()) {
         Wanted::Never(error) => Ok(vec![no_instance(node, &error)]),
-        Wanted::Machine(Machine::Fargate(address)) => fargate_node(of, node, address).await,
-        Wanted::Machine(Machine::Ec2(id)) => by_id(of, cluster, node, &id).await,
-        Wanted::Name(name) => by_name(of, cluster, node, &name).await,
+        Wanted::Machine(Machine::Fargate(address)) => fargate_node(aws, node, address).await,
+        Wanted::Machine(Machine::Ec2(id)) => by_id(aws, cluster, node, &id).await,
+        Wanted::Name(name) => by_name(aws, cluster, node, &name).await,
     }
 }
 
@@ -32,7 +33,7 @@ fn no_instance(node: &Node, error: &BadProviderId) -> Fact {
     let about = format!("provider ID {}", node.provider_id_or_empty());
     match error {
         BadProviderId::Foreign(_) => {
-            Fact::good(about, "belongs to another cloud: nothing is done to the node from here")
+            Fact::good(about, "belongs to another cloud: this provider does nothing with the node")
         }
         BadProviderId::Malformed(_) => Fact::bad(
             about,
@@ -43,9 +44,9 @@ fn no_instance(node: &Node, error: &BadProviderId) -> Fact {
     }
 }
 
-async fn fargate_node(of: &Inspector, node: &Node, address: Ipv4Addr) -> Result<Vec<Fact>, ProviderError> {
-    let found = fargate::interfaces(&*of.api, &of.settings.vpc, &BTreeSet::from([address])).await?;
-    let vpc = &of.settings.vpc;
+async fn fargate_node(aws: &Inspector, node: &Node, address: Ipv4Addr) -> Result<Vec<Fact>, ProviderError> {
+    let found = fargate::interfaces(&*aws.api, &aws.settings.vpc, &BTreeSet::from([address])).await?;
+    let vpc = &aws.settings.vpc;
     let about = format!("Fargate node {address}");
     let fact = match found.get(&address).map(Vec::as_slice) {
         Some([one]) => {
@@ -56,7 +57,7 @@ async fn fargate_node(of: &Inspector, node: &Node, address: Ipv4Addr) -> Result<
             format!("several attached network interfaces have this address in {vpc}"),
             "correct spec.providerID: delete the Node and let it register again",
         ),
-        _ => gone(of, node, about, &format!("no attached network interface in {vpc} has this address")).await,
+        _ => gone(aws, node, about, &format!("no attached network interface in {vpc} has this address")).await,
     };
     Ok(vec![id_fact(node, "names a Fargate node"), fact])
 }
@@ -66,55 +67,55 @@ fn id_fact(node: &Node, names: &str) -> Fact {
         Some(id) => Fact::good(format!("provider ID {id}"), names),
         None if node.has_taint(TAINT_UNINITIALIZED) => Fact::waiting(
             "provider ID",
-            "not set yet: it is set when the node is initialized, from the instance that its name leads to",
+            "not set yet: it is set when the node is initialized, from the instance with its name",
         ),
-        None => Fact::good("provider ID", "not set: the instance is the one that the node's name leads to"),
+        None => Fact::good("provider ID", "not set: the instance is found by the node's name"),
     }
 }
 
-/// What the controllers make of a missing instance.
-async fn gone(of: &Inspector, node: &Node, about: String, seen: &str) -> Fact {
-    let answer = of.instances.lookup(&[Arc::new(node.clone())], Aspects::LIFECYCLE).await.into_iter().next();
+/// What the controllers do about a missing instance.
+async fn gone(aws: &Inspector, node: &Node, about: String, seen: &str) -> Fact {
+    let answer = aws.instances.lookup(&[Arc::new(node.clone())], Aspects::LIFECYCLE).await.into_iter().next();
     let hint = format!(
-        "if the machine is there, it is in another account or region than this program looks at (region {}): correct region \
-         or credentials; if it is gone, leave the node to the controllers or delete it",
-        of.settings.region
+        "if the machine exists, it is in another account or region than this program uses (region {}): correct region \
+         or credentials; if it no longer exists, leave the node to the controllers or delete it",
+        aws.settings.region
     );
     let text = match answer {
         Some(Lookup::Gone(evidence)) => format!(
             "{seen}: {evidence}. The node is deleted once it is not Ready and older than {} s",
             evidence.grace.as_secs()
         ),
-        Some(Lookup::Unknown(error)) => format!("{seen}: {error}. Nothing is done to the node for that"),
-        _ => format!("{seen}, in one of two reads: EC2 does not answer alike yet"),
+        Some(Lookup::Unknown(error)) => format!("{seen}: {error}. The node is left unchanged"),
+        _ => format!("{seen}, in one of two reads: EC2 is not consistent yet"),
     };
     Fact::bad(about, text, hint)
 }
 
-async fn by_id(of: &Inspector, cluster: &str, node: &Node, id: &InstanceId) -> Result<Vec<Fact>, ProviderError> {
+async fn by_id(aws: &Inspector, cluster: &str, node: &Node, id: &InstanceId) -> Result<Vec<Fact>, ProviderError> {
     let mut facts = vec![id_fact(node, &format!("names instance {id}"))];
-    let answers = Instances(of.api.clone()).by_ids(&BTreeSet::from([id.clone()])).await;
+    let answers = Instances(aws.api.clone()).by_ids(&BTreeSet::from([id.clone()])).await;
     let Some((_, answer)) = answers.into_iter().next() else { return Ok(facts) };
     match answer?.remove(id) {
-        Some(Seen::Instance(instance)) => facts.extend(around(of, cluster, node, &instance).await),
+        Some(Seen::Instance(instance)) => facts.extend(instance_facts(aws, cluster, node, &instance).await),
         Some(Seen::Denied) | None => {
-            facts.push(gone(of, node, format!("instance {id}"), "EC2 does not show it").await);
+            facts.push(gone(aws, node, format!("instance {id}"), "EC2 does not show it").await);
         }
     }
     Ok(facts)
 }
 
-async fn by_name(of: &Inspector, cluster: &str, node: &Node, name: &str) -> Result<Vec<Fact>, ProviderError> {
-    // Without the cluster's mark too: an instance that merely lacks it is the likeliest reason.
+async fn by_name(aws: &Inspector, cluster: &str, node: &Node, name: &str) -> Result<Vec<Fact>, ProviderError> {
+    // Including instances without the cluster's tag: that is the likeliest cause.
     let query = Query::by("private-dns-name", [name]).and("instance-state-name", LIVE_STATES);
-    let found = of.api.instances(&query).await?;
+    let found = aws.api.instances(&query).await?;
     let mut facts = vec![id_fact(node, "")];
     match &*found {
-        [instance] => facts.extend(around(of, cluster, node, instance).await),
+        [instance] => facts.extend(instance_facts(aws, cluster, node, instance).await),
         [] => {
             let about = format!("instance named {name}");
             let seen = "no live instance has the node's name as its private DNS name";
-            facts.push(match gone(of, node, about, seen).await {
+            facts.push(match gone(aws, node, about, seen).await {
                 fact if identity::is_ec2_dns_name(name) => fact,
                 fact => Fact {
                     hint: Some(
@@ -138,16 +139,16 @@ async fn by_name(of: &Inspector, cluster: &str, node: &Node, name: &str) -> Resu
     Ok(facts)
 }
 
-async fn around(of: &Inspector, cluster: &str, node: &Node, instance: &Instance) -> Vec<Fact> {
+async fn instance_facts(aws: &Inspector, cluster: &str, node: &Node, instance: &Instance) -> Vec<Fact> {
     let mut facts = vec![state(node, instance)];
     if instance.state.as_deref() == Some("terminated") {
         return facts;
     }
-    facts.extend(vpc(of, instance));
+    facts.extend(vpc(aws, instance));
     facts.push(name(node, instance));
-    facts.extend(mark(of, instance));
-    facts.push(security_groups(of, node, instance).await);
-    facts.extend(pod_routes(of, cluster, node, instance).await);
+    facts.extend(cluster_tag(aws, instance));
+    facts.push(security_groups(aws, instance).await);
+    facts.extend(pod_routes(aws, cluster, node, instance).await);
     facts
 }
 
@@ -172,15 +173,15 @@ fn state(node: &Node, instance: &Instance) -> Fact {
         Some(state @ ("stopping" | "stopped")) => Fact::bad(
             about,
             format!("{state}, {place}: a node that is not Ready keeps the taint for stopped instances"),
-            "start the instance, or terminate it: then the node goes",
+            "start the instance, or terminate it: then the node is deleted",
         ),
         Some(other) => Fact::waiting(about, format!("{other}, {place}")),
-        None => Fact::waiting(about, "EC2 gives no state: nothing follows from that, it is asked again"),
+        None => Fact::waiting(about, "EC2 returns no state: it is read again"),
     }
 }
 
-fn vpc(of: &Inspector, instance: &Instance) -> Option<Fact> {
-    let ours = &of.settings.vpc;
+fn vpc(aws: &Inspector, instance: &Instance) -> Option<Fact> {
+    let ours = &aws.settings.vpc;
     (instance.vpc != *ours).then(|| {
         Fact::bad(
             format!("instance {}", instance.id),
@@ -202,17 +203,14 @@ fn name(node: &Node, instance: &Instance) -> Fact {
     }
     Fact::good(
         about,
-        format!(
-            "not the private DNS name ({}); the provider ID leads to the instance all the same",
-            instance.private_dns_name
-        ),
+        format!("not the private DNS name ({}); the instance is found by its provider ID", instance.private_dns_name),
     )
 }
 
-fn mark(of: &Inspector, instance: &Instance) -> Option<Fact> {
-    let key = of.settings.ownership.cluster_key()?;
+fn cluster_tag(aws: &Inspector, instance: &Instance) -> Option<Fact> {
+    let key = aws.settings.ownership.cluster_key()?;
     let about = format!("tag {key}");
-    if of.settings.ownership.is_member(&instance.tags) {
+    if aws.settings.ownership.is_member(&instance.tags) {
         return Some(Fact::good(about, format!("on instance {}: it belongs to this cluster", instance.id)));
     }
     Some(Fact::bad(
@@ -225,48 +223,50 @@ fn mark(of: &Inspector, instance: &Instance) -> Option<Fact> {
     ))
 }
 
-async fn security_groups(of: &Inspector, node: &Node, instance: &Instance) -> Fact {
+async fn security_groups(aws: &Inspector, instance: &Instance) -> Fact {
     let about = "security groups";
-    if of.env().node_groups_untouched {
-        return Fact::good(about, "DisableSecurityGroupIngress is set: their rules are left alone");
+    if aws.env().node_groups_untouched {
+        return Fact::good(about, "DisableSecurityGroupIngress is set: their rules are not changed");
     }
-    let groups = match of.groups(&instance.security_groups).await {
+    let groups = match aws.groups(&instance.security_groups).await {
         Ok(groups) => groups,
         Err(error) => return unreadable(about, error),
     };
-    match group_for_balancers(instance, &node.name, &groups, of.env()) {
+    match nodes::group_of(&instance.id, &instance.security_groups, &groups, aws.env()) {
         Ok(Some(id)) => {
-            let name = groups.get(&id).map(|group| format!(" ({})", group.name)).unwrap_or_default();
-            Fact::good(format!("security group {id}"), format!("gets the rules that let load balancers in{name}"))
+            let name = groups.get(id).map(|group| format!(" ({})", group.name)).unwrap_or_default();
+            Fact::good(format!("security group {id}"), format!("gets the rules that allow load balancers{name}"))
         }
         Ok(None) => Fact::bad(
             about,
-            "the instance has none: no rule lets load balancers in",
+            "the instance has none: no rule allows load balancers",
             "give the instance a security group",
         ),
-        Err(error) => Fact::bad(about, error.to_string(), format!("tag exactly one of them {} = owned", of.mark())),
+        Err(error) => {
+            Fact::bad(about, error.to_string(), format!("tag exactly one of them {} = owned", aws.cluster_tag()))
+        }
     }
 }
 
-/// The routes to the node's pods, where the cluster keeps routes at all.
-async fn pod_routes(of: &Inspector, cluster: &str, node: &Node, instance: &Instance) -> Vec<Fact> {
-    let tables = match routes::tables(&*of.api, &of.routes).await {
+/// Routes to the node's pods, if the cluster has routes.
+async fn pod_routes(aws: &Inspector, cluster: &str, node: &Node, instance: &Instance) -> Vec<Fact> {
+    let tables = match routes::tables(&*aws.api, &aws.routes).await {
         Ok(tables) => tables,
-        Err(error) if of.routes.table.is_some() => return vec![unreadable("route table", error)],
-        // Who makes no routes needs no right to see them.
-        Err(error) => return vec![Fact::good("pod routes", format!("not looked at: {}", ProviderError::from(error)))],
+        Err(error) if aws.routes.table.is_some() => return vec![unreadable("route table", error)],
+        // Without the route controller the permission is not needed.
+        Err(error) => return vec![Fact::good("pod routes", format!("not checked: {}", ProviderError::from(error)))],
     };
-    match routes::only_table(&tables, cluster, &of.routes) {
+    match routes::only_table(&tables, cluster, &aws.routes) {
         Ok(table) => of_table(table, node, instance),
-        // Named, so it is meant to be there.
-        Err(error) if of.routes.table.is_some() => {
+        // Configured, so it must exist.
+        Err(error) if aws.routes.table.is_some() => {
             vec![Fact::bad(
                 "route table",
                 error.to_string(),
                 "correct RouteTableID in section [Global] of the cloud config",
             )]
         }
-        // A cluster without pod routes has none, or marks all of its tables.
+        // A cluster without pod routes has no such table, or tags all of its tables.
         Err(_) => Vec::new(),
     }
 }
@@ -281,19 +281,19 @@ fn of_table(table: &RouteTable, node: &Node, instance: &Instance) -> Vec<Fact> {
         let about = format!("route {cidr}");
         facts.extend(match found {
             Some(route) if routes::leads_nowhere(route) => {
-                Some(Fact::waiting(about, format!("leads nowhere in {}: the route controller replaces it", table.id)))
+                Some(Fact::waiting(about, format!("a blackhole in {}: the route controller replaces it", table.id)))
             }
             Some(route) if route.instance.as_ref() == Some(&instance.id) => {
-                Some(Fact::good(about, format!("leads to the instance in {}", table.id)))
+                Some(Fact::good(about, format!("targets the instance in {}", table.id)))
             }
             Some(route) => {
                 let to = [route.instance.as_ref(), route.interface.as_ref(), Some(&route.gateway)];
                 let to = to.into_iter().flatten().find(|to| !to.is_empty()).map_or("something else", |to| to);
                 let hint = format!("remove the route from {} if it is not needed", table.id);
-                Some(Fact::bad(about, format!("leads to {to} in {}, not to this instance", table.id), hint))
+                Some(Fact::bad(about, format!("targets {to} in {}, not this instance", table.id), hint))
             }
             None if to_instances => Some(Fact::waiting(about, format!("not in {} yet", table.id))),
-            // No routes to any node: they are not made here.
+            // No routes to any node: the route controller is off.
             None => None,
         });
     }
@@ -301,7 +301,7 @@ fn of_table(table: &RouteTable, node: &Node, instance: &Instance) -> Vec<Fact> {
     facts
 }
 
-/// Packets for pods are dropped where the check is on.
+/// EC2 drops packets for pods while the source/destination check is on.
 fn forwarding(table: &RouteTable, instance: &Instance) -> Option<Fact> {
     table.routes.iter().find(|route| route.instance.as_ref() == Some(&instance.id))?;
     let member = Member::of(InstanceId::parse(&instance.id)?, instance);
@@ -309,7 +309,7 @@ fn forwarding(table: &RouteTable, instance: &Instance) -> Option<Fact> {
     match member.source_dest_check {
         Some(true) => Some(Fact::bad(
             "source/destination check",
-            "on, though a route leads to the instance: EC2 drops packets for its pods",
+            "on, although a route targets the instance: EC2 drops packets for its pods",
             format!(
                 "aws ec2 modify-network-interface-attribute --network-interface-id {interface} --no-source-dest-check"
             ),

@@ -1,53 +1,53 @@
-//! From a Service to its balancer, and on to the nodes behind it.
+//! Explains a Service: its balancer, listeners, targets and security groups.
 
 use ccm_provider::{ErrorClass, Fact, NodeReader, ProviderError, Service, ServiceAction};
 
 use super::current::{self, Current};
-use super::{Inspector, health, way_out};
-use crate::loadbalancer::desired::left_behind;
+use super::{Inspector, health, remediation};
+use crate::loadbalancer::desired::previous_balancer;
 use crate::loadbalancer::desired::{Desired, Goal};
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observe::{Classic, Network, Observed};
+use crate::loadbalancer::plan::scheme;
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::security_groups::permissions::{self, Rule};
-use crate::loadbalancer::subnets::INTERNAL;
 
 /// # Errors
 ///
 /// A read failed.
-pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
+pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
     if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.needs_cleanup()) {
         let text = format!("loadBalancerClass {class:?}: another controller makes the load balancer");
-        return Ok(vec![Fact::good("wish", text)]);
+        return Ok(vec![Fact::good("desired state", text)]);
     }
-    let nodes = of.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+    let nodes = aws.cluster.nodes().map(NodeReader::list).unwrap_or_default();
     let action = current::action(service);
-    match current::look(of, cluster, service, &nodes, action).await {
-        Ok(Some(current)) => Ok(facts(of, service, &current)),
-        Ok(None) => Ok(vec![Fact::good("wish", "the Service has no load balancer here and wants none")]),
+    match current::load(aws, cluster, service, &nodes, action).await {
+        Ok(Some(current)) => Ok(facts(aws, service, &current)),
+        Ok(None) => Ok(vec![Fact::good("desired state", "the Service has no load balancer here and wants none")]),
         Err(error) if error.is_implemented_elsewhere() => {
             let text = "the annotation …-type leaves the Service to the AWS Load Balancer Controller";
             let desired = match service.status.load_balancer.ingress.is_empty() && !service.needs_cleanup() {
                 true => Fact {
-                    hint: Some("see that it runs, and what it says of the Service in events and its log".to_owned()),
-                    ..Fact::waiting("wish", format!("{text}, which has not shown an address yet"))
+                    hint: Some("check that it runs, and its events and logs about the Service".to_owned()),
+                    ..Fact::waiting("desired state", format!("{text}, which has not shown an address yet"))
                 },
-                false => Fact::good("wish", text),
+                false => Fact::good("desired state", text),
             };
-            let behind = left_behind(service).map(|finding| {
+            let behind = previous_balancer(service).map(|finding| {
                 let hint = "delete the Service and create it again to remove it";
                 Fact::bad("previous load balancer", finding.to_string(), hint)
             });
             Ok([desired].into_iter().chain(behind).collect())
         }
         Err(error) if matches!(error.class(), ErrorClass::Invalid { .. }) => {
-            let mut facts = vec![Fact::bad("wish", error.to_string(), way_out(&error))];
-            // The nodes of a balancer that is there come and go all the same.
-            let hosts = current::look(of, cluster, service, &nodes, ServiceAction::UpdateHosts).await;
+            let mut facts = vec![Fact::bad("desired state", error.to_string(), remediation(&error))];
+            // The nodes of an existing balancer are still updated.
+            let hosts = current::load(aws, cluster, service, &nodes, ServiceAction::UpdateHosts).await;
             if let Ok(Some(current)) = hosts
                 && current.is_there()
             {
-                facts.extend(balancers(of, service, &current));
+                facts.extend(balancers(aws, service, &current));
             }
             Ok(facts)
         }
@@ -55,12 +55,12 @@ pub(super) async fn explain(of: &Inspector, cluster: &str, service: &Service) ->
     }
 }
 
-fn facts(of: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
+fn facts(aws: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
     let mut facts = vec![desired(&current.desired)];
-    facts.extend(balancers(of, service, current));
+    facts.extend(balancers(aws, service, current));
     match &current.plan {
-        Err(error) => facts.push(Fact::bad("plan", error.to_string(), way_out(error))),
-        // Which, and what was noticed on the way, is told by who asks for the plan.
+        Err(error) => facts.push(Fact::bad("plan", error.to_string(), remediation(error))),
+        // The command that asks for the plan prints steps and findings.
         Ok((steps, _)) => facts.push(match steps.len() {
             0 => Fact::good("plan", "nothing is left to do in the cloud"),
             left => Fact::waiting("plan", format!("writes left: {left}")),
@@ -70,71 +70,51 @@ fn facts(of: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
 }
 
 fn desired(desired: &Desired) -> Fact {
-    let scheme = |internal: bool| if internal { INTERNAL } else { "internet-facing" };
-    match &desired.goal {
-        Goal::Absent => Fact::good("wish", "no load balancer (any more)"),
+    let port = |protocol: &str, port, node_port| format!("{protocol} {port} to node port {node_port}");
+    let (kind, common, ports): (_, _, Vec<String>) = match &desired.goal {
+        Goal::Absent => return Fact::good("desired state", "no load balancer (any more)"),
         Goal::Classic(classic) => {
-            let ports: Vec<String> = classic
-                .listeners
-                .iter()
-                .map(|listener| {
-                    format!("{} {} to node port {}", listener.protocol, listener.port, listener.instance_port)
-                })
-                .collect();
-            let text = format!(
-                "a classic load balancer {}, {}: {}",
-                desired.name,
-                scheme(classic.common.internal),
-                ports.join(", ")
-            );
-            Fact::good("wish", text)
+            let ports = classic.listeners.iter().map(|one| port(&one.protocol, one.port, one.instance_port));
+            ("classic", &classic.common, ports.collect())
         }
         Goal::Network(network) => {
-            let ports: Vec<String> = network
-                .ports
-                .iter()
-                .map(|port| format!("{} {} to node port {}", port.protocol, port.port, port.node_port))
-                .collect();
-            let text = format!(
-                "a network load balancer {}, {}: {}",
-                desired.name,
-                scheme(network.common.internal),
-                ports.join(", ")
-            );
-            Fact::good("wish", text)
+            let ports = network.ports.iter().map(|one| port(&one.protocol, one.port, one.node_port));
+            ("network", &network.common, ports.collect())
         }
-    }
+    };
+    let (name, scheme) = (&desired.name, scheme(common.internal));
+    Fact::good("desired state", format!("a {kind} load balancer {name}, {scheme}: {}", ports.join(", ")))
 }
 
-fn balancers(of: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
+fn balancers(aws: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
     let observed = &current.observed;
     let mut facts = Vec::new();
     if let Some(found) = &observed.classic {
-        facts.extend(classic(of, service, found));
+        facts.extend(classic(aws, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
         facts.extend(rules(&current.desired, observed, &found.balancer.security_groups));
     }
     if let Some(found) = &observed.network {
-        facts.extend(network(of, service, found));
+        facts.extend(network(aws, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
         facts.extend(rules(&current.desired, observed, &[]));
     }
     let leftovers = observed.unattached_target_groups.iter().map(|unattached| {
-        let text = "left behind by an attempt that was cut off; it goes with the next sync, or with the Service";
+        let text = "left over from an interrupted sync; it is deleted by the next sync, or with the Service";
         Fact::waiting(format!("target group {}", unattached.group.name), text)
     });
     facts.extend(leftovers);
     if !current.is_there() && !matches!(current.desired.goal, Goal::Absent) {
-        facts.push(Fact::waiting(format!("load balancer {}", current.desired.name), "AWS has none of this name yet"));
+        facts.push(Fact::waiting(format!("load balancer {}", current.desired.name), "AWS has none with this name yet"));
     }
     facts
 }
 
-fn classic(of: &Inspector, service: &Service, found: &Classic) -> Vec<Fact> {
+fn classic(aws: &Inspector, service: &Service, found: &Classic) -> Vec<Fact> {
     let balancer = &found.balancer;
     let about = format!("load balancer {}", balancer.name);
     let mut facts = vec![Fact::good(&about, format!("classic, {}, {}", balancer.scheme, balancer.dns_name))];
-    facts.extend(marks(of, &about, &found.tags));
+    facts.extend(ownership(aws, &about, &found.tags));
     facts.extend(shown(service, &about, &balancer.dns_name));
     let listeners = balancer.listeners.iter().filter_map(|description| description.listener.as_ref());
     facts.extend(listeners.map(|listener| {
@@ -144,17 +124,18 @@ fn classic(of: &Inspector, service: &Service, found: &Classic) -> Vec<Fact> {
     let check =
         balancer.health_check.as_ref().map(|check| format!(", health check {}", check.target)).unwrap_or_default();
     facts.push(match balancer.instances.len() {
-        0 => Fact::bad("instances", "no node is registered", "see that the Service has nodes: `ccm plan` shows which"),
+        0 => Fact::bad("instances", "no node is registered", "check that the Service has nodes: `ccm plan` shows them"),
         count => Fact::good("instances", format!("{count} registered{check}")),
     });
     facts
 }
 
-fn network(of: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
+fn network(aws: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
     let balancer = &found.balancer;
     let about = format!("load balancer {}", balancer.name);
     if balancer.kind != KIND {
-        let text = format!("AWS has one of this name, of type {}: it was not made for this Service", balancer.kind);
+        let text =
+            format!("AWS has one with this name, of type {}: it was not created for this Service", balancer.kind);
         return vec![Fact::bad(about, text, "delete or rename it")];
     }
     let what = format!("network, {}, {}", balancer.scheme, balancer.dns_name);
@@ -163,17 +144,17 @@ fn network(of: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
         "provisioning" => Fact::waiting(&about, format!("{what}: provisioning, which takes some minutes")),
         "active_impaired" => Fact::bad(
             &about,
-            format!("{what}: active_impaired: it works, but cannot grow"),
+            format!("{what}: active_impaired: it works, but cannot scale up"),
             "free addresses in its subnets: each needs at least 8",
         ),
         "failed" => Fact::bad(
             &about,
-            format!("{what}: failed: AWS could not make it"),
-            "delete the Service and create it again; see that its subnets have free addresses",
+            format!("{what}: failed: AWS could not create it"),
+            "delete the Service and create it again; check that its subnets have free addresses",
         ),
         other => Fact::waiting(&about, format!("{what}: {other}")),
     }];
-    facts.extend(marks(of, &about, &found.tags));
+    facts.extend(ownership(aws, &about, &found.tags));
     facts.extend(shown(service, &about, &balancer.dns_name));
     facts.extend(found.listeners.iter().map(|listener| {
         let arn = listener.target_group.as_deref().unwrap_or_default();
@@ -183,7 +164,7 @@ fn network(of: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
             Some(group) => {
                 Fact::good(about, format!("to target group {}, port {}", group.group.name, group.group.port))
             }
-            None => Fact::bad(about, "leads to no target group", "it is put right with the next sync; see the plan"),
+            None => Fact::bad(about, "forwards to no target group", "the next sync corrects it; see the plan"),
         }
     }));
     let local = service.requests_only_local_traffic();
@@ -191,9 +172,9 @@ fn network(of: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
     facts
 }
 
-fn marks(of: &Inspector, about: &str, tags: &crate::client::Tags) -> Option<Fact> {
-    let key = of.mark();
-    (!of.settings.ownership.is_member(tags)).then(|| {
+fn ownership(aws: &Inspector, about: &str, tags: &crate::client::Tags) -> Option<Fact> {
+    let key = aws.cluster_tag();
+    (!aws.settings.ownership.is_member(tags)).then(|| {
         Fact::bad(
             about,
             format!("lacks the tag {key}: it may be another cluster's, so it is neither changed nor deleted"),
@@ -208,7 +189,7 @@ fn shown(service: &Service, about: &str, dns_name: &str) -> Option<Fact> {
     (wanted && !shown).then(|| Fact::waiting(about, "the status of the Service does not show its name yet"))
 }
 
-/// What lets clients reach the balancer.
+/// The groups that let clients reach the balancer.
 fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
     let summary = |id: &String| {
         let group = observed.groups.get(id)?;
@@ -216,7 +197,7 @@ fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
         Some(match permissions::split(&group.ingress).len() {
             0 => Fact::bad(
                 about,
-                format!("of the load balancer ({}): no rule lets anybody in", group.name),
+                format!("of the load balancer ({}): no rule allows clients", group.name),
                 "open it for the clients, or leave the group to this program by removing the annotation that names it",
             ),
             count => Fact::good(about, format!("of the load balancer ({}), rules for clients: {count}", group.name)),
@@ -225,13 +206,13 @@ fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
     attached.iter().filter_map(summary).collect()
 }
 
-/// What lets the balancer reach the nodes.
+/// The groups that let the balancer reach the nodes.
 fn rules(desired: &Desired, observed: &Observed, attached: &[String]) -> Vec<Fact> {
     let is_ours = |rule: &Rule| nodes::is_for(rule, &desired.name) || attached.iter().any(|group| rule.is_from(group));
     let groups = observed.groups.values().filter(|group| !attached.contains(&group.id));
     let with = groups.filter_map(|group| {
         let count = permissions::split(&group.ingress).iter().filter(|rule| is_ours(rule)).count();
-        let text = format!("lets the load balancer in, rules: {count}");
+        let text = format!("allows the load balancer, rules: {count}");
         (count > 0).then(|| Fact::good(format!("security group {}", group.id), text))
     });
     with.collect()

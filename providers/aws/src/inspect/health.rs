@@ -1,4 +1,4 @@
-//! What Elastic Load Balancing says of targets, and what that usually means. Pure.
+//! Health of targets, and what it usually means. Pure.
 //!
 //! States and reasons: `TargetHealth` in the reference of Elastic Load Balancing v2.
 
@@ -9,17 +9,17 @@ use ccm_provider::{Fact, FactState};
 use crate::loadbalancer::desired::first_few;
 use crate::loadbalancer::observe::TargetGroup;
 
-/// What a state and its reason mean.
+/// Meaning of a state and its reason.
 struct Meaning {
     state: FactState,
     text: &'static str,
     hint: &'static str,
 }
 
-const NO_ANSWER: &str = "see that the node port answers on the node, that the nodes' security group lets it in (`ccm plan` shows \
+const NO_ANSWER: &str = "check that the node port answers on the node, that the nodes' security group allows it (`ccm plan` shows \
                          missing rules), and that network ACLs do";
 
-/// How the targets of a group are. `local`: nodes without a pod of the Service are meant to fail their health check.
+/// The health of a target group. `local`: nodes without a pod of the Service fail their health check by design.
 pub(super) fn of_group(group: &TargetGroup, local: bool) -> Fact {
     let about = format!("target group {}", group.group.name);
     let mut kinds: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
@@ -27,7 +27,7 @@ pub(super) fn of_group(group: &TargetGroup, local: bool) -> Fact {
         kinds.entry((&health.state, &health.reason)).or_default().push(&health.target.id);
     }
     if kinds.is_empty() {
-        return Fact::bad(about, "no node is registered", "see that the Service has nodes: `ccm plan` shows which");
+        return Fact::bad(about, "no node is registered", "check that the Service has nodes: `ccm plan` shows them");
     }
     let healthy = kinds.contains_key(&("healthy", ""));
     let mut worst = FactState::Good;
@@ -61,27 +61,27 @@ fn meaning(state: &str, reason: &str) -> Meaning {
     match (state, reason) {
         ("healthy", _) => good(""),
         ("initial", "Elb.RegistrationInProgress") => waiting("being registered"),
-        ("initial", _) => waiting("health checks have begun"),
-        ("draining", _) => waiting("on its way out; open connections may end"),
-        (_, "Target.Timeout") => bad("nothing answers the health check in time", NO_ANSWER),
-        (_, "Target.FailedHealthChecks") => bad("the health check gets no connection, or no good answer", NO_ANSWER),
+        ("initial", _) => waiting("health checks have started"),
+        ("draining", _) => waiting("being deregistered; open connections may finish"),
+        (_, "Target.Timeout") => bad("the health check times out", NO_ANSWER),
+        (_, "Target.FailedHealthChecks") => bad("the health check gets no connection, or an error", NO_ANSWER),
         (_, "Target.ResponseCodeMismatch") => bad(
-            "the health check is answered with another HTTP status than 2xx or 3xx",
-            "look at what answers on the health-check port; with externalTrafficPolicy Local it is kube-proxy, and the node \
+            "the HTTP status of the health check is not 2xx or 3xx",
+            "check what answers on the health-check port; with externalTrafficPolicy Local it is kube-proxy, and the node \
              has no ready pod",
         ),
-        (_, "Target.InvalidState") => bad("the instance is stopped or terminated", "start it, or let its node go"),
+        (_, "Target.InvalidState") => bad("the instance is stopped or terminated", "start it, or delete its node"),
         (_, "Target.NotInUse") => bad(
-            "no listener leads to the group, or the load balancer does not stand in the zone of the instance",
-            "put the load balancer into a subnet of that zone too (annotation …-subnets when it is made), or switch \
+            "no listener forwards to the group, or the load balancer is not in the zone of the instance",
+            "give the load balancer a subnet of that zone too (annotation …-subnets at its creation), or switch \
              cross-zone load balancing on",
         ),
         (_, "Target.NotRegistered") => waiting("not registered"),
-        (_, "Target.DeregistrationInProgress") => waiting("on its way out"),
-        (_, "Target.IpUnusable") => bad("the address is that of a load balancer itself", "correct the targets"),
+        (_, "Target.DeregistrationInProgress") => waiting("being deregistered"),
+        (_, "Target.IpUnusable") => bad("the address belongs to a load balancer", "correct the targets"),
         (_, "Target.HealthCheckDisabled") => good("health checks are off"),
-        (_, "Elb.InternalError") => waiting("an error inside of AWS"),
-        ("unavailable", _) => waiting("no health is known"),
+        (_, "Elb.InternalError") => waiting("an internal error of AWS"),
+        ("unavailable", _) => waiting("the health is unknown"),
         ("unused", _) => waiting("not in use"),
         _ => bad("unhealthy", NO_ANSWER),
     }

@@ -1,8 +1,8 @@
-//! Answers to people: `ccm explain`, `ccm orphans`, `ccm migrate-check`.
+//! Answers of `ccm explain`, `ccm orphans` and `ccm migrate-check`.
 //!
-//! Nothing is decided here a second time: what an instance is comes from [`crate::node::identity`], what a Service wants and what
-//! is left to do from [`Balancers`], which group of a node gets rules from `security_groups`, which subnets a balancer stands
-//! in from `subnets`, which routes are ours from [`crate::routes`]. Reads only, save [`Inspect::delete_orphan`].
+//! Decides nothing itself: the identity of an instance comes from [`crate::node::identity`], desired state and plan of
+//! a Service from [`Balancers`], the security group of a node from `security_groups`, the subnets of a balancer from
+//! `subnets`, routes from [`crate::routes`]. Reads only, except [`Inspect::delete_orphan`].
 
 mod current;
 mod explain_node;
@@ -22,20 +22,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_kit::Cluster;
 use ccm_provider::{
-    Check, Claims, ErrorClass, Fact, Inspect, Node, NodeName, Orphan, PlannedLoadBalancer, ProviderError, Service,
+    Check, Claims, ErrorClass, Fact, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service,
 };
 
-use crate::client::ec2::{self, SecurityGroup};
+use crate::client::ec2::SecurityGroup;
 use crate::client::{Answer, Api, Query};
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::desired::{Common, Subnets, TargetNode};
-use crate::loadbalancer::observe::{self, Observed};
 use crate::loadbalancer::plan::Env;
-use crate::loadbalancer::security_groups::nodes;
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::routes;
 
-/// The parts of the provider that know the answers.
+/// The parts of the provider that the commands use.
 #[derive(Debug)]
 pub(crate) struct Inspector {
     pub(crate) api: Arc<dyn Api>,
@@ -56,11 +53,11 @@ impl Inspector {
     }
 
     /// `kubernetes.io/cluster/<ID>`; empty without a cluster.
-    fn mark(&self) -> String {
+    fn cluster_tag(&self) -> String {
         self.settings.ownership.cluster_key().unwrap_or_default()
     }
 
-    /// Security groups by ID; those that are not there are absent.
+    /// Security groups by ID; unknown ones are absent.
     async fn groups(&self, ids: impl IntoIterator<Item = &String>) -> Answer<BTreeMap<String, SecurityGroup>> {
         let mut ids: Vec<&String> = ids.into_iter().collect();
         ids.sort_unstable();
@@ -73,55 +70,24 @@ impl Inspector {
     }
 }
 
-/// The group of an instance that lets balancers in, as the balancers choose it.
-///
-/// # Errors
-///
-/// It cannot be told which one that is.
-fn group_for_balancers(
-    instance: &ec2::Instance,
-    node: &NodeName,
-    groups: &BTreeMap<String, SecurityGroup>,
-    env: &Env,
-) -> Result<Option<String>, ProviderError> {
-    let seen = observe::Instance {
-        id: instance.id.clone(),
-        state: instance.state.clone().unwrap_or_default(),
-        zone: instance.zone.clone(),
-        vpc: instance.vpc.clone(),
-        security_groups: instance.security_groups.clone(),
-    };
-    let common = Common {
-        must_exist: true,
-        internal: false,
-        source_ranges: Vec::new(),
-        subnets: Subnets::Discover,
-        tags: BTreeMap::new(),
-        targets: [(instance.id.clone(), TargetNode { name: node.to_string() })].into(),
-    };
-    let instances = [(instance.id.clone(), seen)].into();
-    let observed = Observed { instances, groups: groups.clone(), ..Observed::default() };
-    Ok(nodes::groups(&common, &observed, env)?.ids.into_iter().next())
-}
-
-/// What somebody can do about an error. Those that say nothing about the object name the way out themselves.
-fn way_out(error: &ProviderError) -> String {
+/// The remediation for an error. Errors about no particular object contain their own.
+fn remediation(error: &ProviderError) -> String {
     match error.class() {
-        ErrorClass::Unknown => "do what the message says; it is tried again by itself".to_owned(),
+        ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
         class => class.remediation(),
     }
 }
 
-/// A link of the chain that could not be read.
+/// A fact about a failed read.
 fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
     let error = error.into();
-    Fact::bad(about, format!("could not be read: {error}"), way_out(&error))
+    Fact::bad(about, format!("could not be read: {error}"), remediation(&error))
 }
 
 /// A check that could not be made.
 fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
     let error = error.into();
-    Check::error(check, subject, format!("could not be checked: {error}"), way_out(&error))
+    Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
 }
 
 #[async_trait]

@@ -1,13 +1,12 @@
-//! Refuses what looks like a mistake, whatever made the plan: the last look before anything is written.
+//! The last check before any write: refuses plans that look like a mistake.
 //!
-//! A plan is made from what was seen. Should it be wrong, then at least nothing of somebody else's is lost, and no Service all
-//! its targets at once.
+//! If a plan is wrong, at least no object of another owner is lost, and no Service loses all its targets at once.
 
 use std::collections::BTreeSet;
 
 use ccm_provider::{ErrorClass, ProviderError};
 
-use super::desired::{Desired, Goal};
+use super::desired::Desired;
 use super::observe::{Observed, TargetGroup};
 use super::plan::{Env, Step};
 use super::security_groups::delete::is_ours;
@@ -16,24 +15,23 @@ use crate::client::Write;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
 use crate::ownership::is_of_service;
 
-/// What is looked at.
 #[derive(Debug, Clone, Copy)]
-struct Look<'a> {
+struct Check<'a> {
     desired: &'a Desired,
     observed: &'a Observed,
     env: &'a Env,
     steps: &'a [Step],
 }
 
-/// Refuses the plan.
+/// Checks the plan.
 ///
 /// # Errors
 ///
-/// The first step that looks like a mistake, with the way out.
+/// The first step that looks like a mistake, with the remediation.
 pub(crate) fn guard(desired: &Desired, observed: &Observed, env: &Env, steps: &[Step]) -> Result<(), ProviderError> {
-    let look = Look { desired, observed, env, steps };
+    let check = Check { desired, observed, env, steps };
     for step in steps {
-        if let Some(why) = look.objection(&step.write) {
+        if let Some(why) = check.objection(&step.write) {
             let summary = &step.summary;
             let message = format!("refused to {} {} {}: {why}", summary.verb.as_str(), summary.kind, summary.id);
             return Err(ProviderError::new(ErrorClass::Unknown, message));
@@ -42,7 +40,7 @@ pub(crate) fn guard(desired: &Desired, observed: &Observed, env: &Env, steps: &[
     Ok(())
 }
 
-impl Look<'_> {
+impl Check<'_> {
     fn objection(&self, write: &Write) -> Option<String> {
         match write {
             Write::Elb(write) => self.of_classic(write),
@@ -51,14 +49,14 @@ impl Look<'_> {
         }
     }
 
-    /// The marks that a balancer of this Service has. A balancer's name has the Service's UID in it, so the cluster's mark is
-    /// enough where the Service's is missing.
-    fn unmarked(&self, tags: Option<&crate::client::Tags>) -> Option<String> {
+    /// An objection unless the tags are those of this cluster. A balancer's name contains the Service's UID, so the
+    /// Service's own tag is not required.
+    fn check_tags(&self, tags: Option<&crate::client::Tags>) -> Option<String> {
         let key = self.env.ownership.cluster_key().unwrap_or_default();
         match tags {
             Some(tags) if self.env.ownership.is_member(tags) => None,
             _ => Some(format!(
-                "it is not marked as this cluster's; if it is, tag it {key} = owned, otherwise remove it by hand"
+                "it is not tagged as this cluster's; if it is, tag it {key} = owned, otherwise remove it by hand"
             )),
         }
     }
@@ -77,13 +75,13 @@ impl Look<'_> {
                 if left.is_empty() && !added { self.emptied() } else { None }
             }
             _ if self.observed.classic.is_none() => None,
-            _ => self.unmarked(tags),
+            _ => self.check_tags(tags),
         }
     }
 
     fn of_network(&self, write: &ElbV2Write) -> Option<String> {
         match write {
-            // Nothing is there before; what the same plan made carries our marks.
+            // The same plan creates the object, with the ownership tags.
             ElbV2Write::CreateLoadBalancer { .. } | ElbV2Write::CreateTargetGroup { .. } => None,
             ElbV2Write::ModifyLoadBalancerAttributes { balancer: Id::Made(_), .. }
             | ElbV2Write::CreateListener { balancer: Id::Made(_), .. }
@@ -94,35 +92,36 @@ impl Look<'_> {
             | ElbV2Write::ModifyLoadBalancerAttributes { balancer: Id::Known(balancer), .. }
             | ElbV2Write::CreateListener { balancer: Id::Known(balancer), .. } => {
                 let found = self.observed.network.as_ref().filter(|network| network.balancer.arn == *balancer);
-                self.unmarked(found.map(|network| &network.tags))
+                self.check_tags(found.map(|network| &network.tags))
             }
             ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => {
-                self.unmarked(self.observed.network.as_ref().map(|network| &network.tags))
+                self.check_tags(self.observed.network.as_ref().map(|network| &network.tags))
             }
-            ElbV2Write::DeleteTargetGroup { target_group } => self.unmarked_group(target_group),
+            ElbV2Write::DeleteTargetGroup { target_group } => self.check_group_tags(target_group),
             ElbV2Write::ModifyTargetGroup { target_group, .. }
             | ElbV2Write::ModifyTargetGroupAttributes { target_group: Id::Known(target_group), .. }
             | ElbV2Write::RegisterTargets { target_group: Id::Known(target_group), .. } => {
-                self.unmarked_in_use(target_group)
+                self.check_used_group_tags(target_group)
             }
             ElbV2Write::DeregisterTargets { target_group, .. } => {
-                self.unmarked_in_use(target_group).or_else(|| self.emptied_group(target_group))
+                self.check_used_group_tags(target_group).or_else(|| self.emptied_group(target_group))
             }
         }
     }
 
-    /// A target group behind our balancer goes by the marks of that: older versions made some without any.
-    fn unmarked_in_use(&self, arn: &str) -> Option<String> {
+    /// A target group behind this Service's balancer counts by the balancer's tags: older versions created some without
+    /// tags.
+    fn check_used_group_tags(&self, arn: &str) -> Option<String> {
         let network = self.observed.network.as_ref();
         let behind = network.filter(|network| network.target_groups.iter().any(|group| group.group.arn == arn));
-        behind.map_or_else(|| self.unmarked_group(arn), |network| self.unmarked(Some(&network.tags)))
+        behind.map_or_else(|| self.check_group_tags(arn), |network| self.check_tags(Some(&network.tags)))
     }
 
-    /// The marks of a target group, which must be made for this Service.
-    fn unmarked_group(&self, arn: &str) -> Option<String> {
+    /// As [`Self::check_tags`] for a target group, which must also carry the tag of this Service.
+    fn check_group_tags(&self, arn: &str) -> Option<String> {
         let found = self.target_groups().find(|group| group.group.arn == arn);
         let ours = found.filter(|group| is_of_service(&group.tags, &self.desired.service));
-        self.unmarked(ours.map(|group| &group.tags))
+        self.check_tags(ours.map(|group| &group.tags))
     }
 
     fn target_groups(&self) -> impl Iterator<Item = &TargetGroup> {
@@ -133,7 +132,7 @@ impl Look<'_> {
             .chain(&self.observed.unattached_target_groups)
     }
 
-    /// All writes of the plan to the group count: leaving and joining come in parts.
+    /// Counts all writes of the plan: removals and additions come in parts.
     fn emptied_group(&self, arn: &str) -> Option<String> {
         let group = self.target_groups().find(|group| group.group.arn == arn)?;
         let leaving = self.steps.iter().flat_map(|step| match &step.write {
@@ -150,16 +149,12 @@ impl Look<'_> {
         if stays || joins { None } else { self.emptied() }
     }
 
-    /// Whether nodes are wanted: then having none must be a mistake.
+    /// An objection if nodes are wanted: an empty balancer is then a mistake.
     fn emptied(&self) -> Option<String> {
-        let targets = match &self.desired.goal {
-            Goal::Absent => return None,
-            Goal::Classic(classic) => &classic.common.targets,
-            Goal::Network(network) => &network.common.targets,
-        };
+        let targets = &self.desired.goal.common()?.targets;
         (!targets.is_empty()).then(|| {
             format!(
-                "no target would be left though {} nodes are wanted; see that the instances of the nodes exist and that \
+                "no target would be left although {} nodes are wanted; check that the instances of the nodes exist and that \
                  their spec.providerID is right",
                 targets.len()
             )
@@ -171,7 +166,7 @@ impl Look<'_> {
         match write {
             Ec2Write::DeleteSecurityGroup { group: Id::Known(id) } => {
                 let Some(group) = self.observed.groups.get(id) else {
-                    return Some("it was not looked at; this is a slip of ours, please report it".to_owned());
+                    return Some("it was not read; this is a bug in this program, please report it".to_owned());
                 };
                 let network = self.observed.network.as_ref();
                 let attached = network.map(|network| &*network.balancer.security_groups).unwrap_or_default();
@@ -179,10 +174,10 @@ impl Look<'_> {
                 let ours = kinds.iter().any(|kind| is_ours(*kind, self.desired, attached, group, self.env));
                 let named = &self.desired.named_groups;
                 if shared(id) || named.instead.contains(id) || named.extra.contains(id) {
-                    return Some("annotations or the cloud config name it, so it is not ours to delete".to_owned());
+                    return Some("annotations or the cloud config name it, so it is not deleted".to_owned());
                 }
                 if !ours {
-                    return Some("it was not made for this Service by this cluster; remove it by hand".to_owned());
+                    return Some("it was not created for this Service by this cluster; remove it by hand".to_owned());
                 }
                 None
             }
@@ -196,7 +191,7 @@ impl Look<'_> {
                     );
                 }
                 let seen = self.observed.groups.contains_key(id);
-                (!seen).then(|| "it was not looked at; this is a slip of ours, please report it".to_owned())
+                (!seen).then(|| "it was not read; this is a bug in this program, please report it".to_owned())
             }
             _ => None,
         }

@@ -1,9 +1,9 @@
 //! Balancers for Services: observe, desired, plan, guard, apply.
 //!
-//! One Service is one group: nothing but the security groups of the nodes is shared. [`wish`] reads the Service and its
-//! annotations without any call; [`observe`] reads what AWS has that carries our marks or that the wish names; [`plan`] is
-//! the difference as writes in an order of which any prefix is safe to die after; [`guard`] refuses what looks like a
-//! mistake; [`apply`] sends the writes.
+//! One Service is one group; Services share nothing but the security groups of the nodes. [`desired`] reads the Service
+//! and its annotations without any call. [`observe`] reads the objects in AWS that carry this cluster's ownership tags
+//! or that the Service names. [`plan`] is the difference, as an ordered list of writes that may stop after any of them.
+//! [`guard`] refuses what looks like a mistake, and [`apply`] sends the writes.
 
 pub(crate) mod apply;
 pub(crate) mod classic;
@@ -14,9 +14,9 @@ pub(crate) mod network;
 pub(crate) mod observe;
 pub(crate) mod plan;
 pub(crate) mod reads;
+mod redact;
 pub(crate) mod security_groups;
 mod settling;
-mod strip;
 pub(crate) mod subnets;
 
 #[cfg(all(test, feature = "sdk"))]
@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use ccm_kit::Cluster;
 use ccm_provider::{
-    ErrorClass, EventType, Finding, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError, Service, ServiceKey,
-    ServiceWork, Severity, Steps, Subject,
+    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError,
+    Service, ServiceKey, ServiceWork, Severity, Steps, Subject,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -47,7 +47,7 @@ use plan::{Env, Purpose, Step};
 use reads::Reads;
 use settling::Settling;
 
-/// Reason of the events that tell what was found in a Service's wishes.
+/// Reason of the events about the annotations of a Service.
 const REASON: &str = "AWSLoadBalancerWarning";
 
 /// The balancers of the cluster.
@@ -55,31 +55,36 @@ const REASON: &str = "AWSLoadBalancerWarning";
 pub(crate) struct Balancers {
     pub(crate) env: Env,
     probe: HealthProbe,
+    cloud: Option<Cloud>,
+}
+
+/// What reads and writes need.
+#[derive(Debug)]
+pub(crate) struct Cloud {
     pub(crate) reads: Reads,
     settling: Settling,
-    /// What was seen a moment ago of balancers that shall go, by name, each for one use.
+    /// Observations for deletions that are about to start, by balancer name, each used once.
     recent: Mutex<BTreeMap<String, (Instant, Observed)>>,
     cluster: Cluster,
 }
 
-/// For how long what was seen of a balancer that shall go serves its deletion.
-const LOOK_KEPT: Duration = Duration::from_secs(1);
-/// When an instance that EC2 does not show yet is looked for again.
-const INSTANCE_LATE: Duration = Duration::from_secs(10);
+/// How long an observation may serve the deletion of its balancer.
+const OBSERVATION_TTL: Duration = Duration::from_secs(1);
+/// When to read again an instance that EC2 does not show yet.
+const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
 
-/// What was seen for a wish.
+/// The observation for one desired state.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Observation {
     pub(crate) observed: Observed,
-    /// When to look again, because AWS does not show yet what this process wrote for the balancer.
+    /// When to read again because AWS does not show this process's last writes for the balancer yet.
     unsettled: Option<Duration>,
-    /// When to look again, because EC2 may not show the instance of a new node yet.
-    #[serde(default)]
-    late: Option<Duration>,
+    /// When to read again because EC2 may not show the instance of a new node yet.
+    #[serde(default, alias = "late")]
+    instance_recheck: Option<Duration>,
 }
 
 impl Balancers {
-    /// Nothing is called yet.
     pub(crate) fn new(
         api: Arc<dyn Api>,
         fleet: Fleet,
@@ -90,14 +95,28 @@ impl Balancers {
     ) -> Self {
         let reads = Reads::new(api, fleet, zones, cluster.clone(), &env);
         let settling = Settling::new(cluster.clone());
-        Self { env, probe, reads, settling, recent: Mutex::default(), cluster }
+        let cloud = Some(Cloud { reads, settling, recent: Mutex::default(), cluster });
+        Self { env, probe, cloud }
     }
 
-    /// What brings the cloud from what is observed to what is wished for.
+    /// For plans from recorded observations only.
+    pub(crate) fn without_cloud(env: Env, probe: HealthProbe) -> Self {
+        Self { env, probe, cloud: None }
+    }
+
+    /// # Errors
+    ///
+    /// There is none behind recorded observations.
+    pub(crate) fn cloud(&self) -> Result<&Cloud, ProviderError> {
+        let none = "there is no AWS behind a snapshot: only what was observed can be planned from";
+        self.cloud.as_ref().ok_or_else(|| ProviderError::unknown(none))
+    }
+
+    /// The writes that bring the cloud from the observed to the desired state.
     ///
     /// # Errors
     ///
-    /// The wish cannot be met in the cloud as it is.
+    /// The desired state cannot be reached from what exists in the cloud.
     pub(crate) fn plan_one(&self, desired: &Desired, observed: &Observed) -> Result<plan::Planned, ProviderError> {
         let env = &self.env;
         match &desired.goal {
@@ -129,13 +148,15 @@ impl Balancers {
         if finding.severity < Severity::Warning {
             return;
         }
-        if let Some(context) = self.cluster.context() {
+        if let Some(context) = self.cloud.as_ref().and_then(|cloud| cloud.cluster.context()) {
             let subject = Subject::service(service);
             context.events.event(&subject, EventType::Warning, REASON, &finding.to_string());
         }
     }
+}
 
-    /// Whether one of the instances is that of a node that is younger than EC2 may be late.
+impl Cloud {
+    /// Whether one of the instances belongs to a node so young that EC2 may not show its instance yet.
     fn has_young(&self, work: &[ServiceWork], instances: &BTreeSet<String>) -> bool {
         let now = self.cluster.wall();
         let is_young = |node: &Node| {
@@ -146,21 +167,27 @@ impl Balancers {
         !instances.is_empty() && work.iter().flat_map(|item| &*item.nodes).any(|node| is_young(node) && is_one(node))
     }
 
-    /// Keeps what was seen for the deletion that the core begins after it asked whether there is anything to delete.
+    /// Keeps the observation for the deletion that the core starts after asking whether there is anything to delete.
     fn keep_observation(&self, balancer: &str, observed: &Observed) {
         let mut recent = self.recent();
-        recent.retain(|_, (at, _)| at.elapsed() < LOOK_KEPT);
+        recent.retain(|_, (at, _)| at.elapsed() < OBSERVATION_TTL);
         recent.insert(balancer.to_owned(), (Instant::now(), observed.clone()));
     }
 
     fn take_observation(&self, balancer: &str) -> Option<Observed> {
         let (at, observed) = self.recent().remove(balancer)?;
-        (at.elapsed() < LOOK_KEPT).then_some(observed)
+        (at.elapsed() < OBSERVATION_TTL).then_some(observed)
     }
 
     fn recent(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
         lock(&self.recent)
     }
+}
+
+/// The status with a hostname; empty without one.
+fn status(hostname: &str) -> LoadBalancerStatus {
+    let ingress = LoadBalancerIngress { hostname: hostname.to_owned(), ..LoadBalancerIngress::default() };
+    LoadBalancerStatus { ingress: Some(ingress).filter(|_| !hostname.is_empty()).into_iter().collect() }
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -172,40 +199,31 @@ fn is_refusal(error: &ProviderError) -> bool {
     matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Denied { .. } | ErrorClass::Unsupported)
 }
 
-/// The wanted instances that get no traffic because EC2 does not show them.
-fn unseen(desired: &Desired, observed: &Observed) -> Option<Finding> {
-    let common = match &desired.goal {
-        Goal::Absent => return None,
-        Goal::Classic(classic) => &classic.common,
-        Goal::Network(network) => &network.common,
-    };
-    let nodes = observed.unseen.iter().filter_map(|id| common.targets.get(id).map(|node| &*node.name));
+/// A finding about nodes that get no traffic because EC2 does not show their instances.
+fn missing_instances(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let common = desired.goal.common()?;
+    let nodes = observed.missing_instances.iter().filter_map(|id| common.targets.get(id).map(|node| &*node.name));
     let nodes: Vec<&str> = nodes.collect();
-    (!nodes.is_empty()).then(|| Finding {
-        severity: Severity::Warning,
-        key: "nodes".to_owned(),
-        value: None,
-        message: format!("no traffic for {}: EC2 does not show their instances", desired::first_few(&nodes)),
+    (!nodes.is_empty()).then(|| {
+        Finding::warning(
+            "nodes",
+            format!("no traffic for {}: EC2 does not show their instances", desired::first_few(&nodes)),
+        )
     })
 }
 
-/// A balancer of the kind that isn't wanted, with our name.
+/// A finding about a balancer of this name and the other kind.
 fn of_other_kind(desired: &Desired, observed: &Observed) -> Option<Finding> {
     let other = match &desired.goal {
         Goal::Absent => None,
         Goal::Classic(_) => observed.network.as_ref().map(|network| &network.balancer.dns_name),
         Goal::Network(_) => observed.classic.as_ref().map(|classic| &classic.balancer.dns_name),
     }?;
-    Some(Finding {
-        severity: Severity::Warning,
-        key: "load balancer".to_owned(),
-        value: Some(other.clone()),
-        message: format!(
-            "a load balancer {} of the other kind is there too, and stays until the Service is deleted; delete the Service \
+    Some(Finding::warning("load balancer", format!(
+            "a load balancer {} of the other kind exists too, and stays until the Service is deleted; delete the Service \
              and create it again to remove it sooner",
             desired.name
-        ),
-    })
+        )).value(other.clone()))
 }
 
 impl Planned for Balancers {
@@ -220,7 +238,7 @@ impl Planned for Balancers {
         for item in work {
             let desired = desired::of_service(cluster, item, &self.env, &self.probe);
             if let (Err(ProviderError::ImplementedElsewhere), Some(finding)) =
-                (&desired, desired::left_behind(&item.service))
+                (&desired, desired::previous_balancer(&item.service))
             {
                 self.warn(&item.service, &finding);
             }
@@ -235,41 +253,44 @@ impl Planned for Balancers {
         work: &[ServiceWork],
         wanted: &Vec<Desired>,
     ) -> Result<Vec<Observation>, ProviderError> {
+        let cloud = self.cloud()?;
         let mut all = Vec::new();
         for desired in wanted {
-            let goes = matches!(desired.goal, Goal::Absent);
-            let observed = match self.take_observation(&desired.name).filter(|_| goes) {
+            let deleting = matches!(desired.goal, Goal::Absent);
+            let observed = match cloud.take_observation(&desired.name).filter(|_| deleting) {
                 Some(observed) => observed,
                 None => {
-                    let observed = observe::gather(desired, &self.reads, &self.env).await?;
-                    if goes {
-                        self.keep_observation(&desired.name, &observed);
+                    let observed = observe::gather(desired, &cloud.reads, &self.env).await?;
+                    if deleting {
+                        cloud.keep_observation(&desired.name, &observed);
                     }
                     observed
                 }
             };
-            let unsettled = self.settling.left(&desired.name, &observed, goes);
-            let late = self.has_young(work, &observed.unseen).then_some(INSTANCE_LATE);
-            all.push(Observation { observed, unsettled, late });
+            let unsettled = cloud.settling.left(&desired.name, &observed, deleting);
+            let instance_recheck = cloud.has_young(work, &observed.missing_instances).then_some(INSTANCE_RECHECK);
+            all.push(Observation { observed, unsettled, instance_recheck });
         }
         Ok(all)
     }
 
     fn strip(&self, observed: &mut Vec<Observation>, wanted: &Vec<Desired>) {
-        for (desired, seen) in wanted.iter().zip(observed) {
-            strip::strip(desired, &mut seen.observed);
+        for (desired, observation) in wanted.iter().zip(observed) {
+            redact::redact(desired, &mut observation.observed);
         }
     }
 
     fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Steps<Step>, ProviderError> {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
-        for (desired, seen) in wanted.iter().zip(observed) {
-            let planned = self.plan_one(desired, &seen.observed)?;
-            // What is hidden may hold up the deletion of what is shown, or be forgotten when something else changes.
-            if let Some(after) = seen.unsettled {
+        for (desired, observation) in wanted.iter().zip(observed) {
+            let planned = self.plan_one(desired, &observation.observed)?;
+            // What AWS does not show yet may block the deletion of what it shows, or be lost when something else
+            // changes.
+            if let Some(after) = observation.unsettled {
                 return Err(settling::recheck(after).into());
             }
-            let recheck = seen.late.map(|after| settling::look_for_instances(&seen.observed, after));
+            let recheck =
+                observation.instance_recheck.map(|after| settling::recheck_instances(&observation.observed, after));
             let purpose = match recheck {
                 Some(recheck) if planned.steps.is_empty() => return Err(recheck.into()),
                 recheck => {
@@ -278,36 +299,38 @@ impl Planned for Balancers {
             };
             steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
             findings.extend(desired.findings.iter().cloned());
-            findings.extend(of_other_kind(desired, &seen.observed));
-            findings.extend(unseen(desired, &seen.observed));
+            findings.extend(of_other_kind(desired, &observation.observed));
+            findings.extend(missing_instances(desired, &observation.observed));
             findings.extend(planned.findings);
         }
         Ok(Steps { steps, findings, failed: BTreeMap::new() })
     }
 
     fn guard(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>, steps: &[Step]) -> Result<(), ProviderError> {
-        let mut seen = wanted.iter().zip(observed);
-        seen.try_for_each(|(desired, seen)| guard::guard(desired, &seen.observed, &self.env, steps))
+        let mut observation = wanted.iter().zip(observed);
+        observation
+            .try_for_each(|(desired, observation)| guard::guard(desired, &observation.observed, &self.env, steps))
     }
 
     async fn apply(&self, step: &Step, shared: &Mutex<Outputs>) -> Result<(), ProviderError> {
+        let cloud = self.cloud()?;
         // One write at a time.
         let mut outputs = std::mem::take(&mut *lock(shared));
         tracing::info!(step = %step.summary, "writing");
         let Purpose { balancer, keeps, recheck } = &step.purpose;
         outputs.recheck.clone_from(recheck);
-        self.recent().remove(balancer);
+        cloud.recent().remove(balancer);
         let write = outputs.completed(&step.write);
-        // Before it, too: the answer may never come.
+        // Recorded before the call too: the answer may be lost.
         if *keeps {
-            self.settling.wrote(balancer, &write);
+            cloud.settling.wrote(balancer, &write);
         }
-        let answer = apply::apply(step, &mut outputs, &self.reads).await;
+        let answer = apply::apply(step, &mut outputs, &cloud.reads).await;
         *lock(shared) = outputs;
         match &answer {
-            Err(error) if is_refusal(error) => self.settling.refused(balancer, &write),
+            Err(error) if is_refusal(error) => cloud.settling.refused(balancer, &write),
             Err(_) if !keeps => {}
-            _ => self.settling.wrote(balancer, &write),
+            _ => cloud.settling.wrote(balancer, &write),
         }
         answer
     }
@@ -335,17 +358,17 @@ impl Planned for Balancers {
         service: &Service,
     ) -> Option<LoadBalancerStatus> {
         let key: ServiceKey = service.key();
-        let (desired, seen) = wanted.iter().zip(observed).find(|(desired, _)| desired.service == key)?;
-        let network = seen.observed.network.as_ref().map(|network| &network.balancer);
+        let (desired, observation) = wanted.iter().zip(observed).find(|(desired, _)| desired.service == key)?;
+        let network = observation.observed.network.as_ref().map(|network| &network.balancer);
         let network = network.filter(|balancer| balancer.kind == network::KIND).map(network::status);
-        let classic = seen.observed.classic.as_ref().map(|classic| classic::status(&classic.balancer));
+        let classic = observation.observed.classic.as_ref().map(|classic| classic::status(&classic.balancer));
         match desired.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,
-            // Without a balancer there may be parts of one, or AWS doesn't show it yet: worth asking for the deletion.
+            // Without a balancer there may be other objects to delete, or AWS does not show the balancer yet.
             Goal::Absent => classic.or(network).or_else(|| {
-                let parts = seen.unsettled.is_some()
-                    || self.plan_one(desired, &seen.observed).is_ok_and(|planned| !planned.steps.is_empty());
+                let parts = observation.unsettled.is_some()
+                    || self.plan_one(desired, &observation.observed).is_ok_and(|planned| !planned.steps.is_empty());
                 parts.then(LoadBalancerStatus::default)
             }),
         }

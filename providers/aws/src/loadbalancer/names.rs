@@ -1,5 +1,5 @@
-//! Names of all that is made for a Service. They are the same as upstream's, so that objects made by the Go program are found
-//! again; every one is a function of what stays the same for as long as the object shall live.
+//! Names of the objects that are created for a Service. They equal upstream's, so that objects of the Go program are
+//! found again. Each depends only on what stays the same for the lifetime of the object.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::desired::Port;
 
-/// Type of all target groups made here.
+/// Type of all target groups.
 pub(crate) const TARGET_TYPE: &str = "instance";
 /// Policy of classic balancers that turns proxy protocol on.
 pub(crate) const PROXY_PROTOCOL_POLICY: &str = "k8s-proxyprotocol-enabled";
@@ -18,7 +18,7 @@ pub(crate) const NETWORK_GROUP_DESCRIPTION: &str = "[k8s] Managed SecurityGroup 
 /// Begins the description of the managed group of a classic balancer; its name and the Service follow.
 const CLASSIC_GROUP_DESCRIPTION: &str = "Security group for Kubernetes ELB ";
 
-/// Policy of classic balancers that stands for one of AWS's TLS policies.
+/// Policy of classic balancers that refers to one of AWS's TLS policies.
 pub(crate) fn ssl_policy(reference: &str) -> String {
     format!("k8s-SSLNegotiationPolicy-{reference}")
 }
@@ -33,7 +33,7 @@ pub(crate) fn classic_group_description(balancer: &str, service: &ServiceKey) ->
     format!("{CLASSIC_GROUP_DESCRIPTION}{balancer} ({service})")
 }
 
-/// Whether a group with this description may be one of ours.
+/// Whether this is the description of a managed group.
 pub(crate) fn is_group_description(text: &str) -> bool {
     text == NETWORK_GROUP_DESCRIPTION || text.starts_with(CLASSIC_GROUP_DESCRIPTION)
 }
@@ -47,8 +47,8 @@ pub(crate) fn network_group(cluster_name: &str, service: &ServiceKey, uid: &str)
     composed(service, &hash.finalize())
 }
 
-/// The target group of a Service port. All that AWS cannot change on a group, or that upstream doesn't, is part of the name, so
-/// that old and new group can stand side by side while the listener moves.
+/// The target group of a Service port. Settings that AWS or upstream cannot change in place are part of the name, so
+/// that the old and the new group can exist side by side while the listener moves.
 pub(crate) fn target_group(cluster: &str, service: &ServiceKey, port: &Port) -> String {
     let mut hash = Sha1::new();
     hash.update(cluster);
@@ -74,8 +74,8 @@ fn composed(service: &ServiceKey, hash: &[u8]) -> String {
     name
 }
 
-/// Whether a target group, or the managed group of a network balancer, may have been made for the Service: the name tells no
-/// more than the first letters of namespace and name.
+/// Whether a target group, or the managed group of a network balancer, may belong to the Service: the name contains
+/// only the first eight characters of namespace and name.
 pub(crate) fn may_be_target_group_of(name: &str, service: &ServiceKey) -> bool {
     let hash = name.strip_prefix(&*composed(service, &[]));
     hash.is_some_and(|hash| hash.len() == 10 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
@@ -131,7 +131,7 @@ mod tests {
     fn target_groups_of_a_service_are_told_by_their_names() {
         let made = target_group("c1", &key("shop", "web"), &port(443, 31443, "TCP", "TCP", 30));
         assert!(may_be_target_group_of(&made, &key("shop", "web")));
-        // Cut to the same eight characters: tags must tell.
+        // Abbreviated to the same eight characters: the tags decide.
         assert!(may_be_target_group_of("k8s-shop-frontend-4775aae24f", &key("shop", "frontend-2")));
         for other in
             ["k8s-shop-web2-4775aae24f", "k8s-shop-web-4775aae24", "k8s-shop-web-", "web", "k8s-shop-web-4775aae24z"]

@@ -5,34 +5,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{Change, Finding, ProviderError, Risk, Verb};
+use serde::{Deserialize, Serialize};
 
 use super::security_groups::nodes::SharedRules;
 use crate::client::Write;
 use crate::ownership::Ownership;
 
-/// One write and what is said of it.
+/// One write and its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) write: Write,
     pub(crate) summary: ccm_provider::Step,
     pub(crate) purpose: Purpose,
-    /// The write is one of those that these rules take, as the group was seen. What is sent is made from the group as it is
-    /// then.
+    /// Set for rules of a group that several balancers share: the write that is sent is computed from the group's state
+    /// at that time.
     pub(crate) shared: Option<Arc<SharedRules>>,
 }
 
-/// What a write is for.
+/// The balancer that a write is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Purpose {
     /// Name of the balancer.
     pub(crate) balancer: String,
-    /// Whether the balancer is wanted; else it goes.
+    /// Whether the balancer stays; otherwise it is being deleted.
     pub(crate) keeps: bool,
-    /// Afterwards it must be looked at again.
+    /// Set if the balancer must be read again afterwards.
     pub(crate) recheck: Option<Recheck>,
 }
 
-/// AWS may not show everything yet.
+/// When and why to read again, because AWS does not show everything yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recheck {
     pub(crate) after: Duration,
@@ -49,27 +50,35 @@ impl From<Recheck> for ProviderError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) steps: Vec<Step>,
-    /// What the user should know: wishes that cannot be met on an existing balancer, ignored combinations.
+    /// Settings that an existing balancer cannot get, and ignored combinations.
     pub(crate) findings: Vec<Finding>,
 }
 
-/// What a plan depends on beside wish and observation: fixed at start.
-#[derive(Debug, Clone)]
+/// Input of every plan besides desired state and observation; fixed at start.
+///
+/// Kept in snapshots: a new field needs a default.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Env {
+    #[serde(flatten)]
     pub(crate) ownership: Ownership,
     pub(crate) vpc: String,
     /// Subnet of last resort; empty when there is none.
+    #[serde(default, rename = "subnet")]
     pub(crate) self_subnet: String,
     /// `DisableSecurityGroupIngress`
+    #[serde(default)]
     pub(crate) node_groups_untouched: bool,
     /// `ElbSecurityGroup`
+    #[serde(default)]
     pub(crate) shared_group: Option<String>,
     /// `NLBSecurityGroupMode = Managed`
+    #[serde(default)]
     pub(crate) managed_network_groups: bool,
 }
 
 impl Step {
-    /// A step with its reason; changed fields and the risk are added by the methods below.
+    /// A step with its reason; the methods below add changed fields and the risk.
     pub(crate) fn new(
         verb: Verb,
         kind: impl Into<Cow<'static, str>>,
@@ -88,14 +97,14 @@ impl Step {
         Self { write, summary, purpose: Purpose::default(), shared: None }
     }
 
-    /// As a part of the change of a group that balancers share.
+    /// Marks the step as a change of a shared group.
     #[must_use]
     pub(crate) fn shared(mut self, rules: &SharedRules) -> Self {
         self.shared = Some(Arc::new(rules.clone()));
         self
     }
 
-    /// With a changed field.
+    /// Adds a changed field.
     #[must_use]
     pub(crate) fn change(
         mut self,
@@ -107,7 +116,7 @@ impl Step {
         self
     }
 
-    /// With a risk.
+    /// Sets the risk.
     #[must_use]
     pub(crate) fn risk(mut self, risk: Risk) -> Self {
         self.summary.risk = risk;
@@ -120,11 +129,11 @@ pub(crate) fn scheme(internal: bool) -> &'static str {
     if internal { "internal" } else { "internet-facing" }
 }
 
-/// The first few of the targets of a step, and how many more.
-pub(crate) fn spelled<T>(targets: &[T], text: impl Fn(&T) -> String) -> String {
-    const SPELLED_OUT: usize = 8;
-    let shown = targets.iter().take(SPELLED_OUT).map(text).collect::<Vec<_>>().join(" ");
-    match targets.len().saturating_sub(SPELLED_OUT) {
+/// Up to eight targets, and how many more there are.
+pub(crate) fn abbreviated<T>(targets: &[T], text: impl Fn(&T) -> String) -> String {
+    const SHOWN: usize = 8;
+    let shown = targets.iter().take(SHOWN).map(text).collect::<Vec<_>>().join(" ");
+    match targets.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

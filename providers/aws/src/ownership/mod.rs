@@ -1,33 +1,35 @@
-//! Which cloud objects belong to this cluster, and how they are marked.
+//! Tags that say which cloud objects belong to this cluster.
 //!
-//! Upstream: `pkg/providers/v1/tags.go`. Everything here is a function of tags: nothing is asked, nothing is written.
+//! Upstream: `pkg/providers/v1/tags.go`. Pure functions of tags.
 
 use ccm_provider::ServiceKey;
+use serde::{Deserialize, Serialize};
 
 use crate::client::Tags;
 
 #[cfg(test)]
 mod tests;
 
-/// `kubernetes.io/cluster/<ID>`: a mark of the cluster `<ID>`.
+/// `kubernetes.io/cluster/<ID>`: the object belongs to the cluster `<ID>`.
 pub(crate) const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The mark that was used before Kubernetes 1.6; its value is the ID of the cluster.
+/// The tag used before Kubernetes 1.6; its value is the cluster's ID.
 pub(crate) const LEGACY_KEY: &str = "KubernetesCluster";
-/// The Service that an object was made for, as `<namespace>/<name>`.
+/// The Service that an object was created for, as `<namespace>/<name>`.
 pub(crate) const SERVICE_KEY: &str = "kubernetes.io/service-name";
-/// Value of a mark: the object goes with the cluster. Any other value is a mark of membership only.
+/// Tag value of objects that are deleted with the cluster. Any other value means membership only.
 const OWNED: &str = "owned";
 
-/// The cluster whose tags count.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The cluster's identity in tags.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ownership {
-    /// Empty with `--allow-untagged-cloud`: then everything is a member and nothing is owned.
+    /// Empty with `--allow-untagged-cloud`: then every object is a member and none is owned.
     pub(crate) cluster: String,
     /// Whether the tag `KubernetesCluster` is in use.
+    #[serde(default, rename = "legacyTag")]
     pub(crate) legacy: bool,
 }
 
-/// Why there is no cluster ID.
+/// Why the cluster ID is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OwnershipError {
     #[error("clusterID tags did not match: {id:?} vs {legacy:?}; {remediation}")]
@@ -42,7 +44,7 @@ pub(crate) enum OwnershipError {
     Missing,
 }
 
-/// An object carries the mark of another cluster where ours should be.
+/// An object carries the tag of another cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "resource {resource:?} has tag belonging to another cluster: {key:?}={found:?} (expected {expected:?}); remove the tag if the resource is ours, or rename or delete the resource"
@@ -74,7 +76,7 @@ impl Ownership {
         Self::from_ids(legacy, id, remediation)?.ok_or(OwnershipError::Missing)
     }
 
-    /// Without a cluster: `--allow-untagged-cloud`.
+    /// Without a cluster ID: `--allow-untagged-cloud`.
     pub(crate) fn untagged() -> Self {
         Self { cluster: String::new(), legacy: false }
     }
@@ -90,29 +92,29 @@ impl Ownership {
         }
     }
 
-    /// `kubernetes.io/cluster/<ID>`; `None` without a cluster.
+    /// `kubernetes.io/cluster/<ID>`; `None` without a cluster ID.
     pub(crate) fn cluster_key(&self) -> Option<String> {
         if self.cluster.is_empty() { None } else { Some(format!("{CLUSTER_PREFIX}{}", self.cluster)) }
     }
 
-    /// Whether an object belongs to the cluster, perhaps to others too.
+    /// Whether an object belongs to the cluster, perhaps among others.
     pub(crate) fn is_member(&self, tags: &Tags) -> bool {
         let Some(key) = self.cluster_key() else { return true };
-        tags.contains_key(&key) || self.has_legacy_mark(tags)
+        tags.contains_key(&key) || self.has_legacy_tag(tags)
     }
 
-    /// Whether an object goes with the cluster, so that it may be deleted. Never without a cluster.
+    /// Whether an object may be deleted. Never without a cluster ID.
     pub(crate) fn is_owned(&self, tags: &Tags) -> bool {
         let Some(key) = self.cluster_key() else { return false };
-        self.has_legacy_mark(tags) || tags.get(&key).is_some_and(|value| value == OWNED)
+        self.has_legacy_tag(tags) || tags.get(&key).is_some_and(|value| value == OWNED)
     }
 
-    /// The old mark counts as ownership even where it is not in use for new objects.
-    fn has_legacy_mark(&self, tags: &Tags) -> bool {
+    /// The legacy tag counts as ownership even where it is not set on new objects.
+    fn has_legacy_tag(&self, tags: &Tags) -> bool {
         tags.get(LEGACY_KEY).is_some_and(|value| *value == self.cluster)
     }
 
-    /// The marks of a new object. Empty without a cluster.
+    /// The cluster's tags of a new object. Empty without a cluster ID.
     pub(crate) fn cluster_tags(&self) -> Tags {
         let mut tags = Tags::new();
         if let Some(key) = self.cluster_key() {
@@ -124,7 +126,7 @@ impl Ownership {
         tags
     }
 
-    /// All tags of a new object: the user's without those that are not theirs to set, then ours.
+    /// All tags of a new object: the user's without reserved keys, then the ownership tags.
     pub(crate) fn tags(&self, user: &Tags, service: Option<&ServiceKey>) -> Tags {
         let mut tags = self.user_tags(user);
         tags.extend(service.map(service_tag));
@@ -132,20 +134,20 @@ impl Ownership {
         tags
     }
 
-    /// What may be written of the tags that a user asked for: on creation and, the same, on every later change.
+    /// The user's tags without reserved keys.
     pub(crate) fn user_tags(&self, user: &Tags) -> Tags {
         user.iter().filter(|(key, _)| !self.is_reserved(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Whether a key is a mark of ours. A value of the user's would give the object to somebody else, or take it from us.
+    /// Whether a key is an ownership tag. A user's value would change the owner.
     pub(crate) fn is_reserved(&self, key: &str) -> bool {
         key == SERVICE_KEY
             || key == LEGACY_KEY
             || (!self.cluster.is_empty() && key.strip_prefix(CLUSTER_PREFIX) == Some(&self.cluster))
     }
 
-    /// The marks that a found object of ours lacks, because it was made before they could be part of its creation. An empty
-    /// value counts as missing, a different one as another cluster's.
+    /// The cluster's tags that an object lacks because it was created before tags could be part of the creation. An
+    /// empty value counts as missing, a different one as another cluster's.
     pub(crate) fn repair(&self, resource: &str, found: &Tags) -> Result<Tags, Foreign> {
         let mut missing = Tags::new();
         for (key, expected) in self.cluster_tags() {
@@ -163,7 +165,7 @@ impl Ownership {
     }
 }
 
-/// Whether an object carries no mark of any cluster. The old mark doesn't count here.
+/// Whether an object carries the tag of no cluster. The legacy tag does not count here.
 pub(crate) fn is_untagged(tags: &Tags) -> bool {
     !tags.keys().any(|key| key.starts_with(CLUSTER_PREFIX))
 }
@@ -173,7 +175,7 @@ pub(crate) fn service_tag(service: &ServiceKey) -> (String, String) {
     (SERVICE_KEY.to_owned(), service.to_string())
 }
 
-/// Whether an object was made for the Service.
+/// Whether an object was created for the Service.
 pub(crate) fn is_of_service(tags: &Tags, service: &ServiceKey) -> bool {
     tags.get(SERVICE_KEY).is_some_and(|value| *value == service.to_string())
 }

@@ -79,7 +79,7 @@ fn membership_ownership_and_no_mark_at_all() {
 }
 
 #[test]
-fn without_a_cluster_all_are_members_and_none_is_owned_or_marked() {
+fn without_a_cluster_all_are_members_and_none_is_owned_or_tagged() {
     let untagged = Ownership::untagged();
     for pairs in [
         &[][..],

@@ -1,4 +1,4 @@
-//! What is wrong with Services and configuration files, without account, credentials or network.
+//! Checks Services and configuration files without account, credentials or network.
 
 use ccm_provider::{Finding, Lint, Service};
 
@@ -8,7 +8,7 @@ use crate::start::config::Config;
 #[cfg(test)]
 mod tests;
 
-/// [`Lint`] of AWS: the tables and checks that the provider itself works with.
+/// [`Lint`] of AWS, with the tables and checks that the provider uses at run time.
 #[derive(Debug)]
 pub(crate) struct Checks;
 

@@ -87,7 +87,7 @@ fn annotated(key: &str) -> Service {
 }
 
 #[test]
-fn keys_of_others_are_left_alone() {
+fn keys_of_others_are_left_unchanged() {
     for key in [
         "service.beta.kubernetes.io/azure-load-balancer-internal",
         "service.beta.kubernetes.io/oci-load-balancer-internal",
@@ -110,7 +110,7 @@ fn keys_of_others_are_left_alone() {
 }
 
 #[test]
-fn keys_of_the_other_controller_are_told_as_such() {
+fn keys_of_the_other_controller_are_reported_as_such() {
     let whose = "belongs to the aws-load-balancer-controller (~type: external); no effect here";
     check(
         &[
@@ -135,15 +135,14 @@ fn keys_of_the_other_controller_are_told_as_such() {
         &[("scheme", "internal")],
         &json!({}),
         &[
-            "warning ~scheme \"internal\": only the aws-load-balancer-controller reads it: the balancer made here is not \
-           internal; write ~internal: \"true\"",
+            "warning ~scheme \"internal\": only the aws-load-balancer-controller reads it: the load balancer of this Service is not internal; write ~internal: \"true\"",
         ],
     );
 }
 
 #[test]
 fn a_service_of_the_other_controller_is_left_to_it() {
-    let left = "left to the aws-load-balancer-controller: nothing is made here";
+    let left = "left to the aws-load-balancer-controller: this program creates nothing";
     check(
         &[
             ("type", "external"),
@@ -176,7 +175,7 @@ fn a_service_of_the_other_controller_is_left_to_it() {
 }
 
 #[test]
-fn services_that_nobody_here_serves_are_told_only_with_annotations_of_ours() {
+fn services_that_nobody_here_serves_are_reported_only_with_annotations_of_ours() {
     let class = json!({"loadBalancerClass": "service.k8s.aws/nlb"});
     let internal = json!({"type": "ClusterIP"});
     for spec in [&class, &internal] {
@@ -227,7 +226,7 @@ fn what_a_run_would_refuse_comes_first_and_once() {
 }
 
 #[test]
-fn all_that_a_run_would_refuse_is_told_at_once() {
+fn all_that_a_run_would_refuse_is_reported_at_once() {
     let findings = Checks.service(&service(
         &[("type", "nlb"), ("extra-security-groups", "sg-1"), ("healthcheck-protocol", "ssl")],
         &json!({"sessionAffinity": "ClientIP", "loadBalancerIP": "192.0.2.1", "loadBalancerSourceRanges": ["::/0"],
@@ -281,8 +280,7 @@ fn mistakes_of_the_spec_are_errors() {
         ),
         (
             json!({"loadBalancerSourceRanges": ["2001:db8::/32"]}),
-            "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: the load balancers made here are \
-             IPv4; remove it",
+            "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: load balancers of this program are IPv4; remove it",
         ),
         (
             json!({"allocateLoadBalancerNodePorts": false}),
@@ -310,12 +308,12 @@ fn the_kind_of_a_standing_balancer_is_kept() {
 }
 
 #[test]
-fn what_the_cloud_config_decides_is_told_as_such() {
+fn what_the_cloud_config_decides_is_reported_as_such() {
     check(
         &[("type", "nlb"), ("security-groups", "sg-1")],
         &json!({}),
         &[
-            "info ~security-groups \"sg-1\": counts on a network load balancer only with NLBSecurityGroupMode = Managed in \
+            "info ~security-groups \"sg-1\": takes effect on a network load balancer only with NLBSecurityGroupMode = Managed in \
            the cloud config",
         ],
     );
@@ -329,13 +327,12 @@ fn what_the_cloud_config_decides_is_told_as_such() {
 }
 
 #[test]
-fn what_is_noticed_beside_annotations_is_told_too() {
+fn what_is_noticed_beside_annotations_is_reported_too() {
     check(
         &[("type", "nlb")],
         &json!({"ipFamilyPolicy": "RequireDualStack"}),
         &[
-            "warning spec.ipFamilyPolicy \"RequireDualStack\": the balancer is IPv4 only; clients of the other family need a \
-           way of their own",
+            "warning spec.ipFamilyPolicy \"RequireDualStack\": the balancer is IPv4 only; clients of the other family cannot reach it",
         ],
     );
 }
@@ -371,7 +368,7 @@ fn a_file_of_the_cloud_config_is_checked_whole() {
 }
 
 #[test]
-fn values_that_are_something_else_are_told() {
+fn values_that_are_something_else_are_reported() {
     let text = "[Global]\nRegion = us-west-2a\nVPC = main\nSubnetID = vpc-1\nRouteTableID = rtb-1\nElbSecurityGroup = web\n\
                 KubernetesClusterID = c1\n";
     assert_eq!(

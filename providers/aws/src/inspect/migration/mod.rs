@@ -1,10 +1,10 @@
-//! What in the account breaks, or changes, when this program takes over.
+//! Checks before this program takes over a cluster.
 //!
 //! | Check | About |
 //! |---|---|
 //! | `cluster-tag` | whether the cluster has an ID |
 //! | `permissions` | what the identity may do; see [`permissions`] |
-//! | `subnet-tags` | where load balancers would stand |
+//! | `subnet-tags` | the subnets of new load balancers |
 //! | `provider-ids`, `node-names`, `instance-tags`, `node-vpc`, `node-security-groups` | the instances of the nodes; see [`nodes`] |
 //! | `load-balancers` | what is left to do for each Service |
 
@@ -17,23 +17,23 @@ use ccm_provider::{Check, Claims};
 
 use super::Inspector;
 
-/// All checks. What could not be checked is an error of that check.
-pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
-    let mut checks = vec![cluster_tag(of)];
-    let seen = nodes::read(of, claims).await;
-    checks.extend(permissions::checks(of, cluster, claims, seen.as_ref().ok()).await);
-    checks.extend(subnets::checks(of, claims).await);
+/// All checks. A failed read is an error of its check.
+pub(super) async fn checks(aws: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
+    let mut checks = vec![cluster_tag(aws)];
+    let seen = nodes::read(aws, claims).await;
+    checks.extend(permissions::checks(aws, cluster, claims, seen.as_ref().ok()).await);
+    checks.extend(subnets::checks(aws, claims).await);
     match &seen {
-        Ok(seen) => checks.extend(nodes::checks(of, claims, seen)),
+        Ok(seen) => checks.extend(nodes::checks(aws, claims, seen)),
         Err(error) => checks.push(super::unchecked("provider-ids", "", error.clone())),
     }
-    checks.extend(services::checks(of, cluster, claims).await);
+    checks.extend(services::checks(aws, cluster, claims).await);
     checks
 }
 
-fn cluster_tag(of: &Inspector) -> Check {
+fn cluster_tag(aws: &Inspector) -> Check {
     const CHECK: &str = "cluster-tag";
-    let ownership = &of.settings.ownership;
+    let ownership = &aws.settings.ownership;
     match ownership.cluster_key() {
         None => Check::warning(
             CHECK,

@@ -1,4 +1,4 @@
-//! The instances of the nodes: how they are found, what marks them, where they are. One read, then pure.
+//! Checks the instances of the nodes: how they are found, their tags, their VPC. Reads first, then pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use ccm_provider::{Check, Claims, NodeRef};
 
 use crate::client::ec2::{Instance, SecurityGroup};
 use crate::client::{ApiError, FILTER_VALUES, Query};
-use crate::inspect::{Inspector, group_for_balancers};
+use crate::inspect::Inspector;
+use crate::loadbalancer::security_groups::nodes::group_of;
 use crate::node::identity::{self, BadProviderId, InstanceId, Machine, ProviderId, Wanted};
 use crate::node::instances::describe::{Instances, LIVE_STATES, Seen};
 use crate::ownership::CLUSTER_PREFIX;
@@ -18,16 +19,16 @@ const TAGS: &str = "instance-tags";
 const VPC: &str = "node-vpc";
 const GROUPS: &str = "node-security-groups";
 
-/// What EC2 says about the nodes.
+/// The instances of the nodes, and their security groups.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub(super) struct NodeInstances {
     pub(super) by_id: BTreeMap<InstanceId, Seen>,
     by_name: BTreeMap<String, Vec<Arc<Instance>>>,
     /// The security groups of the instances.
     pub(super) groups: BTreeMap<String, SecurityGroup>,
 }
 
-impl Read {
+impl NodeInstances {
     /// The instances of the nodes.
     pub(super) fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
         let by_id = self.by_id.values().filter_map(|seen| match seen {
@@ -40,51 +41,51 @@ impl Read {
 
 /// # Errors
 ///
-/// EC2 could not be asked about some of them.
-pub(super) async fn read(of: &Inspector, claims: &Claims) -> Result<Read, ApiError> {
+/// A read failed.
+pub(super) async fn read(aws: &Inspector, claims: &Claims) -> Result<NodeInstances, ApiError> {
     let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
     for node in &claims.nodes {
-        match identity::wanted(node, of.settings.own.as_ref()) {
+        match identity::wanted(node, aws.settings.own.as_ref()) {
             Wanted::Machine(Machine::Ec2(id)) => drop(ids.insert(id)),
             Wanted::Name(name) => drop(names.insert(name)),
             Wanted::Machine(Machine::Fargate(_)) | Wanted::Never(_) => {}
         }
     }
-    let mut read = Read::default();
-    for (_, answer) in Instances(of.api.clone()).by_ids(&ids).await {
+    let mut read = NodeInstances::default();
+    for (_, answer) in Instances(aws.api.clone()).by_ids(&ids).await {
         read.by_id.extend(answer?);
     }
     let names: Vec<String> = names.into_iter().collect();
     for some in names.chunks(FILTER_VALUES) {
-        // Without the cluster's mark too: that it lacks it is worth telling.
+        // Including instances without the cluster's tag, which a check reports.
         let query = Query::by("private-dns-name", some).and("instance-state-name", LIVE_STATES);
-        for instance in of.api.instances(&query).await? {
+        for instance in aws.api.instances(&query).await? {
             read.by_name.entry(instance.private_dns_name.clone()).or_default().push(Arc::new(instance));
         }
     }
     let ids: BTreeSet<String> = read.instances().flat_map(|instance| &instance.security_groups).cloned().collect();
     let ids: Vec<String> = ids.into_iter().collect();
     for some in ids.chunks(FILTER_VALUES) {
-        read.groups.extend(of.groups(some).await?);
+        read.groups.extend(aws.groups(some).await?);
     }
     Ok(read)
 }
 
-pub(super) fn checks(of: &Inspector, claims: &Claims, read: &Read) -> Vec<Check> {
+pub(super) fn checks(aws: &Inspector, claims: &Claims, read: &NodeInstances) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut good = 0_usize;
     for node in &claims.nodes {
         let before = checks.len();
-        if let Some(instance) = identified(of, node, read, &mut checks) {
+        if let Some(instance) = identified(aws, node, read, &mut checks) {
             found.entry(&instance.id).or_default().push(&node.name);
-            checks.extend(of_instance(of, node, instance, read));
+            checks.extend(of_instance(aws, node, instance, read));
         }
         good += usize::from(checks.len() == before);
     }
     for (instance, nodes) in found.iter().filter(|(_, nodes)| nodes.len() > 1) {
         let text = format!("several nodes have instance {instance}: {}", nodes.join(", "));
-        let fix = "delete the Node objects that are left over: an instance of several nodes gets no routes";
+        let fix = "delete the surplus Node objects: an instance of several nodes gets no routes";
         checks.push(Check::error(IDS, format!("node {}", nodes.join(", ")), text, fix));
     }
     if good > 0 {
@@ -94,18 +95,22 @@ pub(super) fn checks(of: &Inspector, claims: &Claims, read: &Read) -> Vec<Check>
     checks
 }
 
-/// The instance of a node; what stands in the way is told.
+/// The instance of a node; adds a check if there is none.
 fn identified<'a>(
-    of: &Inspector,
+    aws: &Inspector,
     node: &NodeRef,
-    read: &'a Read,
+    read: &'a NodeInstances,
     checks: &mut Vec<Check>,
 ) -> Option<&'a Arc<Instance>> {
     let subject = format!("node {}", node.name);
-    let wanted = identity::wanted(node, of.settings.own.as_ref());
+    let wanted = identity::wanted(node, aws.settings.own.as_ref());
     let found = match &wanted {
         Wanted::Never(BadProviderId::Foreign(id)) => {
-            checks.push(Check::good(IDS, subject, format!("{id} belongs to another cloud: the node is left alone")));
+            checks.push(Check::good(
+                IDS,
+                subject,
+                format!("{id} belongs to another cloud: the node is left unchanged"),
+            ));
             return None;
         }
         Wanted::Never(error) => {
@@ -118,8 +123,7 @@ fn identified<'a>(
             Some(Seen::Instance(instance)) => Some(instance),
             Some(Seen::Denied) | None => {
                 let text = format!("EC2 shows no instance {id}: a node that is not Ready would be deleted");
-                let fix =
-                    "see that region and credentials are those of the cluster; a node whose machine is gone may go";
+                let fix = "check that region and credentials are those of the cluster; delete a node whose machine no longer exists";
                 checks.push(Check::error(IDS, subject, text, fix));
                 return None;
             }
@@ -144,7 +148,7 @@ fn identified<'a>(
     Some(found)
 }
 
-/// Whether provider ID, name and instance fit together.
+/// Whether provider ID, name and instance match.
 fn naming(node: &NodeRef, instance: &Instance) -> Option<Check> {
     let subject = format!("node {}", node.name);
     let by_resource = node.name.split('.').next() == Some(&instance.id);
@@ -153,10 +157,15 @@ fn naming(node: &NodeRef, instance: &Instance) -> Option<Check> {
         let written = zone_of(id)?;
         return (written != instance.zone).then(|| {
             let text = format!("{id} names zone {written}, but the instance is in {}", instance.zone);
-            Check::warning(IDS, subject, text, "nothing needs the zone in it; it goes when the node registers again")
+            Check::warning(
+                IDS,
+                subject,
+                text,
+                "the zone in it has no effect; it is corrected when the node registers again",
+            )
         });
     }
-    // An instance that is named by its ID can have a node that is named by its address.
+    // The node of an instance with resource-based naming can be named by address.
     let address = instance.private_ip.as_deref().map(|address| format!("ip-{}", address.replace('.', "-")));
     let by_address = address.as_deref() == node.name.split('.').next();
     let names_another = (identity::is_ec2_dns_name(&node.name) && !by_address)
@@ -177,7 +186,7 @@ fn naming(node: &NodeRef, instance: &Instance) -> Option<Check> {
     })
 }
 
-/// The zone in `aws:///<zone>/<instance>`, where there is one.
+/// The zone in `aws:///<zone>/<instance>`, if any.
 fn zone_of(id: &str) -> Option<&str> {
     ProviderId::parse(id).ok()?;
     let mut parts = id.split_once("://")?.1.rsplit('/');
@@ -185,21 +194,24 @@ fn zone_of(id: &str) -> Option<&str> {
     parts.next().filter(|zone| !zone.is_empty())
 }
 
-fn of_instance(of: &Inspector, node: &NodeRef, instance: &Instance, read: &Read) -> Vec<Check> {
+fn of_instance(aws: &Inspector, node: &NodeRef, instance: &Instance, read: &NodeInstances) -> Vec<Check> {
     let subject = format!("node {}", node.name);
-    let ownership = &of.settings.ownership;
+    let ownership = &aws.settings.ownership;
     let mut checks = Vec::new();
     if let Some(key) = ownership.cluster_key().filter(|_| !ownership.is_member(&instance.tags)) {
         let text = format!("instance {} lacks the tag {key}", instance.id);
         let fix = format!("aws ec2 create-tags --resources {} --tags Key={key},Value=owned", instance.id);
         checks.push(match node.provider_id {
             Some(_) => {
-                let text = format!("{text}: policies that ask for it refuse its routes and tags");
+                let text = format!("{text}: policies that require it deny its routes and tags");
                 Check::warning(TAGS, &subject, text, fix)
             }
-            None => {
-                Check::error(TAGS, &subject, format!("{text}, and without a provider ID it is found only with it"), fix)
-            }
+            None => Check::error(
+                TAGS,
+                &subject,
+                format!("{text}, and without a provider ID the instance is found only by this tag"),
+                fix,
+            ),
         });
     }
     let clusters: Vec<&str> = instance.tags.keys().filter_map(|key| key.strip_prefix(CLUSTER_PREFIX)).collect();
@@ -210,39 +222,44 @@ fn of_instance(of: &Inspector, node: &NodeRef, instance: &Instance, read: &Read)
         );
         checks.push(Check::warning(TAGS, &subject, text, fix));
     }
-    if instance.vpc != of.settings.vpc {
+    if instance.vpc != aws.settings.vpc {
         let text =
-            format!("instance {} is in VPC {}, but the cluster's is {}", instance.id, instance.vpc, of.settings.vpc);
+            format!("instance {} is in VPC {}, but the cluster's is {}", instance.id, instance.vpc, aws.settings.vpc);
         let fix = "set VPC in section [Global] of the cloud config to that of the nodes; load balancers and routes reach one VPC only";
         checks.push(Check::error(VPC, &subject, text, fix));
     }
-    if !of.env().node_groups_untouched {
-        checks.extend(security_groups(of, node, instance, read));
+    if !aws.env().node_groups_untouched {
+        checks.extend(security_groups(aws, node, instance, read));
     }
     checks
 }
 
-fn security_groups(of: &Inspector, node: &NodeRef, instance: &Instance, read: &Read) -> Option<Check> {
+fn security_groups(aws: &Inspector, node: &NodeRef, instance: &Instance, read: &NodeInstances) -> Option<Check> {
     let subject = format!("node {}", node.name);
-    let mark = of.mark();
-    match group_for_balancers(instance, &node.name, &read.groups, of.env()) {
+    let cluster_tag = aws.cluster_tag();
+    match group_of(&instance.id, &instance.security_groups, &read.groups, aws.env()) {
         Err(error) => Some(Check::error(
             GROUPS,
             subject,
             error.to_string(),
-            format!("leave {mark} = owned on exactly one of them"),
+            format!("leave {cluster_tag} = owned on exactly one of them"),
         )),
         Ok(None) => {
             let text = format!("instance {} has no security group: no load balancer reaches it", instance.id);
-            Some(Check::error(GROUPS, subject, text, format!("give it a security group with the tag {mark} = owned")))
+            Some(Check::error(
+                GROUPS,
+                subject,
+                text,
+                format!("give it a security group with the tag {cluster_tag} = owned"),
+            ))
         }
         Ok(Some(id)) => {
-            let tags = read.groups.get(&id).map(|group| &group.tags)?;
-            let missing = !of.settings.ownership.is_member(tags);
+            let tags = read.groups.get(id).map(|group| &group.tags)?;
+            let missing = !aws.settings.ownership.is_member(tags);
             missing.then(|| {
-                let text = format!("security group {id} gets the rules of load balancers, and lacks the tag {mark}: rules are opened in \
-                                    it, but not closed, and policies that ask for the tag refuse both");
-                Check::warning(GROUPS, subject, text, format!("tag it {mark} = owned"))
+                let text = format!("security group {id} gets the rules of load balancers, and lacks the tag {cluster_tag}: rules are opened in \
+                                    it, but not closed, and policies that require the tag deny both");
+                Check::warning(GROUPS, subject, text, format!("tag it {cluster_tag} = owned"))
             })
         }
     }

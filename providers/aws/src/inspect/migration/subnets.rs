@@ -1,4 +1,4 @@
-//! Which subnets load balancers would stand in, by the rule that they are made by.
+//! Checks which subnets load balancers would get, by the rule that the controller uses.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::loadbalancer::subnets::{ROLE_INTERNAL, ROLE_PUBLIC, wanted};
 
 const CHECK: &str = "subnet-tags";
 
-pub(super) async fn checks(of: &Inspector, claims: &Claims) -> Vec<Check> {
-    let observed = match read(of).await {
+pub(super) async fn checks(aws: &Inspector, claims: &Claims) -> Vec<Check> {
+    let observed = match read(aws).await {
         Ok(observed) => observed,
         Err(error) => return vec![unchecked(CHECK, "", error)],
     };
-    [false, true].into_iter().map(|internal| check(of, claims, &observed, internal)).collect()
+    [false, true].into_iter().map(|internal| check(aws, claims, &observed, internal)).collect()
 }
 
-async fn read(of: &Inspector) -> Result<Observed, ProviderError> {
-    let (reads, own) = (&of.balancers().reads, &of.env().self_subnet);
+async fn read(aws: &Inspector) -> Result<Observed, ProviderError> {
+    let (reads, own) = (&aws.balancers().cloud()?.reads, &aws.env().self_subnet);
     let (subnets, tables) = futures::try_join!(reads.subnets(Duration::ZERO), reads.route_tables(Duration::ZERO))?;
     let zones = reads.zones.knowing(subnets.iter().map(|subnet| &*subnet.zone)).await?;
     let mut observed = Observed {
@@ -32,16 +32,16 @@ async fn read(of: &Inspector) -> Result<Observed, ProviderError> {
         ..Observed::default()
     };
     if !own.is_empty() && !observed.subnets.contains_key(own) {
-        let found = of.api.subnets(&crate::client::Query::by("subnet-id", [own])).await?;
+        let found = aws.api.subnets(&crate::client::Query::by("subnet-id", [own])).await?;
         observed.subnets.extend(found.into_iter().map(|subnet| (subnet.id.clone(), subnet)));
     }
     Ok(observed)
 }
 
-fn check(of: &Inspector, claims: &Claims, observed: &Observed, internal: bool) -> Check {
+fn check(aws: &Inspector, claims: &Claims, observed: &Observed, internal: bool) -> Check {
     let (kind, role) = if internal { ("internal", ROLE_INTERNAL) } else { ("public", ROLE_PUBLIC) };
     let subject = format!("{kind} load balancers");
-    match wanted(&Subnets::Discover, internal, &BTreeSet::new(), observed, of.env()) {
+    match wanted(&Subnets::Discover, internal, &BTreeSet::new(), observed, aws.env()) {
         Ok(ids) => {
             let unmarked: Vec<&str> = ids
                 .iter()
@@ -52,31 +52,31 @@ fn check(of: &Inspector, claims: &Claims, observed: &Observed, internal: bool) -
             let note = match unmarked.is_empty() {
                 true => String::new(),
                 false => format!(
-                    "; without the tag {role}, so another subnet of the zone would win with it: {}",
+                    "; without the tag {role}, so another subnet of the zone with it would be chosen instead: {}",
                     unmarked.join(", ")
                 ),
             };
-            Check::good(CHECK, subject, format!("would stand in {}{note}", ids.join(", ")))
+            Check::good(CHECK, subject, format!("would be in {}{note}", ids.join(", ")))
         }
         Err(error) => {
-            let key = of.settings.ownership.cluster_key().unwrap_or_else(|| "kubernetes.io/cluster/<ID>".to_owned());
+            let key = aws.settings.ownership.cluster_key().unwrap_or_else(|| "kubernetes.io/cluster/<ID>".to_owned());
             let fix = format!(
                 "tag one subnet in each zone {role} = 1 and {key} = shared{}, or name subnets in the annotation {}",
                 if internal { "" } else { ", with a route to an internet gateway" },
                 SUBNETS.row.key
             );
-            // A cluster without public subnets is none the worse while no Service asks for one.
+            // A cluster without public subnets is fine while no Service needs one.
             match claims.services.iter().find(|service| asks(service, internal)) {
                 Some(service) => {
-                    Check::error(CHECK, subject, format!("{error}; Service {} asks for one", service.key()), fix)
+                    Check::error(CHECK, subject, format!("{error}; Service {} needs one", service.key()), fix)
                 }
-                None => Check::warning(CHECK, subject, format!("{error}; no Service asks for one"), fix),
+                None => Check::warning(CHECK, subject, format!("{error}; no Service needs one"), fix),
             }
         }
     }
 }
 
-/// Whether a Service wants a balancer of this scheme in subnets that are to be found.
+/// Whether a Service wants a balancer of this scheme and relies on subnet discovery.
 fn asks(service: &Service, internal: bool) -> bool {
     let annotations = Annotations::read(&service.metadata.annotations);
     service.wants_load_balancer()

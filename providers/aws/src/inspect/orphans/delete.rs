@@ -1,4 +1,4 @@
-//! Removes one orphan, after another look. The writes are those of the controllers.
+//! Deletes one orphan after reading it again, with the writes of the controllers.
 
 use std::sync::Mutex;
 
@@ -14,49 +14,51 @@ use crate::loadbalancer::guard::guard;
 use crate::loadbalancer::observe::gather;
 use crate::loadbalancer::plan;
 
-/// When something that goes by itself is looked at again.
+/// When to retry a deletion that AWS blocks for a while.
 const HELD: Duration = Duration::from_secs(5);
 const GONE: &[&str] =
     &["LoadBalancerNotFound", "AccessPointNotFound", "TargetGroupNotFound", "InvalidRouteTableID.NotFound"];
 
 /// # Errors
 ///
-/// The orphan is to be kept, has lost its mark, is used, or AWS refused.
-pub(in crate::inspect) async fn delete(of: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
-    if of.settings.ownership.cluster_key().is_none() {
-        return Err(no_mark());
+/// The orphan must be kept, has lost its tags, is in use, or AWS refused.
+pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
+    if aws.settings.ownership.cluster_key().is_none() {
+        return Err(no_cluster_id());
     }
     let what = format!("{} {}", orphan.kind, orphan.id);
     if let Some(kept) = &orphan.kept {
         return Err(refused(&what, kept));
     }
     let handle = serde_json::from_value(orphan.handle.clone())
-        .map_err(|error| ProviderError::bug(format!("{what} was not told by this process: {error}")))?;
+        .map_err(|error| ProviderError::bug(format!("{what} was not reported by this program: {error}")))?;
     match &handle {
-        Handle::Classic { name, service } => {
-            let Some(found) = there(of.api.classic_balancers(std::slice::from_ref(name)).await)? else { return Ok(()) };
+        OrphanRef::Classic { name, service } => {
+            let Some(found) = there(aws.api.classic_balancers(std::slice::from_ref(name)).await)? else {
+                return Ok(());
+            };
             let tags =
-                there(of.api.classic_tags(std::slice::from_ref(name)).await)?.and_then(|mut tags| tags.remove(name));
+                there(aws.api.classic_tags(std::slice::from_ref(name)).await)?.and_then(|mut tags| tags.remove(name));
             if found.is_empty() {
                 return Ok(());
             }
-            check_mark(of, &what, &tags.unwrap_or_default(), service)?;
-            write_all(of, of_balancer(of, cluster, &handle).await?.1).await
+            check_tags(aws, &what, &tags.unwrap_or_default(), service)?;
+            write_all(aws, of_balancer(aws, cluster, &handle).await?.1).await
         }
-        Handle::Network { name, arn, service } => {
+        OrphanRef::Network { name, arn, service } => {
             let which = elbv2::Which::Names(vec![name.clone()]);
-            let found = there(of.api.balancers(&which).await)?.unwrap_or_default();
+            let found = there(aws.api.balancers(&which).await)?.unwrap_or_default();
             if !found.iter().any(|balancer| balancer.arn == *arn) {
                 return Ok(());
             }
-            check_mark(of, &what, &network_tags(of, arn).await?, service)?;
-            write_all(of, of_balancer(of, cluster, &handle).await?.1).await
+            check_tags(aws, &what, &network_tags(aws, arn).await?, service)?;
+            write_all(aws, of_balancer(aws, cluster, &handle).await?.1).await
         }
-        Handle::TargetGroup { name, arn, service, of: balancers } => {
-            target_group(of, &what, (name, arn), service, balancers).await
+        OrphanRef::TargetGroup { name, arn, service, balancers } => {
+            target_group(aws, &what, (name, arn), service, balancers).await
         }
-        Handle::SecurityGroup { id, name, description } => security_group(of, &what, id, (name, description)).await,
-        Handle::Route { table, destination } => route(of, &what, table, destination).await,
+        OrphanRef::SecurityGroup { id, name, description } => security_group(aws, &what, id, (name, description)).await,
+        OrphanRef::Route { table, destination } => route(aws, &what, table, destination).await,
     }
 }
 
@@ -64,7 +66,7 @@ fn refused(what: &str, why: &str) -> ProviderError {
     ProviderError::unknown(format!("{what} is not deleted: {why}"))
 }
 
-/// `None`: AWS says that it isn't there.
+/// `None`: AWS says that it does not exist.
 fn there<T>(answer: Answer<T>) -> Answer<Option<T>> {
     match answer {
         Err(error) if ApiError::is(&error, GONE) => Ok(None),
@@ -72,32 +74,32 @@ fn there<T>(answer: Answer<T>) -> Answer<Option<T>> {
     }
 }
 
-async fn network_tags(of: &Inspector, arn: &String) -> Answer<Tags> {
-    let tags = there(of.api.balancer_tags(std::slice::from_ref(arn)).await)?;
+async fn network_tags(aws: &Inspector, arn: &String) -> Answer<Tags> {
+    let tags = there(aws.api.balancer_tags(std::slice::from_ref(arn)).await)?;
     Ok(tags.and_then(|mut tags| tags.remove(arn)).unwrap_or_default())
 }
 
-fn check_mark(of: &Inspector, what: &str, tags: &Tags, service: &str) -> Result<(), ProviderError> {
-    let same = of.settings.ownership.is_owned(tags) && tags.get(SERVICE_KEY).is_some_and(|found| found == service);
-    if same { Ok(()) } else { Err(refused(what, "its tags are not those that it was recognized by any more")) }
+fn check_tags(aws: &Inspector, what: &str, tags: &Tags, service: &str) -> Result<(), ProviderError> {
+    let same = aws.settings.ownership.is_owned(tags) && tags.get(SERVICE_KEY).is_some_and(|found| found == service);
+    if same { Ok(()) } else { Err(refused(what, "its tags, by which it was recognized, have changed")) }
 }
 
-/// What removes a balancer whose Service is gone: what the controller would do, save for the target groups and security
-/// groups, which are orphans of their own.
+/// The steps that delete a balancer whose Service no longer exists: those of the controller, except for target groups
+/// and security groups, which are orphans of their own.
 pub(super) async fn of_balancer(
-    of: &Inspector,
+    aws: &Inspector,
     cluster: &str,
-    handle: &Handle,
+    handle: &OrphanRef,
 ) -> Result<(Observed, Vec<plan::Step>), ProviderError> {
     let (name, service, classic) = match handle {
-        Handle::Classic { name, service } => (name, service, true),
-        Handle::Network { name, service, .. } => (name, service, false),
+        OrphanRef::Classic { name, service } => (name, service, true),
+        OrphanRef::Network { name, service, .. } => (name, service, false),
         _ => return Err(ProviderError::bug("no load balancer")),
     };
     let service = key(service).ok_or_else(|| ProviderError::bug(format!("{service:?} names no Service")))?;
     let desired = Desired {
         service,
-        // Part of its name, which is all that is needed.
+        // Only used in the name, which is known.
         uid: "".into(),
         cluster_name: cluster.into(),
         name: name.clone(),
@@ -106,8 +108,8 @@ pub(super) async fn of_balancer(
         named_groups: NamedGroups::default(),
         findings: Vec::new(),
     };
-    let balancers = of.balancers();
-    let observed = gather(&desired, &balancers.reads, &balancers.env).await?;
+    let balancers = aws.balancers();
+    let observed = gather(&desired, &balancers.cloud()?.reads, &balancers.env).await?;
     let mut steps = balancers.plan_one(&desired, &observed)?.steps;
     steps.retain(|step| match &step.write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) | Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => false,
@@ -119,81 +121,82 @@ pub(super) async fn of_balancer(
     Ok((observed, steps))
 }
 
-async fn write_all(of: &Inspector, steps: Vec<plan::Step>) -> Result<(), ProviderError> {
+async fn write_all(aws: &Inspector, steps: Vec<plan::Step>) -> Result<(), ProviderError> {
     let outputs = Mutex::new(Outputs::default());
     for step in &steps {
-        of.balancers().apply(step, &outputs).await?;
+        aws.balancers().apply(step, &outputs).await?;
     }
-    of.balancers().finish(&outputs)
+    aws.balancers().finish(&outputs)
 }
 
 async fn target_group(
-    of: &Inspector,
+    aws: &Inspector,
     what: &str,
     (name, arn): (&String, &String),
     service: &str,
     going: &[String],
 ) -> Result<(), ProviderError> {
     let which = elbv2::Which::Names(vec![name.clone()]);
-    let found = there(of.api.target_groups(&which).await)?.unwrap_or_default();
+    let found = there(aws.api.target_groups(&which).await)?.unwrap_or_default();
     let Some(found) = found.into_iter().find(|group| group.arn == *arn) else { return Ok(()) };
-    check_mark(of, what, &network_tags(of, arn).await?, service)?;
+    check_tags(aws, what, &network_tags(aws, arn).await?, service)?;
     if let Some(user) = found.balancers.iter().find(|balancer| !going.contains(balancer)) {
-        return Err(refused(what, &format!("load balancer {user} leads to it")));
+        return Err(refused(what, &format!("load balancer {user} forwards to it")));
     }
     if let Some(user) = found.balancers.first() {
-        let message = format!("{what} cannot be deleted yet: load balancer {user} leads to it, or did a moment ago");
+        let message =
+            format!("{what} cannot be deleted yet: load balancer {user} forwards to it, or did until just now");
         return Err(ProviderError::retry(message, HELD));
     }
     let write = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: arn.clone() });
     let step = plan::Step::new(Verb::Delete, "TargetGroup", name, "nothing claims it", write);
-    write_all(of, vec![step]).await
+    write_all(aws, vec![step]).await
 }
 
-/// The groups with rules that refer to one of these: such rules go before it, or keep it from going.
-pub(super) async fn referring(of: &Inspector, groups: &[&SecurityGroup]) -> Result<Observed, ProviderError> {
+/// The groups with rules that refer to one of these: such rules are revoked before the deletion, or block it.
+pub(super) async fn referring(aws: &Inspector, groups: &[&SecurityGroup]) -> Result<Observed, ProviderError> {
     let mut observed = Observed::default();
     for some in groups.chunks(FILTER_VALUES) {
         let ids = some.iter().map(|group| &group.id);
-        let found = of.api.security_groups(&Query::by("ip-permission.group-id", ids)).await?;
+        let found = aws.api.security_groups(&Query::by("ip-permission.group-id", ids)).await?;
         observed.groups.extend(found.into_iter().map(|group| (group.id.clone(), group)));
     }
     Ok(observed)
 }
 
 async fn security_group(
-    of: &Inspector,
+    aws: &Inspector,
     what: &str,
     id: &String,
     (name, description): (&str, &str),
 ) -> Result<(), ProviderError> {
-    let found = of.api.security_groups(&Query::by("group-id", [id])).await?;
+    let found = aws.api.security_groups(&Query::by("group-id", [id])).await?;
     let Some(group) = found.into_iter().find(|group| group.id == *id) else { return Ok(()) };
-    let same = of.settings.ownership.is_owned(&group.tags) && group.name == name && group.description == description;
+    let same = aws.settings.ownership.is_owned(&group.tags) && group.name == name && group.description == description;
     if !same {
-        return Err(refused(what, "its tags are not those that it was recognized by any more"));
+        return Err(refused(what, "its tags, by which it was recognized, have changed"));
     }
-    let (mut steps, blocked) = revoke_references(&group, &referring(of, &[&group]).await?, of.env());
+    let (mut steps, blocked) = revoke_references(&group, &referring(aws, &[&group]).await?, aws.env());
     if !blocked.is_empty() {
         let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
         return Err(refused(what, &blocked.join("; ")));
     }
     let write = Write::Ec2(Ec2Write::DeleteSecurityGroup { group: id.clone().into() });
     steps.push(plan::Step::new(Verb::Delete, "SecurityGroup", id, "nothing claims it", write));
-    write_all(of, steps).await
+    write_all(aws, steps).await
 }
 
-async fn route(of: &Inspector, what: &str, table: &str, destination: &str) -> Result<(), ProviderError> {
-    let found = there(of.api.route_tables(&Query::by("route-table-id", [table])).await)?.unwrap_or_default();
+async fn route(aws: &Inspector, what: &str, table: &str, destination: &str) -> Result<(), ProviderError> {
+    let found = there(aws.api.route_tables(&Query::by("route-table-id", [table])).await)?.unwrap_or_default();
     let Some(found) = found.first() else { return Ok(()) };
-    if !of.settings.ownership.is_owned(&found.tags) {
-        return Err(refused(what, "the route table is not tagged as the cluster's own any more"));
+    if !aws.settings.ownership.is_owned(&found.tags) {
+        return Err(refused(what, "the route table is no longer tagged as the cluster's own"));
     }
     if found.routes.iter().any(|route| route.destination == destination && !is_to_instance(route)) {
-        return Err(refused(what, "it is no route to an instance any more"));
+        return Err(refused(what, "it is no longer a route to an instance"));
     }
     let Some(write) = routes::removal(found, destination)? else { return Ok(()) };
-    match of.api.write(&Write::Ec2(write)).await {
+    match aws.api.write(&Write::Ec2(write)).await {
         Err(error) if !error.is(&["InvalidRoute.NotFound"]) => Err(error.into()),
         _ => Ok(()),
     }

@@ -1,22 +1,22 @@
-//! Which objects are orphans, why, and whether they may go.
+//! Finds orphans, with the reason and whether they may be deleted.
 
 use jiff::Timestamp;
 
 use super::*;
 
-/// Balancers that are looked at side by side.
+/// Balancers that are examined concurrently.
 const AT_ONCE: usize = 100;
 
-/// What the cluster claims.
+/// The objects that the cluster claims.
 #[derive(Debug)]
 pub(super) struct Claimed<'a> {
-    /// All Services, for the reasons.
+    /// All Services, for reasons.
     all: BTreeMap<String, &'a Service>,
-    /// Those that have a balancer, or have one to lose.
+    /// Those that have, or had, a balancer.
     claiming: BTreeMap<String, &'a Service>,
     /// Names of their balancers.
     balancers: BTreeSet<String>,
-    /// Names of the groups of their network balancers.
+    /// Names of the managed groups of their network balancers.
     groups: BTreeSet<String>,
     /// Pod ranges of the nodes.
     ranges: BTreeSet<ipnet::IpNet>,
@@ -26,7 +26,8 @@ impl<'a> Claimed<'a> {
     pub(super) fn new(cluster: &str, claims: &'a Claims) -> Self {
         let all: BTreeMap<String, &Service> =
             claims.services.iter().map(|service| (service.key().to_string(), &**service)).collect();
-        // A Service of whatever class may have had a balancer of ours; the finalizer goes when that is gone.
+        // A Service with a class may have had a balancer of this program; its finalizer is removed after that balancer
+        // is deleted.
         let claims_one = |service: &&Service| service.is_load_balancer() || service.has_finalizer();
         let claiming: BTreeMap<String, &Service> = all
             .iter()
@@ -48,48 +49,47 @@ impl<'a> Claimed<'a> {
         }
     }
 
-    /// Why a range may be none of pods. Routes have no marks, and the machine of a network appliance may be stopped.
-    fn strange(&self, range: ipnet::IpNet) -> Option<String> {
+    /// Why a range may not be a pod range. Routes have no tags, and the machine of a network appliance may be stopped.
+    fn not_a_pod_range(&self, range: ipnet::IpNet) -> Option<String> {
         let alike = |pods: &ipnet::IpNet| {
             pods.prefix_len() == range.prefix_len() && pods.addr().is_ipv4() == range.addr().is_ipv4()
         };
         (!self.ranges.iter().any(alike)).then(|| {
             format!(
-                "no node has a pod range of this size (/{}): the route may be somebody else's; remove it by hand",
+                "no node has a pod range of this size (/{}): the route may not belong to this cluster; remove it by hand",
                 range.prefix_len()
             )
         })
     }
 
-    /// Why nothing claims what was made for a Service.
+    /// Why nothing claims the objects of a Service.
     fn why(&self, service: &str) -> String {
         match self.all.get(service) {
             None => format!("there is no Service {service}"),
             Some(found) if found.is_load_balancer() => format!("Service {service} has another UID"),
             Some(found) => {
-                format!("Service {service} is of type {}, and its load balancer was given up", found.spec.kind)
+                format!("Service {service} is of type {}, and no longer has a load balancer", found.spec.kind)
             }
         }
     }
 
-    /// Why an object of an earlier Service of the same name stays.
+    /// Why an object of an earlier Service with the same name is kept.
     fn namesake(&self, service: &str) -> Option<String> {
         self.claiming.contains_key(service).then(|| {
             format!(
-                "a Service {service} exists with another UID: it was deleted and created again, or restored from a backup; see \
+                "a Service {service} exists with another UID: it was deleted and created again, or restored from a backup; check \
                  that nothing uses this any more, and remove it by hand"
             )
         })
     }
 }
 
-/// `a` and the UID of a Service, cut to 32.
+/// `a` and the UID of a Service, truncated to 32.
 fn is_balancer_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() == 32 && name.starts_with('a') && name.bytes().all(plain)
 }
 
-/// `namespace/name` as a key.
 pub(super) fn key(text: &str) -> Option<ServiceKey> {
     let (namespace, name) = text.split_once('/')?;
     Some(ServiceKey { namespace: namespace.into(), name: name.into() })
@@ -97,35 +97,35 @@ pub(super) fn key(text: &str) -> Option<ServiceKey> {
 
 /// # Errors
 ///
-/// What refers to an orphan could not be read.
+/// The references to an orphan could not be read.
 pub(super) async fn orphans(
-    of: &Inspector,
+    aws: &Inspector,
     cluster: &str,
     inventory: &Inventory,
     claimed: &Claimed<'_>,
 ) -> Result<Vec<Orphan>, ProviderError> {
-    let mut orphans = balancers(of, cluster, inventory, claimed).await?;
+    let mut orphans = balancers(aws, cluster, inventory, claimed).await?;
     let going: BTreeSet<String> =
         orphans.iter().filter(|orphan| orphan.kept.is_none()).map(|orphan| orphan.id.clone()).collect();
     for (group, tags) in &inventory.target_groups {
-        orphans.extend(target_group(of, group, tags, claimed, &going));
+        orphans.extend(target_group(aws, group, tags, claimed, &going));
     }
     let gone: BTreeSet<&str> =
         orphans.iter().filter(|orphan| orphan.kept.is_none()).map(|orphan| &*orphan.id).collect();
     let users = users(inventory, &gone);
-    let left = |group| Some((group, left_group(of, group, claimed, &users)?));
+    let left = |group| Some((group, left_group(aws, group, claimed, &users)?));
     let left: Vec<(&SecurityGroup, MadeFor)> = inventory.security_groups.iter().filter_map(left).collect();
     let going: Vec<&SecurityGroup> =
         left.iter().filter(|(_, made)| made.kept.is_none()).map(|(group, _)| *group).collect();
-    let referring = delete::referring(of, &going).await?;
-    orphans.extend(left.into_iter().map(|(group, made)| security_group(of, group, made, &referring)));
-    orphans.extend(inventory.table.iter().flat_map(|table| blackholes(of, table, claimed)));
+    let referring = delete::referring(aws, &going).await?;
+    orphans.extend(left.into_iter().map(|(group, made)| security_group(aws, group, made, &referring)));
+    orphans.extend(inventory.table.iter().flat_map(|table| blackholes(aws, table, claimed)));
     Ok(orphans)
 }
 
-/// Those of both kinds. What they need is read for many at once.
+/// Orphans among the balancers of both kinds. Reads for many at once.
 async fn balancers(
-    of: &Inspector,
+    aws: &Inspector,
     cluster: &str,
     inventory: &Inventory,
     claimed: &Claimed<'_>,
@@ -135,19 +135,19 @@ async fn balancers(
     }
     let classic = inventory.classic.iter().map(|(balancer, tags)| {
         let (name, created, service) = (&*balancer.name, balancer.created, service(tags));
-        let handle = Handle::Classic { name: name.to_owned(), service: service.to_owned() };
+        let handle = OrphanRef::Classic { name: name.to_owned(), service: service.to_owned() };
         (Balancer { name, id: name, tags, service, created }, handle)
     });
     let network = inventory.network.iter().map(|(balancer, tags)| {
         let (name, id, created, service) = (&*balancer.name, &*balancer.arn, balancer.created, service(tags));
-        let handle = Handle::Network { name: name.to_owned(), arn: id.to_owned(), service: service.to_owned() };
+        let handle = OrphanRef::Network { name: name.to_owned(), arn: id.to_owned(), service: service.to_owned() };
         (Balancer { name, id, tags, service, created }, handle)
     });
-    let all: Vec<(Balancer<'_>, Handle)> = classic.chain(network).collect();
+    let all: Vec<(Balancer<'_>, OrphanRef)> = classic.chain(network).collect();
     let mut orphans = Vec::new();
     for some in all.chunks(AT_ONCE) {
-        let judged = some.iter().map(|(balancer, handle)| balancer.judged(of, cluster, claimed, handle));
-        orphans.extend(futures::future::try_join_all(judged).await?.into_iter().flatten());
+        let orphan = some.iter().map(|(balancer, handle)| balancer.orphan(aws, cluster, claimed, handle));
+        orphans.extend(futures::future::try_join_all(orphan).await?.into_iter().flatten());
     }
     Ok(orphans)
 }
@@ -162,30 +162,32 @@ struct Balancer<'a> {
 }
 
 impl Balancer<'_> {
-    async fn judged(
+    async fn orphan(
         &self,
-        of: &Inspector,
+        aws: &Inspector,
         cluster: &str,
         claimed: &Claimed<'_>,
-        handle: &Handle,
+        handle: &OrphanRef,
     ) -> Result<Option<Orphan>, ProviderError> {
         let (ours, tagged) = (is_balancer_name(self.name), key(self.service).is_some());
-        let owned = of.settings.ownership.is_owned(self.tags);
-        // The cluster's tag alone is on what other tools made, too.
+        let owned = aws.settings.ownership.is_owned(self.tags);
+        // Other tools set the cluster's tag too.
         if !owned || (!ours && !tagged) || claimed.balancers.contains(self.name) {
             return Ok(None);
         }
         let kept = match (ours, tagged) {
-            (false, _) => Some("its name is none that this program gives; remove it by hand".to_owned()),
-            (_, false) => Some(format!("no tag {SERVICE_KEY} says which Service it was made for; remove it by hand")),
+            (false, _) => Some("this program does not create such names; remove it by hand".to_owned()),
+            (_, false) => {
+                Some(format!("no tag {SERVICE_KEY} says which Service it was created for; remove it by hand"))
+            }
             _ => claimed.namesake(self.service),
         };
         let owner = if tagged { format!("service {}", self.service) } else { "unknown".to_owned() };
         let why =
             if tagged { claimed.why(self.service) } else { "no Service has a load balancer of this name".to_owned() };
-        let reason = format!("{why}; recognized by its tags {} and {SERVICE_KEY}", of.mark());
+        let reason = format!("{why}; recognized by its tags {} and {SERVICE_KEY}", aws.cluster_tag());
         let step = match kept {
-            None => summary(&delete::of_balancer(of, cluster, handle).await?.1, self.name, &why),
+            None => summary(&delete::of_balancer(aws, cluster, handle).await?.1, self.name, &why),
             Some(_) => deletion("LoadBalancer", self.name, &why),
         };
         Ok(Some(Orphan {
@@ -203,12 +205,12 @@ impl Balancer<'_> {
     }
 }
 
-fn as_value(handle: &Handle) -> serde_json::Value {
+fn as_value(handle: &OrphanRef) -> serde_json::Value {
     // Infallible: texts and lists of texts.
     serde_json::to_value(handle).unwrap_or_default()
 }
 
-/// One step for all writes: what happens besides the deletion becomes its changes.
+/// One step for all writes: the other writes become its changes.
 fn summary(steps: &[crate::loadbalancer::plan::Step], name: &str, why: &str) -> Step {
     let mut summary = deletion("LoadBalancer", name, why);
     for step in steps.iter().filter(|step| step.summary.verb != Verb::Delete) {
@@ -233,7 +235,7 @@ fn deletion(kind: &'static str, id: &str, reason: &str) -> Step {
 }
 
 fn target_group(
-    of: &Inspector,
+    aws: &Inspector,
     group: &elbv2::TargetGroup,
     tags: &Tags,
     claimed: &Claimed<'_>,
@@ -242,32 +244,32 @@ fn target_group(
     let service = tags.get(SERVICE_KEY)?;
     let made_for = key(service)?;
     let ours = names::may_be_target_group_of(&group.name, &made_for);
-    if !of.settings.ownership.is_owned(tags) || !ours || claimed.claiming.contains_key(service) {
+    if !aws.settings.ownership.is_owned(tags) || !ours || claimed.claiming.contains_key(service) {
         return None;
     }
     let user = group.balancers.iter().find(|arn| !going.contains(*arn));
     let why = claimed.why(service);
-    let handle = Handle::TargetGroup {
+    let handle = OrphanRef::TargetGroup {
         name: group.name.clone(),
         arn: group.arn.clone(),
         service: service.clone(),
-        of: group.balancers.clone(),
+        balancers: group.balancers.clone(),
     };
     Some(Orphan {
         kind: "TargetGroup".to_owned(),
         id: group.arn.clone(),
         name: group.name.clone(),
         owner: format!("service {service}"),
-        reason: format!("{why}; recognized by its tags {} and {SERVICE_KEY}", of.mark()),
+        reason: format!("{why}; recognized by its tags {} and {SERVICE_KEY}", aws.cluster_tag()),
         created: None,
         cost: None,
-        kept: user.map(|arn| format!("load balancer {arn} leads to it")),
+        kept: user.map(|arn| format!("load balancer {arn} forwards to it")),
         step: deletion("TargetGroup", &group.name, &why),
         handle: as_value(&handle),
     })
 }
 
-/// The balancers that stay, by security group.
+/// The remaining balancers, by security group.
 fn users<'a>(inventory: &'a Inventory, gone: &BTreeSet<&str>) -> BTreeMap<&'a str, &'a str> {
     let classic =
         inventory.classic.iter().map(|(balancer, _)| (&*balancer.name, &*balancer.name, &balancer.security_groups));
@@ -277,22 +279,22 @@ fn users<'a>(inventory: &'a Inventory, gone: &BTreeSet<&str>) -> BTreeMap<&'a st
     staying.flat_map(|(_, name, groups)| groups.iter().map(move |group| (&**group, name))).collect()
 }
 
-/// What a managed security group was made for.
+/// The former user of a managed security group.
 struct MadeFor {
     owner: String,
     why: String,
     kept: Option<String>,
 }
 
-/// What a group was made for that nothing claims, and why it stays although its balancer is gone.
+/// The former user of a group that nothing claims, and why it is kept although its balancer is gone.
 fn left_group(
-    of: &Inspector,
+    aws: &Inspector,
     group: &SecurityGroup,
     claimed: &Claimed<'_>,
     users: &BTreeMap<&str, &str>,
 ) -> Option<MadeFor> {
-    let shared = of.env().shared_group.as_ref() == Some(&group.id);
-    if !of.settings.ownership.is_owned(&group.tags) || group.vpc != of.settings.vpc || shared {
+    let shared = aws.env().shared_group.as_ref() == Some(&group.id);
+    if !aws.settings.ownership.is_owned(&group.tags) || group.vpc != aws.settings.vpc || shared {
         return None;
     }
     let user = users.get(&*group.id);
@@ -304,12 +306,12 @@ fn left_group(
     Some(MadeFor { kept: made.kept.or_else(used), ..made })
 }
 
-fn security_group(of: &Inspector, group: &SecurityGroup, made: MadeFor, referring: &Observed) -> Orphan {
+fn security_group(aws: &Inspector, group: &SecurityGroup, made: MadeFor, referring: &Observed) -> Orphan {
     let (step, blocked) = match &made.kept {
-        None => going(of, group, &made.why, referring),
+        None => going(aws, group, &made.why, referring),
         Some(_) => (deletion("SecurityGroup", &group.id, &made.why), None),
     };
-    let handle = Handle::SecurityGroup {
+    let handle = OrphanRef::SecurityGroup {
         id: group.id.clone(),
         name: group.name.clone(),
         description: group.description.clone(),
@@ -319,7 +321,7 @@ fn security_group(of: &Inspector, group: &SecurityGroup, made: MadeFor, referrin
         id: group.id.clone(),
         name: group.name.clone(),
         owner: made.owner,
-        reason: format!("{}; recognized by its tag {}, name and description", made.why, of.mark()),
+        reason: format!("{}; recognized by its tag {}, name and description", made.why, aws.cluster_tag()),
         created: None,
         cost: None,
         kept: made.kept.or(blocked),
@@ -328,21 +330,21 @@ fn security_group(of: &Inspector, group: &SecurityGroup, made: MadeFor, referrin
     }
 }
 
-/// The deletion with the rules of other groups that go first, and what keeps EC2 from it.
-fn going(of: &Inspector, group: &SecurityGroup, why: &str, referring: &Observed) -> (Step, Option<String>) {
-    let (cut, blocked) = revoke_references(group, referring, of.env());
+/// The deletion with the rules of other groups that are revoked first, and what blocks it.
+fn going(aws: &Inspector, group: &SecurityGroup, why: &str, referring: &Observed) -> (Step, Option<String>) {
+    let (revoke, blocked) = revoke_references(group, referring, aws.env());
     let mut step = deletion("SecurityGroup", &group.id, why);
     step.changes.push(Change { field: "name".into(), before: Some(group.name.clone()), after: None });
-    for cut in cut {
-        let field = format!("ingress of {}", cut.summary.id);
+    for revoke in revoke {
+        let field = format!("ingress of {}", revoke.summary.id);
         let change = |change: Change| Change { field: field.clone().into(), ..change };
-        step.changes.extend(cut.summary.changes.into_iter().map(change));
+        step.changes.extend(revoke.summary.changes.into_iter().map(change));
     }
     let blocked = blocked.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     (step, Some(blocked).filter(|text| !text.is_empty()))
 }
 
-/// The group of a classic balancer names balancer and Service.
+/// The name and description of a classic balancer's group contain balancer and Service.
 fn of_classic(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     let balancer = group.name.strip_prefix(&names::classic_group(""))?;
     let (_, service) = group.description.strip_suffix(')')?.split_once('(')?;
@@ -355,7 +357,7 @@ fn of_classic(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     })
 }
 
-/// That of a network balancer has only the first letters of the Service's namespace and name in its own name.
+/// The name of a network balancer's group contains only the first letters of the Service's namespace and name.
 fn of_network(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     let mut parts = group.name.strip_prefix("k8s-")?.split('-');
     let (namespace, name) = (parts.next()?, parts.next()?);
@@ -377,19 +379,19 @@ fn of_network(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     })
 }
 
-/// Whether a route leads, or led, to an instance, as those to pods do. One to a gateway or a peering that is gone is somebody
-/// else's.
+/// Whether a route targets, or targeted, an instance, as those to pods do. A blackhole to a gateway or a peering
+/// belongs to somebody else.
 pub(super) fn is_to_instance(route: &Route) -> bool {
     route.instance.is_some() || route.interface.is_some()
 }
 
 fn blackholes<'a>(
-    of: &'a Inspector,
+    aws: &'a Inspector,
     table: &'a RouteTable,
     claimed: &'a Claimed<'_>,
 ) -> impl Iterator<Item = Orphan> + 'a {
-    let owned = of.settings.ownership.is_owned(&table.tags);
-    let mark = of.mark();
+    let owned = aws.settings.ownership.is_owned(&table.tags);
+    let cluster_tag = aws.cluster_tag();
     let dead = table.routes.iter().filter(|route| routes::leads_nowhere(route) && is_to_instance(route));
     dead.filter_map(move |route| {
         let range = address::parse_cidr(&route.destination).filter(|range| range.prefix_len() > 0)?;
@@ -397,19 +399,19 @@ fn blackholes<'a>(
             return None;
         }
         let id = format!("{} {}", table.id, route.destination);
-        let why = "it leads nowhere, and no node has this pod range";
-        let handle = Handle::Route { table: table.id.clone(), destination: route.destination.clone() };
+        let why = "it is a blackhole, and no node has this pod range";
+        let handle = OrphanRef::Route { table: table.id.clone(), destination: route.destination.clone() };
         Some(Orphan {
             kind: "Route".to_owned(),
             step: deletion("Route", &id, why),
             id,
             name: String::new(),
-            owner: "a node that is gone".to_owned(),
+            owner: "a deleted node".to_owned(),
             reason: format!("{why}; recognized by its route table, which is the cluster's"),
             created: None,
             cost: None,
-            kept: if owned { claimed.strange(range) } else {
-                Some(format!("the route table is not tagged {mark} = owned: the route may be another cluster's; remove it by hand"))
+            kept: if owned { claimed.not_a_pod_range(range) } else {
+                Some(format!("the route table is not tagged {cluster_tag} = owned: the route may be another cluster's; remove it by hand"))
             },
             handle: as_value(&handle),
         })

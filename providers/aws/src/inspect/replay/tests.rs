@@ -2,6 +2,7 @@ use ccm_provider::{LoadBalancer as _, LoadBalancerExt as _, ServiceAction, Servi
 use serde_json::json;
 
 use super::*;
+use crate::ownership::Ownership;
 
 fn env() -> Env {
     Env {
@@ -26,14 +27,14 @@ fn facts_are_settings_and_ids_and_come_back_whole() {
             "sharedProbe": {"port": 10256, "path": "/healthz"},
         })
     );
-    let (read, read_probe) = Facts::deserialize(&facts).unwrap().env();
+    let (read, read_probe) = read(&facts).unwrap();
     assert_eq!((format!("{read:?}"), read_probe), (format!("{:?}", env()), probe));
 }
 
 #[test]
 fn facts_of_an_older_version_have_defaults_and_foreign_ones_are_refused() {
     let old = json!({"cluster": "c1", "vpc": "vpc-1", "fromTheFuture": {"x": 1}});
-    let (read, probe) = Facts::deserialize(&old).unwrap().env();
+    let (read, probe) = read(&old).unwrap();
     assert_eq!((&*read.ownership.cluster, read.ownership.legacy, probe), ("c1", false, HealthProbe::NodePort));
     for odd in [json!(null), json!({}), json!({"cluster": "c1"}), json!({"cluster": 1, "vpc": "v"}), json!("x")] {
         let error = balancers(&odd).unwrap_err().to_string();
@@ -48,7 +49,7 @@ async fn every_call_to_aws_is_refused() {
     let service = ccm_provider::Service::default();
     let error = balancers.get("c", &service).await.unwrap_err().to_string();
     let why = "there is no AWS behind a snapshot: only what was observed can be planned from";
-    assert!(error.contains(why) && error.contains("elasticloadbalancing:DescribeLoadBalancers"), "{error}");
+    assert!(error.contains(why), "{error}");
     let error = balancers.ensure_deleted("c", &service).await.unwrap_err().to_string();
     assert!(error.contains(why), "{error}");
 }

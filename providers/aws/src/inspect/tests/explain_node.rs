@@ -56,7 +56,7 @@ async fn a_provider_id_of_nobody_names_what_is_wrong() {
     let with = |id: &str| Node { provider_id: Some(id.into()), ..named("n") };
     has(
         &explain(&bed, &with("gce://p/z/i")).await,
-        &["good [provider ID gce://p/z/i] belongs to another cloud: nothing is done"],
+        &["good [provider ID gce://p/z/i] belongs to another cloud: this provider does nothing"],
     );
     has(
         &explain(&bed, &with("aws:///us-west-2a/worker-1")).await,
@@ -159,13 +159,13 @@ async fn pod_routes_are_told_where_the_cluster_keeps_any() {
     add("10.200.2.0/24", 2);
     has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] not in rtb-1 yet"]);
     add("10.200.1.0/24", 2);
-    has(&explain(&bed, &node(1)).await, &["BAD [route 10.200.1.0/24] leads to i-00000000000000002 in rtb-1"]);
+    has(&explain(&bed, &node(1)).await, &["BAD [route 10.200.1.0/24] targets i-00000000000000002 in rtb-1"]);
 
     bed.table(|table| drop(table.routes.pop()));
     add("10.200.1.0/24", 1);
     has(
         &explain(&bed, &node(1)).await,
-        &["good [route 10.200.1.0/24] leads to the instance", "good [source/destination check] off"],
+        &["good [route 10.200.1.0/24] targets the instance", "good [source/destination check] off"],
     );
     bed.world.interface(1, |interface| interface.source_dest_check = true);
     has(
@@ -174,7 +174,7 @@ async fn pod_routes_are_told_where_the_cluster_keeps_any() {
     );
     let gone = Target::Interface { interface: "eni-gone".to_owned(), instance: None };
     bed.table(|table| table.routes.last_mut().unwrap().target = gone);
-    has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] leads nowhere"]);
+    has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] a blackhole"]);
 
     // A table that is named and not there is a mistake; none that is marked means no pod routes.
     bed.world.ec2(|ec2| ec2.route_tables.remove("rtb-1"));
@@ -201,7 +201,7 @@ async fn a_missing_permission_is_one_bad_link_and_the_others_are_told() {
     has(&facts, &["=> grant ec2:DescribeSecurityGroups"]);
     // Who makes no routes needs no right to see them.
     bed.world.deny("ec2:DescribeRouteTables");
-    has(&explain(&bed, &node(1)).await, &["good [pod routes] not looked at: ccm lacks ec2:DescribeRouteTables"]);
+    has(&explain(&bed, &node(1)).await, &["good [pod routes] not checked: ccm lacks ec2:DescribeRouteTables"]);
     // Without the instance there is nothing to tell.
     bed.world.deny("ec2:DescribeInstances");
     let node: Arc<Node> = node(1).into();

@@ -36,13 +36,13 @@ async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
     has(
         &facts,
         &[
-            "good [wish] a classic load balancer a006f6c64",
+            "good [desired state] a classic load balancer a006f6c64",
             "internet-facing: tcp 80 to node port 30080",
             "classic, internet-facing, a006f6c64",
             "good [listener TCP 80] to TCP on node port 30080",
             "good [instances] 2 registered, health check TCP:30080",
             "rules for clients: 2",
-            &format!("good [security group {NODE_GROUP}] lets the load balancer in, rules: 1"),
+            &format!("good [security group {NODE_GROUP}] allows the load balancer, rules: 1"),
             "good [plan] nothing is left to do",
         ],
     );
@@ -51,10 +51,10 @@ async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
     has(
         &facts,
         &[
-            "good [wish] a network load balancer a00776562",
+            "good [desired state] a network load balancer a00776562",
             "good [listener TCP 80] to target group k8s-shop-web-",
             "2 healthy",
-            &format!("good [security group {NODE_GROUP}] lets the load balancer in, rules: "),
+            &format!("good [security group {NODE_GROUP}] allows the load balancer, rules: "),
             "good [plan] nothing is left to do",
         ],
     );
@@ -65,7 +65,7 @@ async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
 async fn what_is_not_there_yet_is_waited_for_with_the_writes_that_are_left() {
     let bed = Bed::new();
     let facts = explain(&bed, &service("web", "nlb")).await;
-    has(&facts, &["waiting [load balancer a00776562", "AWS has none of this name yet", "waiting [plan] writes left: "]);
+    has(&facts, &["waiting [load balancer a00776562", "AWS has none with this name yet", "waiting [plan] writes left: "]);
     assert!(!facts.contains("BAD"), "{facts}");
 }
 
@@ -84,11 +84,11 @@ async fn targets_are_told_with_what_their_health_means() {
             ][..],
         ),
         ([("initial", "Elb.RegistrationInProgress"), ("healthy", "")], &["waiting [target group", "being registered"]),
-        ([("unused", "Target.NotInUse"), ("healthy", "")], &["BAD [target group", "not stand in the zone"]),
+        ([("unused", "Target.NotInUse"), ("healthy", "")], &["BAD [target group", "not in the zone"]),
         ([("unused", "Target.InvalidState"), ("healthy", "")], &["BAD [target group", "stopped or terminated"]),
         (
             [("unhealthy", "Target.Timeout"), ("unhealthy", "Target.Timeout")],
-            &["2 unhealthy (Target.Timeout)", "in time"],
+            &["2 unhealthy (Target.Timeout)", "times out"],
         ),
     ] {
         health(&bed, states);
@@ -152,7 +152,7 @@ async fn a_wish_that_cannot_be_read_names_the_annotation_and_the_balancer_that_i
     bed.make(&mut web).await;
     annotate(&mut web, "healthcheck-interval", "often");
     let facts = explain(&bed, &web).await;
-    has(&facts, &["BAD [wish]", "healthcheck-interval", "often", "=> change the object", "2 healthy"]);
+    has(&facts, &["BAD [desired state]", "healthcheck-interval", "often", "=> change the object", "2 healthy"]);
     // Without a balancer there is no more to tell.
     let mut new = service("new", "nlb");
     annotate(&mut new, "healthcheck-interval", "often");
@@ -166,14 +166,14 @@ async fn what_others_serve_is_left_to_them() {
     let mut web = service("web", "external");
     has(
         &explain(&bed, &web).await,
-        &["waiting [wish] the annotation …-type leaves the Service to", "see that it runs"],
+        &["waiting [desired state] the annotation …-type leaves the Service to", "check that it runs"],
     );
     web.status.load_balancer.ingress =
         vec![ccm_provider::LoadBalancerIngress { hostname: "a".to_owned(), ..Default::default() }];
-    has(&explain(&bed, &web).await, &["good [wish] the annotation …-type leaves the Service to"]);
+    has(&explain(&bed, &web).await, &["good [desired state] the annotation …-type leaves the Service to"]);
     let mut class = service("web", "nlb");
     class.spec.load_balancer_class = Some("example.com/x".to_owned());
-    has(&explain(&bed, &class).await, &["good [wish] loadBalancerClass \"example.com/x\""]);
+    has(&explain(&bed, &class).await, &["good [desired state] loadBalancerClass \"example.com/x\""]);
     // The finalizer of before is no reason to delete anything.
     class.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
     assert!(!explain(&bed, &class).await.contains("delete"));
@@ -191,7 +191,7 @@ async fn a_service_that_wants_none_any_more_shows_what_goes() {
     bed.make(&mut web).await;
     web.spec.kind = "ClusterIP".to_owned();
     web.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
-    has(&explain(&bed, &web).await, &["good [wish] no load balancer", "waiting [plan] writes left: "]);
+    has(&explain(&bed, &web).await, &["good [desired state] no load balancer", "waiting [plan] writes left: "]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +202,7 @@ async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_told() {
     bed.world.ec2(|ec2| {
         ec2.groups.values_mut().filter(|group| group.name != "nodes").for_each(|group| group.ingress.clear());
     });
-    has(&explain(&bed, &old).await, &["BAD [security group sg-", "no rule lets anybody in"]);
+    has(&explain(&bed, &old).await, &["BAD [security group sg-", "no rule allows clients"]);
     // A target group that an attempt left which was cut off.
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;
@@ -213,7 +213,7 @@ async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_told() {
         left.targets.clear();
         state.elbv2.groups.insert(left.arn.clone(), left);
     });
-    has(&explain(&bed, &web).await, &["waiting [target group k8s-shop-web-0123456789] left behind"]);
+    has(&explain(&bed, &web).await, &["waiting [target group k8s-shop-web-0123456789] left over"]);
 }
 
 #[tokio::test(start_paused = true)]

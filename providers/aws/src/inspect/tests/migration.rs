@@ -49,7 +49,7 @@ async fn a_cluster_in_order_has_no_warning() {
     has(&of(&checks, "load-balancers"), &["info [service shop/web]", "is taken over as it is"]);
     has(
         &of(&checks, "subnet-tags"),
-        &["info [public load balancers] would stand in subnet-a", "without the tag kubernetes.io/role/elb"],
+        &["info [public load balancers] would be in subnet-a", "without the tag kubernetes.io/role/elb"],
     );
     has(&of(&checks, "provider-ids"), &["nodes without a finding, of 2: 2"]);
     has(&of(&checks, "cluster-tag"), &["new objects are tagged kubernetes.io/cluster/c1 = owned"]);
@@ -61,7 +61,7 @@ async fn every_permission_of_ec2_and_every_read_is_asked_for() {
     let mut web = service("web", "nlb");
     let bed = complete(&mut web).await;
     let text = of(&checks(&bed, &[&web]).await, "permissions");
-    let granted = text.lines().find(|line| line.contains("asked and granted: ")).unwrap().to_owned();
+    let granted = text.lines().find(|line| line.contains("checked and granted: ")).unwrap().to_owned();
     let granted: BTreeSet<&str> = granted.split(|c: char| c.is_whitespace() || c == ',').collect();
     let reads = READS.iter().map(|read| read.permission());
     let writes = Ec2Write::NAMES.iter().map(|name| format!("ec2:{name}"));
@@ -69,7 +69,7 @@ async fn every_permission_of_ec2_and_every_read_is_asked_for() {
         assert!(granted.contains(&*permission), "{permission}: {text}");
     }
     has(&text, &["[Elastic Load Balancing] has no dry run", "elasticloadbalancing:CreateLoadBalancer"]);
-    assert!(!text.contains("was not asked:"), "{text}");
+    assert!(!text.contains("not checked:"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +111,7 @@ async fn a_missing_permission_is_an_error_where_it_is_needed_and_a_warning_elsew
     bed.world.deny("ec2:CreateSecurityGroup");
     let text = of(&checks(&bed, &[]).await, "permissions");
     has(&text, &["warning [ec2:CreateSecurityGroup]", "nothing in the cluster needs it yet"]);
-    has(&text, &["[elasticloadbalancing:DescribeTargetHealth] was not asked: there is no target group"]);
+    has(&text, &["[elasticloadbalancing:DescribeTargetHealth] not checked: there is no target group"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,10 +126,10 @@ async fn questions_that_could_change_something_are_not_asked() {
     has(
         &text,
         &[
-            "[ec2:DeleteSecurityGroup] was not asked: no security group of a node is the cluster's own",
-            "[ec2:AuthorizeSecurityGroupIngress] was not asked: no security group of a node has a rule",
-            "[ec2:ModifyInstanceAttribute] was not asked",
-            "[ec2:CreateRoute] was not asked: no single route table",
+            "[ec2:DeleteSecurityGroup] not checked: no security group of a node is the cluster's own",
+            "[ec2:AuthorizeSecurityGroupIngress] not checked: no security group of a node has a rule",
+            "[ec2:ModifyInstanceAttribute] not checked",
+            "[ec2:CreateRoute] not checked: the cluster has no single route table",
         ],
     );
 }
@@ -155,7 +155,7 @@ async fn without_a_subnet_to_stand_in_the_tags_are_named() {
     );
     // Nobody asks for a public one.
     let text = of(&checks(&bed, &[&inside]).await, "subnet-tags");
-    has(&text, &["warning [public load balancers]", "no Service asks for one"]);
+    has(&text, &["warning [public load balancers]", "no Service needs one"]);
     bed.world.deny("ec2:DescribeSubnets");
     has(
         &of(&checks(&bed, &[]).await, "subnet-tags"),
@@ -241,7 +241,7 @@ async fn marks_networks_and_groups_of_instances_are_told_per_node() {
     bed.world.instance(1, |first| first.private_dns = dns_name(1));
     // Without a provider ID the mark is what it is found by.
     bed.nodes = vec![Arc::new(Node { provider_id: None, ..node(1) })];
-    has(&of(&checks(&bed, &[]).await, "instance-tags"), &["error [node ip-10-0-0-1", "found only with it"]);
+    has(&of(&checks(&bed, &[]).await, "instance-tags"), &["error [node ip-10-0-0-1", "found only by this tag"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,14 +277,14 @@ async fn each_service_tells_what_a_take_over_changes() {
             "warning [service shop/drift] what would change on load balancer a",
             "90",
             "error [service shop/other]",
-            "not marked",
+                        "not tagged",
             "warning [service shop/new]",
-            "would be made: ",
+            "would be created: ",
             "info [service shop/lbc] another controller makes",
             "error [service shop/bad]",
             "healthcheck-interval",
             "warning [service shop/lost]",
-            "is not there; what would be done: ",
+            "does not exist; what would be done: ",
             "info [service shop/left] nothing of load balancer ",
         ],
     );
@@ -305,7 +305,7 @@ async fn without_a_mark_or_without_instances_the_rest_is_checked_all_the_same() 
     bed.world.deny("ec2:DescribeInstances");
     let found = checks(&bed, &[]).await;
     has(&of(&found, "provider-ids"), &["error [] could not be checked: ccm lacks ec2:DescribeInstances"]);
-    has(&of(&found, "subnet-tags"), &["would stand in subnet-a"]);
+    has(&of(&found, "subnet-tags"), &["would be in subnet-a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -130,7 +130,7 @@ async fn a_service_claims_by_type_or_finalizer() {
     web.metadata.finalizers.clear();
     let orphans = bed.orphans(&[&web]).await;
     assert_eq!(kinds(&orphans), ["LoadBalancer", "TargetGroup"]);
-    has(&summary(&orphans), &["Service shop/web is of type ClusterIP, and its load balancer was given up"]);
+    has(&summary(&orphans), &["Service shop/web is of type ClusterIP, and no longer has a load balancer"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +195,7 @@ async fn what_others_made_for_the_cluster_is_no_orphan() {
     assert_eq!(orphans.len(), 2);
     has(
         &summary(&orphans),
-        &["KEPT no tag kubernetes.io/service-name", "KEPT its name is none that this program gives"],
+        &["KEPT no tag kubernetes.io/service-name", "KEPT this program does not create such names"],
     );
 }
 
@@ -244,17 +244,17 @@ async fn what_lost_its_mark_or_came_into_use_since_is_refused() {
     bed.world.ec2(|ec2| ec2.groups.get_mut(&balancer_group).unwrap().tags.clear());
     for orphan in &orphans {
         let error = bed.inspector().delete_orphan(CLUSTER, orphan).await.unwrap_err();
-        has(&error.to_string(), &["is not deleted: its tags are not those"]);
+        has(&error.to_string(), &["is not deleted: its tags, by which it was recognized, have changed"]);
     }
-    // The marks are back, but another balancer leads to the target group.
+    // The marks are back, but another balancer forwards to the target group.
     mark("owned");
     bed.world.state(|state| {
         state.elbv2.listeners.values_mut().for_each(|listener| listener.balancer = "arn:balancer/other".to_owned());
     });
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[2]).await.unwrap_err();
-    has(&error.to_string(), &["load balancer arn:balancer/other leads to it"]);
+    has(&error.to_string(), &["load balancer arn:balancer/other forwards to it"]);
     let orphans = bed.orphans(&[]).await;
-    has(&summary(&orphans[2..3]), &["TargetGroup", "KEPT load balancer arn:balancer/other leads to it"]);
+    has(&summary(&orphans[2..3]), &["TargetGroup", "KEPT load balancer arn:balancer/other forwards to it"]);
     assert_eq!(bed.written(), [""; 0]);
 }
 
@@ -328,7 +328,7 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     last(Target::Gateway("igw-gone".to_owned()));
     assert!(bed.orphans(&[]).await.is_empty());
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
-    has(&error.to_string(), &["it is no route to an instance any more"]);
+    has(&error.to_string(), &["it is no longer a route to an instance"]);
     last(gone());
     // Through an appliance that is stopped; and when nothing tells any more what pods had.
     add(to("192.168.0.0/16", gone()));

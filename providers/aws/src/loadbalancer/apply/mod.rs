@@ -1,7 +1,7 @@
-//! Sends one write, and judges what AWS says of it.
+//! Sends one write and classifies the answer.
 //!
-//! Repeats are harmless: what is there already, or gone already, is what was wanted. What must wait for something else comes
-//! back as an error that says when to try again, and names what it waits for; no worker sleeps meanwhile.
+//! Writes are idempotent: an object that exists already, or is gone already, is a success. A write that must wait for
+//! something else returns an error with the time of the next attempt and the blocking object; no worker sleeps.
 
 mod targets;
 
@@ -15,35 +15,35 @@ use ccm_provider::{ErrorClass, ProviderError};
 use super::plan::{Recheck, Step};
 use super::reads::Reads;
 use super::security_groups::nodes::SharedRules;
-use crate::client::ec2::Permission;
+use crate::client::ec2::{Permission, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Made};
 use crate::client::{ApiError, Query, Write};
 use crate::node::identity::InstanceId;
 
-/// When a deletion that something else holds up is tried again.
+/// When to retry a deletion that another object blocks.
 const HELD: Duration = Duration::from_secs(5);
 
-/// What came out of the writes of one plan.
+/// Results of the writes of one plan.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     made: Made,
-    /// What went wrong without keeping the rest from being done.
+    /// Targets that AWS refused; the other writes continue.
     refused: Vec<targets::Refused>,
-    /// Not all is shown yet: it must be looked at again.
+    /// Set if the balancer must be read again.
     pub(super) recheck: Option<Recheck>,
 }
 
 impl Outputs {
-    /// The write as it is sent, with the IDs of what earlier ones made.
+    /// The write with the IDs of objects that earlier writes created.
     pub(super) fn completed(&self, write: &Write) -> Write {
         write.complete(&self.made).unwrap_or_else(|_| write.clone())
     }
 
-    /// What is to be told after the last write.
+    /// The result after the last write.
     ///
     /// # Errors
     ///
-    /// AWS refused some targets, or does not show everything yet; it is tried again.
+    /// AWS refused some targets, or does not show everything yet; both are retried.
     pub(crate) fn finish(self) -> Result<(), ProviderError> {
         match targets::summary(&self.refused) {
             None => self.recheck.map_or(Ok(()), |recheck| Err(recheck.into())),
@@ -52,11 +52,11 @@ impl Outputs {
     }
 }
 
-/// Does one write.
+/// Sends one write.
 ///
 /// # Errors
 ///
-/// AWS refused it, or an earlier write of the plan did not make what it names.
+/// AWS refused it, or an earlier write did not create the object that it refers to.
 pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
     match (&step.shared, &step.write) {
         (Some(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
@@ -64,7 +64,8 @@ pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> 
     }
 }
 
-/// A part of the change of a group of the nodes, which other balancers change too: one at a time, from what it has now.
+/// Changes the rules of a node security group, which several balancers share: one change at a time, from the group's
+/// current state.
 async fn at_nodes(
     rules: &SharedRules,
     write: &Ec2Write,
@@ -115,7 +116,7 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
     }
 }
 
-/// A write of targets without those that AWS refuses. Each round leaves out at least one, so this ends.
+/// Retries a write without the targets that AWS refuses. Each round drops at least one, so this ends.
 async fn without_refused(
     mut write: Write,
     mut error: ApiError,
@@ -128,7 +129,7 @@ async fn without_refused(
             return Err(error.into());
         }
         for id in named.iter().filter_map(|refused| InstanceId::parse(&refused.id)) {
-            // Its state is not what it was.
+            // The cached instance is out of date.
             reads.fleet.forget(&id);
         }
         let rest = targets::without(write, &named);
@@ -142,7 +143,7 @@ async fn without_refused(
     }
 }
 
-/// What was remembered is out of date, whatever came of the write: a lost answer may hide a success.
+/// Invalidates the caches whatever the result: a lost answer may hide a success.
 async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> {
     let answer = reads.api.write(write).await;
     reads.wrote(write);
@@ -152,7 +153,7 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
     answer
 }
 
-/// Whether AWS refuses because it is so already.
+/// Whether AWS refuses because the wanted state exists already.
 fn is_so_already(write: &Write, error: &ApiError) -> bool {
     let codes: &[&str] = match write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) => &["InvalidGroup.NotFound", "InvalidGroupId.NotFound"],
@@ -176,7 +177,7 @@ fn is_one(permissions: &[Permission]) -> bool {
     matches!(permissions, [one] if one.sources.len() == 1)
 }
 
-/// Whether EC2 refuses a whole list of rules because one of them is there, or isn't.
+/// Whether EC2 refuses a list of rules because one of them exists already, or does not exist.
 fn is_rule_of_several(write: &Write, error: &ApiError) -> bool {
     match write {
         Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }) => error.is(&["InvalidPermission.Duplicate"]),
@@ -185,7 +186,7 @@ fn is_rule_of_several(write: &Write, error: &ApiError) -> bool {
     }
 }
 
-/// Rules one at a time, so that one that is there already doesn't keep the others out.
+/// Sends rules one at a time, so that one existing rule does not block the others.
 async fn one_by_one(write: &Write, reads: &Reads) -> Result<(), ProviderError> {
     for single in singles(write) {
         match send(&single, reads).await {
@@ -198,62 +199,52 @@ async fn one_by_one(write: &Write, reads: &Reads) -> Result<(), ProviderError> {
 }
 
 fn singles(write: &Write) -> Vec<Write> {
-    let split = |permissions: &[Permission]| -> Vec<Vec<Permission>> {
-        let sources =
-            permissions.iter().flat_map(|permission| permission.sources.iter().map(move |from| (permission, from)));
-        sources
-            .map(|(permission, from)| vec![Permission { sources: vec![from.clone()], ..permission.clone() }])
-            .collect()
+    use Ec2Write::{AuthorizeSecurityGroupIngress as Authorize, RevokeSecurityGroupIngress as Revoke};
+    let Write::Ec2(Authorize { group, permissions } | Revoke { group, permissions }) = write else { return Vec::new() };
+    let opens = matches!(write, Write::Ec2(Authorize { .. }));
+    let single = |permission: &Permission, source: &Source| {
+        let group = group.clone();
+        let permissions = vec![Permission { sources: vec![source.clone()], ..permission.clone() }];
+        Write::Ec2(if opens { Authorize { group, permissions } } else { Revoke { group, permissions } })
     };
-    let Write::Ec2(write) = write else { return Vec::new() };
-    match write {
-        Ec2Write::AuthorizeSecurityGroupIngress { group, permissions } => split(permissions)
-            .into_iter()
-            .map(|permissions| Ec2Write::AuthorizeSecurityGroupIngress { group: group.clone(), permissions })
-            .map(Write::Ec2)
-            .collect(),
-        Ec2Write::RevokeSecurityGroupIngress { group, permissions } => split(permissions)
-            .into_iter()
-            .map(|permissions| Ec2Write::RevokeSecurityGroupIngress { group: group.clone(), permissions })
-            .map(Write::Ec2)
-            .collect(),
-        _ => Vec::new(),
-    }
+    let of_one =
+        |permission: &Permission| permission.sources.iter().map(|one| single(permission, one)).collect::<Vec<_>>();
+    permissions.iter().flat_map(of_one).collect()
 }
 
-/// Whether something else must end before it can be.
+/// Whether another object blocks the write for now.
 fn is_held(write: &Write, error: &ApiError) -> bool {
     match write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) => error.is(&["DependencyViolation", "InvalidGroup.InUse"]),
         Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => error.is(&["ResourceInUse"]),
-        // Made a moment ago by an attempt that died or whose answer was lost.
+        // Created just now by an attempt that died or whose answer was lost.
         Write::Ec2(Ec2Write::CreateSecurityGroup { .. }) => error.is(&["InvalidGroup.Duplicate"]),
         _ => false,
     }
 }
 
-/// The error that says what holds the deletion up and when it is tried again.
+/// The error that names the blocking object and the time of the next attempt.
 async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
     let message = match write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { group }) => {
             let blocking = blocking(&group.to_string(), reads).await;
-            format!("security group {group} cannot be deleted yet: {blocking}; tried again ({})", error.code)
+            format!("security group {group} cannot be deleted yet: {blocking}; will be retried ({})", error.code)
         }
         Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => {
             format!(
-                "security group {name} is there already, but EC2 does not show it yet; looked for again ({})",
+                "security group {name} exists already, but EC2 does not show it yet; will be read again ({})",
                 error.code
             )
         }
         _ => format!(
-            "{} is not possible yet: a listener still leads to the target group, or did a moment ago; tried again ({}: {})",
+            "{} is not possible yet: a listener forwards to the target group, or did until just now; will be retried ({}: {})",
             error.operation.name, error.code, error.message
         ),
     };
     ProviderError::retry(message, HELD)
 }
 
-/// What refers to a group, in words.
+/// Describes what refers to a group.
 async fn blocking(group: &str, reads: &Reads) -> String {
     let referring = reads.api.security_groups(&Query::by("ip-permission.group-id", [group])).await;
     let names: Vec<String> = match &referring {
@@ -265,8 +256,8 @@ async fn blocking(group: &str, reads: &Reads) -> String {
         Err(_) => Vec::new(),
     };
     if names.is_empty() {
-        return "something still uses it, most likely network interfaces of the load balancer, which go some time after it"
+        return "something still uses it, most likely network interfaces of the load balancer, which AWS deletes some time after it"
             .to_owned();
     }
-    format!("rules of {} refer to it; remove them if they are not to go by themselves", names.join(", "))
+    format!("rules of {} refer to it; remove them unless this program manages them", names.join(", "))
 }

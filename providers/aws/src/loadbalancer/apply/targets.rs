@@ -1,13 +1,13 @@
-//! Targets that AWS refuses: the others must not wait for them.
+//! Targets that AWS refuses; the others are registered without them.
 
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Write};
 
-/// An instance that AWS did not take, and what it said.
+/// An instance that AWS refused, and its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) id: String,
-    /// Whether it was to be added; what cannot be removed is gone already.
+    /// Whether it was being added. A target that cannot be removed is gone already.
     pub(super) adding: bool,
     pub(super) said: String,
 }
@@ -25,7 +25,7 @@ pub(super) fn is_about_targets(write: &Write, error: &ApiError) -> bool {
     }
 }
 
-/// The targets of the write that the error names.
+/// The targets that the error names.
 pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
     let adding = matches!(
         write,
@@ -50,7 +50,7 @@ fn ids(write: &Write) -> Vec<String> {
     }
 }
 
-/// The write without what was refused; `None` when nothing is left of it.
+/// The write without the refused targets; `None` when nothing is left.
 pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
     let stays = |id: &str| !refused.iter().any(|refused| refused.id == id);
     let left = match &mut write {
@@ -70,7 +70,7 @@ pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
     (left > 0).then_some(write)
 }
 
-/// What the user reads of targets that could not be added.
+/// The message about targets that could not be added.
 pub(super) fn summary(refused: &[Refused]) -> Option<String> {
     let mut added: Vec<&Refused> = refused.iter().filter(|refused| refused.adding).collect();
     added.sort_by(|a, b| a.id.cmp(&b.id));
@@ -78,7 +78,7 @@ pub(super) fn summary(refused: &[Refused]) -> Option<String> {
     let first = added.first()?;
     let ids: Vec<&str> = added.iter().map(|refused| &*refused.id).collect();
     Some(format!(
-        "AWS refuses {} as target: {}; all others are registered, tried again later",
+        "AWS refuses {} as target: {}; all others are registered; will be retried",
         crate::loadbalancer::desired::first_few(&ids),
         first.said
     ))

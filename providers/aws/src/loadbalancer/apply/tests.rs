@@ -227,7 +227,7 @@ async fn one_rule_that_is_there_keeps_no_other_out() {
 }
 
 #[tokio::test]
-async fn pitfall_29_a_refused_target_keeps_no_other_out_and_is_told_at_the_end() {
+async fn pitfall_29_a_refused_target_keeps_no_other_out_and_is_reported_at_the_end() {
     let said = "The following targets are not in a running state and cannot be registered: 'i-00000003'";
     let mut bed = Bed::new(&[Err(("InvalidTarget", said)), Ok("")]);
     bed.apply(register(&["i-00000001", "i-00000003"])).await.unwrap();
@@ -242,7 +242,7 @@ async fn pitfall_29_a_refused_target_keeps_no_other_out_and_is_told_at_the_end()
     assert!(matches!(error.class(), ErrorClass::Transient { .. }));
     assert_eq!(
         error.to_string(),
-        format!("AWS refuses i-00000003 as target: {said}; all others are registered, tried again later")
+        format!("AWS refuses i-00000003 as target: {said}; all others are registered; will be retried")
     );
 }
 
@@ -256,7 +256,7 @@ async fn targets_are_matched_by_whole_ids_and_an_error_that_names_none_stays() {
 }
 
 #[tokio::test]
-async fn an_instance_that_cannot_be_deregistered_is_gone_and_not_told() {
+async fn an_instance_that_cannot_be_deregistered_is_gone_and_not_reported() {
     let write = |ids: &[&str]| {
         let instances = ids.iter().map(|id| (*id).to_owned()).collect();
         Write::Elb(ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: "web".to_owned(), instances })
@@ -277,8 +277,8 @@ async fn a_group_that_is_held_is_tried_again_and_the_holder_named() {
     assert_eq!(error.retry_after(), Some(HELD));
     assert_eq!(
         error.to_string(),
-        "security group sg-1 cannot be deleted yet: rules of sg-9 (database) refer to it; remove them if they are not to go \
-         by themselves; tried again (DependencyViolation)"
+        "security group sg-1 cannot be deleted yet: rules of sg-9 (database) refer to it; remove them unless this \
+         program manages them; will be retried (DependencyViolation)"
     );
     let error = Bed::with(script(Vec::new())).apply(delete_group()).await.unwrap_err();
     assert!(error.to_string().contains("network interfaces of the load balancer"), "{error}");

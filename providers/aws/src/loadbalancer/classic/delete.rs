@@ -1,6 +1,6 @@
-//! The end of a classic balancer, from whatever state an earlier attempt left.
+//! Deletion of a classic balancer, from whatever state an earlier attempt left.
 
-use ccm_provider::{Finding, Risk, Severity, Verb};
+use ccm_provider::{Finding, Risk, Verb};
 
 use super::step;
 use crate::annotations::Kind;
@@ -11,19 +11,19 @@ use crate::loadbalancer::observe::{Classic, Observed};
 use crate::loadbalancer::plan::{Env, Planned, Step};
 use crate::loadbalancer::security_groups::{delete as groups, nodes};
 
-/// The writes that leave nothing of this Service's classic balancer: the rules on the nodes' groups, then the balancer, then
-/// its own group. Group and rules are found without the balancer too, so that a deletion or creation that died in between
+/// The writes that delete everything of this Service's classic balancer: the rules in the nodes' groups, the balancer,
+/// its own group. Group and rules are also found without the balancer, so that an interrupted deletion or creation
 /// leaves nothing.
 ///
-/// What lacks our marks stays, with a finding.
+/// Objects without this cluster's ownership tags stay, with a finding.
 pub(crate) fn delete(desired: &Desired, observed: &Observed, env: &Env, reason: &str) -> Planned {
     if let Some(foreign) = observed.classic.as_ref().filter(|found| !env.ownership.is_member(&found.tags)) {
         return Planned { steps: Vec::new(), findings: vec![kept(foreign)] };
     }
     let attached = observed.classic.as_ref().map(|found| &*found.balancer.security_groups).unwrap_or_default();
     let removal = groups::unneeded(Kind::Classic, desired, attached, &[], observed, env);
-    let mut steps = removal.cut;
-    steps.extend(way_of_main_group(desired, attached, observed, env));
+    let mut steps = removal.revoke;
+    steps.extend(close_main_group(desired, attached, observed, env));
     if let Some(found) = &observed.classic {
         let balancer = found.balancer.name.clone();
         let write = ElbWrite::DeleteLoadBalancer { balancer };
@@ -33,22 +33,21 @@ pub(crate) fn delete(desired: &Desired, observed: &Observed, env: &Env, reason: 
     Planned { steps, findings: removal.findings }
 }
 
-/// Closes what had been opened for a group of the user's. (A group of ours goes with all that refers to it.)
-fn way_of_main_group(desired: &Desired, attached: &[String], observed: &Observed, env: &Env) -> Vec<Step> {
+/// Closes the node rule for a group of the user. (A managed group is deleted with all rules that refer to it.)
+fn close_main_group(desired: &Desired, attached: &[String], observed: &Observed, env: &Env) -> Vec<Step> {
     let ids: Vec<Id> = attached.iter().cloned().map(Id::Known).collect();
     let Some(main) = nodes::main_group(&ids, desired, observed, env).and_then(Id::known) else { return Vec::new() };
     let ours = |group| groups::is_ours(Kind::Classic, desired, attached, group, env);
     match observed.groups.get(main).is_some_and(ours) {
         true => Vec::new(),
-        false => groups::cut_group_that_stays(main, observed, env),
+        false => groups::revoke_main_group_rule(main, observed, env),
     }
 }
 
 fn kept(found: &Classic) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        key: "load balancer".to_owned(),
-        value: Some(found.balancer.name.clone()),
-        message: "not deleted: it is not marked as belonging to this cluster; delete it if it is not needed".to_owned(),
-    }
+    Finding::warning(
+        "load balancer",
+        "not deleted: it is not tagged as belonging to this cluster; delete it if it is not needed",
+    )
+    .value(found.balancer.name.clone())
 }

@@ -1,31 +1,30 @@
-//! What a Service wants of a classic balancer. All that can be wrong is said here, before any call; upstream finds mistakes in
-//! the health check after it has made balancer and groups.
+//! Desired state of a classic balancer. All mistakes are found here, before any call; upstream finds mistakes in the
+//! health check after it created balancer and groups.
 
-use ccm_provider::{Finding, ProviderError, Service, ServicePort, Severity};
+use ccm_provider::{Finding, ProviderError, Service, ServicePort};
 
 use crate::annotations::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL,
     BackendProtocol, CROSS_ZONE, DRAINING, DRAINING_TIMEOUT, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT,
     HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthPort, HealthProtocol, IDLE_TIMEOUT, Key, PROXY_PROTOCOL,
-    SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD, invalid,
+    SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD,
 };
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener};
-use crate::loadbalancer::desired::{Classic, Common};
+use crate::loadbalancer::desired::{Classic, Common, check};
 use crate::start::config::HealthProbe;
 
-/// Seconds after which upstream lets silent connections be closed.
+/// Upstream's default for closing idle connections, in seconds.
 pub(super) const IDLE_TIMEOUT_DEFAULT: i32 = 60;
-/// Seconds that connections may take to end, where AWS is not asked for another time.
+/// AWS's default draining time, in seconds.
 pub(super) const DRAINING_TIMEOUT_DEFAULT: i32 = 300;
-/// Minutes between access logs, where AWS is not asked for others.
+/// AWS's default interval of access logs, in minutes.
 pub(super) const EMIT_INTERVAL_DEFAULT: i32 = 60;
 
-/// The wish, and what is noticed beside the annotations.
+/// The desired balancer, and findings that are not about annotations.
 ///
 /// # Errors
 ///
-/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead. Nothing
-/// has been called.
+/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead.
 pub(crate) fn classic(
     service: &Service,
     common: Common,
@@ -40,7 +39,7 @@ pub(crate) fn classic(
         attributes: attributes(annotations)?,
         health_check: health_check(service, annotations, probe, first)?,
         ssl_policy: annotations.get(&SSL_POLICY)?,
-        // As upstream, also for ports that no listener serves.
+        // As upstream, including ports that no listener serves.
         open_ports: service.spec.ports.iter().map(|port| ("tcp".to_owned(), port.port)).collect(),
         listeners: {
             listeners.sort();
@@ -51,7 +50,7 @@ pub(crate) fn classic(
     Ok((classic, findings))
 }
 
-/// The ports that can be served, in the Service's order.
+/// The ports that can be served, in the order of the Service.
 fn usable_ports(service: &Service) -> Result<(Vec<&ServicePort>, Vec<Finding>), ProviderError> {
     let (mut usable, mut findings) = (Vec::new(), Vec::new());
     for port in &service.spec.ports {
@@ -60,29 +59,14 @@ fn usable_ports(service: &Service) -> Result<(Vec<&ServicePort>, Vec<Finding>), 
                 "a classic load balancer takes TCP only (port {}); use TCP, or ask for a network load balancer",
                 port.port
             );
-            return Err(about("spec.ports[].protocol", Some(&port.protocol), problem));
+            return Err(check::about("spec.ports[].protocol", Some(&port.protocol), &problem));
         }
         match port.node_port {
-            0 => findings.push(Finding {
-                severity: Severity::Warning,
-                key: "spec.ports[].nodePort".to_owned(),
-                value: None,
-                message: format!("port {} is not served: it has no node port; give it one", port.port),
-            }),
+            0 => findings.push(check::without_node_port(port)),
             _ => usable.push(port),
         }
     }
-    if usable.is_empty() {
-        let problem = "no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
-                       spec.allocateLoadBalancerNodePorts to true or give each port a nodePort";
-        return Err(about("spec.ports", None, problem.to_owned()));
-    }
-    Ok((usable, findings))
-}
-
-fn about(key: &str, value: Option<&str>, message: String) -> ProviderError {
-    let (key, value) = (key.to_owned(), value.map(str::to_owned));
-    invalid(Finding { severity: Severity::Error, key, value, message })
+    if usable.is_empty() { Err(check::no_usable_ports()) } else { Ok((usable, findings)) }
 }
 
 fn listener(port: &ServicePort, annotations: Annotations<'_>) -> Result<Listener, ProviderError> {
@@ -112,7 +96,7 @@ fn listener(port: &ServicePort, annotations: Annotations<'_>) -> Result<Listener
     })
 }
 
-/// Every field that upstream sends; what is not annotated has upstream's default, where it has one.
+/// Every field that upstream sends, with upstream's defaults.
 fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError> {
     let enabled = annotations.get_or_default(&ACCESS_LOG)?;
     let bucket = annotations.get(&ACCESS_LOG_BUCKET)?;
@@ -137,7 +121,7 @@ fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError>
     })
 }
 
-/// How all nodes are asked for their health; `first` is the first node port.
+/// The health check of all nodes; `first` is the first node port.
 fn health_check(
     service: &Service,
     annotations: Annotations<'_>,
@@ -161,7 +145,7 @@ fn health_check(
     let path = annotations.get(&HEALTH_PATH)?.unwrap_or(path);
     let path = if protocol.has_path() { path } else { String::new() };
     Ok(HealthCheck {
-        // In capitals, as AWS answers: else it would differ for ever.
+        // Upper case, as AWS returns it; otherwise it would always differ.
         target: format!("{}:{port}{path}", protocol.as_str()),
         interval: at_least(5, annotations, &HEALTH_INTERVAL, 10)?,
         timeout: at_least(2, annotations, &HEALTH_TIMEOUT, 5)?,
@@ -170,7 +154,7 @@ fn health_check(
     })
 }
 
-/// TLS where the pods speak it, in whatever case the word is written.
+/// TLS if the backends speak it. Case-insensitive, unlike the listener's protocol.
 fn backend_probe(annotations: Annotations<'_>) -> Result<HealthProtocol, ProviderError> {
     let word = annotations.get(&BACKEND_PROTOCOL)?.map(|word| word.to_string().to_lowercase());
     Ok(match word.as_deref() {

@@ -1,4 +1,4 @@
-//! The balancer's security groups, and the change from one set to another.
+//! The balancer's security groups, and the transition from one set to another.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::security_groups::{delete, own};
 
-/// AWS gives a balancer so many groups at most.
+/// Limit of AWS.
 const GROUPS_PER_BALANCER: usize = 5;
 
-/// What is done about the balancer's groups.
+/// The plan for the balancer's groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// What it shall have, in order.
+    /// The wanted groups, in order.
     pub(super) ids: Vec<Id>,
-    /// Makes them and sets their rules.
+    /// Creates managed groups and sets their rules.
     pub(super) made: Vec<Step>,
-    /// Gives them to the balancer, where it has others.
+    /// Attaches them to the balancer, if it has others.
     pub(super) change: Option<Change>,
-    /// Removes those that had been made for it and that it has no more.
+    /// Deletes managed groups that the balancer no longer has.
     pub(super) removed: Vec<Step>,
     pub(super) findings: Vec<Finding>,
 }
@@ -38,33 +38,33 @@ pub(super) fn plan(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Re
     let removal = delete::unneeded(Kind::Classic, desired, attached, &ids, observed, env);
     let made = before.into_iter().chain(rules).collect();
     let change = balancer.and_then(|balancer| change(context, balancer, &ids));
-    let removed = removal.cut.into_iter().chain(removal.delete).collect();
+    let removed = removal.revoke.into_iter().chain(removal.delete).collect();
     Ok(Groups { ids, made, change, removed, findings: removal.findings })
 }
 
-/// The change from one set to another.
+/// The transition from one set of groups to another.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// Old and new groups together; `None` where AWS has no room for them, or they are together already.
+    /// Attaches old and new groups together; `None` if AWS has no room for both, or they are together already.
     both: Option<Step>,
-    /// Whether old and new groups stand together for a while.
+    /// Whether old and new groups are attached together for a while.
     gradual: bool,
-    /// Takes the way to the nodes from groups of the user's that go.
-    cuts: Vec<Step>,
+    /// Closes the node rules of user groups that leave.
+    close: Vec<Step>,
     last: Step,
 }
 
 impl Change {
-    /// The writes, with those that open the way for the new main group. Nothing but the balancer tells which ways were opened
-    /// for groups of the user's; so it has a group as long as the way of that group is open, from before to after. And it
-    /// reaches the nodes all the time.
+    /// The writes, including those that open the node rules for the new main group. Only the balancer's list of groups
+    /// records which rules were opened for groups of the user. So a group is attached from before its rule is opened
+    /// until after it is closed. The balancer reaches the nodes all the time.
     pub(super) fn steps(self, open: Vec<Step>) -> Vec<Step> {
-        let Self { both, gradual, cuts, last } = self;
+        let Self { both, gradual, close, last } = self;
         if !gradual {
-            return std::iter::once(last).chain(open).chain(cuts).collect();
+            return std::iter::once(last).chain(open).chain(close).collect();
         }
-        let first = both.filter(|_| !open.is_empty() || !cuts.is_empty());
-        first.into_iter().chain(open).chain(cuts).chain([last]).collect()
+        let first = both.filter(|_| !open.is_empty() || !close.is_empty());
+        first.into_iter().chain(open).chain(close).chain([last]).collect()
     }
 }
 
@@ -82,24 +82,25 @@ fn change(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Option<
     let all_new = both.len() == ids.len();
     Some(Change {
         both: Some(set(context, balancer, both)).filter(|_| room && !together && !all_new),
-        // Where none leaves, the last step is that already.
+        // If none leaves, the last step does the same.
         gradual: (room && !all_new) || together,
-        cuts: cuts(context, balancer, ids),
+        close: close(context, balancer, ids),
         last: set(context, balancer, ids.to_vec()),
     })
 }
 
-/// Takes the way to the nodes from groups of the user's that leave the balancer. Which of them was the main group is told
-/// nowhere, so each loses the rule that the main group has; as upstream, which takes all rules that name them.
-fn cuts(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
+/// Closes the node rules of user groups that leave the balancer. Which of them was the main group is not recorded, so
+/// each loses the rule of a main group. Upstream removes all rules that name them.
+fn close(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
     let Context { desired, observed, env, .. } = context;
-    // Those of ours are deleted with all that refers to them, and found by name even when the balancer has let go.
+    // Managed groups are deleted with all rules that refer to them, and are found by name even after the balancer no
+    // longer has them.
     let name = names::classic_group(&desired.name);
     let is_managed = |id: &str| observed.groups.get(id).is_some_and(|group| group.name == name);
     let stays = |id: &str| ids.iter().any(|wanted| wanted.known() == Some(id));
     let attached: BTreeSet<&String> = balancer.security_groups.iter().collect();
     let leaving = attached.into_iter().filter(|id| !stays(id) && !is_managed(id));
-    leaving.flat_map(|id| delete::cut_group_that_stays(id, observed, env)).collect()
+    leaving.flat_map(|id| delete::revoke_main_group_rule(id, observed, env)).collect()
 }
 
 fn set(context: &Context<'_>, balancer: &LoadBalancer, ids: Vec<Id>) -> Step {

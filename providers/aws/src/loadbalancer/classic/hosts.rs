@@ -8,30 +8,30 @@ use super::plan::Context;
 use super::step;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::plan::{Step, spelled};
+use crate::loadbalancer::plan::{Step, abbreviated};
 
-/// The wanted ones that exist.
+/// The wanted instances that exist.
 fn wanted<'a>(context: &'a Context<'_>) -> BTreeSet<&'a String> {
     let targets = context.classic.common.targets.keys();
     targets.filter(|id| context.observed.instances.contains_key(*id)).collect()
 }
 
-/// Registers the instances that came; with `None` all, for a new balancer.
+/// Registers new instances; with `None` all, for a new balancer.
 pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Option<Step> {
     let mut new = wanted(context);
     new.retain(|id| balancer.is_none_or(|balancer| !balancer.instances.contains(*id)));
     let instances: Vec<String> = new.into_iter().cloned().collect();
-    let summary = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
+    let summary = Some(abbreviated(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::RegisterInstancesWithLoadBalancer { balancer: context.name(), instances };
     let step = step(Verb::Attach, "LoadBalancer", &context.desired.name, "these nodes get traffic", write);
     Some(step.change("instances", None, Some(summary)))
 }
 
-/// Deregisters the instances that went, after the new ones came.
+/// Deregisters surplus instances, after the new ones are registered.
 pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Option<Step> {
     let wanted = wanted(context);
     let instances: Vec<String> = balancer.instances.iter().filter(|id| !wanted.contains(id)).cloned().collect();
-    let summary = Some(spelled(&instances, String::clone)).filter(|_| !instances.is_empty())?;
+    let summary = Some(abbreviated(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: context.name(), instances };
     let reason = "these nodes get no traffic any more";
     let step = step(Verb::Detach, "LoadBalancer", &context.desired.name, reason, write);

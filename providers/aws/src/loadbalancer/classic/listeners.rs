@@ -12,7 +12,7 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::observe;
 use crate::loadbalancer::plan::Step;
 
-/// Kinds of policies, as AWS spells them.
+/// Policy types of AWS.
 const PROXY_PROTOCOL_TYPE: &str = "ProxyProtocolPolicyType";
 const SSL_NEGOTIATION_TYPE: &str = "SSLNegotiationPolicyType";
 
@@ -24,7 +24,7 @@ pub(super) fn text(listener: &Listener) -> String {
     format!("{protocol} {port} to {instance_protocol} {instance_port}{certificate}")
 }
 
-/// AWS answers in capitals.
+/// AWS returns upper case.
 fn same(a: &Listener, b: &Listener) -> bool {
     let same_certificate = match (&a.certificate, &b.certificate) {
         (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
@@ -42,7 +42,7 @@ fn listeners(balancer: &LoadBalancer) -> impl Iterator<Item = (&Listener, &Liste
     balancer.listeners.iter().filter_map(|description| Some((description.listener.as_ref()?, description)))
 }
 
-/// Deletes the ports that are too many or different, then makes the missing ones: AWS changes no listener in place.
+/// Deletes surplus and changed listeners, then creates the missing ones: AWS changes no listener in place.
 pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> {
     let wanted = &context.classic.listeners;
     let found: Vec<&Listener> = listeners(balancer).map(|(listener, _)| listener).collect();
@@ -68,15 +68,15 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
     steps
 }
 
-/// The policies of backends and listeners, after the listeners are right.
+/// Policies of backends and listeners, to be set after the listeners.
 pub(super) fn policies(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
     let mut steps = proxy_protocol(context, existing);
     steps.extend(ssl_policies(context, existing));
     steps
 }
 
-/// Proxy protocol: one policy, which the backend port of each listener has or has not. Ports that no listener uses any more
-/// keep their policies until these are taken away. Other policies of a port stay.
+/// Proxy protocol: one policy for the backend port of each listener. Backend ports without a listener keep their
+/// policies until they are removed. Other policies of a port stay.
 fn proxy_protocol(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
     let nothing = BTreeMap::new();
     let found = existing.map_or(&nothing, |existing| &existing.balancer.backend_policies);
@@ -101,7 +101,7 @@ fn proxy_protocol(context: &Context<'_>, existing: Option<&observe::Classic>) ->
         let policies = policies.into_iter().collect();
         let (balancer, instance_port) = (context.name(), port);
         let write = ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies };
-        let reason = if is_on { "the annotation asks for it" } else { "nothing asks for it any more" };
+        let reason = if is_on { "the annotation requires it" } else { "no annotation requires it any more" };
         let step = step(Verb::Update, "LoadBalancer", &context.desired.name, reason, write).risk(Risk::Brief);
         let field = format!("proxy protocol on node port {port}");
         steps.push(step.change(field, Some((!is_on).to_string()), Some(is_on.to_string())));
@@ -109,7 +109,7 @@ fn proxy_protocol(context: &Context<'_>, existing: Option<&observe::Classic>) ->
     steps
 }
 
-/// The annotated TLS policy on each TLS listener that lacks it. Without the annotation, listeners keep what they have.
+/// The annotated TLS policy on each TLS listener that lacks it. Without the annotation, listeners keep their policies.
 pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
     let Some(reference) = &context.classic.ssl_policy else { return Vec::new() };
     let name = names::ssl_policy(reference);
@@ -126,7 +126,7 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observe::Cla
         steps.extend(policy_made(context, existing, &name, SSL_NEGOTIATION_TYPE, attributes));
     }
     for (port, policies) in lacking {
-        // One policy of each kind: that of the former wish or of AWS goes, others stay.
+        // A listener has one TLS policy: the previous one is replaced, other policies stay.
         let is_other = |policy: &&String| {
             known(existing).iter().any(|known| known.name == **policy && known.kind != SSL_NEGOTIATION_TYPE)
         };
@@ -145,8 +145,8 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observe::Cla
     steps
 }
 
-/// The TLS listeners that the balancer has once its listeners are right, with the policies they have then. When only the hosts
-/// changed, those that it has now.
+/// The TLS listeners after the listener steps, with the policies they have then; if only nodes changed, the existing
+/// listeners.
 fn tls_listeners<'a>(
     context: &'a Context<'_>,
     existing: Option<&'a observe::Classic>,
@@ -171,7 +171,7 @@ fn known(existing: Option<&observe::Classic>) -> &[Policy] {
     existing.map(|existing| &*existing.policies).unwrap_or_default()
 }
 
-/// Makes a policy that the balancer doesn't know yet.
+/// Creates a policy that the balancer does not have yet.
 fn policy_made(
     context: &Context<'_>,
     existing: Option<&observe::Classic>,
@@ -185,6 +185,6 @@ fn policy_made(
     let summary: Vec<String> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let (balancer, kind) = (context.name(), kind.to_owned());
     let write = ElbWrite::CreateLoadBalancerPolicy { balancer, policy: policy.to_owned(), kind, attributes };
-    let step = step(Verb::Create, "LoadBalancerPolicy", policy, "the annotation asks for it", write);
+    let step = step(Verb::Create, "LoadBalancerPolicy", policy, "the annotation requires it", write);
     Some(step.change("attributes", None, Some(summary.join(" "))))
 }

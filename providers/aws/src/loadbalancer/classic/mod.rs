@@ -15,7 +15,7 @@ mod subnets;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;
 
-use ccm_provider::{LoadBalancerIngress, LoadBalancerStatus, Verb};
+use ccm_provider::{LoadBalancerStatus, Verb};
 
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
@@ -25,14 +25,12 @@ use crate::client::Write;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 
-/// What a Service's status shows of its balancer: nothing until there is a name.
+/// The status of the Service: empty until the balancer has a DNS name.
 pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {
-    let hostname = Some(balancer.dns_name.clone()).filter(|name| !name.is_empty());
-    let ingress = hostname.map(|hostname| LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() });
-    LoadBalancerStatus { ingress: ingress.into_iter().collect() }
+    super::status(&balancer.dns_name)
 }
 
-/// A step on the balancer of that name.
+/// A step on the balancer.
 fn step(verb: Verb, kind: &'static str, balancer: &str, reason: impl Into<String>, write: ElbWrite) -> Step {
     Step::new(verb, kind, balancer, reason, Write::Elb(write))
 }

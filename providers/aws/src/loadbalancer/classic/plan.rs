@@ -1,6 +1,6 @@
-//! The writes that make or change a classic balancer.
+//! The writes that create or change a classic balancer.
 
-use ccm_provider::{ErrorClass, Finding, ProviderError, Severity, Verb};
+use ccm_provider::{Finding, ProviderError, Severity, Verb};
 
 use super::{groups, hosts, listeners, settings, step, subnets};
 use crate::annotations::INTERNAL;
@@ -12,7 +12,7 @@ use crate::loadbalancer::observe::{self, Observed};
 use crate::loadbalancer::plan::{Env, Planned, Step, scheme};
 use crate::loadbalancer::security_groups::nodes;
 
-/// What the parts of a plan are made from.
+/// Input of the parts of a plan.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) desired: &'a Desired,
@@ -22,22 +22,20 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Name of the balancer, for writes.
     pub(super) fn name(&self) -> String {
         self.desired.name.clone()
     }
 }
 
-/// The writes from observed to wanted. `subnets` are the subnets that the balancer shall stand in, in order.
+/// The writes from the observed to the desired balancer. `subnets` gives the wanted subnets, in order.
 ///
-/// Whatever lets traffic in is opened before it is needed and closed when nothing comes any more; whatever is made carries
-/// its marks from the start. So a later plan finishes what one that died has begun. When only the hosts changed
-/// ([`Common::must_exist`](crate::loadbalancer::desired::Common::must_exist)), only they are looked at.
+/// Rules are opened before they are needed and closed after their last use; new objects carry the ownership tags from
+/// their creation. So a later plan completes an interrupted one. If only the nodes changed
+/// ([`Common::must_exist`](crate::loadbalancer::desired::Common::must_exist)), nothing else is compared.
 ///
 /// # Errors
 ///
-/// The wish cannot be met: the balancer or its group belongs to another cluster, or it cannot be told how to let the balancer
-/// reach a node. Nothing must be written then.
+/// The balancer or its group belongs to another cluster, or the security group of a node is ambiguous.
 pub(crate) fn plan(
     desired: &Desired,
     classic: &Classic,
@@ -48,33 +46,15 @@ pub(crate) fn plan(
     let context = Context { desired, classic, observed, env };
     match &observed.classic {
         Some(existing) => {
-            check_owner(&context, existing)?;
+            desired.check_owner(&existing.tags, env)?;
             match classic.common.must_exist {
                 true => hosts_only(&context, existing),
                 false => update(&context, existing, &subnets()?),
             }
         }
-        None if classic.common.must_exist => {
-            let message = format!("Load balancer not found: {}", desired.name);
-            Err(ProviderError::new(ErrorClass::NotFound, message))
-        }
+        None if classic.common.must_exist => Err(desired.not_found()),
         None => create(&context, subnets()?),
     }
-}
-
-/// The name of a balancer says which Service it is for, but not of which cluster: the same Service lives twice where a cluster
-/// was restored beside the one that its backup was taken from.
-fn check_owner(context: &Context<'_>, existing: &observe::Classic) -> Result<(), ProviderError> {
-    let ownership = &context.env.ownership;
-    if ownership.is_member(&existing.tags) {
-        return Ok(());
-    }
-    Err(ProviderError::unknown(format!(
-        "load balancer {} is not marked as belonging to this cluster; if it does, tag it {} = owned, otherwise delete it or \
-         the Service",
-        context.desired.name,
-        ownership.cluster_key().unwrap_or_default()
-    )))
 }
 
 fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, ProviderError> {
@@ -84,7 +64,7 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
     let summary = |ids: Vec<String>, between: &str| Some(ids.join(between)).filter(|text| !text.is_empty());
     let scheme = scheme(classic.common.internal).to_owned();
     let listed = summary(classic.listeners.iter().map(listeners::text).collect(), ", ");
-    let groups_told = summary(groups.ids.iter().map(ToString::to_string).collect(), " ");
+    let group_ids = summary(groups.ids.iter().map(ToString::to_string).collect(), " ");
     let write = ElbWrite::CreateLoadBalancer {
         balancer: context.name(),
         listeners: classic.listeners.clone(),
@@ -96,7 +76,7 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
     let create = step(Verb::Create, "LoadBalancer", &desired.name, "the Service wants a classic load balancer", write)
         .change("scheme", None, Some(scheme))
         .change("subnets", None, summary(subnets, " "))
-        .change("security groups", None, groups_told)
+        .change("security groups", None, group_ids)
         .change("listeners", None, listed);
 
     let mut steps = groups.made;
@@ -104,7 +84,7 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
     steps.extend(listeners::policies(context, None));
     steps.extend(settings::attributes(context, None));
     steps.extend(settings::health_check(context, None));
-    // Not before the balancer is there: without it, a rule for a group of the user's would be found by nobody.
+    // Not before the balancer exists: without it, nothing would find a rule for a group of the user.
     steps.extend(rules.open);
     steps.extend(hosts::register(context, None));
     steps.extend(rules.close);
@@ -120,7 +100,7 @@ fn update(context: &Context<'_>, existing: &observe::Classic, wanted: &[String])
     let subnets = subnets::sync(context, balancer, wanted);
 
     let mut steps = groups.made;
-    // The nodes let the main group in before the balancer comes from there alone.
+    // The nodes allow the main group before the balancer uses it alone.
     match groups.change {
         Some(change) => steps.extend(change.steps(rules.open)),
         None => steps.extend(rules.open),
@@ -139,7 +119,7 @@ fn update(context: &Context<'_>, existing: &observe::Classic, wanted: &[String])
     Ok(Planned { steps, findings: findings.into_iter().flatten().collect() })
 }
 
-/// As upstream's `UpdateLoadBalancer`: hosts, their groups, and the TLS policy.
+/// As upstream's `UpdateLoadBalancer`: nodes, their groups, and the TLS policy.
 fn hosts_only(context: &Context<'_>, existing: &observe::Classic) -> Result<Planned, ProviderError> {
     let balancer = &existing.balancer;
     let ids: Vec<Id> = balancer.security_groups.iter().cloned().map(Id::Known).collect();
@@ -152,7 +132,7 @@ fn hosts_only(context: &Context<'_>, existing: &observe::Classic) -> Result<Plan
     Ok(Planned { steps, findings: rules.findings })
 }
 
-/// What lets the balancer reach the nodes.
+/// The rules that let the balancer reach the nodes.
 #[derive(Debug, Default)]
 struct NodeRules {
     open: Vec<Step>,
@@ -161,7 +141,6 @@ struct NodeRules {
 }
 
 impl NodeRules {
-    /// For a balancer with these groups.
     fn of(context: &Context<'_>, ids: &[Id]) -> Result<Self, ProviderError> {
         let Context { desired, classic, observed, env } = context;
         if env.node_groups_untouched {
@@ -174,28 +153,31 @@ impl NodeRules {
     }
 }
 
-/// Wishes that an existing balancer cannot be given, and what AWS tells that nobody understands.
+/// Settings that an existing balancer cannot get, and unknown listeners.
 fn noticed(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Finding> {
     let mut findings = Vec::new();
     let wanted = scheme(context.classic.common.internal);
     if !balancer.scheme.is_empty() && balancer.scheme != wanted {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            key: INTERNAL.row.key.to_owned(),
-            value: Some(context.classic.common.internal.to_string()),
-            message: format!(
-                "the balancer stays {}: AWS cannot change the scheme; delete the Service and create it again",
-                balancer.scheme
-            ),
-        });
+        findings.push(
+            Finding::warning(
+                INTERNAL.row.key,
+                format!(
+                    "the balancer stays {}: AWS cannot change the scheme; delete the Service and create it again",
+                    balancer.scheme
+                ),
+            )
+            .value(context.classic.common.internal.to_string()),
+        );
     }
     if balancer.listeners.iter().any(|description| description.listener.is_none()) {
-        findings.push(Finding {
-            severity: Severity::Info,
-            key: "load balancer".to_owned(),
-            value: Some(balancer.name.clone()),
-            message: "AWS tells of a listener without saying which; it is left alone".to_owned(),
-        });
+        findings.push(
+            Finding::new(
+                Severity::Info,
+                "load balancer",
+                "AWS reports a listener without its settings; it is left unchanged",
+            )
+            .value(balancer.name.clone()),
+        );
     }
     findings
 }

@@ -11,9 +11,9 @@ use crate::client::write::ElbWrite;
 use crate::loadbalancer::observe;
 use crate::loadbalancer::plan::Step;
 
-/// Adds the tags of the annotation that the balancer lacks; none is ever removed.
+/// Adds the tags of the annotation that the balancer lacks; tags are never removed.
 pub(super) fn tags(context: &Context<'_>, existing: &observe::Classic) -> Option<Step> {
-    // The cluster's and the Service's marks are not the user's to set: upstream filters them only on creation.
+    // Ownership tags are reserved; upstream filters them only on creation.
     let mut tags: Tags = context.env.ownership.user_tags(&context.classic.common.tags);
     tags.retain(|key, value| existing.tags.get(key) != Some(value));
     if tags.is_empty() {
@@ -28,7 +28,7 @@ pub(super) fn tags(context: &Context<'_>, existing: &observe::Classic) -> Option
     Some(tags.into_iter().fold(step, summary))
 }
 
-/// What a balancer has that was made through the API.
+/// Attributes of a new balancer.
 fn defaults() -> Attributes {
     Attributes {
         access_log: Some(AccessLog { emit_interval: Some(EMIT_INTERVAL_DEFAULT), ..AccessLog::default() }),
@@ -38,8 +38,8 @@ fn defaults() -> Attributes {
     }
 }
 
-/// Sends the attributes that differ; `None` is a new balancer. AWS reports more than is set here, and fills in what is left
-/// out: only what the wish names is compared, and what belongs to a feature only while that is on.
+/// Sends the attributes that differ; `None` is a new balancer. AWS returns more than is set here and fills in defaults,
+/// so only desired fields are compared, and the settings of a feature only while it is on.
 pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> Option<Step> {
     let defaults = defaults();
     let found = found.unwrap_or(&defaults);
@@ -129,6 +129,7 @@ pub(super) fn health_check(context: &Context<'_>, found: Option<&HealthCheck>) -
         return None;
     }
     let write = ElbWrite::ConfigureHealthCheck { balancer: context.name(), check: wanted.clone() };
-    let step = step(Verb::Update, "HealthCheck", &context.desired.name, "the Service wants the nodes asked so", write);
+    let step =
+        step(Verb::Update, "HealthCheck", &context.desired.name, "the health check differs from the Service", write);
     Some(differing.into_iter().fold(step, |step, (field, (before, after))| step.change(field, before, after)))
 }

@@ -1,9 +1,9 @@
-//! Where a balancer stands. AWS wants one subnet per zone and never none, so that a subnet that takes the place of another in
-//! its zone can only come after that one has left.
+//! Subnets of a classic balancer. AWS allows one subnet per zone and requires at least one, so a subnet can replace
+//! another of its zone only after that one is detached.
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{Finding, Risk, Severity, Verb};
+use ccm_provider::{Finding, Risk, Verb};
 
 use super::plan::Context;
 use super::step;
@@ -14,7 +14,7 @@ use crate::loadbalancer::plan::Step;
 
 type Ids<'a> = BTreeSet<&'a str>;
 
-/// The way from one set of subnets to another.
+/// The steps from one set of subnets to another.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     pub(super) steps: Vec<Step>,
@@ -42,7 +42,7 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer, wanted: &[Str
         moves.steps.extend(attach(context, &late));
         return moves;
     }
-    // Every zone changes its subnet: one of the old ones stays until the first of the new ones has come.
+    // Every zone changes its subnet: one old subnet stays until the first new one is attached.
     let Some(last) = old.pop_first() else { return moves };
     let (very_late, late): (Ids<'_>, Ids<'_>) = late.into_iter().partition(|id| taken(id, &Ids::from([last])));
     if late.is_empty() {
@@ -57,15 +57,14 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer, wanted: &[Str
 }
 
 fn cannot(wanted: &Ids<'_>, last: &str) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        key: SUBNETS.row.key.to_owned(),
-        value: Some(wanted.iter().copied().collect::<Vec<_>>().join(",")),
-        message: format!(
+    Finding::warning(
+        SUBNETS.row.key,
+        format!(
             "the balancer stays in {last}: it is in no other zone, and AWS neither takes a second subnet of a zone nor \
              leaves a balancer without any; add a subnet of another zone first"
         ),
-    }
+    )
+    .value(wanted.iter().copied().collect::<Vec<_>>().join(","))
 }
 
 fn owned(ids: &Ids<'_>) -> Vec<String> {

@@ -1,11 +1,11 @@
-//! What is refused before anything is called, in the order of upstream's `EnsureLoadBalancer`.
+//! Checks before any call, in the order of upstream's `EnsureLoadBalancer`.
 
 use std::collections::BTreeSet;
 
 use ccm_kit::annotations::BalancerKind;
 use ccm_provider::source_ranges::{SourceRanges, SourceRangesError};
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{Finding, ProviderError, Service, Severity};
+use ccm_provider::{Finding, ProviderError, Service, ServicePort, Severity};
 use ipnet::IpNet;
 
 use super::hostname;
@@ -13,7 +13,7 @@ use crate::annotations::{
     Annotations, EXTRA_SECURITY_GROUPS, Kind, SECURITY_GROUPS, TARGET_GROUP_ATTRIBUTES, TYPE, hides_client_ip, invalid,
 };
 
-/// Everything that is refused before the single ports are looked at, in upstream's order: of these a run tells the first.
+/// All failing checks that precede those of the ports, in upstream's order. A sync reports only the first.
 pub(super) fn before_ports(service: &Service, annotations: Annotations<'_>, kind: Kind) -> Vec<ProviderError> {
     let checks = [
         kind_is_kept(service, annotations, kind),
@@ -48,7 +48,7 @@ fn no_affinity(service: &Service) -> Result<(), ProviderError> {
     }
 }
 
-/// Ports are there, and all of one protocol.
+/// The Service has ports, all of the same protocol.
 fn one_protocol(service: &Service) -> Result<(), ProviderError> {
     let protocols: BTreeSet<&str> = service.spec.ports.iter().map(|port| &*port.protocol).collect();
     match protocols.len() {
@@ -74,8 +74,8 @@ pub(super) fn after_ports(service: &Service) -> Result<(), ProviderError> {
     }
 }
 
-/// A balancer cannot become one of the other kind: the old one would be lost with all that clients know of it. A hostname that
-/// is absent or has no known form doesn't block.
+/// A balancer cannot change its kind without losing its hostname. A hostname that is absent or of an unknown form does
+/// not block.
 fn kind_is_kept(service: &Service, annotations: Annotations<'_>, kind: Kind) -> Result<(), ProviderError> {
     let Some(hostname) = hostname::of(service) else { return Ok(()) };
     match hostname::kind(hostname) {
@@ -113,8 +113,8 @@ fn target_group_attributes(service: &Service, annotations: Annotations<'_>, kind
     Ok(())
 }
 
-/// Who may connect, sorted, each once. The rules made here are IPv4 rules, in which AWS refuses IPv6 ranges after other
-/// things were made already.
+/// The allowed source ranges, sorted and unique. Rules here are IPv4 only: AWS would refuse an IPv6 range only after
+/// other objects were created.
 pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderError> {
     let key = match &service.spec.load_balancer_source_ranges {
         Some(ranges) if !ranges.is_empty() => "spec.loadBalancerSourceRanges",
@@ -130,20 +130,15 @@ pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderErr
     match ranges.iter().find(|range| matches!(range, IpNet::V6(_))) {
         None => Ok(ranges.iter().copied().collect()),
         Some(range) => {
-            let problem = "IPv6 ranges cannot be served: the load balancers made here are IPv4; remove it";
+            let problem = "IPv6 ranges cannot be served: load balancers of this program are IPv4; remove it";
             Err(about(key, Some(&range.to_string()), problem))
         }
     }
 }
 
-/// What has no effect, because clients and nodes are reached over IPv4 alone.
+/// Settings without effect, because clients and nodes are reached over IPv4 only.
 pub(super) fn families(service: &Service) -> Vec<Finding> {
-    let warn = |key: &str, value: &str, message: &str| Finding {
-        severity: Severity::Warning,
-        key: key.to_owned(),
-        value: Some(value.to_owned()),
-        message: message.to_owned(),
-    };
+    let warn = |key: &str, value: &str, message: &str| Finding::warning(key, message).value(value);
     let mut findings = Vec::new();
     let families = &service.spec.ip_families;
     if !families.is_empty() && families.iter().all(|family| family == "IPv6") {
@@ -151,17 +146,26 @@ pub(super) fn families(service: &Service) -> Vec<Finding> {
         findings.push(warn("spec.ipFamilies", &families.join(","), message));
     }
     if let Some(policy) = service.spec.ip_family_policy.as_deref().filter(|policy| *policy == "RequireDualStack") {
-        let message = "the balancer is IPv4 only; clients of the other family need a way of their own";
+        let message = "the balancer is IPv4 only; clients of the other family cannot reach it";
         findings.push(warn("spec.ipFamilyPolicy", policy, message));
     }
     findings
 }
 
-fn about(key: &str, value: Option<&str>, problem: &str) -> ProviderError {
-    invalid(Finding {
-        severity: Severity::Error,
-        key: key.to_owned(),
-        value: value.map(str::to_owned),
-        message: problem.to_owned(),
-    })
+/// An error about a field of the spec.
+pub(crate) fn about(key: &str, value: Option<&str>, problem: &str) -> ProviderError {
+    invalid(Finding { value: value.map(str::to_owned), ..Finding::new(Severity::Error, key, problem) })
+}
+
+/// No port has a node port.
+pub(crate) fn no_usable_ports() -> ProviderError {
+    let problem = "no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
+                   spec.allocateLoadBalancerNodePorts to true or give each port a nodePort";
+    about("spec.ports", None, problem)
+}
+
+/// A port that cannot be served.
+pub(crate) fn without_node_port(port: &ServicePort) -> Finding {
+    let message = format!("port {} is not served: it has no node port; give it one", port.port);
+    Finding::warning("spec.ports[].nodePort", message)
 }

@@ -1,4 +1,4 @@
-//! What a hostname in the status tells of the balancer behind it.
+//! What the hostname in the status says about the balancer behind it.
 //!
 //! Classic balancers are `<label>.<region>.elb.<suffix>`, network balancers `<label>.elb.<region>.<suffix>`, in every
 //! partition; the label is `<name>-<hash>`, with `internal-` in front of an internal classic one. Upstream knows one suffix
@@ -9,7 +9,7 @@ use ccm_provider::Service;
 
 use crate::annotations::Kind;
 
-/// The hostname that a Service shows first; `None` when there is none.
+/// The first hostname in the status; `None` if there is none.
 pub(super) fn of(service: &Service) -> Option<&str> {
     service.status.load_balancer.ingress.first().map(|ingress| &*ingress.hostname).filter(|name| !name.is_empty())
 }
@@ -32,7 +32,7 @@ fn is_region(label: &str) -> bool {
     number && words >= 2
 }
 
-/// Whether a Service shows the hostname of a balancer of this name.
+/// Whether the status contains the hostname of a balancer with this name.
 pub(super) fn shows(service: &Service, name: &str) -> bool {
     let ours = |hostname: &str| {
         let label = hostname.split('.').next().unwrap_or_default();

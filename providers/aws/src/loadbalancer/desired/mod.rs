@@ -1,7 +1,7 @@
-//! What a Service wants, read from its spec and annotations alone: no call is made, and whatever is wrong is said before
-//! anything is touched.
+//! The desired state of a Service, from its spec and annotations alone. Makes no call; every mistake is reported before
+//! anything is changed.
 
-mod check;
+pub(crate) mod check;
 mod hostname;
 mod of_service;
 mod review;
@@ -12,34 +12,55 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ccm_provider::{Finding, ServiceKey};
+use ccm_provider::{ErrorClass, Finding, ProviderError, ServiceKey};
 use ipnet::IpNet;
 
-use crate::client::elb;
-use crate::client::elbv2;
+use crate::client::{Tags, elb, elbv2};
+use crate::loadbalancer::plan::Env;
 
-pub(crate) use of_service::{first_few, left_behind, of_service};
+pub(crate) use of_service::{first_few, of_service, previous_balancer};
 pub(crate) use review::review;
 
-/// The wish of one Service.
+/// The desired state of the load balancer of one Service.
 #[derive(Debug, Clone)]
 pub(crate) struct Desired {
     pub(crate) service: ServiceKey,
     pub(crate) uid: Arc<str>,
     /// `--cluster-name`; part of the names of managed groups.
     pub(crate) cluster_name: Arc<str>,
-    /// Name of the balancer, of either kind.
+    /// Name of the balancer, the same for both kinds.
     pub(crate) name: String,
     pub(crate) goal: Goal,
-    /// Whether annotation or hostname say that it has, or had, a network balancer.
+    /// Whether the annotation or the hostname in the status show that there is, or was, a network balancer.
     pub(crate) network: bool,
-    /// Read for every goal: a deletion needs them too.
+    /// Set for every goal: a deletion needs them too.
     pub(crate) named_groups: NamedGroups,
-    /// What was noticed in the annotations.
+    /// Findings about the annotations.
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Security groups that annotations name, in the order written. They are the user's: never created, changed or deleted.
+impl Desired {
+    /// An existing balancer must carry the tag of this cluster. Its name identifies the Service, but not the cluster: a
+    /// cluster restored from a backup has the same Services as the original.
+    pub(crate) fn check_owner(&self, tags: &Tags, env: &Env) -> Result<(), ProviderError> {
+        if env.ownership.is_member(tags) {
+            return Ok(());
+        }
+        let (name, key) = (&self.name, env.ownership.cluster_key().unwrap_or_default());
+        Err(ProviderError::unknown(format!(
+            "load balancer {name} is not tagged as belonging to this cluster; if it does, tag it {key} = owned, otherwise \
+             delete it or the Service"
+        )))
+    }
+
+    /// The balancer must exist and does not.
+    pub(crate) fn not_found(&self) -> ProviderError {
+        ProviderError::new(ErrorClass::NotFound, format!("Load balancer not found: {}", self.name))
+    }
+}
+
+/// Security groups that annotations name, in the order written. The user manages them: they are never created, changed
+/// or deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NamedGroups {
     /// `security-groups`; empty when there is no such annotation.
@@ -48,7 +69,7 @@ pub(crate) struct NamedGroups {
     pub(crate) extra: Vec<String>,
 }
 
-/// What the Service shall have in the end.
+/// What the Service should end up with.
 #[derive(Debug, Clone)]
 pub(crate) enum Goal {
     /// Nothing of either kind.
@@ -57,18 +78,38 @@ pub(crate) enum Goal {
     Network(Box<Network>),
 }
 
-/// What both kinds of balancers have.
-#[derive(Debug, Clone)]
+impl Goal {
+    /// The fields of both kinds.
+    pub(crate) fn common(&self) -> Option<&Common> {
+        match self {
+            Self::Absent => None,
+            Self::Classic(classic) => Some(&classic.common),
+            Self::Network(network) => Some(&network.common),
+        }
+    }
+
+    /// As [`Self::common`].
+    pub(crate) fn common_mut(&mut self) -> Option<&mut Common> {
+        match self {
+            Self::Absent => None,
+            Self::Classic(classic) => Some(&mut classic.common),
+            Self::Network(network) => Some(&mut network.common),
+        }
+    }
+}
+
+/// Fields of both kinds of balancers.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Common {
-    /// Whether a balancer must exist already: only its hosts changed.
+    /// Whether the balancer must exist already: only its nodes changed.
     pub(crate) must_exist: bool,
     pub(crate) internal: bool,
-    /// In network form, sorted, each once.
+    /// Truncated to the network address, sorted, unique.
     pub(crate) source_ranges: Vec<IpNet>,
     pub(crate) subnets: Subnets,
     /// `additional-resource-tags`, without reserved keys.
     pub(crate) tags: BTreeMap<String, String>,
-    /// The nodes that shall get traffic, by instance ID.
+    /// The nodes that get traffic, by instance ID.
     pub(crate) targets: BTreeMap<String, TargetNode>,
 }
 
@@ -79,17 +120,18 @@ pub(crate) struct TargetNode {
     pub(crate) name: String,
 }
 
-/// Where a balancer shall stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The subnets of a balancer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Subnets {
     /// Found by tags and routes.
+    #[default]
     Discover,
     /// IDs or Name tags, in the order written.
     Named(Vec<String>),
 }
 
 /// A classic balancer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Classic {
     pub(crate) common: Common,
     /// Sorted by port.
@@ -105,10 +147,10 @@ pub(crate) struct Classic {
 }
 
 /// A network balancer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Network {
     pub(crate) common: Common,
-    /// One per Service port, sorted by port and protocol; never empty, save in [`Network::hosts_only`].
+    /// One per Service port, sorted by port and protocol; empty only in [`Network::hosts_only`].
     pub(crate) ports: Vec<Port>,
     /// `eip-allocations`, one per subnet; used at creation only.
     pub(crate) allocations: Vec<String>,
@@ -121,34 +163,19 @@ pub(crate) struct Network {
 }
 
 impl Classic {
-    /// The hosts of a balancer whose other wishes cannot be read.
+    /// A balancer whose nodes are updated although the rest of its desired state is invalid.
     pub(crate) fn hosts_only(common: Common) -> Self {
-        Self {
-            common,
-            listeners: Vec::new(),
-            attributes: elb::Attributes::default(),
-            health_check: elb::HealthCheck::default(),
-            proxy_protocol: false,
-            ssl_policy: None,
-            open_ports: Vec::new(),
-        }
+        Self { common, ..Self::default() }
     }
 }
 
 impl Network {
-    /// The hosts of a balancer whose other wishes cannot be read.
+    /// A balancer whose nodes are updated although the rest of its desired state is invalid.
     pub(crate) fn hosts_only(common: Common) -> Self {
-        Self {
-            common,
-            ports: Vec::new(),
-            allocations: Vec::new(),
-            private_ipv4: Vec::new(),
-            attributes: elbv2::Attributes::new(),
-            target_group_attributes: None,
-        }
+        Self { common, ..Self::default() }
     }
 
-    /// Whether it is such a one: all others have ports.
+    /// Whether this is a [`Network::hosts_only`]: all others have ports.
     pub(crate) fn is_hosts_only(&self) -> bool {
         self.ports.is_empty()
     }

@@ -1,5 +1,5 @@
-//! From a Service to its [`Wish`]: the checks of upstream's `EnsureLoadBalancer` in their order, then what both kinds of
-//! balancers have, then what one kind has.
+//! From a Service to its [`Desired`] state: the checks of upstream's `EnsureLoadBalancer` in the same order, then the
+//! fields of both kinds of balancers, then those of one kind.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) enum Controller {
 }
 
 impl Controller {
-    /// Exactly these words, as upstream: anything else is a classic balancer.
+    /// Only these exact values, as upstream: any other makes a classic balancer.
     pub(super) fn of(annotations: Annotations<'_>) -> Self {
         match annotations.text(TYPE.row) {
             Some("nlb") => Self::This(Kind::Network),
@@ -34,12 +34,12 @@ impl Controller {
     }
 }
 
-/// The wish of one item of work. `None` when nothing needs to be known or done: the balancer of the Service is somebody
-/// else's, and none of ours is left.
+/// The desired state for one item of work. `None` when there is nothing to read or write: another controller manages
+/// the balancer, and this program has none left for the Service.
 ///
 /// # Errors
 ///
-/// The first of the checks of upstream's `EnsureLoadBalancer` that fails, in its order, before anything is called.
+/// The first failing check of upstream's `EnsureLoadBalancer`, in its order, before any call.
 pub(crate) fn of_service(
     cluster_name: &str,
     item: &ServiceWork,
@@ -48,7 +48,7 @@ pub(crate) fn of_service(
 ) -> Result<Option<Desired>, ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
-    let maker = Controller::of(annotations);
+    let controller = Controller::of(annotations);
     let named = |key| annotations.get(key).ok().flatten().unwrap_or_default();
     let mut desired = Desired {
         service: service.key(),
@@ -56,17 +56,17 @@ pub(crate) fn of_service(
         cluster_name: cluster_name.into(),
         name: service.default_load_balancer_name(),
         goal: Goal::Absent,
-        network: maker != Controller::This(Kind::Classic)
+        network: controller != Controller::This(Kind::Classic)
             || hostname::of(service).and_then(hostname::kind) == Some(Kind::Network),
         named_groups: NamedGroups { instead: named(&SECURITY_GROUPS), extra: named(&EXTRA_SECURITY_GROUPS) },
         findings: Vec::new(),
     };
     if item.action == ServiceAction::Delete {
-        // What the annotation says now is no reason to leave behind what it said before.
-        let ours = maker != Controller::Other || hostname::shows(service, &desired.name);
+        // The Service may have had a balancer of this program before the annotation changed.
+        let ours = controller != Controller::Other || hostname::shows(service, &desired.name);
         return Ok(ours.then_some(desired));
     }
-    let Controller::This(kind) = maker else { return Err(ProviderError::ImplementedElsewhere) };
+    let Controller::This(kind) = controller else { return Err(ProviderError::ImplementedElsewhere) };
     match complete(&mut desired, item, env, probe, kind) {
         Err(error) if item.action == ServiceAction::UpdateHosts => only_hosts(&mut desired, item, kind, error)?,
         verdict => verdict?,
@@ -74,7 +74,6 @@ pub(crate) fn of_service(
     Ok(Some(desired))
 }
 
-/// Reads what the balancer shall be.
 fn complete(
     desired: &mut Desired,
     item: &ServiceWork,
@@ -83,7 +82,7 @@ fn complete(
     kind: Kind,
 ) -> Result<(), ProviderError> {
     let (goal, noticed) = goal(item, &env.ownership, probe, kind)?;
-    let around = LintContext {
+    let context = LintContext {
         service: &item.service,
         kind,
         managed_network_groups: Some(env.managed_network_groups),
@@ -91,12 +90,12 @@ fn complete(
         ownership: &env.ownership,
     };
     desired.goal = goal;
-    desired.findings = lint(&around);
+    desired.findings = lint(&context);
     desired.findings.extend(noticed);
     Ok(())
 }
 
-/// What the balancer shall be, and what is noticed beside the annotations.
+/// The goal, with findings that are not about annotations.
 fn goal(
     item: &ServiceWork,
     ownership: &Ownership,
@@ -123,19 +122,11 @@ fn goal(
     Ok((goal, findings))
 }
 
-/// Everything that [`goal`] refuses, where that one stops at the first, and what is noticed beside it. Values that cannot be
-/// read are left out: [`lint`] tells them.
+/// All errors of [`goal`], which stops at the first, and the other findings. Unreadable annotation values are left to
+/// [`lint`].
 pub(super) fn refusals(service: &Service, kind: Kind, probe: &HealthProbe) -> (Vec<ProviderError>, Vec<Finding>) {
-    let nothing = Common {
-        must_exist: false,
-        internal: false,
-        source_ranges: Vec::new(),
-        subnets: Subnets::Discover,
-        tags: BTreeMap::new(),
-        targets: BTreeMap::new(),
-    };
     let mut refused = check::before_ports(service, Annotations::read(&service.metadata.annotations), kind);
-    let (of_kind, noticed) = match of_kind(service, nothing, kind, probe) {
+    let (of_kind, noticed) = match of_kind(service, Common::default(), kind, probe) {
         Ok((_, noticed)) => (None, noticed),
         Err(error) => (Some(error), Vec::new()),
     };
@@ -144,12 +135,12 @@ pub(super) fn refusals(service: &Service, kind: Kind, probe: &HealthProbe) -> (V
     (refused, noticed)
 }
 
-/// What can be done for a balancer that is there when the Service asks for something wrong since: its nodes come and go all
-/// the same. The mistake was an event when the Service changed.
+/// The desired state of an existing balancer when the current Service is invalid: only its nodes are updated. The error
+/// itself was emitted as an event when the Service changed.
 ///
 /// # Errors
 ///
-/// The mistake, where it is about which nodes are meant.
+/// The error, if it concerns the selection of nodes.
 fn only_hosts(
     desired: &mut Desired,
     item: &ServiceWork,
@@ -160,26 +151,18 @@ fn only_hosts(
     let Ok((targets, noticed)) = targets(item, Annotations::read(&service.metadata.annotations)) else {
         return Err(mistake);
     };
-    let common = Common {
-        must_exist: true,
-        internal: true,
-        source_ranges: Vec::new(),
-        subnets: Subnets::Discover,
-        tags: BTreeMap::new(),
-        targets,
-    };
-    // The kind may be what is wrong.
+    let common = Common { must_exist: true, internal: true, targets, ..Common::default() };
+    // The kind itself may be the mistake.
     desired.goal = match hostname::of(service).and_then(hostname::kind).unwrap_or(kind) {
         Kind::Classic => Goal::Classic(Box::new(Classic::hosts_only(common))),
         Kind::Network => Goal::Network(Box::new(Network::hosts_only(common))),
     };
     desired.findings = noticed;
-    desired.findings.push(Finding {
-        severity: Severity::Info,
-        key: "nodes".to_owned(),
-        value: None,
-        message: format!("only the nodes behind the load balancer are updated, until this is corrected: {mistake}"),
-    });
+    desired.findings.push(Finding::new(
+        Severity::Info,
+        "nodes",
+        format!("only the nodes behind the load balancer are updated, until this is corrected: {mistake}"),
+    ));
     Ok(())
 }
 
@@ -203,8 +186,8 @@ fn of_kind(
     Ok((goal, findings))
 }
 
-/// Whether a balancer of ours is left behind by a Service that is now somebody else's: what to tell the user.
-pub(crate) fn left_behind(service: &Service) -> Option<Finding> {
+/// A finding if this program's balancer still exists although the Service now belongs to another controller.
+pub(crate) fn previous_balancer(service: &Service) -> Option<Finding> {
     let annotations = Annotations::read(&service.metadata.annotations);
     let name = service.default_load_balancer_name();
     let behind = Controller::of(annotations) == Controller::Other && hostname::shows(service, &name);
@@ -217,7 +200,7 @@ pub(crate) fn left_behind(service: &Service) -> Option<Finding> {
     })
 }
 
-/// The nodes that shall get traffic, by instance, and what was noticed of those that cannot.
+/// The nodes that get traffic, by instance ID, and findings about nodes that cannot.
 fn targets(
     item: &ServiceWork,
     annotations: Annotations<'_>,
@@ -226,7 +209,7 @@ fn targets(
     let mut targets = BTreeMap::new();
     let (mut unusable, mut skipped) = (Vec::new(), Vec::new());
     for node in &*item.nodes {
-        // A label without value asks for any value.
+        // A label without a value matches any value.
         let wanted = labels
             .iter()
             .all(|(key, value)| node.labels.get(key).is_some_and(|found| value.is_empty() || found == value.as_str()));
@@ -238,26 +221,22 @@ fn targets(
                 targets.insert(id.to_string(), TargetNode { name: node.name.to_string() });
             }
             Some(Err(BadProviderId::Malformed(_))) => unusable.push(&*node.name),
-            // Fargate has no instance to register; a node of another cloud or one without ID is not ours to judge.
+            // A Fargate node has no instance to register. A node of another cloud, or without an ID, is not an error.
             Some(Ok(_) | Err(BadProviderId::Foreign(_))) | None => skipped.push(&*node.name),
         }
     }
     let summary = [
         (Severity::Warning, unusable, "their spec.providerID names no instance; correct it"),
-        (Severity::Info, skipped, "they are no EC2 instances of this cloud"),
+        (Severity::Info, skipped, "they are not EC2 instances of this cloud"),
     ];
-    let findings =
-        summary.into_iter().filter(|(_, nodes, _)| !nodes.is_empty()).map(|(severity, nodes, why)| Finding {
-            severity,
-            key: "nodes".to_owned(),
-            value: None,
-            message: format!("no traffic for {}: {why}", first_few(&nodes)),
-        });
+    let findings = summary.into_iter().filter(|(_, nodes, _)| !nodes.is_empty()).map(|(severity, nodes, why)| {
+        Finding::new(severity, "nodes", format!("no traffic for {}: {why}", first_few(&nodes)))
+    });
     let findings = findings.collect();
     Ok((targets, findings))
 }
 
-/// The first few names, and how many more.
+/// Up to five names, and how many more there are.
 pub(crate) fn first_few(names: &[&str]) -> String {
     let mut names = names.to_vec();
     names.sort_unstable();

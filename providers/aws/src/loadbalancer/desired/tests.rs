@@ -208,12 +208,12 @@ fn a_balancer_of_ours_is_deleted_whatever_the_annotation_says_now() {
         format!("{name}-0a1b.elb.us-east-1.amazonaws.com"),
     ] {
         let service = shown(service(&[("type", "external")]), &hostname);
-        assert!(left_behind(&service).unwrap().message.contains(&name));
+        assert!(previous_balancer(&service).unwrap().message.contains(&name));
         let desired = ask(service, ServiceAction::Delete).unwrap().unwrap();
         assert!(matches!(desired.goal, Goal::Absent));
     }
-    assert!(left_behind(&service(&[("type", "external")])).is_none());
-    assert!(left_behind(&shown(service(&[]), &format!("{name}-1.us-east-1.elb.amazonaws.com"))).is_none());
+    assert!(previous_balancer(&service(&[("type", "external")])).is_none());
+    assert!(previous_balancer(&shown(service(&[]), &format!("{name}-1.us-east-1.elb.amazonaws.com"))).is_none());
 }
 
 #[test]
@@ -233,8 +233,7 @@ fn pitfall_47_ipv6_source_ranges_are_refused_first() {
     service.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned(), "2001:db8::/32".to_owned()]);
     assert_eq!(
         refusal(service),
-        "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: the load balancers made here are \
-         IPv4; remove it"
+        "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: load balancers of this program are IPv4; remove it"
     );
 }
 
@@ -247,7 +246,7 @@ fn client_addresses_cannot_be_hidden_from_udp() {
 }
 
 #[test]
-fn nodes_are_chosen_by_label_and_told_by_instance() {
+fn nodes_are_chosen_by_label_and_reported_by_instance() {
     let nodes = vec![
         node("a", "aws:///us-west-2a/i-0123456789abcdef0", &[("pool", "web"), ("zone", "x")]),
         node("b", "aws:///us-west-2a/i-00000001", &[("pool", "db"), ("zone", "x")]),
@@ -269,7 +268,7 @@ fn nodes_are_chosen_by_label_and_told_by_instance() {
 }
 
 #[test]
-fn nodes_without_an_instance_are_left_out_and_bad_ids_are_told() {
+fn nodes_without_an_instance_are_left_out_and_bad_ids_are_reported() {
     let nodes = vec![
         node("good", "aws:///us-west-2a/i-00000001", &[]),
         node("bad", "aws:///us-west-2a/vol-1", &[]),
@@ -285,7 +284,7 @@ fn nodes_without_an_instance_are_left_out_and_bad_ids_are_told() {
         summary,
         [
             "Warning nodes: no traffic for bad: their spec.providerID names no instance; correct it",
-            "Info nodes: no traffic for fargate, foreign, new: they are no EC2 instances of this cloud",
+            "Info nodes: no traffic for fargate, foreign, new: they are not EC2 instances of this cloud",
         ]
     );
     let Goal::Classic(classic) = desired.goal else { panic!() };
@@ -293,7 +292,7 @@ fn nodes_without_an_instance_are_left_out_and_bad_ids_are_told() {
 }
 
 #[test]
-fn tags_of_ours_cannot_be_set_and_are_told() {
+fn tags_of_ours_cannot_be_set_and_are_reported() {
     let desired = ensure(service(&[("additional-resource-tags", "team=a,kubernetes.io/cluster/c1=shared")])).unwrap();
     let Goal::Classic(classic) = &desired.goal else { panic!() };
     assert_eq!(classic.common.tags, [("team".to_owned(), "a".to_owned())].into());

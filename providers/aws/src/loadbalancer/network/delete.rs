@@ -1,21 +1,21 @@
-//! The end of a network balancer, from whatever state an earlier attempt left.
+//! Deletion of a network balancer, from whatever state an earlier attempt left.
 
-use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
+use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
 use super::super::desired::Desired;
 use super::super::observe::{Observed, TargetGroup};
 use super::super::plan::{Env, Planned};
 use super::super::security_groups::{delete, nodes};
-use super::plan::{is_marked, step};
+use super::plan::{is_tagged, step};
 use super::{KIND, group};
 use crate::annotations::Kind;
 use crate::client::write::ElbV2Write;
 
-/// The writes that leave nothing of this Service's network balancer: the balancer, then its target groups, then the rules on
-/// the nodes' groups, then its own group. All but the first are found without the balancer too, so that a deletion that died
-/// in between goes on where it ended.
+/// The writes that delete everything of this Service's network balancer: the balancer, its target groups, the rules in
+/// the nodes' groups, its own group. All but the first are also found without the balancer, so that an interrupted
+/// deletion continues.
 ///
-/// What lacks our marks stays, with a finding.
+/// Objects without this cluster's ownership tags stay, with a finding.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub(crate) fn delete(
     groups.extend(&observed.unattached_target_groups);
     for found in groups {
         let elsewhere = found.group.balancers.iter().any(|arn| Some(&**arn) != own);
-        if is_marked(desired, env, &found.tags) && !elsewhere {
+        if is_tagged(desired, env, &found.tags) && !elsewhere {
             planned.steps.push(group::delete(found, reason));
         } else {
             planned.findings.push(kept("target group", &found.group.name));
@@ -57,19 +57,17 @@ pub(crate) fn delete(
     planned.steps.extend(rules);
     planned.findings.extend(findings);
     let removal = delete::unneeded(Kind::Network, desired, attached, &[], observed, env);
-    planned.steps.extend(removal.cut);
+    planned.steps.extend(removal.revoke);
     planned.steps.extend(removal.delete);
     planned.findings.extend(removal.findings);
     Ok(planned)
 }
 
 fn kept(kind: &str, name: &str) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        key: kind.to_owned(),
-        value: Some(name.to_owned()),
-        message: "not deleted: it is not marked as made for this Service of this cluster, or is used elsewhere; delete it if \
-                  it is not needed"
-            .to_owned(),
-    }
+    Finding::warning(
+        kind,
+        "not deleted: it is not tagged as created for this Service of this cluster, or is used elsewhere; delete it if \
+                  it is not needed",
+    )
+    .value(name)
 }

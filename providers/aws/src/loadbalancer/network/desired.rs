@@ -1,31 +1,31 @@
-//! What a Service wants of a network balancer. All that can be wrong is said here, before any call.
+//! Desired state of a network balancer. All mistakes are found here, before any call.
 
-use ccm_provider::{Finding, ProviderError, Service, ServicePort, Severity};
+use ccm_provider::{Finding, ProviderError, Service};
 
-use super::super::desired::{Common, Network, Port};
+use super::super::desired::{Common, Network, Port, check};
 use crate::annotations::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE,
     EIP_ALLOCATIONS, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD,
     HealthPort, HealthProtocol, PRIVATE_IPV4, SSL_CERT, SSL_POLICY, SSL_PORTS, TARGET_GROUP_ATTRIBUTES,
-    UNHEALTHY_THRESHOLD, invalid,
+    UNHEALTHY_THRESHOLD,
 };
 use crate::client::elbv2::{Attributes, HealthCheck};
 use crate::start::config::HealthProbe;
 
-/// Balancer attributes that are kept equal.
+/// Balancer attributes that every sync compares.
 pub(crate) const CROSS_ZONE_ENABLED: &str = "load_balancing.cross_zone.enabled";
 pub(crate) const LOGS_ENABLED: &str = "access_logs.s3.enabled";
 const LOGS_BUCKET: &str = "access_logs.s3.bucket";
 const LOGS_PREFIX: &str = "access_logs.s3.prefix";
 
-/// Where a health check asks the node port itself.
+/// Health-check port that means the target's own port.
 const TRAFFIC_PORT: &str = "traffic-port";
 
-/// The wish, and what is noticed beside the annotations.
+/// The desired balancer, and findings that are not about annotations.
 ///
 /// # Errors
 ///
-/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead. Nothing has been called.
+/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead.
 pub(crate) fn network(
     service: &Service,
     common: Common,
@@ -60,10 +60,11 @@ fn ports(
     let mut ports = Vec::new();
     for port in &service.spec.ports {
         if !["TCP", "UDP"].contains(&&*port.protocol) {
-            return Err(about_port(port, "protocol", &port.protocol, "a network load balancer takes TCP and UDP only"));
+            let problem = format!("a network load balancer takes TCP and UDP only (port {})", port.port);
+            return Err(check::about("spec.ports[].protocol", Some(&port.protocol), &problem));
         }
         if port.node_port == 0 {
-            findings.push(without_node_port(port));
+            findings.push(check::without_node_port(port));
             continue;
         }
         let certificate =
@@ -82,48 +83,23 @@ fn ports(
         });
     }
     if ports.is_empty() {
-        return Err(invalid(Finding {
-            severity: Severity::Error,
-            key: "spec.ports".to_owned(),
-            value: None,
-            message: "no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
-                      spec.allocateLoadBalancerNodePorts to true or give each port a nodePort"
-                .to_owned(),
-        }));
+        return Err(check::no_usable_ports());
     }
     ports.sort_by(|a, b| (a.port, &a.protocol).cmp(&(b.port, &b.protocol)));
     Ok(ports)
 }
 
-fn without_node_port(port: &ServicePort) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        key: "spec.ports[].nodePort".to_owned(),
-        value: None,
-        message: format!("port {} is not served: it has no node port; give it one", port.port),
-    }
-}
-
-fn about_port(port: &ServicePort, field: &str, value: &str, problem: &str) -> ProviderError {
-    invalid(Finding {
-        severity: Severity::Error,
-        key: format!("spec.ports[].{field}"),
-        value: Some(value.to_owned()),
-        message: format!("{problem} (port {})", port.port),
-    })
-}
-
-/// How the nodes are asked for their health, the same for each port.
+/// The health check of the nodes, the same for each port.
 ///
-/// Upstream: `buildNLBHealthCheckConfiguration` in `pkg/providers/v1/aws.go`. With [`HealthProbe::Shared`] protocol, port and
-/// path of the annotations do nothing (kept: clusters rely on the probe being the same for all Services).
+/// Upstream: `buildNLBHealthCheckConfiguration` in `pkg/providers/v1/aws.go`. With [`HealthProbe::Shared`] the
+/// annotations for protocol, port and path have no effect (kept: clusters rely on one probe for all Services).
 fn health_check(
     service: &Service,
     annotations: Annotations<'_>,
     probe: &HealthProbe,
 ) -> Result<HealthCheck, ProviderError> {
     let local = service.spec.external_traffic_policy == "Local";
-    // Without a port to ask, upstream would ask port 0.
+    // Without a health-check node port, upstream would probe port 0.
     let (local_path, local_port) = service.health_check_path_port();
     let (protocol, path, port, interval, threshold) = if local && local_port != 0 {
         (HealthProtocol::Http, local_path, local_port.to_string(), 10, 2)
@@ -132,7 +108,7 @@ fn health_check(
     };
     let protocol = annotations.get(&HEALTH_PROTOCOL)?.unwrap_or(protocol);
     if protocol == HealthProtocol::Ssl {
-        let problem = "a network load balancer asks with TCP, HTTP or HTTPS; write one of them";
+        let problem = "a network load balancer checks health with TCP, HTTP or HTTPS; write one of them";
         return Err(annotations.refuse(HEALTH_PROTOCOL.row, problem));
     }
     let path = annotations.get(&HEALTH_PATH)?.unwrap_or_else(|| path.to_owned());
@@ -150,15 +126,16 @@ fn health_check(
         port,
         path: protocol.has_path().then_some(path),
         interval: annotations.get(&HEALTH_INTERVAL)?.unwrap_or(interval),
-        // Upstream reads this annotation and never sends it. The default stays AWS's, which differs by protocol.
+        // Upstream reads this annotation and never sends it. Without it, AWS's default applies, which depends on the
+        // protocol.
         timeout: annotations.get(&HEALTH_TIMEOUT)?,
         healthy_threshold: annotations.get(&HEALTHY_THRESHOLD)?.unwrap_or(threshold),
         unhealthy_threshold: annotations.get(&UNHEALTHY_THRESHOLD)?.unwrap_or(threshold),
     })
 }
 
-/// The balancer's attributes. Bucket and prefix only while logs are wanted: AWS refuses an empty bucket, so they stay
-/// what they were when logs are off.
+/// The balancer's attributes. Bucket and prefix only while logs are on: AWS refuses an empty bucket, so they keep their
+/// values when logs are off.
 fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError> {
     let cross_zone = annotations.get_or_default(&CROSS_ZONE)?;
     let logs = annotations.get_or_default(&ACCESS_LOG)?;

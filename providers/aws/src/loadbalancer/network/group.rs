@@ -1,4 +1,4 @@
-//! The target group of a Service port: which one it is, what it takes to make it right.
+//! The target group of a Service port: selection and changes.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,24 @@ use ccm_provider::{ProviderError, Risk, Verb};
 use super::super::desired::Port;
 use super::super::names;
 use super::super::observe::{Network, TargetGroup};
-use super::super::plan::{Step, spelled};
-use super::plan::{Context, is_marked, step};
+use super::super::plan::{Step, abbreviated};
+use super::plan::{Context, is_tagged, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target};
 use crate::client::write::{ElbV2Write, Id, Object};
 
-/// AWS takes so many targets in one call.
+/// Targets in one call, at most.
 const CHUNK: usize = 100;
 
-/// The group that a port shall have.
+/// The target group chosen for a port.
 #[derive(Debug)]
 pub(super) struct Chosen<'a> {
     pub(super) name: String,
-    /// `None`: to be made.
+    /// `None`: to be created.
     pub(super) found: Option<&'a TargetGroup>,
 }
 
 impl Chosen<'_> {
-    /// To be named in writes.
+    /// Its reference in writes.
     pub(super) fn id(&self) -> Id {
         match self.found {
             Some(found) => Id::Known(found.group.arn.clone()),
@@ -32,29 +32,29 @@ impl Chosen<'_> {
         }
     }
 
-    /// Its ARN, when it is there.
+    /// Its ARN, if it exists.
     pub(super) fn arn(&self) -> Option<&str> {
         self.found.map(|found| &*found.group.arn)
     }
 }
 
-/// All groups that were found, those in use first.
+/// All observed groups, those in use first.
 pub(super) fn all<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a TargetGroup> {
     let used = context.existing().map(|existing| existing.target_groups.iter()).into_iter().flatten();
     used.chain(&context.observed.unattached_target_groups)
 }
 
-/// What a group is called; its ARN where it was not found.
+/// The name of a group; its ARN if it was not observed.
 pub(super) fn name<'a>(context: &Context<'a>, arn: &'a str) -> &'a str {
     all(context).find(|found| found.group.arn == arn).map_or(arn, |found| &found.group.name)
 }
 
-/// Chooses the group of a port: the one that its listener leads to, if that fits; else the one that has its name, whether it
-/// is in use, was left behind by an attempt that died, or was made by upstream; else a new one.
+/// Chooses the group of a port: the one that its listener forwards to, if that fits; else the one with the port's name,
+/// whether in use, left over from an interrupted sync, or created by upstream; else a new one.
 ///
 /// # Errors
 ///
-/// The name is taken by a group that isn't ours to use.
+/// A group that this Service may not use has the name.
 pub(super) fn choose<'a>(
     context: &Context<'a>,
     port: &Port,
@@ -72,7 +72,7 @@ pub(super) fn choose<'a>(
     Ok(Chosen { name, found })
 }
 
-/// Whether a group can serve the port with nothing changed but what AWS lets change.
+/// Whether a group can serve the port with changes that AWS allows in place.
 fn fits(port: &Port, found: &TargetGroup) -> bool {
     let check = &found.group.health_check;
     can_serve(port, found)
@@ -80,7 +80,7 @@ fn fits(port: &Port, found: &TargetGroup) -> bool {
         && check.interval == port.health_check.interval
 }
 
-/// Whether all that AWS never changes on a group is right.
+/// Whether the immutable settings of a group fit.
 fn can_serve(port: &Port, found: &TargetGroup) -> bool {
     let group = &found.group;
     group.port == port.node_port && group.protocol == port.traffic_protocol && group.target_type == names::TARGET_TYPE
@@ -96,8 +96,8 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
     if let Some(other) = other_balancer(context, found) {
         return taken(&format!("is used by another load balancer ({other})"));
     }
-    if !is_marked(context.desired, context.env, &found.tags) {
-        return taken("is not marked as made for this Service of this cluster");
+    if !is_tagged(context.desired, context.env, &found.tags) {
+        return taken("is not tagged as created for this Service of this cluster");
     }
     if !can_serve(port, found) || group.vpc != context.vpc() {
         return taken("has another port, protocol, target type or VPC");
@@ -105,18 +105,18 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
     Ok(())
 }
 
-/// A balancer other than ours that leads to the group.
+/// Another balancer that forwards to the group.
 fn other_balancer<'a>(context: &Context<'_>, found: &'a TargetGroup) -> Option<&'a str> {
     let own = context.existing().map(|existing| &*existing.balancer.arn);
     found.group.balancers.iter().map(String::as_str).find(|arn| Some(*arn) != own)
 }
 
-/// Whether a group that no port needs any more may be deleted.
+/// Whether an unneeded group may be deleted.
 pub(super) fn is_disposable(context: &Context<'_>, found: &TargetGroup) -> bool {
-    is_marked(context.desired, context.env, &found.tags) && other_balancer(context, found).is_none()
+    is_tagged(context.desired, context.env, &found.tags) && other_balancer(context, found).is_none()
 }
 
-/// The writes that make the group right before a listener leads to it: made, health check, attributes, targets.
+/// The writes that prepare the group before a listener forwards to it: creation, health check, attributes, targets.
 pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     match chosen.found {
@@ -128,7 +128,7 @@ pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -
     steps
 }
 
-/// Brings the nodes behind the groups of a balancer in line whose other wishes are not to be had.
+/// Updates only the nodes of existing groups, for a Service that is otherwise invalid.
 pub(super) fn hosts(context: &Context<'_>, existing: &Network) -> Vec<Step> {
     let ours = existing
         .target_groups
@@ -165,47 +165,36 @@ fn check_text(check: &HealthCheck) -> String {
     )
 }
 
-/// Changes the health check of a group in place. Protocol and interval differ only where somebody changed them by hand on the
-/// group that has the port's name: for all other cases the name changes with them.
+/// Changes the health check of a group in place. Protocol and interval can differ only after a manual change of the
+/// group with the port's name: otherwise the name changes with them.
 fn health_check(port: &Port, found: &TargetGroup) -> Option<Step> {
-    let (is, shall) = (&found.group.health_check, &port.health_check);
-    let mut changes = Vec::new();
-    let mut compare = |field: &'static str, is: String, shall: String| {
-        if is != shall {
-            changes.push((field, is, shall));
-        }
-    };
-    compare("protocol", is.protocol.to_uppercase(), shall.protocol.clone());
-    compare("port", is.port.clone(), shall.port.clone());
-    if shall.path.is_some() {
-        compare("path", is.path.clone().unwrap_or_default(), shall.path.clone().unwrap_or_default());
-    }
-    compare("interval", is.interval.to_string(), shall.interval.to_string());
-    if let Some(timeout) = shall.timeout {
-        compare("timeout", is.timeout.unwrap_or_default().to_string(), timeout.to_string());
-    }
-    compare("healthy threshold", is.healthy_threshold.to_string(), shall.healthy_threshold.to_string());
-    compare("unhealthy threshold", is.unhealthy_threshold.to_string(), shall.unhealthy_threshold.to_string());
-    if changes.is_empty() {
-        return None;
-    }
-    let target_group = found.group.arn.clone();
-    let write = ElbV2Write::ModifyTargetGroup { target_group, health_check: shall.clone() };
-    let mut summary = step(Verb::Update, "TargetGroup", &found.group.name, "its health check differs", write);
-    for (field, is, shall) in changes {
-        summary = summary.change(field, Some(is), Some(shall));
-    }
-    Some(summary)
+    let (is, wanted) = (&found.group.health_check, &port.health_check);
+    let number = |number: i32| Some(number.to_string());
+    let fields = [
+        ("protocol", is.protocol.to_uppercase(), Some(wanted.protocol.clone())),
+        ("port", is.port.clone(), Some(wanted.port.clone())),
+        ("path", is.path.clone().unwrap_or_default(), wanted.path.clone()),
+        ("interval", is.interval.to_string(), number(wanted.interval)),
+        ("timeout", is.timeout.unwrap_or_default().to_string(), wanted.timeout.and_then(number)),
+        ("healthy threshold", is.healthy_threshold.to_string(), number(wanted.healthy_threshold)),
+        ("unhealthy threshold", is.unhealthy_threshold.to_string(), number(wanted.unhealthy_threshold)),
+    ];
+    let mut differing = fields.into_iter().filter(|(_, is, wanted)| wanted.as_ref().is_some_and(|wanted| wanted != is));
+    let write = ElbV2Write::ModifyTargetGroup { target_group: found.group.arn.clone(), health_check: wanted.clone() };
+    let step = step(Verb::Update, "TargetGroup", &found.group.name, "its health check differs", write);
+    let (field, is, wanted) = differing.next()?;
+    let first = step.change(field, Some(is), wanted);
+    Some(differing.fold(first, |step, (field, is, wanted)| step.change(field, Some(is), wanted)))
 }
 
-/// Sends the attributes of the annotation that differ, of those that AWS reports at all.
+/// Sends the annotated attributes that differ, of those that AWS reports.
 fn attributes(context: &Context<'_>, chosen: &Chosen<'_>) -> Option<Step> {
     let wanted = context.network.target_group_attributes.as_ref()?;
     let found = chosen.found.map(|found| found.attributes.as_ref());
     let is = |key: &str| match found {
-        // What AWS does not report, it does not have.
+        // AWS does not report attributes that the group does not support.
         Some(Some(attributes)) => attributes.get(key).cloned(),
-        // Not read: sent anyway, which changes nothing if it is so already.
+        // Not read: sent anyway, which is harmless if equal.
         Some(None) => Some(String::new()),
         // A new group has AWS's defaults.
         None => Some((key == "preserve_client_ip.enabled").to_string()),
@@ -218,7 +207,7 @@ fn attributes(context: &Context<'_>, chosen: &Chosen<'_>) -> Option<Step> {
     with_attributes(summary.risk(risk), &changed, |key| is(key).unwrap_or_default())
 }
 
-/// The step with its attributes told; none where nothing changes.
+/// The step with its changed attributes; `None` if nothing changes.
 pub(super) fn with_attributes(step: Step, changed: &Attributes, is: impl Fn(&str) -> String) -> Option<Step> {
     let mut step = Some(step).filter(|_| !changed.is_empty())?;
     for (key, value) in changed {
@@ -227,7 +216,7 @@ pub(super) fn with_attributes(step: Step, changed: &Attributes, is: impl Fn(&str
     Some(step)
 }
 
-/// Untargets the nodes that went, then targets those that came: in this order, because a group may be at its quota.
+/// Deregisters surplus targets, then registers new ones: in this order because a group may be at its quota.
 fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<Step> {
     let wanted: BTreeSet<Target> = context
         .network
@@ -252,18 +241,18 @@ fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<St
         let target_group = chosen.arn().unwrap_or_default().to_owned();
         let write = ElbV2Write::DeregisterTargets { target_group, targets: chunk.to_vec() };
         let summary = step(Verb::Detach, "TargetGroup", &chosen.name, "these nodes get no traffic any more", write)
-            .change("targets", Some(spelled(chunk, text)), None);
+            .change("targets", Some(abbreviated(chunk, text)), None);
         steps.push(summary.risk(Risk::Brief));
     }
     for chunk in new.chunks(CHUNK) {
         let write = ElbV2Write::RegisterTargets { target_group: chosen.id(), targets: chunk.to_vec() };
         let summary = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes get traffic", write);
-        steps.push(summary.change("targets", None, Some(spelled(chunk, text))));
+        steps.push(summary.change("targets", None, Some(abbreviated(chunk, text))));
     }
     steps
 }
 
-/// Deletes a group that no listener leads to.
+/// Deletes a group that no listener forwards to.
 pub(super) fn delete(found: &TargetGroup, reason: &str) -> Step {
     let write = ElbV2Write::DeleteTargetGroup { target_group: found.group.arn.clone() };
     step(Verb::Delete, "TargetGroup", &found.group.name, reason, write)

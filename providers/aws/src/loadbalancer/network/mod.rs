@@ -14,21 +14,19 @@ mod warn;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;
 
-use ccm_provider::{LoadBalancerIngress, LoadBalancerStatus};
+use ccm_provider::LoadBalancerStatus;
 
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
 
 use crate::client::elbv2::LoadBalancer;
 
-/// The kind of balancers of the v2 API that are made here.
+/// The type of v2 balancers that this program manages.
 pub(crate) const KIND: &str = "network";
 
-/// What a Service's status shows of its balancer: nothing until there is a name, or while AWS could not make it.
+/// The status of the Service: empty until the balancer has a DNS name, or if AWS could not create it.
 pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {
-    // `active_impaired` means that the balancer works but cannot grow: its name must stay (upstream takes it away).
+    // An `active_impaired` balancer works but cannot grow, so its hostname stays (upstream removes it).
     let usable = ["active", "provisioning", "active_impaired"].contains(&&*balancer.state);
-    let hostname = Some(balancer.dns_name.clone()).filter(|name| usable && !name.is_empty());
-    let ingress = hostname.map(|hostname| LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() });
-    LoadBalancerStatus { ingress: ingress.into_iter().collect() }
+    super::status(if usable { &balancer.dns_name } else { "" })
 }

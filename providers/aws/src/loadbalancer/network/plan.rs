@@ -1,6 +1,6 @@
-//! The writes that make or change a network balancer.
+//! The writes that create or change a network balancer.
 
-use ccm_provider::{ErrorClass, Finding, ProviderError, Risk, Severity, Verb};
+use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
 
 use super::super::desired::{Desired, Network};
 use super::super::observe::{self, Observed};
@@ -8,29 +8,29 @@ use super::super::plan::{Env, Planned, Step, scheme};
 use super::security::{self, Security};
 use super::{KIND, group, port, warn};
 use crate::annotations::{EIP_ALLOCATIONS, Key, PRIVATE_IPV4, invalid};
-use crate::client::elbv2::{Attributes, SubnetMapping};
+use crate::client::elbv2::{self, Attributes, SubnetMapping};
 use crate::client::write::{ElbV2Write, Id, Object};
 use crate::client::{Tags, Write};
 use crate::ownership::is_of_service;
 
-/// What the parts of a plan are made from.
+/// Input of the parts of a plan.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) desired: &'a Desired,
     pub(super) network: &'a Network,
     pub(super) observed: &'a Observed,
     pub(super) env: &'a Env,
-    /// Of all that is made.
+    /// Tags of new objects.
     pub(super) tags: Tags,
 }
 
 impl<'a> Context<'a> {
-    /// The balancer as it is, if it is.
+    /// The existing balancer.
     pub(super) fn existing(&self) -> Option<&'a observe::Network> {
         self.observed.network.as_ref()
     }
 
-    /// The balancer, to be named in writes.
+    /// The balancer's reference in writes.
     pub(super) fn balancer(&self) -> Id {
         match self.existing() {
             Some(existing) => Id::Known(existing.balancer.arn.clone()),
@@ -38,31 +38,31 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Where the balancer is or will be.
+    /// The VPC of the balancer.
     pub(super) fn vpc(&self) -> &'a str {
         let existing = self.existing().map(|existing| &*existing.balancer.vpc);
         existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.env.vpc)
     }
 }
 
-/// Whether an object was made for this Service of this cluster.
-pub(super) fn is_marked(desired: &Desired, env: &Env, tags: &Tags) -> bool {
+/// Whether the tags say that an object was created for this Service of this cluster.
+pub(super) fn is_tagged(desired: &Desired, env: &Env, tags: &Tags) -> bool {
     env.ownership.is_member(tags) && is_of_service(tags, &desired.service)
 }
 
-/// The writes from observed to wanted. `subnets` are the subnets of a new balancer, in order; they are asked for only where
-/// they matter.
+/// The writes from the observed to the desired balancer. `subnets` gives the subnets of a new balancer, in order; it is
+/// called only when they matter.
 ///
-/// The order keeps traffic flowing and lets any prefix be finished by a later plan: groups and rules are opened first, a
-/// target group is filled before a listener leads to it, the listener leaves the old group before that is deleted, and rules
-/// are closed last. Whatever is made carries its marks from the start, so that a later plan finds it again.
+/// The order keeps traffic flowing and lets a later plan complete any prefix: groups and rules are opened first, a
+/// target group is filled before a listener forwards to it, the listener leaves the old group before that is deleted,
+/// and rules are closed last. New objects carry the ownership tags from their creation, so that a later plan finds
+/// them.
 ///
-/// Of a wish that is known by its hosts only ([`Network::is_hosts_only`]) nothing else is looked at.
+/// With [`Network::is_hosts_only`], only targets are updated.
 ///
 /// # Errors
 ///
-/// The wish cannot be met: the balancer's name or a target group's belongs to somebody else, or addresses and subnets don't
-/// pair up. Nothing must be written then.
+/// The name of the balancer or of a target group is taken, or addresses and subnets do not pair up.
 pub(crate) fn plan(
     desired: &Desired,
     network: &Network,
@@ -75,14 +75,19 @@ pub(crate) fn plan(
     let mut planned = Planned::default();
     match context.existing() {
         Some(existing) => {
-            check_owner(&context, existing)?;
+            let elbv2::LoadBalancer { name, kind, .. } = &existing.balancer;
+            if kind != KIND {
+                let message = format!("load balancer {name} is of type {kind}, not {KIND}; delete or rename it");
+                return Err(ProviderError::unknown(message));
+            }
+            desired.check_owner(&existing.tags, env)?;
             if network.is_hosts_only() {
                 planned.steps = group::hosts(&context, existing);
                 return Ok(planned);
             }
             planned.findings = warn::fixed(&context, existing, subnets);
         }
-        None if network.common.must_exist => return Err(missing(desired)),
+        None if network.common.must_exist => return Err(desired.not_found()),
         None => {}
     }
     let current = match context.existing() {
@@ -103,30 +108,6 @@ pub(crate) fn plan(
     planned.steps.extend(attributes(&context));
     planned.steps.extend(close);
     Ok(planned)
-}
-
-/// The name of a balancer says which Service it is for, but not of which cluster: the same Service lives twice where a cluster
-/// was restored beside the one that its backup was taken from.
-fn check_owner(context: &Context<'_>, existing: &observe::Network) -> Result<(), ProviderError> {
-    let name = &existing.balancer.name;
-    if existing.balancer.kind != KIND {
-        let kind = &existing.balancer.kind;
-        let message = format!("load balancer {name} is of type {kind}, not {KIND}; delete or rename it");
-        return Err(ProviderError::unknown(message));
-    }
-    if !context.env.ownership.is_member(&existing.tags) {
-        let mark = context.env.ownership.cluster_key().unwrap_or_default();
-        let message = format!(
-            "load balancer {name} is not marked as belonging to this cluster; if it does, tag it {mark} = owned, otherwise \
-             delete it or the Service"
-        );
-        return Err(ProviderError::unknown(message));
-    }
-    Ok(())
-}
-
-fn missing(desired: &Desired) -> ProviderError {
-    ProviderError::new(ErrorClass::NotFound, format!("Load balancer not found: {}", desired.name))
 }
 
 fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -> Result<Step, ProviderError> {
@@ -164,21 +145,23 @@ fn check_count<T>(key: &Key<T>, what: &str, given: &[String], subnets: &[String]
     if given.is_empty() || given.len() == subnets.len() {
         return Ok(());
     }
-    Err(invalid(Finding {
-        severity: Severity::Error,
-        key: key.row.key.to_owned(),
-        value: Some(given.join(",")),
-        message: format!(
-            "Must have same number of {what} ({}) and SubnetIDs ({}): write one for each of {}, in this order",
-            given.len(),
-            subnets.len(),
-            subnets.join(" ")
-        ),
-    }))
+    Err(invalid(
+        Finding::new(
+            Severity::Error,
+            key.row.key,
+            format!(
+                "Must have same number of {what} ({}) and SubnetIDs ({}): write one for each of {}, in this order",
+                given.len(),
+                subnets.len(),
+                subnets.join(" ")
+            ),
+        )
+        .value(given.join(",")),
+    ))
 }
 
-/// Replaces the balancer's security groups where others are wanted. AWS takes none away altogether, nor gives any to a
-/// balancer that was made without.
+/// Replaces the balancer's security groups. AWS cannot remove the last one, nor add one to a balancer that was created
+/// without.
 fn set_groups(context: &Context<'_>, existing: &observe::Network, wanted: Vec<Id>) -> Option<Step> {
     if wanted.is_empty() {
         return None;

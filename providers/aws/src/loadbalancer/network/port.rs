@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
+use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
 use super::super::desired::Port;
 use super::super::observe::TargetGroup;
@@ -12,22 +12,23 @@ use super::plan::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerWish};
 
-/// A Service port with what was found for it.
+/// A Service port with its listener and its target group.
 struct Matched<'a> {
     port: &'a Port,
     listener: Option<&'a Listener>,
     chosen: Chosen<'a>,
 }
 
-/// The plan as it grows: which group each remaining listener leads to tells when a group can go.
+/// The plan under construction. It tracks which group each remaining listener forwards to, and so when a group can be
+/// deleted.
 struct PortPlan<'c, 'a> {
     context: &'c Context<'a>,
     planned: Planned,
-    /// ARN of the group by ARN of the listener, for the listeners that were found and remain.
+    /// Target group by listener (ARNs), for existing listeners that remain.
     leads_to: BTreeMap<&'a str, Option<String>>,
-    /// ARNs of the groups that ports shall have.
+    /// ARNs of the chosen groups.
     needed: BTreeSet<String>,
-    /// ARNs of the groups that were dealt with.
+    /// ARNs of the groups that were deleted or reported.
     deleted: BTreeSet<&'a str>,
 }
 
@@ -48,7 +49,7 @@ pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
     let mut surplus: Vec<&Listener> = listeners.iter().filter(|listener| !kept.contains(&*listener.arn)).collect();
     surplus.sort_by(|a, b| (a.port, &a.protocol, &a.arn).cmp(&(b.port, &b.protocol, &b.arn)));
 
-    let mut growing = PortPlan {
+    let mut plan = PortPlan {
         context,
         planned: Planned::default(),
         leads_to: listeners.iter().map(|listener| (&*listener.arn, listener.target_group.clone())).collect(),
@@ -56,30 +57,30 @@ pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
         deleted: BTreeSet::new(),
     };
     for one in &matched {
-        growing.planned.steps.extend(group::prepare(context, one.port, &one.chosen));
+        plan.planned.steps.extend(group::prepare(context, one.port, &one.chosen));
         match one.listener {
-            Some(listener) => growing.modify(one, listener),
+            Some(listener) => plan.modify(one, listener),
             None => {
-                // A port has one listener: one of another protocol must go first.
+                // A port has one listener: one of another protocol must be deleted first.
                 let (conflicting, others) = surplus.into_iter().partition(|listener| listener.port == one.port.port);
                 surplus = others;
                 for listener in conflicting {
-                    growing.delete(listener, "the port's protocol changed, which takes a new listener");
+                    plan.delete(listener, "the port's protocol changed, which takes a new listener");
                 }
-                growing.create(one);
+                plan.create(one);
             }
         }
-        growing.sweep();
+        plan.sweep();
     }
     for listener in surplus {
-        growing.delete(listener, "the Service has no such port");
-        growing.sweep();
+        plan.delete(listener, "the Service has no such port");
+        plan.sweep();
     }
-    growing.unattached();
-    Ok(growing.planned)
+    plan.unattached();
+    Ok(plan.planned)
 }
 
-/// The listener of a port: the one with its protocol, or the other one of the pair whose protocol can be changed in place.
+/// The listener of a port: the one with its protocol, else one whose protocol can be changed in place (TCP and TLS).
 fn find<'a>(listeners: &'a [Listener], port: &Port) -> Option<&'a Listener> {
     let on_port = || listeners.iter().filter(|listener| listener.port == port.port);
     let stream = |protocol: &str| ["TCP", "TLS"].contains(&protocol);
@@ -107,7 +108,7 @@ impl<'a> PortPlan<'_, 'a> {
         let moved = changes.iter().any(|(field, ..)| *field == TARGET_GROUP);
         if !changes.is_empty() {
             let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired: wanted(one) };
-            let reason = if moved { "it shall lead to the right target group" } else { "its settings differ" };
+            let reason = if moved { "it must forward to the right target group" } else { "its settings differ" };
             let mut summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
             for (field, before, after) in changes {
                 summary = summary.change(field, before, after);
@@ -134,17 +135,17 @@ impl<'a> PortPlan<'_, 'a> {
         step(verb, "Listener", &format!("{}:{port}", self.context.desired.name), reason, write)
     }
 
-    /// Deletes the groups that the last listener just left.
+    /// Deletes the groups that no listener forwards to any more.
     fn sweep(&mut self) {
         let used = self.context.existing().map(|existing| &*existing.target_groups).unwrap_or_default();
         let left = used.iter().filter(|found| !self.is_led_to(found));
-        self.discard(left.collect(), "no listener leads to it any more");
+        self.discard(left.collect(), "no listener forwards to it any more");
     }
 
-    /// Deletes what an earlier attempt, or a hand, left behind.
+    /// Deletes groups left over from an interrupted sync or a manual change.
     fn unattached(&mut self) {
         let unattached = self.context.observed.unattached_target_groups.iter();
-        self.discard(unattached.collect(), "it was left behind: no listener leads to it and no port needs it");
+        self.discard(unattached.collect(), "left over: no listener forwards to it and no port needs it");
     }
 
     fn is_led_to(&self, found: &TargetGroup) -> bool {
@@ -165,7 +166,7 @@ impl<'a> PortPlan<'_, 'a> {
     }
 }
 
-/// What the listener of a port shall be.
+/// The desired listener of a port.
 fn wanted(one: &Matched<'_>) -> ListenerWish {
     ListenerWish {
         port: one.port.port,
@@ -178,7 +179,7 @@ fn wanted(one: &Matched<'_>) -> ListenerWish {
 
 const TARGET_GROUP: &str = "target group";
 
-/// The same in words.
+/// The same as text.
 fn settings(one: &Matched<'_>) -> Vec<(&'static str, String)> {
     let certificate = one.port.certificate.clone().map(|arn| ("certificate", arn));
     let policy = one.port.ssl_policy.clone().map(|policy| ("TLS policy", policy));
@@ -189,7 +190,7 @@ fn settings(one: &Matched<'_>) -> Vec<(&'static str, String)> {
     settings
 }
 
-/// What is wrong with a listener: field, before, after.
+/// The differences of a listener: field, before, after.
 fn differences(
     context: &Context<'_>,
     one: &Matched<'_>,
@@ -204,7 +205,7 @@ fn differences(
     if certificate != port.certificate {
         changes.push(("certificate", certificate, port.certificate.clone()));
     }
-    // With TLS, a policy that isn't asked for is AWS's default, or what somebody set by hand.
+    // With TLS, an unannotated policy is AWS's default or was set manually.
     let tls = port.certificate.is_some();
     if (!tls || port.ssl_policy.is_some()) && listener.ssl_policy != port.ssl_policy {
         changes.push(("TLS policy", listener.ssl_policy.clone(), port.ssl_policy.clone()));
@@ -217,13 +218,10 @@ fn differences(
 }
 
 fn kept(found: &TargetGroup) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        key: "target group".to_owned(),
-        value: Some(found.group.name.clone()),
-        message:
-            "no port needs it, but it is not marked as made for this Service, or another load balancer uses it; it is \
-                  left alone: delete it if it is not needed"
-                .to_owned(),
-    }
+    Finding::warning(
+        "target group",
+        "no port needs it, but it is not tagged as created for this Service, or another load balancer uses it; it is \
+                  left unchanged: delete it if it is not needed",
+    )
+    .value(found.group.name.clone())
 }

@@ -1,4 +1,4 @@
-//! Who may connect: the balancer's own groups and the rules of those of the nodes, as steps around those of the balancer.
+//! The balancer's own security groups and the rules of the nodes' groups, as steps around those of the balancer.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,23 @@ use crate::annotations::Kind;
 use crate::client::Write;
 use crate::client::write::{Ec2Write, Id};
 
-/// What is done about security groups around the balancer's own steps.
+/// Steps for security groups around the balancer's own steps.
 #[derive(Debug, Default)]
 pub(super) struct Security {
-    /// What the balancer shall have, in order; empty where it keeps being without.
+    /// The groups of the balancer, in order; empty if it has none.
     pub(super) wanted: Vec<Id>,
-    /// Before the balancer is touched: groups made, rules opened.
+    /// Before the balancer is changed: groups created, rules opened.
     pub(super) open: Vec<Step>,
-    /// After its listeners are right: rules closed, groups deleted.
+    /// After its listeners are changed: rules closed, groups deleted.
     pub(super) close: Vec<Step>,
     pub(super) findings: Vec<Finding>,
 }
 
-/// The groups of the balancer and the rules of the nodes. `standing` are the subnets that the balancer is in.
+/// The groups of the balancer and the rules of the nodes. `current` are the subnets of the balancer.
 ///
 /// # Errors
 ///
-/// It cannot be told which group is meant.
+/// The security group of a node is ambiguous.
 pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security, ProviderError> {
     let Context { desired, network, observed, env, .. } = *context;
     let own::Groups { ids, before, rules } = own::network(desired, network, observed, env)?;
@@ -42,14 +42,14 @@ pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security
         open.extend(opens);
         close.extend(closes);
     }
-    close.extend(unneeded.cut);
+    close.extend(unneeded.revoke);
     close.extend(unneeded.delete);
     let findings = findings.into_iter().chain(unneeded.findings).collect();
     Ok(Security { wanted: ids, open, close, findings })
 }
 
-/// What can be opened before traffic comes, and the rest, each in its order. Where a rule has to go before another can come,
-/// because a group is full or knows a rule under one name only, both are left to the rest.
+/// Splits the steps into those that open rules and the rest, each in order. If a rule must be removed before another
+/// can be added, because the group is full or has the rule with another description, both are in the rest.
 fn part(steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
     let mut closed = BTreeSet::new();
     steps.into_iter().partition(|step| match &step.write {

@@ -1,8 +1,8 @@
-//! Wishes that a balancer took when it was made and that cannot be met on it any more. Upstream ignores them in silence.
+//! Settings that are fixed at creation and differ from the Service. Upstream ignores them silently.
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{Finding, ProviderError, Severity};
+use ccm_provider::{Finding, ProviderError};
 
 use super::super::desired::Subnets;
 use super::super::observe;
@@ -10,10 +10,10 @@ use super::super::plan::scheme;
 use super::plan::Context;
 use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, SECURITY_GROUPS, SUBNETS};
 
-/// What to do about it, for all of them.
-const WAY_OUT: &str = "to change it, delete the Service and create it again";
+/// The remediation for all of them.
+const REMEDIATION: &str = "to change it, delete the Service and create it again";
 
-/// Differences between the wish and a balancer in what is fixed when it is made.
+/// Findings about settings that AWS does not change on an existing balancer.
 pub(super) fn fixed(
     context: &Context<'_>,
     existing: &observe::Network,
@@ -29,7 +29,7 @@ pub(super) fn fixed(
     if sorted(&network.allocations) != allocations {
         findings.push(finding(&EIP_ALLOCATIONS, &network.allocations.join(","), &words(allocations)));
     }
-    // AWS may report addresses that nobody asked for, so an absent annotation says nothing.
+    // AWS may report addresses without the annotation, so an absent annotation is no difference.
     let addresses = sorted(balancer.zones.iter().flat_map(|zone| &zone.private_ipv4));
     if !network.private_ipv4.is_empty() && sorted(&network.private_ipv4) != addresses {
         findings.push(finding(&PRIVATE_IPV4, &network.private_ipv4.join(","), &words(addresses)));
@@ -42,7 +42,7 @@ pub(super) fn fixed(
     }
     let named = &context.desired.named_groups.instead;
     if context.env.managed_network_groups && !named.is_empty() && balancer.security_groups.is_empty() {
-        findings.push(finding(&SECURITY_GROUPS, &named.join(","), "made without security groups"));
+        findings.push(finding(&SECURITY_GROUPS, &named.join(","), "created without security groups"));
     }
     let missing = context.env.ownership.user_tags(&network.common.tags);
     let missing: Vec<String> = missing
@@ -51,19 +51,18 @@ pub(super) fn fixed(
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     if !missing.is_empty() {
-        findings.push(finding(&ADDITIONAL_TAGS, &missing.join(","), "made without these"));
+        findings.push(finding(&ADDITIONAL_TAGS, &missing.join(","), "created without these"));
     }
     findings
 }
 
 fn finding<T>(key: &Key<T>, wanted: &str, is: &str) -> Finding {
     let is = if is.is_empty() { "none" } else { is };
-    Finding {
-        severity: Severity::Warning,
-        key: key.row.key.to_owned(),
-        value: Some(wanted.to_owned()),
-        message: format!("no effect on an existing network load balancer, which stays as it is ({is}); {WAY_OUT}"),
-    }
+    Finding::warning(
+        key.row.key,
+        format!("no effect on an existing network load balancer, which stays as it is ({is}); {REMEDIATION}"),
+    )
+    .value(wanted)
 }
 
 fn sorted<'a>(texts: impl IntoIterator<Item = &'a String>) -> BTreeSet<&'a str> {

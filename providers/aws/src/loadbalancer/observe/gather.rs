@@ -1,7 +1,7 @@
-//! How an observation is read.
+//! Reads an observation.
 //!
-//! What is needed is read side by side where it can be. Both kinds of balancers are looked for when the Service shall have
-//! none, and when it shall have one that is not there yet: a name that the other kind has may be a leftover of ours.
+//! Independent reads run concurrently. Both kinds of balancers are read for a deletion, and when the desired one does
+//! not exist: one of the other kind may be left over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Classic, Instance, Network, Observed, Probes, TargetGroup};
 use crate::client::ec2::{SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
 use crate::client::{Answer, Query, elb};
-use crate::loadbalancer::desired::{Common, Desired, Goal, Subnets};
+use crate::loadbalancer::desired::{Desired, Goal, Subnets};
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::plan::Env;
@@ -22,20 +22,19 @@ use crate::loadbalancer::subnets::{is_id, is_internal};
 use crate::node::fleet;
 use crate::node::identity::InstanceId;
 
-/// How long ago leftovers may have been looked for while nothing is missing.
+/// Age of the list that is searched for leftovers while nothing is missing.
 const LEFTOVERS: Duration = Duration::from_secs(3600);
-/// The block of a subnet never changes; a subnet that is missing is asked for again.
-const STANDING: Duration = Duration::from_secs(3600);
-/// A target group of which AWS says that it is gone.
+/// The CIDR of a subnet never changes; a missing subnet is read again.
+const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
-/// Codes of subnets and groups that are not there.
+/// Errors about subnets and groups that do not exist.
 const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
 
-/// Reads all that a plan for the wish must know.
+/// Reads everything that a plan for the desired state needs.
 ///
 /// # Errors
 ///
-/// One of the reads failed: nothing is known then.
+/// One of the reads failed.
 pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answer<Observed> {
     let mut observed = Observed::default();
     let (classic, network) = balancers(desired, reads).await?;
@@ -46,7 +45,7 @@ pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answe
     )?;
     observed.classic = classic;
     observed.network = network;
-    (observed.instances, observed.unseen) = instances;
+    (observed.instances, observed.missing_instances) = instances;
     let (unattached, groups, ()) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
         groups(desired, &observed, reads, env),
@@ -61,19 +60,19 @@ pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answe
     Ok(observed)
 }
 
-/// How old what Services share may be. A sync that finds nothing to do is the last look for a long time, and a deletion
-/// is the last one of all.
+/// Maximum age of reads that Services share. After a sync without changes the Service may not be read for a long time,
+/// and after a deletion never again, so these need fresh reads.
 fn shared_age(desired: &Desired) -> Duration {
-    match common(desired) {
+    match desired.goal.common() {
         None => Duration::ZERO,
         Some(common) if common.must_exist => SHORT,
         Some(_) => FRESH,
     }
 }
 
-/// How old the tags may be that say whose a balancer is.
+/// Maximum age of ownership tags.
 fn tags_age(desired: &Desired) -> Duration {
-    match common(desired) {
+    match desired.goal.common() {
         None => Duration::ZERO,
         Some(common) if common.must_exist => LONG,
         Some(_) => SHORT,
@@ -87,7 +86,7 @@ async fn maybe<T, U, F: Future<Output = Answer<U>>>(from: Option<T>, read: impl 
     }
 }
 
-/// The balancers of the Service's name, of either kind.
+/// The balancers with the Service's name, of both kinds.
 async fn balancers(
     desired: &Desired,
     reads: &Reads,
@@ -134,7 +133,7 @@ async fn read_classic(desired: &Desired, balancer: elb::LoadBalancer, reads: &Re
 async fn read_network(desired: &Desired, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<Network> {
     let arn = balancer.arn.clone();
     if balancer.kind != KIND {
-        // Somebody else's. Its parts are no business of ours.
+        // Not created by this program: its parts are not read.
         let tags = reads.network_tags([arn.clone()], tags_age(desired)).await?.remove(&arn).unwrap_or_default();
         return Ok(Network {
             balancer,
@@ -157,7 +156,7 @@ async fn read_network(desired: &Desired, balancer: elbv2::LoadBalancer, reads: &
     Ok(Network { balancer, attributes, listeners, target_groups, tags: own })
 }
 
-/// Completes target groups. One that went meanwhile is left out.
+/// Completes target groups. One that was deleted meanwhile is left out.
 async fn target_groups(
     desired: &Desired,
     groups: Vec<elbv2::TargetGroup>,
@@ -189,9 +188,9 @@ async fn target_groups(
     Ok(found)
 }
 
-/// Target groups with a name that only this Service gives, or one whose name is cut to the same, and without a balancer, or
-/// with this one and none of its listeners: what an interrupted plan left behind. AWS finds target groups neither by tags nor
-/// by a part of the name, so all of them are listed: now when something is missing, else rarely.
+/// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
+/// balancer, or to this one and none of its listeners: left over from an interrupted plan. AWS finds target groups
+/// neither by tag nor by a part of the name, so all are listed: now if one is missing, else rarely.
 async fn unattached(
     desired: &Desired,
     network: Option<&Network>,
@@ -202,7 +201,7 @@ async fn unattached(
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
     let max_age = match &desired.goal {
         Goal::Classic(_) => return Ok(Vec::new()),
-        // What another kind left before, another process did.
+        // A network balancer of an earlier annotation was created by an earlier process.
         Goal::Absent if network.is_none() && !desired.network => LEFTOVERS,
         Goal::Absent => Duration::ZERO,
         Goal::Network(goal) => {
@@ -224,17 +223,18 @@ async fn unattached(
         return Ok(Vec::new());
     }
     let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone()), tags_age(desired)).await?;
-    // Without tags it went since it was listed.
+    // Without tags it was deleted since it was listed.
     let there = candidates.into_iter().filter(|group| tags.contains_key(&group.arn)).collect();
     target_groups(desired, there, &tags, reads).await
 }
 
-/// The wanted instances, and those that EC2 does not show. What will never run again is left out: AWS would refuse it.
+/// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:
+/// AWS would refuse them.
 async fn instances(desired: &Desired, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
-    let Some(common) = common(desired) else { return Ok(Default::default()) };
+    let Some(common) = desired.goal.common() else { return Ok(Default::default()) };
     let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
     let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
-    let unseen = ids.iter().filter(|id| !members.contains_key(*id)).map(ToString::to_string).collect();
+    let missing_instances = ids.iter().filter(|id| !members.contains_key(*id)).map(ToString::to_string).collect();
     let staying = members.into_iter().filter(|(_, member)| !member.is_leaving());
     let instance = |(id, member): (InstanceId, std::sync::Arc<fleet::Member>)| {
         let instance = Instance {
@@ -246,18 +246,10 @@ async fn instances(desired: &Desired, reads: &Reads) -> Answer<(BTreeMap<String,
         };
         (id.to_string(), instance)
     };
-    Ok((staying.map(instance).collect(), unseen))
+    Ok((staying.map(instance).collect(), missing_instances))
 }
 
-fn common(desired: &Desired) -> Option<&Common> {
-    match &desired.goal {
-        Goal::Absent => None,
-        Goal::Classic(classic) => Some(&classic.common),
-        Goal::Network(network) => Some(&network.common),
-    }
-}
-
-/// The cluster's groups, and those that must be known beside them.
+/// The cluster's security groups, and all others that the plan needs.
 async fn groups(
     desired: &Desired,
     observed: &Observed,
@@ -273,12 +265,12 @@ async fn groups(
     let wanted: BTreeSet<&String> =
         attached.iter().copied().chain(named).chain(of_nodes).chain(&env.shared_group).collect();
     let missing: Vec<&String> = wanted.into_iter().filter(|id| !groups.contains_key(*id)).collect();
-    // As a filter: IDs that are not there are just absent, and the plan names them.
+    // As a filter: unknown IDs are simply absent, and the plan reports them.
     groups.extend(by_filter("group-id", missing.into_iter().cloned(), reads).await?);
 
     let managed = managed_names(desired, env);
     let nameless = managed.iter().filter(|name| !groups.values().any(|group| group.name == **name));
-    // A group that was made without tags, or lost them, is found by its name only.
+    // A group without the cluster's tags is found only by its name.
     let searched = match &desired.goal {
         Goal::Absent => true,
         Goal::Classic(_) => desired.named_groups.instead.is_empty() && env.shared_group.is_none(),
@@ -292,7 +284,8 @@ async fn groups(
         let query = Query::by("vpc-id", [env.vpc.clone()]).and("group-name", nameless);
         groups.extend(by_id(reads.api.security_groups(&query).await?));
     }
-    // What refers to a group must be known before the group can go; the cluster's own groups are there already.
+    // Groups with rules that refer to a group must be known before that group can be deleted; the cluster's own groups
+    // are read already.
     let mut going: BTreeSet<String> =
         groups.values().filter(|group| managed.contains(&group.name)).map(|group| group.id.clone()).collect();
     going.extend(attached.into_iter().cloned());
@@ -302,7 +295,8 @@ async fn groups(
     Ok(groups)
 }
 
-/// Whether the balancer has a group that the wish doesn't name and that is not its managed one, or the other way round.
+/// Whether the balancer has a group other than those named and its managed one, or has its managed one although others
+/// are named.
 fn may_leave(
     desired: &Desired,
     observed: &Observed,
@@ -317,7 +311,7 @@ fn may_leave(
     classic.chain(network).any(|id| !named(id) && (replaced || !is_managed(id)))
 }
 
-/// The names of groups that are made for the Service.
+/// The names of managed groups of the Service.
 fn managed_names(desired: &Desired, env: &Env) -> BTreeSet<String> {
     let classic = names::classic_group(&desired.name);
     let network = names::network_group(&desired.cluster_name, &desired.service, &desired.uid);
@@ -345,9 +339,9 @@ fn by_id(groups: impl IntoIterator<Item = SecurityGroup>) -> BTreeMap<String, Se
     groups.into_iter().map(|group| (group.id.clone(), group)).collect()
 }
 
-/// The subnets that the wish or a balancer of the Service needs, with their routes and zones where one has to be chosen.
+/// The subnets that are wanted or in use, with routes and zones if subnets have to be chosen.
 async fn subnets(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
-    let Some(common) = common(desired) else { return Ok(()) };
+    let Some(common) = desired.goal.common() else { return Ok(()) };
     let current: BTreeSet<String> = observed
         .network
         .iter()
@@ -355,9 +349,9 @@ async fn subnets(desired: &Desired, observed: &mut Observed, reads: &Reads, env:
         .map(|zone| zone.subnet.clone())
         .chain(observed.classic.iter().flat_map(|classic| classic.balancer.subnets.iter().cloned()))
         .collect();
-    // A network balancer keeps the subnets that it was made with.
+    // A network balancer keeps its subnets.
     let chosen = observed.network.is_none() || matches!(desired.goal, Goal::Classic(_));
-    let max_age = if chosen { shared_age(desired) } else { STANDING };
+    let max_age = if chosen { shared_age(desired) } else { SUBNET_MAX_AGE };
     let all = reads.subnets(max_age).await?;
     observed.subnets = all.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
     let named: Vec<String> = match &common.subnets {
@@ -382,7 +376,7 @@ async fn subnets(desired: &Desired, observed: &mut Observed, reads: &Reads, env:
     Ok(())
 }
 
-/// A subnet outside of the VPC, or one made since it was listed; `None` when it isn't there.
+/// A subnet of another VPC, or one created since the list was read; `None` if it does not exist.
 async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
     match reads.api.subnets(&Query::ids([id])).await {
         Ok(found) => Ok(found.into_iter().next()),
@@ -391,10 +385,13 @@ async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
     }
 }
 
-/// What the other network balancers of the VPC probe, and from where.
+/// The health-check ports and subnets of the other network balancers of the VPC.
 async fn others(desired: &Desired, observed: &Observed, reads: &Reads, env: &Env) -> Answer<BTreeMap<String, Probes>> {
-    let (balancers, groups, subnets) =
-        futures::try_join!(reads.balancers(), reads.target_groups(Duration::from_secs(1)), reads.subnets(STANDING))?;
+    let (balancers, groups, subnets) = futures::try_join!(
+        reads.balancers(),
+        reads.target_groups(Duration::from_secs(1)),
+        reads.subnets(SUBNET_MAX_AGE)
+    )?;
     let mut blocks: BTreeMap<&str, &str> = subnets.iter().map(|subnet| (&*subnet.id, &*subnet.cidr)).collect();
     blocks.extend(observed.subnets.values().map(|subnet| (&*subnet.id, &*subnet.cidr)));
     let others = balancers
@@ -404,7 +401,7 @@ async fn others(desired: &Desired, observed: &Observed, reads: &Reads, env: &Env
     let mut ports: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
     for group in groups.iter() {
         for arn in &group.balancers {
-            // `traffic-port` is no number.
+            // The port may be `traffic-port`.
             let port = group.health_check.port.parse().unwrap_or(group.port);
             ports.entry(arn).or_default().insert(port);
         }

@@ -1,4 +1,5 @@
-//! What AWS has of a Service's balancer: all that carries our marks, and what the wish refers to. Complete, or an error.
+//! What exists in AWS for a Service: objects with its ownership tags, and those that the desired state refers to.
+//! Complete, or an error.
 
 mod gather;
 
@@ -13,52 +14,54 @@ use crate::client::elbv2;
 
 pub(crate) use gather::gather;
 
-/// The observation for one wish.
+/// The observation for one desired state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Observed {
     pub(crate) classic: Option<Classic>,
     pub(crate) network: Option<Network>,
-    /// Target groups that our marks or names tie to this Service and that no listener of its balancer uses: leftovers.
+    /// Target groups of this Service, by tags or name, that no listener of its balancer uses: leftovers.
+    #[serde(alias = "loose_target_groups")]
     pub(crate) unattached_target_groups: Vec<TargetGroup>,
-    /// By ID: groups with the cluster's tag in the VPC, groups of the balancer, groups of the wanted instances, groups that
-    /// the wish or a name of ours points to, and groups with a rule that refers to any of the balancer's or of our names.
+    /// By ID: groups with the cluster's tag in the VPC, of the balancer, of the wanted instances, named by the desired
+    /// state or with the name of a managed group, and those with rules that refer to one of the balancer's or managed
+    /// groups.
     pub(crate) groups: BTreeMap<String, SecurityGroup>,
-    /// Subnets of the VPC (or those that the wish names), by ID.
+    /// Subnets of the VPC and named ones, by ID.
     pub(crate) subnets: BTreeMap<String, Subnet>,
-    /// Route tables of the VPC; empty where nothing has to be discovered.
+    /// Route tables of the VPC; empty if no subnets have to be discovered.
     pub(crate) route_tables: Vec<RouteTable>,
-    /// By name; zones that are absent are unknown.
+    /// By name; absent zones are unknown.
     pub(crate) zones: BTreeMap<String, AvailabilityZone>,
-    /// The wanted instances that exist and are not on their way out, by ID.
+    /// The wanted instances that exist and are not shutting down, by ID.
     pub(crate) instances: BTreeMap<String, Instance>,
     /// IDs of the wanted instances that EC2 does not show.
-    #[serde(default)]
-    pub(crate) unseen: BTreeSet<String>,
-    /// Other live network balancers of the VPC by name: the rules for their health checks must survive. Read only where
-    /// `security_groups::nodes::gives_up_rules` says that node rules of this Service's balancer go; else empty.
+    #[serde(default, alias = "unseen")]
+    pub(crate) missing_instances: BTreeSet<String>,
+    /// Other network balancers of the VPC by name, whose health-check rules must stay. Read only if
+    /// `security_groups::nodes::gives_up_rules`; else empty.
     pub(crate) other_balancers: BTreeMap<String, Probes>,
 }
 
-/// From where a network balancer probes which ports of the nodes.
+/// Ports and source networks of a network balancer's health checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Probes {
     /// Health-check ports of its target groups; the group's own port where that is `traffic-port`.
     pub(crate) ports: BTreeSet<i32>,
-    /// IPv4 blocks of the subnets that it stands in.
+    /// IPv4 blocks of its subnets.
     pub(crate) cidrs: BTreeSet<String>,
 }
 
-/// A classic balancer with all that is compared.
+/// A classic balancer with everything that plans compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Classic {
     pub(crate) balancer: elb::LoadBalancer,
     pub(crate) attributes: elb::Attributes,
-    /// Read only where the wish or the balancer has policies.
+    /// Read only if policies are wanted or exist.
     pub(crate) policies: Vec<elb::Policy>,
     pub(crate) tags: Tags,
 }
 
-/// A network balancer with all that is compared.
+/// A network balancer with everything that plans compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Network {
     pub(crate) balancer: elbv2::LoadBalancer,
@@ -69,17 +72,17 @@ pub(crate) struct Network {
     pub(crate) tags: Tags,
 }
 
-/// A target group with all that is compared.
+/// A target group with everything that plans compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TargetGroup {
     pub(crate) group: elbv2::TargetGroup,
-    /// `None` where it was not read: only read when the wish names attributes.
+    /// `None` if not read: only read if attributes are annotated.
     pub(crate) attributes: Option<elbv2::Attributes>,
     pub(crate) targets: Vec<elbv2::TargetHealth>,
     pub(crate) tags: Tags,
 }
 
-/// What is needed of an instance.
+/// The fields of an instance that plans need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) id: String,

@@ -1,4 +1,4 @@
-//! Whose turn it is to change the rules of the nodes' groups, and what was written there a moment ago.
+//! Serializes changes of the nodes' security groups, and remembers recent ones.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -16,22 +16,21 @@ use crate::loadbalancer::settling::SETTLED;
 pub(in crate::loadbalancer) struct AtNodes {
     cluster: Cluster,
     turns: Semaphore,
-    /// In order, with the group.
+    /// In order, with the group's ID.
     written: Mutex<Vec<(Instant, String, Ec2Write)>>,
 }
 
 impl AtNodes {
-    /// Nothing was written yet.
     pub(super) fn new(cluster: Cluster) -> Self {
         Self { cluster, turns: Semaphore::new(1), written: Mutex::default() }
     }
 
-    /// Waits for the others. The deadline of the write bounds it.
+    /// Waits for other changes to finish. The write's deadline bounds the wait.
     pub(in crate::loadbalancer) async fn turn(&self) -> Result<SemaphorePermit<'_>, ProviderError> {
         self.turns.acquire().await.map_err(|closed| ProviderError::bug(closed.to_string()))
     }
 
-    /// EC2 has done this.
+    /// Records a successful write.
     pub(in crate::loadbalancer) fn wrote(&self, write: &Ec2Write) {
         let (Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
         | Ec2Write::RevokeSecurityGroupIngress { group, .. }
@@ -45,7 +44,7 @@ impl AtNodes {
         written.push((now, group.to_string(), write.clone()));
     }
 
-    /// What was written to a group and may not be shown yet.
+    /// Recent writes to a group, which EC2 may not show yet.
     pub(in crate::loadbalancer) fn recent(&self, group: &str) -> Recent {
         let mut recent = Recent::default();
         let (now, written) = (self.cluster.now(), self.written());

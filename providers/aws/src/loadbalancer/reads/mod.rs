@@ -1,8 +1,8 @@
-//! The reads that Services share.
+//! Reads that Services share.
 //!
-//! Balancers and tags are asked for in batches, so that many Services syncing at once cost one call for twenty of them. What
-//! all Services look at (subnets, route tables, the cluster's security groups, target groups, instances) is read once and
-//! remembered for a short time, and never longer than until a write of our own that could have changed it.
+//! Balancers and tags are read in batches, so that many Services syncing at once cost one call per twenty. What all
+//! Services need (subnets, route tables, the cluster's security groups, target groups, instances) is cached briefly,
+//! until a write of this process that may have changed it.
 
 mod at_nodes;
 mod bulk;
@@ -25,12 +25,12 @@ use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::{LEGACY_KEY, Ownership};
 
-/// How old what others may change is at most in a sync: subnets, route tables, security groups. Services that sync at the same
-/// time share the reads.
+/// Maximum age, in a sync, of what others may change: subnets, route tables, security groups. Services that sync at the
+/// same time share the reads.
 pub(crate) const FRESH: Duration = Duration::from_secs(2);
-/// The same where only nodes came or went.
+/// Maximum age if only the nodes changed.
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
-/// How old what a change of nodes and what an earlier list tell may be.
+/// Maximum age of tags if only the nodes changed.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// Names or ARNs in one call of Elastic Load Balancing.
 const AT_ONCE: usize = 20;
@@ -54,7 +54,7 @@ pub(crate) struct Reads {
     remembered: Mutex<Remembered>,
 }
 
-/// Tags by name or ARN, and when something was last written.
+/// Tags by name or ARN, and the times of the last writes.
 #[derive(Debug, Default)]
 struct Remembered {
     tags: BTreeMap<String, (Instant, Tags)>,
@@ -70,9 +70,8 @@ impl std::fmt::Debug for Reads {
 }
 
 impl Reads {
-    /// Nothing is read yet.
     pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, env: &Env) -> Self {
-        // A short wait: a single Service should not notice it, and twenty at once are asked about without any.
+        // A short window: a single Service hardly notices it, and a full batch does not wait.
         let limits = Limits {
             window_min: Duration::from_millis(10),
             window_max: Duration::from_millis(200),
@@ -120,8 +119,8 @@ impl Reads {
         self.network.ask_one(name.to_owned()).await
     }
 
-    /// The tags of a classic balancer, at most this old if they carry the cluster's mark. Without it they are read now: the
-    /// user may just have added it.
+    /// The tags of a classic balancer, at most `max_age` old if they contain the cluster's tag. Otherwise they are read
+    /// now: the user may just have added it.
     pub(crate) async fn classic_tags(&self, name: &str, max_age: Duration) -> Answer<Tags> {
         if let Some(tags) = self.remembered_tags(name, max_age) {
             return Ok(tags);
@@ -131,7 +130,7 @@ impl Reads {
         Ok(self.remember_tags(name, asked, tags).unwrap_or_default())
     }
 
-    /// The same of v2 objects by ARN; an object that is gone is left out.
+    /// The tags of v2 objects by ARN; deleted objects are left out.
     pub(crate) async fn network_tags(
         &self,
         arns: impl IntoIterator<Item = String>,
@@ -164,9 +163,9 @@ impl Reads {
         Ok(found)
     }
 
-    /// Fills a call for the tags of a few up with those that other Services will ask for next: the target groups named as
-    /// ours are that stand behind these in a list of a moment ago, and their balancers. After a restart Services come one by
-    /// one at the pace of their other calls, and each would need a call of its own.
+    /// Fills up a call for tags with those that other Services will need next: the target groups named like this
+    /// program's that follow in a recent list, and their balancers. After a restart Services come one by one at the
+    /// pace of their other calls, and each would need its own call.
     fn with_neighbours(&self, missing: &BTreeSet<String>) -> BTreeSet<String> {
         let mut wanted = missing.clone();
         let not_before = self.remembered().target_groups;
@@ -196,7 +195,7 @@ impl Reads {
         Ok(self.route_tables.get(max_age, None).await?.value)
     }
 
-    /// The security groups of the VPC that carry the cluster's mark.
+    /// The security groups of the VPC with the cluster's tag.
     pub(crate) async fn groups(&self, max_age: Duration) -> Answer<Arc<Vec<SecurityGroup>>> {
         let not_before = self.remembered().groups;
         Ok(self.groups.get(max_age, not_before).await?.value)
@@ -208,13 +207,13 @@ impl Reads {
         Ok(self.target_groups.get(max_age, not_before).await?.value)
     }
 
-    /// All v2 balancers of the account, read now or a moment ago.
+    /// All v2 balancers of the account, at most a second old.
     pub(crate) async fn balancers(&self) -> Answer<Arc<Vec<elbv2::LoadBalancer>>> {
         let not_before = self.remembered().balancers;
         Ok(self.balancers.get(Duration::from_secs(1), not_before).await?.value)
     }
 
-    /// To be called after each write, whatever came of it: what it may have changed is read again before it is used again.
+    /// Invalidates what a write may have changed. Called after each write, whatever its result.
     pub(crate) fn wrote(&self, write: &Write) {
         let now = Instant::now();
         let mut remembered = self.remembered();
@@ -240,7 +239,7 @@ impl Reads {
         (asked.elapsed() < max_age && self.ownership.is_member(tags)).then(|| tags.clone())
     }
 
-    /// What is not there has no tags, which is not worth remembering.
+    /// Caches tags; `None` is an object that does not exist.
     fn remember_tags(&self, of: &str, asked: Instant, tags: Option<Tags>) -> Option<Tags> {
         let tags = tags?;
         let mut remembered = self.remembered();
@@ -267,7 +266,7 @@ impl Remembered {
     fn forget_network(&mut self, write: &ElbV2Write, now: Instant) {
         match write {
             ElbV2Write::CreateLoadBalancer { .. } | ElbV2Write::DeleteLoadBalancer { .. } => {
-                // A balancer takes its listeners along, which changes what the target groups say of it.
+                // Deleting a balancer deletes its listeners, which changes the target groups.
                 self.balancers = Some(now);
                 self.target_groups = Some(now);
             }
@@ -283,7 +282,7 @@ impl Remembered {
     }
 }
 
-/// The groups with the cluster's mark of today, and those with the mark of before where that is in use.
+/// The groups with the cluster's tag, and those with the legacy tag if that is in use.
 async fn cluster_groups(
     api: &dyn Api,
     query: Query,
@@ -308,7 +307,7 @@ fn cached<T: Send + Sync + 'static>(
     Cached::new(move || read(api.clone()), |how| interrupted(Service::Ec2, "Describe", how))
 }
 
-/// The error of a shared read that gave no answer.
+/// The error of an interrupted shared read.
 pub(super) fn interrupted(service: Service, name: &'static str, how: Interrupted) -> ApiError {
     ApiError::interrupted(Operation::new(service, name), how)
 }

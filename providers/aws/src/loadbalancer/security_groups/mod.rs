@@ -1,9 +1,10 @@
-//! Security groups: those of the balancers and the rules on those of the nodes. Pure functions over wish, observation and
-//! ground that give the writes.
+//! Security groups of the balancers, and the rules in those of the nodes. Pure functions from desired state,
+//! observation and [`Env`](super::plan::Env) to writes.
 //!
-//! [`own`] is about the groups a balancer has, [`nodes`] about what lets it reach the nodes, [`delete`] about groups that have
-//! had their time. A group is ours, and may be deleted, only where tags, name and description say so; of a rule set that
-//! others write to, only single rules are touched: those with our description, or whose source is a group of the balancer.
+//! [`own`] plans the groups of a balancer, [`nodes`] the rules that let it reach the nodes, [`delete`] the deletion of
+//! groups. A group is deleted only if tags, name and description show that this program created it. In groups that
+//! others write to, only single rules change: those with this program's description, or whose source is a group of the
+//! balancer.
 //!
 //! Upstream: `pkg/providers/v1/aws.go` and `aws_loadbalancer.go`.
 

@@ -1,11 +1,12 @@
 //! The rules that let a balancer reach the nodes.
 //!
-//! A classic balancer comes from its main group, and one rule lets everything in from there. A network balancer keeps the
-//! clients' addresses, so its rules name networks; they are known by their descriptions, which are the same as upstream's.
+//! Traffic of a classic balancer comes from its main group, and one rule allows everything from there. A network
+//! balancer keeps the clients' addresses, so its rules name networks; they are recognized by their descriptions, which
+//! equal upstream's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::{Finding, ProviderError, Severity};
+use ccm_provider::{Finding, ProviderError};
 
 use super::delete::{may_be_changed, references};
 use super::own::transport;
@@ -14,7 +15,7 @@ use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Tags};
 use crate::loadbalancer::desired::{Common, Desired, Goal, Network};
-use crate::loadbalancer::observe::{Instance, Observed, Probes};
+use crate::loadbalancer::observe::{Observed, Probes};
 use crate::loadbalancer::plan::{Env, Step};
 
 /// Begins the description of a rule for clients; the name of the balancer follows after `=`.
@@ -23,14 +24,14 @@ const CLIENT: &str = "kubernetes.io/rule/nlb/client";
 const HEALTH: &str = "kubernetes.io/rule/nlb/health";
 /// Description of the rules for "fragmentation needed", which all network balancers share.
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
-/// What tells that a description is one of ours.
+/// Descriptions of this program's rules contain one of these.
 pub(crate) const DESCRIPTIONS: [&str; 3] = [CLIENT, HEALTH, MTU];
-/// Rules that EC2 allows per group unless the user asked for more.
+/// EC2's default quota of rules per group.
 const RULES_PER_GROUP: usize = 60;
-/// A health check's port that stands for the target's own.
+/// Health-check port that means the target's own port.
 const TRAFFIC_PORT: &str = "traffic-port";
 
-/// The groups of the nodes that shall be reached.
+/// The security groups of the target nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NodeGroups {
     pub(crate) ids: BTreeSet<String>,
@@ -41,54 +42,61 @@ pub(crate) struct NodeGroups {
 ///
 /// # Errors
 ///
-/// A node of which it cannot be told which group that is.
+/// The security group of a node is ambiguous.
 pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> Result<NodeGroups, ProviderError> {
     let mut groups = NodeGroups::default();
     for (id, node) in &common.targets {
         let Some(instance) = observed.instances.get(id) else { continue };
-        match group_of(instance, observed, env)? {
+        match group_of(id, &instance.security_groups, &observed.groups, env)? {
             Some(group) => drop(groups.ids.insert(group.to_owned())),
-            None => groups.findings.push(Finding {
-                severity: Severity::Warning,
-                key: "node".to_owned(),
-                value: Some(node.name.clone()),
-                message: format!("instance {id} has no security group; no rule lets the balancer in"),
-            }),
+            None => groups.findings.push(
+                Finding::warning(
+                    "node",
+                    format!("instance {id} has no security group; no rule allows the load balancer"),
+                )
+                .value(node.name.clone()),
+            ),
         }
     }
     Ok(groups)
 }
 
-/// The group of an instance that carries the cluster's tag; of several the one that the cluster owns; without any the only
-/// one that there is.
-fn group_of<'a>(instance: &'a Instance, observed: &Observed, env: &Env) -> Result<Option<&'a str>, ProviderError> {
-    let tags = |id: &str| observed.groups.get(id).map(|group| &group.tags);
+/// The group of an instance with the cluster's tag; among several the owned one; if none is tagged, the only one.
+///
+/// # Errors
+///
+/// The group is ambiguous.
+pub(crate) fn group_of<'a>(
+    instance: &str,
+    attached: &'a [String],
+    groups: &BTreeMap<String, SecurityGroup>,
+    env: &Env,
+) -> Result<Option<&'a str>, ProviderError> {
+    let tags = |id: &str| groups.get(id).map(|group| &group.tags);
     let has = |id: &str, test: &dyn Fn(&Tags) -> bool| tags(id).is_some_and(test);
-    let all = instance.security_groups.iter().map(String::as_str);
+    let all = attached.iter().map(String::as_str);
     let members: Vec<&str> = all.clone().filter(|id| has(id, &|tags| env.ownership.is_member(tags))).collect();
     let owned: Vec<&str> = members.iter().copied().filter(|id| has(id, &|tags| env.ownership.is_owned(tags))).collect();
     let key = env.ownership.cluster_key().unwrap_or_default();
-    match (&*owned, &*members, instance.security_groups.len()) {
+    match (&*owned, &*members, attached.len()) {
         ([only], ..) | (_, [only], _) => Ok(Some(only)),
         (_, [], 0) => Ok(None),
         (_, [], 1) => Ok(all.clone().next()),
         (_, [], _) => Err(ProviderError::unknown(format!(
-            "Multiple untagged security groups found for instance {}; ensure the k8s security group is tagged: of {} tag the \
+            "Multiple untagged security groups found for instance {instance}; ensure the k8s security group is tagged: of {} tag the \
              one that lets balancers in with {key}=owned",
-            instance.id,
-            instance.security_groups.join(", ")
+            attached.join(", ")
         ))),
         _ => Err(ProviderError::unknown(format!(
-            "Multiple tagged security groups found for instance {}; ensure only the k8s security group is tagged; the tagged \
+            "Multiple tagged security groups found for instance {instance}; ensure only the k8s security group is tagged; the tagged \
              groups were {}: leave {key}=owned on only one of them",
-            instance.id,
             members.join(", ")
         ))),
     }
 }
 
-/// The group that a classic balancer is known by at the nodes: by position in `security-groups`, then those that no
-/// annotation names, then by position in `extra-security-groups`; members of the cluster first among equals.
+/// The group that node rules for a classic balancer name: by position in `security-groups`, then groups that no
+/// annotation names, then by position in `extra-security-groups`; among equals, members of the cluster first.
 pub(crate) fn main_group<'a>(ids: &'a [Id], desired: &Desired, observed: &Observed, env: &Env) -> Option<&'a Id> {
     let position = |list: &[String], id: &Id| list.iter().position(|named| id.known() == Some(named));
     ids.iter().min_by_key(|id| {
@@ -107,17 +115,17 @@ pub(crate) fn main_group<'a>(ids: &'a [Id], desired: &Desired, observed: &Observ
     })
 }
 
-/// The rules for a classic balancer at the nodes.
+/// The node rules for a classic balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ClassicRules {
-    /// Lets it in; before it sends anything.
+    /// Opens rules, before the balancer sends traffic.
     pub(crate) open: Vec<Step>,
-    /// Closes where it doesn't send anything any more.
+    /// Closes rules that are no longer needed.
     pub(crate) close: Vec<Step>,
 }
 
-/// Lets everything in that comes from the main group. A group of the nodes that already refers to it in any way is left as it
-/// is: the user may have narrowed the rule.
+/// Allows everything from the main group. A node group that already refers to it in any way is left unchanged: the user
+/// may have narrowed the rule.
 pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed, env: &Env) -> ClassicRules {
     let mut rules = ClassicRules::default();
     let known = main.known().unwrap_or_default();
@@ -130,7 +138,7 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
         let there = references.contains_key(&**group) || (group == known && refers_to_itself);
         if !there {
             let rule = vec![Rule::all_from(main.clone())];
-            let reason = "the balancer sends to nodes of that group";
+            let reason = "the load balancer sends to nodes of that group";
             rules.open.extend(permissions::authorize(&group.clone().into(), rule, reason));
         }
     }
@@ -138,26 +146,26 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
         theirs.retain(Rule::is_all_traffic);
         let is_member = env.ownership.is_member(&holder.tags);
         if is_member && !wanted.contains(group) && may_be_changed(group, env) {
-            let reason = "the balancer doesn't send to any node of that group";
+            let reason = "the load balancer sends to no node of that group";
             rules.close.extend(permissions::revoke(&group.into(), theirs, reason));
         }
     }
     rules
 }
 
-/// Whether a rule was written for the network balancer of this name.
+/// Whether a rule was created for the network balancer of this name.
 pub(crate) fn is_for(rule: &Rule, balancer: &str) -> bool {
     let of = |kind: &str| rule.description.strip_prefix(kind).and_then(|rest| rest.strip_prefix('=')) == Some(balancer);
     of(CLIENT) || of(HEALTH)
 }
 
-/// Brings the rules for a network balancer in line in every group of the cluster; `goal` is what it shall be with the subnets
-/// that it stands in, or `None` when it is gone. A rule that EC2 already has under another description is enough: several
-/// balancers may need the same one.
+/// Updates the rules for a network balancer in every group of the cluster. `goal` is the desired balancer with its
+/// subnets, or `None` if it is deleted. A rule that exists with another description is enough: several balancers may
+/// need the same one.
 ///
 /// # Errors
 ///
-/// A node whose group cannot be told; a subnet or group that was not read.
+/// The security group of a node is ambiguous; a subnet or group was not read.
 pub(crate) fn network(
     desired: &Desired,
     goal: Option<(&Network, &BTreeSet<String>)>,
@@ -184,7 +192,7 @@ pub(crate) fn network(
     Ok((steps, groups.findings))
 }
 
-/// Whether [`network`] would take rules away, so that it must be known what other balancers probe.
+/// Whether [`network`] would revoke rules, so that the health checks of other balancers must be known.
 pub(crate) fn gives_up_rules(desired: &Desired, observed: &Observed, env: &Env) -> bool {
     let subnets = observed.network.iter().flat_map(|network| &network.balancer.zones);
     let subnets: BTreeSet<String> = subnets.map(|zone| zone.subnet.clone()).collect();
@@ -202,7 +210,7 @@ pub(crate) fn gives_up_rules(desired: &Desired, observed: &Observed, env: &Env) 
     })
 }
 
-/// The rules, and the groups that shall have them.
+/// The wanted rules, and the groups that need them.
 fn network_goal(
     desired: &Desired,
     goal: Option<(&Network, &BTreeSet<String>)>,
@@ -236,7 +244,7 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
         });
     }
     let ranges: Vec<Peer> = network.common.source_ranges.iter().map(permissions::peer).collect();
-    // A client rule for the whole world lets the checks in, too.
+    // A client rule for 0.0.0.0/0 allows the health checks too.
     let world = matches!(&*ranges, [Peer::Ipv4(cidr)] if cidr == "0.0.0.0/0");
     let implied = world && clients == probed.iter().map(|port| ("tcp", *port)).collect();
     let mut rules = Vec::new();
@@ -253,31 +261,31 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
     Ok(rules)
 }
 
-/// What a network balancer wants of a group of the nodes. All network balancers change the same groups, so the writes are made
-/// one balancer at a time, from what the group has then.
+/// The rules that a network balancer needs in a node group. All network balancers change the same groups, so writes are
+/// computed for one balancer at a time, from the group's current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRules {
     balancer: String,
     wanted: Vec<Rule>,
-    /// Whether rules of this balancer may go: what the others probe is known then.
+    /// Whether rules of this balancer may be revoked; requires `others`.
     closes: bool,
     others: BTreeMap<String, Probes>,
 }
 
 impl SharedRules {
-    /// Nothing is wanted of the group.
+    /// No rules are wanted.
     fn of(desired: &Desired, observed: &Observed) -> Self {
         let (balancer, others) = (desired.name.clone(), observed.other_balancers.clone());
         Self { balancer, wanted: Vec::new(), closes: true, others }
     }
 
-    /// The writes for the group as it is now; with `opens` only those that let something in. `recent` is what this process
-    /// wrote a moment ago, which EC2 may not show yet.
+    /// The writes for the group's current state; with `opens` only those that add rules. `recent` are this process's
+    /// last writes, which EC2 may not show yet.
     pub(crate) fn steps(&self, group: &SecurityGroup, opens: bool, recent: &Recent) -> Vec<Step> {
         let found = permissions::split(&group.ingress);
         let mut change = if opens { Change::default() } else { self.change(&recent.at_most(found.clone())) };
         change.found = found.len();
-        // A rule that is there already may be opened again, but a rule that just went must not be taken for there.
+        // Adding an existing rule again is harmless, but a rule that was just revoked must not be taken for existing.
         change.open = self.change(&recent.at_least(found)).open;
         change.steps(&group.id)
     }
@@ -295,7 +303,7 @@ impl SharedRules {
         let relabelled: Vec<Rule> = close.iter().filter_map(|rule| self.relabelled(rule)).collect();
         close.retain(|rule| !relabelled.iter().any(|stays| stays.tuple() == rule.tuple()));
         open.extend(permissions::missing(&mtu, found));
-        // Without any client they are left over from whoever was last.
+        // Without any client rule they are left over from a previous balancer.
         if gives_up || !wanted.is_empty() || mtu.is_empty() {
             let stale = permissions::surplus(found, &mtu).into_iter();
             close.extend(stale.filter(|rule| rule.description == MTU));
@@ -303,8 +311,8 @@ impl SharedRules {
         Change { open, close, relabelled, gives_up, found: found.len() }
     }
 
-    /// The rule under the name of another balancer whose health checks it lets in, if there is one. EC2 knows one description
-    /// per rule, so the balancer that came first has its name on it.
+    /// The rule with the description of another balancer whose health checks it allows, if there is one. EC2 keeps one
+    /// description per rule: that of the first balancer.
     fn relabelled(&self, rule: &Rule) -> Option<Rule> {
         let Peer::Ipv4(cidr) = &rule.peer else { return None };
         let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp")?;
@@ -314,16 +322,16 @@ impl SharedRules {
     }
 }
 
-/// What changes in one group.
+/// The changes of one group.
 #[derive(Debug, Default)]
 struct Change {
     open: Vec<Rule>,
     close: Vec<Rule>,
-    /// Get the name of another balancer, which needs them.
+    /// Rules that get the description of another balancer that needs them.
     relabelled: Vec<Rule>,
-    /// Whether any rule of this balancer goes, be it to another one.
+    /// Whether any rule of this balancer is revoked or relabelled.
     gives_up: bool,
-    /// Rules before.
+    /// Number of rules before.
     found: usize,
 }
 
@@ -332,20 +340,20 @@ impl Change {
         !self.close.is_empty() || !self.relabelled.is_empty()
     }
 
-    /// Opens before it closes, so that nobody is locked out in between, unless EC2 has no room for both.
+    /// Opens before it closes, so that no traffic is blocked in between, unless EC2 has no room for both.
     fn steps(self, group: &str) -> Vec<Step> {
         let id = Id::from(group);
         let room = self.found + self.open.len() <= RULES_PER_GROUP;
-        let open = permissions::authorize(&id, self.open, "the balancer's clients and health checks come this way");
-        let close = permissions::revoke(&id, self.close, "nothing of the balancer comes this way any more");
-        let reason = "the health checks of another balancer come this way";
+        let open = permissions::authorize(&id, self.open, "clients and health checks of the load balancer need it");
+        let close = permissions::revoke(&id, self.close, "the load balancer no longer needs it");
+        let reason = "health checks of another load balancer need it";
         let relabelled = permissions::describe(&id, self.relabelled, reason);
         let steps = if room { [open, relabelled, close] } else { [relabelled, close, open] };
         steps.into_iter().flatten().collect()
     }
 }
 
-/// What this process wrote to the rules of a group a moment ago, in order.
+/// This process's last rule writes to a group, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(BTreeMap<Tuple, Option<Rule>>);
 
@@ -362,13 +370,13 @@ impl Recent {
         self.0.extend(rules.map(|rule| (rule.tuple(), Some(rule).filter(|_| opens))));
     }
 
-    /// Without what was closed.
+    /// The rules without those that were closed.
     fn at_least(&self, mut found: Vec<Rule>) -> Vec<Rule> {
         found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(None)));
         found
     }
 
-    /// Without what was closed, and with what was opened.
+    /// The rules without those that were closed, and with those that were opened.
     fn at_most(&self, mut found: Vec<Rule>) -> Vec<Rule> {
         found.retain(|rule| !self.0.contains_key(&rule.tuple()));
         found.extend(self.0.values().flatten().cloned());

@@ -13,22 +13,23 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::observe::Observed;
 use crate::loadbalancer::plan::{Env, Step};
 
-/// The groups that a balancer shall have, with the writes that this takes.
+/// The groups of a balancer, with the writes for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
     /// In order.
     pub(crate) ids: Vec<Id>,
-    /// What makes or marks them; before the balancer names them.
+    /// Creates or tags groups, before the balancer uses them.
     pub(crate) before: Vec<Step>,
-    /// What sets the rules of the managed one.
+    /// Sets the rules of the managed group.
     pub(crate) rules: Vec<Step>,
 }
 
-/// The groups of a classic balancer: those of the annotation, or the configured one, or a managed one; then the extra ones.
+/// The groups of a classic balancer: those of the annotation, or `ElbSecurityGroup`, or a managed one; then the extra
+/// ones.
 ///
 /// # Errors
 ///
-/// The managed group carries the mark of another cluster.
+/// The managed group carries the tag of another cluster.
 pub(crate) fn classic(
     desired: &Desired,
     classic: &Classic,
@@ -68,7 +69,7 @@ pub(crate) fn classic(
 ///
 /// # Errors
 ///
-/// The managed group carries the mark of another cluster.
+/// The managed group carries the tag of another cluster.
 pub(crate) fn network(
     desired: &Desired,
     network: &Network,
@@ -91,7 +92,7 @@ pub(crate) fn network(
     managed(&name, names::NETWORK_GROUP_DESCRIPTION, &network.common, rules, observed, env)
 }
 
-/// What EC2 calls the protocol of a listener or target group. (Upstream asks EC2 for `tls`, which it doesn't know.)
+/// EC2's name for the protocol of a listener or target group. (Upstream sends `tls`, which EC2 does not know.)
 pub(crate) fn transport(protocol: &str) -> &'static str {
     if protocol == "UDP" { "udp" } else { "tcp" }
 }
@@ -107,7 +108,7 @@ fn named(ids: &[String]) -> Groups {
     groups
 }
 
-/// A group made for this balancer alone, by name; its rules are set exactly.
+/// A managed group, created for this balancer only; its rules are set exactly.
 fn managed(
     name: &str,
     description: &str,
@@ -125,11 +126,11 @@ fn managed(
             (made, Some(create(name, description, tags, env)), &[])
         }
     };
-    let rules = permissions::set_exactly(&id, found, &rules, "clients of the Service come through it");
+    let rules = permissions::set_exactly(&id, found, &rules, "the Service's clients need it");
     Ok(Groups { ids: vec![id], before: before.into_iter().collect(), rules })
 }
 
-/// Name and VPC are what EC2 knows a group by.
+/// In a VPC, EC2 keeps names unique.
 pub(crate) fn by_name<'a>(
     name: &str,
     groups: &'a BTreeMap<String, SecurityGroup>,
@@ -149,7 +150,7 @@ fn create(name: &str, description: &str, tags: Tags, env: &Env) -> Step {
     Step::new(Verb::Create, "SecurityGroup", name, reason, Write::Ec2(write)).change("vpc", None, Some(env.vpc.clone()))
 }
 
-/// The cluster's tags, where a group of our name lacks them: made before tags could be part of a creation.
+/// Adds the cluster's tags to a managed group without them: created when tags could not be part of the creation.
 fn repair(group: &SecurityGroup, env: &Env) -> Result<Option<Step>, ProviderError> {
     let missing =
         env.ownership.repair(&group.id, &group.tags).map_err(|foreign| ProviderError::unknown(foreign.to_string()))?;
@@ -157,7 +158,7 @@ fn repair(group: &SecurityGroup, env: &Env) -> Result<Option<Step>, ProviderErro
         return Ok(None);
     }
     let write = Ec2Write::CreateTags { resources: vec![group.id.clone().into()], tags: missing.clone() };
-    let reason = "the group has our name, but lacks the cluster's tags";
+    let reason = "the managed group lacks the cluster's tags";
     let step = Step::new(Verb::Update, "SecurityGroup", &*group.id, reason, Write::Ec2(write));
     let step = missing.into_iter().fold(step, |step, (key, value)| {
         let before = group.tags.get(&key).cloned();

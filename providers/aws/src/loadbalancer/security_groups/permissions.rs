@@ -1,4 +1,4 @@
-//! Permissions as single rules: what EC2 merges is split, compared, and joined again for the calls.
+//! Permissions as single rules: split for comparison, joined for calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,8 +24,8 @@ pub(crate) struct Rule {
     pub(crate) description: String,
 }
 
-/// What EC2 lets exist once per group: a rule without its description. Upstream leaves IPv6 ranges and prefix lists out of the
-/// comparison, so that a rule with one of those looks like one without any source.
+/// The identity of a rule in EC2: all but its description. Upstream ignores IPv6 ranges and prefix lists in the
+/// comparison, so that a rule with one of those looks like one without a source.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tuple {
     protocol: String,
@@ -45,8 +45,8 @@ impl Rule {
         }
     }
 
-    /// "Fragmentation needed", without which clients behind small links hang: ICMP type 3 code 4, for IPv6 type 2. As
-    /// upstream, type and code stand where other protocols have a range of ports.
+    /// "Fragmentation needed" (path MTU discovery): ICMP type 3 code 4, for IPv6 type 2. As upstream, type and code
+    /// take the place of the port range.
     pub(crate) fn too_big(peer: Peer) -> Self {
         let (protocol, from, to) = match peer {
             Peer::Ipv6(_) => ("icmpv6", 2, 0),
@@ -56,7 +56,7 @@ impl Rule {
         Self { protocol, from_port: Some(from), to_port: Some(to), peer, description: String::new() }
     }
 
-    /// Everything that comes from a group.
+    /// All traffic from a group.
     pub(crate) fn all_from(group: Id) -> Self {
         let peer = Peer::Group { id: group, account: None };
         Self { protocol: ALL.to_owned(), from_port: None, to_port: None, peer, description: String::new() }
@@ -69,7 +69,7 @@ impl Rule {
         self
     }
 
-    /// Whether it lets everything in.
+    /// Whether it allows all protocols.
     pub(crate) fn is_all_traffic(&self) -> bool {
         self.protocol == ALL
     }
@@ -79,7 +79,7 @@ impl Rule {
         matches!(&self.peer, Peer::Group { id, .. } if id.known() == Some(group))
     }
 
-    /// What makes it the same rule to EC2. Accounts don't count: ours never name one, EC2 always does.
+    /// The identity in EC2. Accounts don't count: this program never sends one, EC2 always returns one.
     pub(crate) fn tuple(&self) -> Tuple {
         let peer = match &self.peer {
             Peer::Ipv4(cidr) => Peer::Ipv4(network(cidr)),
@@ -92,7 +92,7 @@ impl Rule {
     }
 }
 
-/// One spelling per network; what cannot be read stays as it is.
+/// The network in canonical form; unparsable text stays as it is.
 fn network(cidr: &str) -> String {
     cidr.parse::<IpNet>().map_or_else(|_| cidr.to_owned(), |net| net.trunc().to_string())
 }
@@ -105,7 +105,7 @@ pub(crate) fn peer(range: &IpNet) -> Peer {
     }
 }
 
-/// The rules that permissions stand for, in their order.
+/// The rules of permissions, in order.
 pub(crate) fn split(permissions: &[Permission]) -> Vec<Rule> {
     let single = |permission: &Permission, source: &Source| Rule {
         protocol: permission.protocol.clone(),
@@ -135,20 +135,20 @@ pub(crate) fn join(rules: Vec<Rule>) -> Vec<Permission> {
     joined.into_iter().map(permission).collect()
 }
 
-/// The rules of `wanted` that `found` lacks, each tuple once; the first description wins.
+/// The rules of `wanted` that `found` lacks, each identity once; the first description wins.
 pub(crate) fn missing(wanted: &[Rule], found: &[Rule]) -> Vec<Rule> {
     let mut seen: BTreeSet<Tuple> = found.iter().map(Rule::tuple).collect();
     wanted.iter().filter(|rule| seen.insert(rule.tuple())).cloned().collect()
 }
 
-/// The rules of `found` that nothing in `wanted` asks for.
+/// The rules of `found` that are not in `wanted`.
 pub(crate) fn surplus(found: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let wanted: BTreeSet<Tuple> = wanted.iter().map(Rule::tuple).collect();
     found.iter().filter(|rule| !wanted.contains(&rule.tuple())).cloned().collect()
 }
 
-/// Makes the rules of a group exactly the wanted ones. What is missing is opened before what is too much is closed, so that
-/// no client is locked out in between.
+/// Sets the rules of a group exactly. Missing rules are opened before surplus ones are closed, so that no client is
+/// blocked in between.
 pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
     let found = split(found);
     let opened = authorize(group, missing(wanted, &found), reason);
@@ -166,7 +166,7 @@ pub(crate) fn revoke(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step>
     change(group, rules, reason, |group, permissions| Ec2Write::RevokeSecurityGroupIngress { group, permissions })
 }
 
-/// Gives rules their descriptions, in one call; none for no rules.
+/// Changes descriptions of rules, in one call; none for no rules.
 pub(crate) fn describe(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
     if rules.is_empty() {
         return None;

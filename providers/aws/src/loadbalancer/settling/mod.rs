@@ -1,11 +1,10 @@
-//! Syncs right after other writes.
+//! Guards syncs against AWS's eventual consistency.
 //!
-//! AWS may answer a read from before a write that it has acknowledged, and there may be no next sync for a long time. What a
-//! deletion doesn't see is nobody's any more once the Service is gone; a node that came and went stays a target; and a rule for
-//! a security group that the balancer had for a moment stays open. So a deletion is planned only from a look that shows
-//! everything that this process made for the Service a moment ago, and any other change from one that shows its rules and
-//! targets, or from one that began so long afterwards that AWS must show it. (A new process has waited longer than that
-//! before it leads.)
+//! A read may miss a write that AWS has acknowledged, and the next sync may be far away. A deletion that does not see
+//! an object leaks it; a node that was added and removed stays a target; a rule for a security group that the balancer
+//! had briefly stays open. So a deletion is planned only from an observation that shows everything that this process
+//! just created for the Service, and any other change from one that shows its rules and targets, or that began so late
+//! that AWS must show them. (A new process waits longer than that before it leads.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,20 +22,20 @@ use ccm_kit::Cluster;
 #[cfg(test)]
 mod tests;
 
-/// After this long, reads show what was written.
+/// After this time, reads show a write.
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
-/// When to look again for what is not shown yet.
+/// Interval between reads of what is not shown yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What was written for each balancer, by name, and when.
+/// The recent writes for each balancer, by name, with their times.
 #[derive(Debug)]
 pub(crate) struct Settling {
     cluster: Cluster,
     written: Mutex<BTreeMap<String, BTreeMap<Trace, Instant>>>,
 }
 
-/// What a write leaves that must be seen: by a deletion, to remove it or to know what else it must remove; rules and
-/// targets by any other change.
+/// The visible effect of a write: a deletion must see it to delete it or what depends on it; any other change must see
+/// rules and targets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Trace {
     Balancer,
@@ -46,17 +45,17 @@ enum Trace {
     SecurityGroup(String),
     Rule(String, Tuple),
     Tags(String, Tags),
-    /// Whether an instance gets traffic: from a target group, by ARN, or from the classic balancer, without ARN and port.
+    /// Whether an instance is registered: in a target group, by ARN, or in the classic balancer, with empty ARN and
+    /// port 0.
     Target(String, Target, bool),
 }
 
 impl Settling {
-    /// Nothing was written yet.
     pub(crate) fn new(cluster: Cluster) -> Self {
         Self { cluster, written: Mutex::default() }
     }
 
-    /// Something is, or may have been, written for a balancer.
+    /// Records that something was, or may have been, written for a balancer.
     pub(crate) fn wrote(&self, balancer: &str, write: &Write) {
         let Some(now) = self.now() else { return };
         let mut written = self.written();
@@ -73,7 +72,7 @@ impl Settling {
         traces.extend(left.into_iter().map(|trace| (trace, now)));
     }
 
-    /// AWS refused a write, so it left nothing.
+    /// Records that AWS refused a write.
     pub(crate) fn refused(&self, balancer: &str, write: &Write) {
         let (left, _) = traces(write);
         if let Some(traces) = self.written().get_mut(balancer) {
@@ -81,21 +80,21 @@ impl Settling {
         }
     }
 
-    /// When to look again, where not all that was written for a balancer, and matters, is shown.
-    pub(crate) fn left(&self, balancer: &str, observed: &Observed, goes: bool) -> Option<Duration> {
+    /// When to read again, if the observation does not show all relevant writes for a balancer.
+    pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
         let now = self.now()?;
         let written = self.written();
         let matters = |trace: &Trace| match trace {
-            Trace::Target(..) => !goes,
+            Trace::Target(..) => !deleting,
             Trace::Rule(..) => true,
-            _ => goes,
+            _ => deleting,
         };
-        let unseen = written.get(balancer)?.iter().filter(|(trace, _)| matters(trace) && !is_shown(trace, observed));
-        let left = unseen.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
+        let hidden = written.get(balancer)?.iter().filter(|(trace, _)| matters(trace) && !is_shown(trace, observed));
+        let left = hidden.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
         Some(left.min(AGAIN)).filter(|left| !left.is_zero())
     }
 
-    /// Without a clock nobody leads yet, and nothing is written.
+    /// `None` before the provider is initialized, when nothing is written.
     fn now(&self) -> Option<Instant> {
         self.cluster.context().map(|context| context.clock.now())
     }
@@ -109,7 +108,7 @@ fn is_attached(trace: &Trace) -> bool {
     matches!(trace, Trace::Attached(_))
 }
 
-/// What a write leaves, and what it removes. Rules of a group that the same plan makes go with it.
+/// The effects that a write adds and removes. Rules of a group that the same plan creates are left out.
 fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
     let rules = |group: &Id, permissions| {
         let group = group.known().map(str::to_owned);
@@ -168,9 +167,9 @@ fn hosts(instances: &[String]) -> Vec<Target> {
     instances.iter().map(|id| Target { id: id.clone(), port: 0 }).collect()
 }
 
-fn targets(of: &str, targets: Vec<Target>, come: bool) -> (Vec<Trace>, Vec<Trace>) {
-    let trace = |target: Target, come| Trace::Target(of.to_owned(), target, come);
-    targets.into_iter().map(|target| (trace(target.clone(), come), trace(target, !come))).unzip()
+fn targets(of: &str, targets: Vec<Target>, registered: bool) -> (Vec<Trace>, Vec<Trace>) {
+    let trace = |target: Target, registered| Trace::Target(of.to_owned(), target, registered);
+    targets.into_iter().map(|target| (trace(target.clone(), registered), trace(target, !registered))).unzip()
 }
 
 fn is_shown(trace: &Trace, observed: &Observed) -> bool {
@@ -195,24 +194,27 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
             .groups
             .get(group)
             .is_some_and(|group| tags.iter().all(|(key, value)| group.tags.get(key) == Some(value))),
-        Trace::Target(of, target, came) if of.is_empty() => {
-            classic.is_none_or(|classic| classic.balancer.instances.contains(&target.id) == *came)
+        Trace::Target(of, target, registered) if of.is_empty() => {
+            classic.is_none_or(|classic| classic.balancer.instances.contains(&target.id) == *registered)
         }
-        Trace::Target(of, target, came) => {
+        Trace::Target(of, target, registered) => {
             let group = network.and_then(|network| network.target_groups.iter().find(|found| found.group.arn == *of));
             let is_in = |health: &TargetHealth| health.target == *target && !health.is_leaving();
-            group.is_none_or(|found| found.targets.iter().any(is_in) == *came)
+            group.is_none_or(|found| found.targets.iter().any(is_in) == *registered)
         }
     }
 }
 
-/// What is answered when AWS does not show everything yet.
+/// The answer while AWS does not show all writes.
 pub(crate) fn recheck(after: Duration) -> Recheck {
     Recheck { after, reason: "AWS does not show yet what was just written for the load balancer".to_owned() }
 }
 
-/// What is answered when EC2 does not show all instances yet.
-pub(crate) fn look_for_instances(observed: &Observed, after: Duration) -> Recheck {
-    let unseen: Vec<&str> = observed.unseen.iter().map(String::as_str).collect();
-    Recheck { after, reason: format!("EC2 does not show the instances {} of new nodes yet", first_few(&unseen)) }
+/// The answer while EC2 does not show all instances.
+pub(crate) fn recheck_instances(observed: &Observed, after: Duration) -> Recheck {
+    let missing_instances: Vec<&str> = observed.missing_instances.iter().map(String::as_str).collect();
+    Recheck {
+        after,
+        reason: format!("EC2 does not show the instances {} of new nodes yet", first_few(&missing_instances)),
+    }
 }

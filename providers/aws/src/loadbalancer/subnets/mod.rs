@@ -1,4 +1,4 @@
-//! Which subnets a balancer stands in. Pure.
+//! Chooses the subnets of a balancer. Pure.
 //!
 //! Upstream: `findSubnets`, `findELBSubnets`, `resolveSubnetNameOrIDs` and `isSubnetPublic` in `pkg/providers/v1/aws.go`.
 
@@ -12,30 +12,28 @@ use ccm_provider::ProviderError;
 
 use super::desired::{Common, Subnets};
 use super::observe::Observed;
-use super::plan::Env;
+use super::plan::{Env, scheme};
 use crate::annotations::SUBNETS;
 use crate::client::ec2::{RouteTable, Subnet};
 use crate::ownership::is_untagged;
 
-/// Marks subnets for balancers that face the internet. Only presence matters.
+/// Tags subnets for internet-facing balancers. Only presence matters.
 pub(crate) const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
-/// Marks subnets for internal balancers.
+/// Tags subnets for internal balancers.
 pub(crate) const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
 /// The tag that gives a subnet its name.
 pub(crate) const NAME: &str = "Name";
-/// What the ID of a subnet begins with.
 const ID_PREFIX: &str = "subnet-";
-/// What the ID of an internet gateway begins with.
 const INTERNET_GATEWAY: &str = "igw";
-/// Kind of the zones that a balancer is put into without being asked to.
+/// Type of the zones that are chosen by default.
 const ORDINARY_ZONE: &str = "availability-zone";
 
-/// IDs of the subnets, in order. `current` are those that the balancer stands in now: in each zone the present subnet is kept
-/// while it qualifies, since a second subnet in the same zone and the last one's leaving are both refused by AWS.
+/// IDs of the subnets, in order. `current` are the balancer's present subnets: each stays while it qualifies, because
+/// AWS refuses a second subnet of a zone and the removal of the last one.
 ///
 /// # Errors
 ///
-/// No subnet qualifies, or those that are named are not to be found.
+/// No subnet qualifies, or a named one is not found.
 pub(crate) fn wanted(
     subnets: &Subnets,
     internal: bool,
@@ -49,13 +47,10 @@ pub(crate) fn wanted(
     }
 }
 
-/// The scheme of internal balancers.
-pub(crate) const INTERNAL: &str = "internal";
-
-/// For which scheme the subnets are chosen. AWS never changes the scheme of a balancer, so an existing one keeps its own.
+/// The scheme that subnets are chosen for. AWS cannot change the scheme of an existing balancer, so that counts.
 pub(crate) fn is_internal(common: &Common, observed: &Observed) -> bool {
     let existing = observed.classic.as_ref().map(|classic| &classic.balancer.scheme);
-    existing.map_or(common.internal, |scheme| scheme == INTERNAL)
+    existing.map_or(common.internal, |existing| existing == scheme(true))
 }
 
 /// Whether an item of the annotation is an ID; else it is a name.
@@ -63,7 +58,7 @@ pub(crate) fn is_id(item: &str) -> bool {
     item.starts_with(ID_PREFIX)
 }
 
-/// In the order of the annotation, because addresses pair with subnets by position. Upstream answers in the order of EC2.
+/// In the order of the annotation, because addresses pair with subnets by position. Upstream returns EC2's order.
 fn named(items: &[String], observed: &Observed, env: &Env) -> Result<Vec<String>, ProviderError> {
     let is_meant = |item: &str, subnet: &Subnet| match is_id(item) {
         true => subnet.id == item,
@@ -81,7 +76,7 @@ fn named(items: &[String], observed: &Observed, env: &Env) -> Result<Vec<String>
         }
     }
     if found == items.len() {
-        // As many as items, but not one for each: a name that several subnets have stands for another that none has.
+        // The counts match, but not one to one: several subnets share a name and another name matches none.
         ids.extend(left.into_iter().map(|subnet| subnet.id.clone()));
         return Ok(ids);
     }
@@ -111,7 +106,7 @@ fn discovered(
         .collect();
     if candidates.is_empty() {
         let last_resort = observed.subnets.get(&env.self_subnet);
-        tracing::warn!(vpc = env.vpc, subnet = env.self_subnet, "no subnet is marked for this cluster");
+        tracing::warn!(vpc = env.vpc, subnet = env.self_subnet, "no subnet is tagged for this cluster");
         candidates.extend(last_resort);
     }
     if !internal {
@@ -145,7 +140,8 @@ fn discovered(
     Ok(by_zone.into_values().map(|subnet| subnet.id.clone()).collect())
 }
 
-/// Smaller is better: the present one, then that with the role tag, then that with the cluster's tag, then the smallest ID.
+/// Smaller is better: the present subnet, then one with the role tag, then one with the cluster's tag, then the
+/// smallest ID.
 fn rank<'a>(
     subnet: &'a Subnet,
     internal: bool,
@@ -161,7 +157,7 @@ fn rank<'a>(
     )
 }
 
-/// Whether the route table of a subnet, its own or else the main one, leads to an internet gateway.
+/// Whether the route table of a subnet (its own or the main one) has a route to an internet gateway.
 fn is_public(subnet: &str, tables: &[RouteTable]) -> Result<bool, ProviderError> {
     let own = tables.iter().find(|table| table.subnets.iter().any(|associated| associated == subnet));
     let table = own.or_else(|| tables.iter().find(|table| table.main)).ok_or_else(|| {
@@ -175,10 +171,10 @@ fn is_public(subnet: &str, tables: &[RouteTable]) -> Result<bool, ProviderError>
 
 fn none(internal: bool, env: &Env) -> ProviderError {
     let kind = if internal { "" } else { " public" };
-    let mark = env.ownership.cluster_key().unwrap_or_default();
+    let key = env.ownership.cluster_key().unwrap_or_default();
     ProviderError::unknown(format!(
         "could not find any suitable subnets for creating the ELB: VPC {} has no{kind} subnet in an availability zone that is \
-         tagged {mark} or not tagged for any cluster; tag one, or name subnets in {}",
+         tagged {key} or not tagged for any cluster; tag one, or name subnets in {}",
         env.vpc, SUBNETS.row.key
     ))
 }

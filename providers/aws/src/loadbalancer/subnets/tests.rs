@@ -34,7 +34,7 @@ fn observed(subnets: &[&str]) -> Observed {
         zones: BTreeMap::new(),
         instances: BTreeMap::new(),
         other_balancers: BTreeMap::new(),
-        unseen: Default::default(),
+        missing_instances: Default::default(),
     };
     for line in subnets {
         let mut words = line.split(' ');

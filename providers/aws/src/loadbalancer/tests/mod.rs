@@ -314,7 +314,7 @@ async fn what_was_written_is_read_again() {
     let group = Id::from(NODE_GROUP);
     let permissions = Vec::new();
     let write = crate::client::write::Ec2Write::AuthorizeSecurityGroupIngress { group, permissions };
-    balancers.reads.wrote(&crate::client::Write::Ec2(write));
+    balancers.cloud().unwrap().reads.wrote(&crate::client::Write::Ec2(write));
     world.calls();
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     assert!(calls(&world).contains(&"DescribeSecurityGroups vpc-id=1 tag-key=1".to_owned()));
@@ -431,7 +431,7 @@ async fn a_balancer_of_the_other_kind_with_our_name_is_told() {
     let balancers = balancers(&world);
     let desired = desired(&balancers, &service, ServiceAction::Ensure);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    assert!(of_other_kind(&desired, &seen.observed).unwrap().message.contains("of the other kind is there too"));
+    assert!(of_other_kind(&desired, &seen.observed).unwrap().message.contains("of the other kind exists too"));
 }
 
 fn step(write: crate::client::write::ElbV2Write) -> Step {
@@ -482,7 +482,7 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
     for step in &steps {
         assert_eq!(
             refused(&seen, step).unwrap_err(),
-            "refused to delete Thing thing: it is not marked as this cluster's; if it is, tag it kubernetes.io/cluster/c1 = \
+            "refused to delete Thing thing: it is not tagged as this cluster's; if it is, tag it kubernetes.io/cluster/c1 = \
              owned, otherwise remove it by hand"
         );
     }
@@ -507,6 +507,6 @@ async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     let join = step(ElbV2Write::RegisterTargets { target_group: arn.into(), targets: vec![target] });
     let guard = |steps: &[Step]| guard::guard(&desired, &seen.observed, &balancers.env, steps);
     let error = guard(std::slice::from_ref(&leave)).unwrap_err();
-    assert!(error.to_string().contains("no target would be left though 1 nodes are wanted"), "{error}");
+    assert!(error.to_string().contains("no target would be left although 1 nodes are wanted"), "{error}");
     assert!(guard(&[leave, join]).is_ok());
 }

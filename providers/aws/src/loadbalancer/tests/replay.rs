@@ -48,7 +48,11 @@ impl Planned for Seen {
         let seen = |desired: &Desired| {
             let unsettled =
                 (self.odd.unsettled && matches!(desired.goal, Goal::Absent)).then_some(Duration::from_secs(7));
-            Observation { observed: written_on(odd(self.observed.clone(), self.odd)), unsettled, late: None }
+            Observation {
+                observed: written_on(odd(self.observed.clone(), self.odd)),
+                unsettled,
+                instance_recheck: None,
+            }
         };
         Ok(wanted.iter().map(seen).collect())
     }

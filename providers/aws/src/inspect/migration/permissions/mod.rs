@@ -1,18 +1,18 @@
-//! What the identity may do.
+//! Checks the permissions of the identity.
 //!
-//! Reads are made, of objects that are there or cannot be there. Writes of EC2 are asked with `DryRun`, and of such a kind that
-//! nothing would change even at an endpoint that does not know it: a rule that is there is opened, a route that is not there
-//! is deleted. Elastic Load Balancing has no such question, and its policies look at the tags of the object, so that a call for
-//! an object that is not there would say nothing about one that is: its writes are not asked.
+//! Reads are called for objects that exist or cannot exist. Writes of EC2 are called with `DryRun`, and such that
+//! nothing would change even if an endpoint ignored it: an existing rule is opened, a route that does not exist is
+//! deleted. Elastic Load Balancing has no dry run, and its policies depend on the tags of the object, so a call for a
+//! nonexistent object would prove nothing: its writes are not checked.
 
-mod asked;
+mod calls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::{Check, Claims, ProviderError, Service};
 
-use super::nodes::Read;
+use super::nodes::NodeInstances;
 use crate::client::operation::Operation;
 use crate::client::{Answer, ApiError};
 use crate::inspect::Inspector;
@@ -20,7 +20,7 @@ use crate::permissions::{LOAD_BALANCER, NODE, ROUTE, balancer_writes, granted_by
 
 const CHECK: &str = "permissions";
 
-/// What an answer says of a permission.
+/// What an answer shows about a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Granted,
@@ -28,7 +28,7 @@ enum Verdict {
     Denied(ApiError),
 }
 
-/// Refusals that come only after the permission was looked at, because they are about what was chosen so that nothing changes.
+/// Errors that AWS returns only after the permission check: they concern arguments chosen so that nothing changes.
 const AFTER_PERMISSION: &[(&str, &str)] = &[
     ("RevokeSecurityGroupIngress", "InvalidPermission.NotFound"),
     ("DeleteRoute", "InvalidRoute.NotFound"),
@@ -43,19 +43,24 @@ fn verdict(answer: &Answer<()>) -> Verdict {
     match error.meaning() {
         Meaning::Denied => Verdict::Denied(error.clone()),
         _ if error.kind != ErrorKind::Refused => Verdict::Unclear(error.clone()),
-        // Who may not read is told so whatever is asked for; a write is judged by the tags of its object, which must be found.
+        // A denied read fails for any object; a write is authorized by the tags of its object, which must exist.
         Meaning::NotFound | Meaning::Unsupported if !error.operation.is_mutating() => Verdict::Granted,
-        // The world is in the way, not the policy.
+        // The state of the cloud prevents the call, not the policy.
         Meaning::Conflict | Meaning::Passing => Verdict::Granted,
         _ if after => Verdict::Granted,
         _ => Verdict::Unclear(error.clone()),
     }
 }
 
-pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims, read: Option<&Read>) -> Vec<Check> {
-    let asked = asked::ask(of, cluster, read).await;
+pub(super) async fn checks(
+    aws: &Inspector,
+    cluster: &str,
+    claims: &Claims,
+    read: Option<&NodeInstances>,
+) -> Vec<Check> {
+    let calls = calls::make(aws, cluster, read).await;
     let mut verdicts: BTreeMap<String, Verdict> = BTreeMap::new();
-    for (operation, answer) in &asked.answers {
+    for (operation, answer) in &calls.answers {
         let verdict = verdict(answer);
         let known = verdicts.entry(operation.permission()).or_insert(Verdict::Granted);
         if rank(&verdict) > rank(known) {
@@ -64,7 +69,7 @@ pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims, read:
     }
     let needs = Needs {
         balancers: claims.services.iter().any(|service| Service::wants_load_balancer(service)),
-        routes: asked.routes,
+        routes: calls.routes,
     };
     let mut checks: Vec<Check> =
         verdicts.iter().filter_map(|(permission, verdict)| summary(permission, verdict, &needs)).collect();
@@ -74,21 +79,21 @@ pub(super) async fn checks(of: &Inspector, cluster: &str, claims: &Claims, read:
         .map(|(permission, _)| &**permission)
         .collect();
     if !granted.is_empty() {
-        checks.push(Check::good(CHECK, "", format!("asked and granted: {}", granted.join(", "))));
+        checks.push(Check::good(CHECK, "", format!("checked and granted: {}", granted.join(", "))));
     }
     checks.push(Check::good(
         CHECK,
         "Elastic Load Balancing",
         format!(
-            "has no dry run, so these were not asked; compare the policy with manifests/aws/iam/{LOAD_BALANCER}: {}",
+            "has no dry run, so these were not checked; compare the policy with manifests/aws/iam/{LOAD_BALANCER}: {}",
             balancer_writes().into_iter().collect::<Vec<_>>().join(", ")
         ),
     ));
     checks.extend(
-        asked
-            .left_out
+        calls
+            .skipped
             .iter()
-            .map(|(operation, why)| Check::good(CHECK, operation.permission(), format!("was not asked: {why}"))),
+            .map(|(operation, why)| Check::good(CHECK, operation.permission(), format!("not checked: {why}"))),
     );
     checks
 }
@@ -101,7 +106,7 @@ fn rank(verdict: &Verdict) -> u8 {
     }
 }
 
-/// What the cluster uses.
+/// What the cluster needs.
 #[derive(Debug)]
 struct Needs {
     balancers: bool,
@@ -115,7 +120,7 @@ fn summary(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> 
         Verdict::Granted => None,
         Verdict::Unclear(error) => {
             let error = ProviderError::from(error.clone());
-            let text = format!("it cannot be told whether it is granted: {error}");
+            let text = format!("cannot determine whether it is granted: {error}");
             Some(Check::warning(CHECK, permission, text, format!("compare the policy with {named}")))
         }
         Verdict::Denied(error) => {
@@ -184,7 +189,7 @@ mod tests {
         let answer = refused(Of::Ec2, "CreateTags", "SomethingNew");
         let check = summary("ec2:CreateTags", &verdict(&answer), &needs).unwrap();
         assert_eq!(check.severity, ccm_provider::Severity::Warning);
-        assert!(check.message.contains("it cannot be told") && check.message.contains("SomethingNew"), "{check:?}");
+        assert!(check.message.contains("cannot determine") && check.message.contains("SomethingNew"), "{check:?}");
         assert!(check.fix.contains("load-balancer.json or manifests/aws/iam/tagging.json"), "{check:?}");
     }
 }

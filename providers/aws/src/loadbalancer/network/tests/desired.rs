@@ -109,7 +109,7 @@ fn bad_values_are_refused_with_key_value_and_way_out() {
     for (asked, text) in [
         (
             one().with(&HEALTH_PROTOCOL, "ssl"),
-            "healthcheck-protocol \"ssl\": a network load balancer asks with TCP, HTTP or HTTPS",
+            "healthcheck-protocol \"ssl\": a network load balancer checks health with TCP, HTTP or HTTPS",
         ),
         (one().with(&HEALTH_PROTOCOL, "gopher"), "healthcheck-protocol \"gopher\": unknown; write TCP"),
         (one().with(&HEALTH_PORT, "http"), "healthcheck-port \"http\": not a port"),

@@ -80,12 +80,12 @@ async fn a_group_that_an_attempt_left_is_adopted_and_made_right() {
 async fn a_group_of_our_name_that_is_not_ours_is_reported_and_not_touched() {
     let error = refusal(&one(), &left_behind(|left| left.tags.clear()).await).await;
     assert!(
-        error.starts_with("target group k8s-shop-web-e713e917c8, which port 80 needs, is not marked as made"),
+        error.starts_with("target group k8s-shop-web-e713e917c8, which port 80 needs, is not tagged as created"),
         "{error}"
     );
     let of_another =
         |left: &mut Group| drop(left.tags.insert("kubernetes.io/service-name".into(), "shop/other".into()));
-    assert!(refusal(&one(), &left_behind(of_another).await).await.contains("is not marked"));
+    assert!(refusal(&one(), &left_behind(of_another).await).await.contains("is not tagged"));
     let elsewhere = left_behind(|left| left.settings.vpc = "vpc-2".to_owned()).await;
     assert!(refusal(&one(), &elsewhere).await.contains("has another port, protocol, target type or VPC"));
 

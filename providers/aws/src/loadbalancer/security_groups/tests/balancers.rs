@@ -110,8 +110,7 @@ fn a_found_group_without_the_clusters_tag_gets_it_and_that_of_another_cluster_is
     assert_eq!(
         texts(&groups.before),
         [
-            "update SecurityGroup sg-1: tag kubernetes.io/cluster/c1 = owned (because the group has our name, but lacks the \
-             cluster's tags)"
+            "update SecurityGroup sg-1: tag kubernetes.io/cluster/c1 = owned (because the managed group lacks the cluster's tags)"
         ]
     );
     let legacy = Env { ownership: crate::ownership::Ownership { cluster: "c1".to_owned(), legacy: true }, ..env() };

@@ -30,22 +30,22 @@ fn other_references_go_from_member_groups_and_elsewhere_their_group_is_named() {
     put(&mut world, managed(member("owned")));
     put(&mut world, with(group("sg-nodes", "nodes", member("shared")), vec![ssh_from("sg-lb"), all_from("sg-lb")]));
     put(&mut world, with(group("sg-plain", "plain", Tags::new()), vec![ssh_from("sg-lb")]));
-    let Removal { cut, delete, findings } = removal(&world);
+    let Removal { revoke, delete, findings } = removal(&world);
     assert_eq!(
         delete.len(),
         1,
         "EC2 refuses it as long as the rule is there, which keeps the Service from going unseen"
     );
-    let cut = texts(&cut);
-    assert!(cut.len() == 1 && cut[0].contains("sg-nodes"), "{cut:#?}");
+    let revoke = texts(&revoke);
+    assert!(revoke.len() == 1 && revoke[0].contains("sg-nodes"), "{revoke:#?}");
     assert!(
-        cut[0].contains("tcp 22 from sg-lb removed") && cut[0].contains("all traffic from sg-lb removed"),
-        "{cut:#?}"
+        revoke[0].contains("tcp 22 from sg-lb removed") && revoke[0].contains("all traffic from sg-lb removed"),
+        "{revoke:#?}"
     );
     assert_eq!(
         findings[0].to_string(),
         "security group \"sg-plain\": its rule \"tcp 22 from sg-lb\" keeps sg-lb \
-         (k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a) from being deleted; the rule is not ours, remove it"
+         (k8s-elb-a0f1e2d3caaaabbbbcccc0123456789a) from being deleted; this program did not create the rule; remove it"
     );
 }
 
@@ -56,7 +56,7 @@ fn with_ingress_disabled_nothing_is_cut_and_the_holders_are_named() {
     put(&mut world, with(group("sg-nodes", "nodes", member("owned")), vec![all_from("sg-lb")]));
     let env = Env { node_groups_untouched: true, ..env() };
     let removal = delete::unneeded(Kind::Classic, &desired(Goal::Absent), &[], &[], &world, &env);
-    assert_eq!((removal.cut.len(), removal.delete.len(), removal.findings.len()), (0, 1, 1));
+    assert_eq!((removal.revoke.len(), removal.delete.len(), removal.findings.len()), (0, 1, 1));
 }
 
 #[test]

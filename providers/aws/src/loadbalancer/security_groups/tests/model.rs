@@ -77,7 +77,7 @@ pub(in crate::loadbalancer) fn world() -> Observed {
         zones: BTreeMap::new(),
         instances: BTreeMap::new(),
         other_balancers: BTreeMap::new(),
-        unseen: Default::default(),
+        missing_instances: Default::default(),
     };
     for (id, zone, cidr) in [
         ("subnet-a", "us-west-2a", "10.0.1.0/24"),

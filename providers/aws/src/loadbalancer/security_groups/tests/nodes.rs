@@ -108,15 +108,14 @@ fn the_way_of_a_classic_balancer_is_one_rule_per_wanted_group() {
     assert_eq!(
         open,
         [
-            "update SecurityGroup sg-nodes: ingress = all traffic from sg-lb (because the balancer sends to nodes of that group)"
+            "update SecurityGroup sg-nodes: ingress = all traffic from sg-lb (because the load balancer sends to nodes of that group)"
         ]
     );
     // Others in the same permission stay, and so does a group without our tag.
     assert_eq!(
         close,
         [
-            "update SecurityGroup sg-old: ingress all traffic from sg-lb removed (because the balancer doesn't send to any node \
-             of that group)"
+            "update SecurityGroup sg-old: ingress all traffic from sg-lb removed (because the load balancer sends to no node of that group)"
         ]
     );
 }

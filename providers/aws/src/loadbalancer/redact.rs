@@ -1,9 +1,9 @@
-//! What of an observation gets into a file that is handed on (`ccm snapshot`): tags and descriptions that plans read, and none
-//! of those that users write for themselves.
+//! Removes from an observation, before it is written to a file (`ccm snapshot`), all tags and descriptions that plans
+//! do not read: they may contain anything.
 
 use std::collections::BTreeSet;
 
-use super::desired::{Common, Desired, Goal, Subnets};
+use super::desired::{Common, Desired, Subnets};
 use super::names;
 use super::observe::{Observed, TargetGroup};
 use super::security_groups::nodes::DESCRIPTIONS;
@@ -12,15 +12,10 @@ use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::ownership::{CLUSTER_PREFIX, LEGACY_KEY, SERVICE_KEY};
 
-/// Leaves what plans for this wish read.
-pub(super) fn strip(desired: &Desired, observed: &mut Observed) {
-    let common = match &desired.goal {
-        Goal::Absent => None,
-        Goal::Classic(classic) => Some(&classic.common),
-        Goal::Network(network) => Some(&network.common),
-    };
-    let read = Read::new(common);
-    // All fields by name: what is added to the observation must be looked at here, too.
+/// Keeps what plans for this desired state read.
+pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
+    let filter = TagFilter::new(desired.goal.common());
+    // All fields by name, so that a new field is considered here.
     let Observed {
         classic,
         network,
@@ -31,35 +26,35 @@ pub(super) fn strip(desired: &Desired, observed: &mut Observed) {
         zones: _,
         instances: _,
         other_balancers: _,
-        unseen: _,
+        missing_instances: _,
     } = observed;
     if let Some(classic) = classic {
-        read.strip(&mut classic.tags);
+        filter.redact(&mut classic.tags);
     }
     let mut target_groups: Vec<&mut TargetGroup> = unattached_target_groups.iter_mut().collect();
     if let Some(network) = network {
-        read.strip(&mut network.tags);
+        filter.redact(&mut network.tags);
         target_groups.extend(&mut network.target_groups);
     }
-    target_groups.into_iter().for_each(|group| read.strip(&mut group.tags));
-    groups.values_mut().for_each(|group| read.strip_group(group));
+    target_groups.into_iter().for_each(|group| filter.redact(&mut group.tags));
+    groups.values_mut().for_each(|group| filter.redact_group(group));
     for subnet in subnets.values_mut() {
-        let name = subnet.tags.remove_entry(NAME).filter(|(_, name)| read.names.contains(name.as_str()));
-        read.strip(&mut subnet.tags);
+        let name = subnet.tags.remove_entry(NAME).filter(|(_, name)| filter.names.contains(name.as_str()));
+        filter.redact(&mut subnet.tags);
         subnet.tags.extend(name);
     }
-    route_tables.iter_mut().for_each(|table| read.strip(&mut table.tags));
+    route_tables.iter_mut().for_each(|table| filter.redact(&mut table.tags));
 }
 
-/// What plans read of tags.
-struct Read<'a> {
-    /// Keys that the Service asks for.
+/// The tags that plans read.
+struct TagFilter<'a> {
+    /// Keys of the Service's annotation.
     keys: BTreeSet<&'a str>,
-    /// Names of subnets that the Service asks for.
+    /// Names of subnets in the Service's annotation.
     names: BTreeSet<&'a str>,
 }
 
-impl<'a> Read<'a> {
+impl<'a> TagFilter<'a> {
     fn new(common: Option<&'a Common>) -> Self {
         let keys = common.map(|common| common.tags.keys().map(String::as_str).collect());
         let names = common.and_then(|common| match &common.subnets {
@@ -69,15 +64,15 @@ impl<'a> Read<'a> {
         Self { keys: keys.unwrap_or_default(), names: names.unwrap_or_default() }
     }
 
-    fn strip(&self, tags: &mut Tags) {
+    fn redact(&self, tags: &mut Tags) {
         let ours = [LEGACY_KEY, SERVICE_KEY, ROLE_PUBLIC, ROLE_INTERNAL];
         tags.retain(|key, _| {
             ours.contains(&key.as_str()) || key.starts_with(CLUSTER_PREFIX) || self.keys.contains(key.as_str())
         });
     }
 
-    fn strip_group(&self, group: &mut SecurityGroup) {
-        self.strip(&mut group.tags);
+    fn redact_group(&self, group: &mut SecurityGroup) {
+        self.redact(&mut group.tags);
         if !names::is_group_description(&group.description) {
             group.description.clear();
         }

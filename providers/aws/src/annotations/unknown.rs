@@ -1,4 +1,4 @@
-//! Keys that nobody reads here: misspelt ones, and those of the aws-load-balancer-controller.
+//! Keys that this provider does not read: misspelt ones, and those of the aws-load-balancer-controller.
 //!
 //! That controller reads `service.beta.kubernetes.io/` and `service.kubernetes.io/`
 //! (`kubernetes-sigs/aws-load-balancer-controller`, `pkg/annotations/constants.go`).
@@ -7,11 +7,11 @@ use ccm_provider::{Finding, Severity};
 
 use super::{INTERNAL, PREFIX, TABLE, TYPE};
 
-/// The other spelling of our domain, which only the other controller knows.
+/// The other controller's alternative domain.
 const OTHER_DOMAIN: &str = "service.kubernetes.io";
 
-/// Keys under our prefix that only the aws-load-balancer-controller reads.
-const ELSEWHERE: &[&str] = &[
+/// Keys with this provider's prefix that only the aws-load-balancer-controller reads.
+const OTHER_CONTROLLER_KEYS: &[&str] = &[
     "alpn-policy",
     "attributes",
     "disable-nlb-sg",
@@ -37,33 +37,31 @@ const ELSEWHERE: &[&str] = &[
     "source-nat-ipv6-prefixes",
 ];
 
-/// What makes an internal balancer of the other controller.
+/// The other controller's key for internal balancers.
 const SCHEME: &str = "scheme";
 
-/// Who makes the balancer of the Service whose keys are looked at.
+/// The controller that manages the Service's balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
-    Us,
+    ThisProgram,
     OtherController,
 }
 
-/// A key that looks like one of ours and is none: what is wrong, with the key that may be meant.
-pub(super) fn strange(key: &str, value: &str, reader: Reader) -> Option<Finding> {
-    let us = reader == Reader::Us;
-    let theirs = |severity, message| {
-        us.then(|| Finding { severity, key: key.to_owned(), value: Some(value.to_owned()), message })
-    };
+/// A finding about a key that looks like one of this provider but is not, with the key that may be meant.
+pub(super) fn unknown(key: &str, value: &str, reader: Reader) -> Option<Finding> {
+    let us = reader == Reader::ThisProgram;
+    let theirs = |severity, message| us.then(|| Finding::new(severity, key, message).value(value));
     let (domain, name) = key.split_once('/').unwrap_or_default();
     let suffix = key.strip_prefix(PREFIX).unwrap_or_default();
     if suffix == SCHEME && value == "internal" {
-        // The author wants a balancer that the internet cannot reach.
+        // The author expects a balancer that is not reachable from the internet.
         let message = format!(
-            "only the aws-load-balancer-controller reads it: the balancer made here is not internal; write {}: \"true\"",
+            "only the aws-load-balancer-controller reads it: the load balancer of this Service is not internal; write {}: \"true\"",
             INTERNAL.row.key
         );
         return theirs(Severity::Warning, message);
     }
-    if is_elsewhere(suffix) {
+    if is_other_controllers(suffix) {
         let type_key = TYPE.row.key;
         let message = format!("belongs to the aws-load-balancer-controller ({type_key}: external); no effect here");
         return theirs(Severity::Info, message);
@@ -74,10 +72,11 @@ pub(super) fn strange(key: &str, value: &str, reader: Reader) -> Option<Finding>
             format!("only the aws-load-balancer-controller reads keys of {OTHER_DOMAIN}; no effect here{hint}");
         return theirs(Severity::Warning, message);
     }
-    TABLE.unknown(key, value, if us { &[] } else { ELSEWHERE })
+    TABLE.unknown(key, value, if us { &[] } else { OTHER_CONTROLLER_KEYS })
 }
 
-/// Whether the other controller has a key of this end. `listener-attributes.TCP-80` is one of `listener-attributes`.
-fn is_elsewhere(suffix: &str) -> bool {
-    suffix.split('.').next().is_some_and(|name| ELSEWHERE.contains(&name))
+/// Whether the other controller has a key with this suffix. `listener-attributes.TCP-80` is one of
+/// `listener-attributes`.
+fn is_other_controllers(suffix: &str) -> bool {
+    suffix.split('.').next().is_some_and(|name| OTHER_CONTROLLER_KEYS.contains(&name))
 }
