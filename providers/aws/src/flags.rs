@@ -15,7 +15,6 @@ const OWN: Flag = Flag::new(
     "Give Fargate nodes that are not Ready the taint of stopped instances, as the Go program does.",
 );
 
-/// All flags.
 pub(crate) static FLAGS: [Flag; 7] = {
     let [tags, resources, rate, burst, workers, batching] = tagging::FLAGS;
     [OWN, tags, resources, rate, burst, workers, batching]

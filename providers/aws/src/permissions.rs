@@ -13,17 +13,13 @@ const CLUSTER: &str = "CLUSTER_ID";
 const OWNED: &[&str] = &["owned"];
 const ANY: &[&str] = &["*"];
 
-/// The function that a policy is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Node,
-    LoadBalancer,
-    Route,
-    Tagging,
-    Volume,
-}
+/// Files of the policies in `manifests/aws/iam`, one for each function.
+pub(crate) const NODE: &str = "node.json";
+pub(crate) const LOAD_BALANCER: &str = "load-balancer.json";
+pub(crate) const ROUTE: &str = "route.json";
+const TAGGING: &str = "tagging.json";
+const VOLUME: &str = "volume.json";
 
-/// Condition of a grant.
 #[derive(Debug, Clone, Copy)]
 enum When {
     Always,
@@ -35,10 +31,9 @@ enum When {
     Key(&'static str, &'static [&'static str]),
 }
 
-/// A statement of a policy.
 #[derive(Debug, Clone, Copy)]
 struct Grant {
-    role: Role,
+    role: &'static str,
     sid: &'static str,
     /// `ec2:DescribeInstances`
     actions: &'static [&'static str],
@@ -49,46 +44,46 @@ struct Grant {
 
 #[rustfmt::skip]
 const GRANTS: &[Grant] = &[
-    Grant { role: Role::Node, sid: "ReadNodes", resources: ANY, when: When::Always, actions: &[
+    Grant { role: NODE, sid: "ReadNodes", resources: ANY, when: When::Always, actions: &[
         "ec2:DescribeInstances", "ec2:DescribeInstanceTopology", "ec2:DescribeNetworkInterfaces",
         "ec2:DescribeAvailabilityZones",
     ] },
 
-    Grant { role: Role::LoadBalancer, sid: "ReadNetwork", resources: ANY, when: When::Always, actions: &[
+    Grant { role: LOAD_BALANCER, sid: "ReadNetwork", resources: ANY, when: When::Always, actions: &[
         "ec2:DescribeInstances", "ec2:DescribeAvailabilityZones", "ec2:DescribeSubnets", "ec2:DescribeRouteTables",
         "ec2:DescribeSecurityGroups", "ec2:DescribeNetworkInterfaces",
     ] },
-    Grant { role: Role::LoadBalancer, sid: "ReadBalancers", resources: ANY, when: When::Always, actions: &[
+    Grant { role: LOAD_BALANCER, sid: "ReadBalancers", resources: ANY, when: When::Always, actions: &[
         "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeLoadBalancerAttributes",
         "elasticloadbalancing:DescribeLoadBalancerPolicies", "elasticloadbalancing:DescribeTags",
         "elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeTargetGroups",
         "elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetHealth",
     ] },
-    Grant { role: Role::LoadBalancer, sid: "CreateSecurityGroups", resources: &["ec2:security-group/*"],
+    Grant { role: LOAD_BALANCER, sid: "CreateSecurityGroups", resources: &["ec2:security-group/*"],
         when: When::TaggedOnCreation, actions: &["ec2:CreateSecurityGroup"] },
-    Grant { role: Role::LoadBalancer, sid: "CreateSecurityGroupsInVpcs", resources: &["ec2:vpc/*"],
+    Grant { role: LOAD_BALANCER, sid: "CreateSecurityGroupsInVpcs", resources: &["ec2:vpc/*"],
         when: When::Always, actions: &["ec2:CreateSecurityGroup"] },
-    Grant { role: Role::LoadBalancer, sid: "TagNewSecurityGroups", resources: &["ec2:security-group/*"],
+    Grant { role: LOAD_BALANCER, sid: "TagNewSecurityGroups", resources: &["ec2:security-group/*"],
         when: When::Key("ec2:CreateAction", &["CreateSecurityGroup"]), actions: &["ec2:CreateTags"] },
-    Grant { role: Role::LoadBalancer, sid: "ChangeSecurityGroups", resources: &["ec2:security-group/*"],
+    Grant { role: LOAD_BALANCER, sid: "ChangeSecurityGroups", resources: &["ec2:security-group/*"],
         when: When::Tagged(ANY), actions: &[
         "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress",
         "ec2:UpdateSecurityGroupRuleDescriptionsIngress", "ec2:CreateTags",
     ] },
-    Grant { role: Role::LoadBalancer, sid: "DeleteSecurityGroups", resources: &["ec2:security-group/*"],
+    Grant { role: LOAD_BALANCER, sid: "DeleteSecurityGroups", resources: &["ec2:security-group/*"],
         when: When::Tagged(OWNED), actions: &["ec2:DeleteSecurityGroup"] },
-    Grant { role: Role::LoadBalancer, sid: "CreateBalancers", when: When::TaggedOnCreation,
+    Grant { role: LOAD_BALANCER, sid: "CreateBalancers", when: When::TaggedOnCreation,
         resources: &["elasticloadbalancing:loadbalancer/*", "elasticloadbalancing:targetgroup/*"], actions: &[
         "elasticloadbalancing:CreateLoadBalancer", "elasticloadbalancing:CreateTargetGroup",
     ] },
-    Grant { role: Role::LoadBalancer, sid: "TagNewBalancers", when: When::Key("elasticloadbalancing:CreateAction",
+    Grant { role: LOAD_BALANCER, sid: "TagNewBalancers", when: When::Key("elasticloadbalancing:CreateAction",
         &["CreateLoadBalancer", "CreateTargetGroup", "CreateListener"]),
         resources: &["elasticloadbalancing:loadbalancer/*", "elasticloadbalancing:targetgroup/*", "elasticloadbalancing:listener/*"],
         actions: &["elasticloadbalancing:AddTags"] },
-    Grant { role: Role::LoadBalancer, sid: "ChangeTagsOfBalancers", when: When::Tagged(ANY),
+    Grant { role: LOAD_BALANCER, sid: "ChangeTagsOfBalancers", when: When::Tagged(ANY),
         resources: &["elasticloadbalancing:loadbalancer/*", "elasticloadbalancing:targetgroup/*", "elasticloadbalancing:listener/*"],
         actions: &["elasticloadbalancing:AddTags"] },
-    Grant { role: Role::LoadBalancer, sid: "ChangeBalancers", resources: &["elasticloadbalancing:loadbalancer/*"],
+    Grant { role: LOAD_BALANCER, sid: "ChangeBalancers", resources: &["elasticloadbalancing:loadbalancer/*"],
         when: When::Tagged(ANY), actions: &[
         "elasticloadbalancing:DeleteLoadBalancer", "elasticloadbalancing:ModifyLoadBalancerAttributes",
         "elasticloadbalancing:CreateLoadBalancerListeners", "elasticloadbalancing:DeleteLoadBalancerListeners",
@@ -101,35 +96,35 @@ const GRANTS: &[Grant] = &[
         "elasticloadbalancing:CreateListener", "elasticloadbalancing:SetSecurityGroups",
     ] },
     // Listeners of older versions have no tags. The names of all balancers begin with this letter.
-    Grant { role: Role::LoadBalancer, sid: "ChangeListeners", resources: &["elasticloadbalancing:listener/net/a*"],
+    Grant { role: LOAD_BALANCER, sid: "ChangeListeners", resources: &["elasticloadbalancing:listener/net/a*"],
         when: When::Always, actions: &["elasticloadbalancing:ModifyListener", "elasticloadbalancing:DeleteListener"] },
-    Grant { role: Role::LoadBalancer, sid: "ChangeTargetGroups", resources: &["elasticloadbalancing:targetgroup/*"],
+    Grant { role: LOAD_BALANCER, sid: "ChangeTargetGroups", resources: &["elasticloadbalancing:targetgroup/*"],
         when: When::Tagged(ANY), actions: &[
         "elasticloadbalancing:ModifyTargetGroup", "elasticloadbalancing:ModifyTargetGroupAttributes",
         "elasticloadbalancing:DeleteTargetGroup", "elasticloadbalancing:RegisterTargets",
         "elasticloadbalancing:DeregisterTargets",
     ] },
     // The first balancer of an account creates AWS's service-linked role.
-    Grant { role: Role::LoadBalancer, sid: "FirstBalancerOfAccount",
+    Grant { role: LOAD_BALANCER, sid: "FirstBalancerOfAccount",
         resources: &["iam:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing"],
         when: When::Key("iam:AWSServiceName", &["elasticloadbalancing.amazonaws.com"]),
         actions: &["iam:CreateServiceLinkedRole"] },
 
-    Grant { role: Role::Route, sid: "ReadRoutes", resources: ANY, when: When::Always, actions: &[
+    Grant { role: ROUTE, sid: "ReadRoutes", resources: ANY, when: When::Always, actions: &[
         "ec2:DescribeInstances", "ec2:DescribeRouteTables",
     ] },
-    Grant { role: Role::Route, sid: "ChangeRoutes", resources: &["ec2:route-table/*"], when: When::Tagged(ANY),
+    Grant { role: ROUTE, sid: "ChangeRoutes", resources: &["ec2:route-table/*"], when: When::Tagged(ANY),
         actions: &["ec2:CreateRoute", "ec2:ReplaceRoute", "ec2:DeleteRoute"] },
-    Grant { role: Role::Route, sid: "LetInstancesForward", resources: &["ec2:instance/*"], when: When::Tagged(ANY),
+    Grant { role: ROUTE, sid: "LetInstancesForward", resources: &["ec2:instance/*"], when: When::Tagged(ANY),
         actions: &["ec2:ModifyInstanceAttribute"] },
     // Interfaces seldom carry the cluster's tag.
-    Grant { role: Role::Route, sid: "LetInterfacesForward", resources: &["ec2:network-interface/*"], when: When::Always,
+    Grant { role: ROUTE, sid: "LetInterfacesForward", resources: &["ec2:network-interface/*"], when: When::Always,
         actions: &["ec2:ModifyNetworkInterfaceAttribute"] },
 
-    Grant { role: Role::Tagging, sid: "TagInstances", resources: &["ec2:instance/*"], when: When::Tagged(ANY),
+    Grant { role: TAGGING, sid: "TagInstances", resources: &["ec2:instance/*"], when: When::Tagged(ANY),
         actions: &["ec2:CreateTags", "ec2:DeleteTags"] },
 
-    Grant { role: Role::Volume, sid: "ReadVolumes", resources: ANY, when: When::Always, actions: &["ec2:DescribeVolumes"] },
+    Grant { role: VOLUME, sid: "ReadVolumes", resources: ANY, when: When::Always, actions: &["ec2:DescribeVolumes"] },
 ];
 
 #[derive(Serialize)]
@@ -158,45 +153,22 @@ struct Statement {
 /// The policy documents: path in the manifests' folder, and JSON. `CLUSTER_ID`, `ROLE_ARN`, `ACCOUNT_ID` and
 /// `BASE_ROLE` are placeholders for the reader.
 pub fn iam_policies() -> Vec<(&'static str, String)> {
-    let of = |role: Role| GRANTS.iter().filter(move |grant| grant.role == role).map(statement).collect();
+    let of = |role: &str| GRANTS.iter().filter(move |grant| grant.role == role).map(statement).collect();
     vec![
-        ("aws/iam/node.json", document(of(Role::Node))),
-        ("aws/iam/load-balancer.json", document(of(Role::LoadBalancer))),
-        ("aws/iam/route.json", document(of(Role::Route))),
-        ("aws/iam/tagging.json", document(of(Role::Tagging))),
-        ("aws/iam/volume.json", document(of(Role::Volume))),
+        ("aws/iam/node.json", document(of(NODE))),
+        ("aws/iam/load-balancer.json", document(of(LOAD_BALANCER))),
+        ("aws/iam/route.json", document(of(ROUTE))),
+        ("aws/iam/tagging.json", document(of(TAGGING))),
+        ("aws/iam/volume.json", document(of(VOLUME))),
         ("aws/iam/assume-role.json", document(vec![assume_role()])),
         ("aws/iam/trust-of-assumed-role.json", document(vec![trust()])),
     ]
 }
 
-/// File of the policy for nodes in `manifests/aws/iam`.
-pub(crate) const NODE: &str = "node.json";
-/// As [`NODE`].
-pub(crate) const LOAD_BALANCER: &str = "load-balancer.json";
-/// As [`NODE`].
-pub(crate) const ROUTE: &str = "route.json";
-/// As [`NODE`].
-pub(crate) const TAGGING: &str = "tagging.json";
-/// As [`NODE`].
-pub(crate) const VOLUME: &str = "volume.json";
-
-impl Role {
-    fn file(self) -> &'static str {
-        match self {
-            Self::Node => NODE,
-            Self::LoadBalancer => LOAD_BALANCER,
-            Self::Route => ROUTE,
-            Self::Tagging => TAGGING,
-            Self::Volume => VOLUME,
-        }
-    }
-}
-
 /// The policies that grant a permission.
 pub(crate) fn granted_by(permission: &str) -> BTreeSet<&'static str> {
     let with = GRANTS.iter().filter(|grant| grant.actions.contains(&permission));
-    with.map(|grant| grant.role.file()).collect()
+    with.map(|grant| grant.role).collect()
 }
 
 /// All permissions of Elastic Load Balancing that change something.

@@ -73,7 +73,6 @@ impl ProviderFactory for Factory {
     }
 }
 
-/// The provider.
 #[derive(Debug)]
 struct Aws {
     start: Start,

@@ -16,7 +16,6 @@ use super::{
 };
 use crate::ownership::Ownership;
 
-/// Context of a lint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LintContext<'a> {
     pub(crate) service: &'a Service,
@@ -174,7 +173,6 @@ fn one_per_subnet(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
     [&EIP_ALLOCATIONS, &PRIVATE_IPV4].into_iter().filter_map(odd).collect()
 }
 
-/// Health-check settings without effect.
 fn health(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let local = context.service.spec.external_traffic_policy == "Local";
@@ -213,7 +211,6 @@ fn health(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Findin
     findings
 }
 
-/// Findings about source ranges and tags.
 fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let service = context.service;
     // Invalid ranges are errors of the sync; only findings about ignored ones are reported here.
@@ -256,7 +253,6 @@ fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> V
     findings
 }
 
-/// Findings about TLS.
 fn tls(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut warn = |row, message: String| findings.push(annotations.warn(row, message));

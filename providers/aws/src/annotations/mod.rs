@@ -15,13 +15,11 @@ pub(crate) use ccm_kit::annotations::{Annotations, invalid};
 pub(crate) use lint::{LintContext, lint, lint_other_controller};
 pub(crate) use parse::{BackendProtocol, HealthPort, HealthProtocol, SslPorts, hides_client_ip};
 
-/// Prefix of all annotations.
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
 /// A key of [`TABLE`].
 pub(crate) type Key<T> = ccm_kit::annotations::Key<T, Kind>;
 
-/// The kinds of balancers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Classic,
@@ -39,7 +37,6 @@ impl BalancerKind for Kind {
     }
 }
 
-/// All annotations.
 pub(crate) static TABLE: Table<Kind> = Table {
     spelling: Some(Spelling { prefix: PREFIX, cloud: "aws", names: &["loadbalancer", "elb", "nlb", "lb"] }),
     rows: ROWS,

@@ -8,7 +8,6 @@ use ccm_kit::annotations::value::{self, items, list};
 
 use crate::client::ec2::ipv4;
 
-/// The ports that use the certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum SslPorts {
     #[default]
@@ -31,7 +30,6 @@ impl SslPorts {
     }
 }
 
-/// Protocol of the backends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BackendProtocol {
     Http,
@@ -55,7 +53,6 @@ impl fmt::Display for BackendProtocol {
     }
 }
 
-/// Protocol of the health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HealthProtocol {
     Tcp,
@@ -66,7 +63,6 @@ pub(crate) enum HealthProtocol {
 }
 
 impl HealthProtocol {
-    /// AWS's name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",
@@ -76,16 +72,13 @@ impl HealthProtocol {
         }
     }
 
-    /// Whether it has a path.
     pub(crate) fn has_path(self) -> bool {
         matches!(self, Self::Http | Self::Https)
     }
 }
 
-/// Port of the health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HealthPort {
-    /// `traffic-port`
     Traffic,
     Number(i32),
 }
@@ -129,7 +122,6 @@ pub(super) fn pairs(value: &str) -> Parsed<BTreeMap<String, String>> {
     Ok(Some(pairs))
 }
 
-/// Target group attributes that may be annotated.
 const PRESERVE_CLIENT_IP: &str = "preserve_client_ip.enabled";
 const PROXY_PROTOCOL_V2: &str = "proxy_protocol_v2.enabled";
 

@@ -139,20 +139,6 @@ fn pitfall_48_ssl_ports_with_a_blank_and_a_capital_match() {
 }
 
 #[test]
-fn unknown_keys_get_a_hint_and_keys_of_the_other_controller_are_explained() {
-    check(
-        Kind::Network,
-        &[("cross-zone-load-balancing-enable", "true"), ("scheme", "internal"), ("zzz", "")],
-        &[
-            "Warning ~cross-zone-load-balancing-enable \"true\": unknown key, no effect; did you mean \
-             \"~cross-zone-load-balancing-enabled\"?",
-            "Warning ~scheme \"internal\": only the aws-load-balancer-controller reads it: the load balancer of this Service is not internal; write ~internal: \"true\"",
-            "Warning ~zzz \"\": unknown key, no effect",
-        ],
-    );
-}
-
-#[test]
 fn keys_of_the_other_kind_are_reported_and_refused_ones_are_errors() {
     check(
         Kind::Network,
@@ -441,12 +427,6 @@ fn ranges_beside_named_groups_have_no_effect() {
     assert_eq!(findings(&service, Kind::Classic), [expected]);
     let network = findings(&service, Kind::Network);
     assert!(network.iter().all(|summary| summary.contains("NLBSecurityGroupMode")), "{network:?}");
-}
-
-#[test]
-fn a_service_without_annotations_has_no_findings() {
-    check(Kind::Classic, &[], &[]);
-    check(Kind::Network, &[("type", "nlb")], &[]);
 }
 
 proptest! {

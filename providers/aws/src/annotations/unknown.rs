@@ -7,7 +7,6 @@ use ccm_provider::{Finding, Severity};
 
 use super::{INTERNAL, PREFIX, TABLE, TYPE};
 
-/// The other controller's alternative domain.
 const OTHER_DOMAIN: &str = "service.kubernetes.io";
 
 /// Keys with this provider's prefix that only the aws-load-balancer-controller reads.

@@ -8,7 +8,6 @@ use super::Inspector;
 use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::observe::Observed;
 
-/// State of a Service's balancer.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) desired: Desired,
@@ -18,13 +17,11 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// Whether a balancer of either kind exists.
     pub(super) fn is_there(&self) -> bool {
         self.observed.classic.is_some() || self.observed.network.is_some()
     }
 }
 
-/// The action of the Service controller.
 pub(super) fn action(service: &Service) -> ServiceAction {
     let wanted = service.wants_load_balancer() && service.metadata.deletion_timestamp.is_none();
     if wanted { ServiceAction::Ensure } else { ServiceAction::Delete }

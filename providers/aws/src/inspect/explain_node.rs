@@ -17,9 +17,6 @@ use crate::node::identity::{self, BadProviderId, InstanceId, Machine, Wanted};
 use crate::node::instances::describe::{Instances, LIVE_STATES, Seen};
 use crate::routes;
 
-/// # Errors
-///
-/// The instance could not be read.
 pub(super) async fn explain(aws: &Inspector, cluster: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
     match identity::wanted(node, aws.settings.own.as_ref()) {
         Wanted::Never(error) => Ok(vec![no_instance(node, &error)]),

@@ -12,9 +12,6 @@ use crate::loadbalancer::plan::scheme;
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::security_groups::permissions::{self, Rule};
 
-/// # Errors
-///
-/// A read failed.
 pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
     if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.needs_cleanup()) {
         let text = format!("loadBalancerClass {class:?}: another controller makes the load balancer");

@@ -9,7 +9,6 @@ use ccm_provider::{Fact, FactState};
 use crate::loadbalancer::desired::first_few;
 use crate::loadbalancer::observe::TargetGroup;
 
-/// Meaning of a state and its reason.
 struct Meaning {
     state: FactState,
     text: &'static str,

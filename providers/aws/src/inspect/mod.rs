@@ -78,13 +78,11 @@ fn remediation(error: &ProviderError) -> String {
     }
 }
 
-/// A fact about a failed read.
 fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
     let error = error.into();
     Fact::bad(about, format!("could not be read: {error}"), remediation(&error))
 }
 
-/// A check that could not be made.
 fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
     let error = error.into();
     Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))

@@ -104,9 +104,6 @@ impl Balancers {
         Self { env, probe, cloud: None }
     }
 
-    /// # Errors
-    ///
-    /// There is none behind recorded observations.
     pub(crate) fn cloud(&self) -> Result<&Cloud, ProviderError> {
         let none = "there is no AWS behind a snapshot: only what was observed can be planned from";
         self.cloud.as_ref().ok_or_else(|| ProviderError::unknown(none))
@@ -199,7 +196,6 @@ fn is_refusal(error: &ProviderError) -> bool {
     matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Denied { .. } | ErrorClass::Unsupported)
 }
 
-/// A finding about nodes that get no traffic because EC2 does not show their instances.
 fn missing_instances(desired: &Desired, observed: &Observed) -> Option<Finding> {
     let common = desired.goal.common()?;
     let nodes = observed.missing_instances.iter().filter_map(|id| common.targets.get(id).map(|node| &*node.name));

@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 
 use super::desired::Port;
 
-/// Type of all target groups.
 pub(crate) const TARGET_TYPE: &str = "instance";
 /// Policy of classic balancers that turns proxy protocol on.
 pub(crate) const PROXY_PROTOCOL_POLICY: &str = "k8s-proxyprotocol-enabled";
@@ -28,7 +27,6 @@ pub(crate) fn classic_group(balancer: &str) -> String {
     format!("k8s-elb-{balancer}")
 }
 
-/// Its description.
 pub(crate) fn classic_group_description(balancer: &str, service: &ServiceKey) -> String {
     format!("{CLASSIC_GROUP_DESCRIPTION}{balancer} ({service})")
 }

@@ -11,7 +11,6 @@ use super::security_groups::nodes::SharedRules;
 use crate::client::Write;
 use crate::ownership::Ownership;
 
-/// One write and its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) write: Write,
@@ -22,10 +21,8 @@ pub(crate) struct Step {
     pub(crate) shared: Option<Arc<SharedRules>>,
 }
 
-/// The balancer that a write is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Purpose {
-    /// Name of the balancer.
     pub(crate) balancer: String,
     /// Whether the balancer stays; otherwise it is being deleted.
     pub(crate) keeps: bool,
@@ -46,7 +43,6 @@ impl From<Recheck> for ProviderError {
     }
 }
 
-/// The plan of one Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) steps: Vec<Step>,
@@ -104,7 +100,6 @@ impl Step {
         self
     }
 
-    /// Adds a changed field.
     #[must_use]
     pub(crate) fn change(
         mut self,
@@ -116,7 +111,6 @@ impl Step {
         self
     }
 
-    /// Sets the risk.
     #[must_use]
     pub(crate) fn risk(mut self, risk: Risk) -> Self {
         self.summary.risk = risk;

@@ -46,7 +46,6 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
     route_tables.iter_mut().for_each(|table| filter.redact(&mut table.tags));
 }
 
-/// The tags that plans read.
 struct TagFilter<'a> {
     /// Keys of the Service's annotation.
     keys: BTreeSet<&'a str>,

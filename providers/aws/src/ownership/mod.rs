@@ -19,17 +19,14 @@ pub(crate) const SERVICE_KEY: &str = "kubernetes.io/service-name";
 /// Tag value of objects that are deleted with the cluster. Any other value means membership only.
 const OWNED: &str = "owned";
 
-/// The cluster's identity in tags.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ownership {
     /// Empty with `--allow-untagged-cloud`: then every object is a member and none is owned.
     pub(crate) cluster: String,
-    /// Whether the tag `KubernetesCluster` is in use.
     #[serde(default, rename = "legacyTag")]
     pub(crate) legacy: bool,
 }
 
-/// Why the cluster ID is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OwnershipError {
     #[error("clusterID tags did not match: {id:?} vs {legacy:?}; {remediation}")]
@@ -170,7 +167,6 @@ pub(crate) fn is_untagged(tags: &Tags) -> bool {
     !tags.keys().any(|key| key.starts_with(CLUSTER_PREFIX))
 }
 
-/// The tag that names the Service.
 pub(crate) fn service_tag(service: &ServiceKey) -> (String, String) {
     (SERVICE_KEY.to_owned(), service.to_string())
 }

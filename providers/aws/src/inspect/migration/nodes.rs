@@ -24,12 +24,10 @@ const GROUPS: &str = "node-security-groups";
 pub(super) struct NodeInstances {
     pub(super) by_id: BTreeMap<InstanceId, Seen>,
     by_name: BTreeMap<String, Vec<Arc<Instance>>>,
-    /// The security groups of the instances.
     pub(super) groups: BTreeMap<String, SecurityGroup>,
 }
 
 impl NodeInstances {
-    /// The instances of the nodes.
     pub(super) fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
         let by_id = self.by_id.values().filter_map(|seen| match seen {
             Seen::Instance(instance) => Some(instance),
@@ -39,9 +37,6 @@ impl NodeInstances {
     }
 }
 
-/// # Errors
-///
-/// A read failed.
 pub(super) async fn read(aws: &Inspector, claims: &Claims) -> Result<NodeInstances, ApiError> {
     let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
     for node in &claims.nodes {

@@ -1,24 +1,17 @@
 //! Finds orphans, with the reason and whether they may be deleted.
 
-use jiff::Timestamp;
-
 use super::*;
 
-/// Balancers that are examined concurrently.
 const AT_ONCE: usize = 100;
 
-/// The objects that the cluster claims.
 #[derive(Debug)]
 pub(super) struct Claimed<'a> {
-    /// All Services, for reasons.
     all: BTreeMap<String, &'a Service>,
     /// Those that have, or had, a balancer.
     claiming: BTreeMap<String, &'a Service>,
-    /// Names of their balancers.
     balancers: BTreeSet<String>,
     /// Names of the managed groups of their network balancers.
     groups: BTreeSet<String>,
-    /// Pod ranges of the nodes.
     ranges: BTreeSet<ipnet::IpNet>,
 }
 
@@ -95,9 +88,6 @@ pub(super) fn key(text: &str) -> Option<ServiceKey> {
     Some(ServiceKey { namespace: namespace.into(), name: name.into() })
 }
 
-/// # Errors
-///
-/// The references to an orphan could not be read.
 pub(super) async fn orphans(
     aws: &Inspector,
     cluster: &str,
@@ -130,49 +120,26 @@ async fn balancers(
     inventory: &Inventory,
     claimed: &Claimed<'_>,
 ) -> Result<Vec<Orphan>, ProviderError> {
-    fn service(tags: &Tags) -> &str {
-        tags.get(SERVICE_KEY).map(String::as_str).unwrap_or_default()
-    }
-    let classic = inventory.classic.iter().map(|(balancer, tags)| {
-        let (name, created, service) = (&*balancer.name, balancer.created, service(tags));
-        let handle = OrphanRef::Classic { name: name.to_owned(), service: service.to_owned() };
-        (Balancer { name, id: name, tags, service, created }, handle)
-    });
-    let network = inventory.network.iter().map(|(balancer, tags)| {
-        let (name, id, created, service) = (&*balancer.name, &*balancer.arn, balancer.created, service(tags));
-        let handle = OrphanRef::Network { name: name.to_owned(), arn: id.to_owned(), service: service.to_owned() };
-        (Balancer { name, id, tags, service, created }, handle)
-    });
-    let all: Vec<(Balancer<'_>, OrphanRef)> = classic.chain(network).collect();
     let mut orphans = Vec::new();
-    for some in all.chunks(AT_ONCE) {
-        let orphan = some.iter().map(|(balancer, handle)| balancer.orphan(aws, cluster, claimed, handle));
-        orphans.extend(futures::future::try_join_all(orphan).await?.into_iter().flatten());
+    for some in inventory.balancers.chunks(AT_ONCE) {
+        let found = some.iter().map(|balancer| balancer.orphan(aws, cluster, claimed));
+        orphans.extend(futures::future::try_join_all(found).await?.into_iter().flatten());
     }
     Ok(orphans)
 }
 
-/// A balancer of either kind.
-struct Balancer<'a> {
-    name: &'a str,
-    id: &'a str,
-    tags: &'a Tags,
-    service: &'a str,
-    created: Option<Timestamp>,
-}
-
-impl Balancer<'_> {
+impl Balancer {
     async fn orphan(
         &self,
         aws: &Inspector,
         cluster: &str,
         claimed: &Claimed<'_>,
-        handle: &OrphanRef,
     ) -> Result<Option<Orphan>, ProviderError> {
-        let (ours, tagged) = (is_balancer_name(self.name), key(self.service).is_some());
-        let owned = aws.settings.ownership.is_owned(self.tags);
+        let service = self.tags.get(SERVICE_KEY).cloned().unwrap_or_default();
+        let (ours, tagged) = (is_balancer_name(&self.name), key(&service).is_some());
+        let owned = aws.settings.ownership.is_owned(&self.tags);
         // Other tools set the cluster's tag too.
-        if !owned || (!ours && !tagged) || claimed.balancers.contains(self.name) {
+        if !owned || (!ours && !tagged) || claimed.balancers.contains(&self.name) {
             return Ok(None);
         }
         let kept = match (ours, tagged) {
@@ -180,27 +147,33 @@ impl Balancer<'_> {
             (_, false) => {
                 Some(format!("no tag {SERVICE_KEY} says which Service it was created for; remove it by hand"))
             }
-            _ => claimed.namesake(self.service),
+            _ => claimed.namesake(&service),
         };
-        let owner = if tagged { format!("service {}", self.service) } else { "unknown".to_owned() };
-        let why =
-            if tagged { claimed.why(self.service) } else { "no Service has a load balancer of this name".to_owned() };
+        let (owner, why) = match tagged {
+            true => (format!("service {service}"), claimed.why(&service)),
+            false => ("unknown".to_owned(), "no Service has a load balancer of this name".to_owned()),
+        };
         let reason = format!("{why}; recognized by its tags {} and {SERVICE_KEY}", aws.cluster_tag());
+        let (name, arn) = (self.name.clone(), self.id.clone());
+        let handle = match self.classic {
+            true => OrphanRef::Classic { name, service },
+            false => OrphanRef::Network { name, arn, service },
+        };
         let step = match kept {
-            None => summary(&delete::of_balancer(aws, cluster, handle).await?.1, self.name, &why),
-            Some(_) => deletion("LoadBalancer", self.name, &why),
+            None => summary(&delete::of_balancer(aws, cluster, &handle).await?.1, &self.name, &why),
+            Some(_) => deletion("LoadBalancer", &self.name, &why),
         };
         Ok(Some(Orphan {
             kind: "LoadBalancer".to_owned(),
-            id: self.id.to_owned(),
-            name: if self.id == self.name { String::new() } else { self.name.to_owned() },
+            id: self.id.clone(),
+            name: if self.classic { String::new() } else { self.name.clone() },
             owner,
             reason,
             created: self.created,
             cost: Some(BALANCER_COST.to_owned()),
             kept,
             step: Step { risk: Risk::Disruptive, ..step },
-            handle: as_value(handle),
+            handle: as_value(&handle),
         }))
     }
 }
@@ -271,12 +244,8 @@ fn target_group(
 
 /// The remaining balancers, by security group.
 fn users<'a>(inventory: &'a Inventory, gone: &BTreeSet<&str>) -> BTreeMap<&'a str, &'a str> {
-    let classic =
-        inventory.classic.iter().map(|(balancer, _)| (&*balancer.name, &*balancer.name, &balancer.security_groups));
-    let network =
-        inventory.network.iter().map(|(balancer, _)| (&*balancer.arn, &*balancer.name, &balancer.security_groups));
-    let staying = classic.chain(network).filter(|(id, ..)| !gone.contains(id));
-    staying.flat_map(|(_, name, groups)| groups.iter().map(move |group| (&**group, name))).collect()
+    let staying = inventory.balancers.iter().filter(|balancer| !gone.contains(&*balancer.id));
+    staying.flat_map(|balancer| balancer.security_groups.iter().map(|group| (&**group, &*balancer.name))).collect()
 }
 
 /// The former user of a managed security group.

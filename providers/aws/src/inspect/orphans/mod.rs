@@ -65,11 +65,22 @@ enum OrphanRef {
     },
 }
 
+/// A load balancer of either kind.
+#[derive(Debug)]
+struct Balancer {
+    classic: bool,
+    /// The ARN of a network balancer, the name of a classic one.
+    id: String,
+    name: String,
+    created: Option<jiff::Timestamp>,
+    security_groups: Vec<String>,
+    tags: Tags,
+}
+
 /// All candidates, with tags.
 #[derive(Debug)]
 struct Inventory {
-    classic: Vec<(elb::LoadBalancer, Tags)>,
-    network: Vec<(elbv2::LoadBalancer, Tags)>,
+    balancers: Vec<Balancer>,
     target_groups: Vec<(elbv2::TargetGroup, Tags)>,
     /// Those with the cluster's tag.
     security_groups: Vec<SecurityGroup>,
@@ -145,24 +156,43 @@ async fn read(aws: &Inspector, cluster: &str) -> Result<Inventory, ProviderError
     let (mut tags, classic) =
         futures::try_join!(reads.network_tags(arns.cloned(), SHORT), classic_tags(reads, classic))?;
     let mut take = |arn: &String| tags.remove(arn).unwrap_or_default();
+    let network: Vec<Balancer> = network
+        .into_iter()
+        .map(|balancer| Balancer {
+            classic: false,
+            tags: take(&balancer.arn),
+            id: balancer.arn,
+            name: balancer.name,
+            created: balancer.created,
+            security_groups: balancer.security_groups,
+        })
+        .collect();
     Ok(Inventory {
-        classic,
-        network: network.into_iter().map(|balancer| (take(&balancer.arn), balancer)).map(swap).collect(),
-        target_groups: groups.into_iter().map(|group| (take(&group.arn), group)).map(swap).collect(),
+        balancers: classic.into_iter().chain(network).collect(),
+        target_groups: groups
+            .into_iter()
+            .map(|group| {
+                let tags = take(&group.arn);
+                (group, tags)
+            })
+            .collect(),
         security_groups: security_groups.to_vec(),
         // A cluster without pod routes has no such table, or tags all of its tables.
         table: routes::only_table(&tables, cluster, &aws.routes).ok().cloned(),
     })
 }
 
-fn swap<A, B>((a, b): (A, B)) -> (B, A) {
-    (b, a)
-}
-
-async fn classic_tags(reads: &Reads, balancers: Vec<elb::LoadBalancer>) -> Answer<Vec<(elb::LoadBalancer, Tags)>> {
+async fn classic_tags(reads: &Reads, balancers: Vec<elb::LoadBalancer>) -> Answer<Vec<Balancer>> {
     let read = balancers.into_iter().map(|balancer| async move {
         let tags = reads.classic_tags(&balancer.name, SHORT).await?;
-        Ok((balancer, tags))
+        Ok(Balancer {
+            classic: true,
+            id: balancer.name.clone(),
+            name: balancer.name,
+            created: balancer.created,
+            security_groups: balancer.security_groups,
+            tags,
+        })
     });
     futures::future::try_join_all(read).await
 }

@@ -23,7 +23,6 @@ struct Facts {
     shared_probe: Option<Probe>,
 }
 
-/// The health check of kube-proxy.
 #[derive(Debug, Serialize, Deserialize)]
 struct Probe {
     port: u16,
@@ -41,10 +40,6 @@ pub(crate) fn facts(env: &Env, probe: &HealthProbe) -> Value {
 }
 
 /// Balancers that plan from facts and observations; reads and writes are errors.
-///
-/// # Errors
-///
-/// The facts are not of this provider.
 pub(crate) fn balancers(facts: &Value) -> Result<PlannedLoadBalancer<Balancers>, ProviderError> {
     let (env, probe) = read(facts).map_err(|error| {
         let text = format!("the facts about AWS in the snapshot cannot be read: {error}; take the snapshot again");

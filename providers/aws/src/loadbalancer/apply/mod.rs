@@ -23,7 +23,6 @@ use crate::node::identity::InstanceId;
 /// When to retry a deletion that another object blocks.
 const HELD: Duration = Duration::from_secs(5);
 
-/// Results of the writes of one plan.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     made: Made,
@@ -244,7 +243,6 @@ async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
     ProviderError::retry(message, HELD)
 }
 
-/// Describes what refers to a group.
 async fn blocking(group: &str, reads: &Reads) -> String {
     let referring = reads.api.security_groups(&Query::by("ip-permission.group-id", [group])).await;
     let names: Vec<String> = match &referring {

@@ -3,7 +3,6 @@
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Write};
 
-/// An instance that AWS refused, and its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) id: String,
@@ -25,7 +24,6 @@ pub(super) fn is_about_targets(write: &Write, error: &ApiError) -> bool {
     }
 }
 
-/// The targets that the error names.
 pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
     let adding = matches!(
         write,
@@ -70,7 +68,6 @@ pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
     (left > 0).then_some(write)
 }
 
-/// The message about targets that could not be added.
 pub(super) fn summary(refused: &[Refused]) -> Option<String> {
     let mut added: Vec<&Refused> = refused.iter().filter(|refused| refused.adding).collect();
     added.sort_by(|a, b| a.id.cmp(&b.id));

@@ -14,13 +14,10 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::security_groups::{delete, own};
 
-/// Limit of AWS.
 const GROUPS_PER_BALANCER: usize = 5;
 
-/// The plan for the balancer's groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// The wanted groups, in order.
     pub(super) ids: Vec<Id>,
     /// Creates managed groups and sets their rules.
     pub(super) made: Vec<Step>,
@@ -42,7 +39,6 @@ pub(super) fn plan(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Re
     Ok(Groups { ids, made, change, removed, findings: removal.findings })
 }
 
-/// The transition from one set of groups to another.
 #[derive(Debug)]
 pub(super) struct Change {
     /// Attaches old and new groups together; `None` if AWS has no room for both, or they are together already.

@@ -10,7 +10,6 @@ use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::plan::{Step, abbreviated};
 
-/// The wanted instances that exist.
 fn wanted<'a>(context: &'a Context<'_>) -> BTreeSet<&'a String> {
     let targets = context.classic.common.targets.keys();
     targets.filter(|id| context.observed.instances.contains_key(*id)).collect()

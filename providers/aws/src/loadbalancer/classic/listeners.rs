@@ -12,7 +12,6 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::observe;
 use crate::loadbalancer::plan::Step;
 
-/// Policy types of AWS.
 const PROXY_PROTOCOL_TYPE: &str = "ProxyProtocolPolicyType";
 const SSL_NEGOTIATION_TYPE: &str = "SSLNegotiationPolicyType";
 
@@ -24,7 +23,6 @@ pub(super) fn text(listener: &Listener) -> String {
     format!("{protocol} {port} to {instance_protocol} {instance_port}{certificate}")
 }
 
-/// AWS returns upper case.
 fn same(a: &Listener, b: &Listener) -> bool {
     let same_certificate = match (&a.certificate, &b.certificate) {
         (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),

@@ -30,7 +30,6 @@ pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {
     super::status(&balancer.dns_name)
 }
 
-/// A step on the balancer.
 fn step(verb: Verb, kind: &'static str, balancer: &str, reason: impl Into<String>, write: ElbWrite) -> Step {
     Step::new(verb, kind, balancer, reason, Write::Elb(write))
 }

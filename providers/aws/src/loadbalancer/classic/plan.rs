@@ -12,7 +12,6 @@ use crate::loadbalancer::observe::{self, Observed};
 use crate::loadbalancer::plan::{Env, Planned, Step, scheme};
 use crate::loadbalancer::security_groups::nodes;
 
-/// Input of the parts of a plan.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) desired: &'a Desired,
@@ -132,7 +131,6 @@ fn hosts_only(context: &Context<'_>, existing: &observe::Classic) -> Result<Plan
     Ok(Planned { steps, findings: rules.findings })
 }
 
-/// The rules that let the balancer reach the nodes.
 #[derive(Debug, Default)]
 struct NodeRules {
     open: Vec<Step>,

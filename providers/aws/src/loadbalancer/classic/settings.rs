@@ -28,7 +28,6 @@ pub(super) fn tags(context: &Context<'_>, existing: &observe::Classic) -> Option
     Some(tags.into_iter().fold(step, summary))
 }
 
-/// Attributes of a new balancer.
 fn defaults() -> Attributes {
     Attributes {
         access_log: Some(AccessLog { emit_interval: Some(EMIT_INTERVAL_DEFAULT), ..AccessLog::default() }),
@@ -44,31 +43,22 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
     let defaults = defaults();
     let found = found.unwrap_or(&defaults);
     let wanted = &context.classic.attributes;
-    let log = changed(access_log, wanted.access_log.as_ref(), found.access_log.as_ref());
-    let draining = changed(draining, wanted.connection_draining.as_ref(), found.connection_draining.as_ref());
-    let idle = changed(
-        |wanted, found| vec![field("idle timeout", found.copied(), Some(*wanted))],
-        wanted.idle_timeout.as_ref(),
-        found.idle_timeout.as_ref(),
-    );
-    let cross = changed(
-        |wanted, found| vec![field("cross-zone", found.copied(), Some(*wanted))],
-        wanted.cross_zone.as_ref(),
-        found.cross_zone.as_ref(),
-    );
-
     let mut changes = Vec::new();
-    let mut take = |part: Vec<Change>| {
-        let differs = !part.is_empty();
-        changes.extend(part);
-        differs
+    let mut differs = |mut part: Vec<Change>| {
+        part.retain(|change| change.before != change.after);
+        changes.extend(part.iter().cloned());
+        !part.is_empty()
     };
+    let log = |wanted: &AccessLog| access_log(wanted, found.access_log.as_ref());
+    let drains = |wanted: &ConnectionDraining| draining(wanted, found.connection_draining.as_ref());
+    let idle = |wanted: i32| vec![field("idle timeout", found.idle_timeout, Some(wanted))];
+    let cross = |wanted: bool| vec![field("cross-zone", found.cross_zone, Some(wanted))];
     let write = ElbWrite::ModifyLoadBalancerAttributes {
         balancer: context.name(),
-        access_log: wanted.access_log.clone().filter(|_| take(log)),
-        connection_draining: wanted.connection_draining.clone().filter(|_| take(draining)),
-        idle_timeout: wanted.idle_timeout.filter(|_| take(idle)),
-        cross_zone: wanted.cross_zone.filter(|_| take(cross)),
+        access_log: wanted.access_log.clone().filter(|wanted| differs(log(wanted))),
+        connection_draining: wanted.connection_draining.clone().filter(|wanted| differs(drains(wanted))),
+        idle_timeout: wanted.idle_timeout.filter(|wanted| differs(idle(*wanted))),
+        cross_zone: wanted.cross_zone.filter(|wanted| differs(cross(*wanted))),
     };
     if changes.is_empty() {
         return None;
@@ -77,13 +67,6 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
         step(Verb::Update, "LoadBalancer", &context.desired.name, "its attributes differ from the annotations", write);
     step.summary.changes = changes;
     Some(step)
-}
-
-/// The fields of one attribute that differ.
-fn changed<T>(compare: impl Fn(&T, Option<&T>) -> Vec<Change>, wanted: Option<&T>, found: Option<&T>) -> Vec<Change> {
-    let mut changes = wanted.map(|wanted| compare(wanted, found)).unwrap_or_default();
-    changes.retain(|change| change.before != change.after);
-    changes
 }
 
 fn field<T: ToString>(name: &'static str, before: Option<T>, after: Option<T>) -> Change {

@@ -14,7 +14,6 @@ use crate::loadbalancer::plan::Step;
 
 type Ids<'a> = BTreeSet<&'a str>;
 
-/// The steps from one set of subnets to another.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     pub(super) steps: Vec<Step>,

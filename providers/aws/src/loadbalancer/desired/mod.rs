@@ -35,7 +35,6 @@ pub(crate) struct Desired {
     pub(crate) network: bool,
     /// Set for every goal: a deletion needs them too.
     pub(crate) named_groups: NamedGroups,
-    /// Findings about the annotations.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -116,11 +115,9 @@ pub(crate) struct Common {
 /// A node behind the balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetNode {
-    /// Name of the node, for messages.
     pub(crate) name: String,
 }
 
-/// The subnets of a balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Subnets {
     /// Found by tags and routes.
@@ -130,7 +127,6 @@ pub(crate) enum Subnets {
     Named(Vec<String>),
 }
 
-/// A classic balancer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Classic {
     pub(crate) common: Common,
@@ -146,7 +142,6 @@ pub(crate) struct Classic {
     pub(crate) open_ports: Vec<(String, i32)>,
 }
 
-/// A network balancer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Network {
     pub(crate) common: Common,

@@ -16,10 +16,6 @@ use crate::client::write::ElbV2Write;
 /// deletion continues.
 ///
 /// Objects without this cluster's ownership tags stay, with a finding.
-///
-/// # Errors
-///
-/// As [`nodes::network`].
 pub(crate) fn delete(
     desired: &Desired,
     observed: &Observed,

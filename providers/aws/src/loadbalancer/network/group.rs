@@ -15,7 +15,6 @@ use crate::client::write::{ElbV2Write, Id, Object};
 /// Targets in one call, at most.
 const CHUNK: usize = 100;
 
-/// The target group chosen for a port.
 #[derive(Debug)]
 pub(super) struct Chosen<'a> {
     pub(super) name: String,
@@ -24,7 +23,6 @@ pub(super) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Its reference in writes.
     pub(super) fn id(&self) -> Id {
         match self.found {
             Some(found) => Id::Known(found.group.arn.clone()),
@@ -32,7 +30,6 @@ impl Chosen<'_> {
         }
     }
 
-    /// Its ARN, if it exists.
     pub(super) fn arn(&self) -> Option<&str> {
         self.found.map(|found| &*found.group.arn)
     }
@@ -252,7 +249,6 @@ fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<St
     steps
 }
 
-/// Deletes a group that no listener forwards to.
 pub(super) fn delete(found: &TargetGroup, reason: &str) -> Step {
     let write = ElbV2Write::DeleteTargetGroup { target_group: found.group.arn.clone() };
     step(Verb::Delete, "TargetGroup", &found.group.name, reason, write)

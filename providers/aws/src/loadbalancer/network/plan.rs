@@ -13,24 +13,20 @@ use crate::client::write::{ElbV2Write, Id, Object};
 use crate::client::{Tags, Write};
 use crate::ownership::is_of_service;
 
-/// Input of the parts of a plan.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) desired: &'a Desired,
     pub(super) network: &'a Network,
     pub(super) observed: &'a Observed,
     pub(super) env: &'a Env,
-    /// Tags of new objects.
     pub(super) tags: Tags,
 }
 
 impl<'a> Context<'a> {
-    /// The existing balancer.
     pub(super) fn existing(&self) -> Option<&'a observe::Network> {
         self.observed.network.as_ref()
     }
 
-    /// The balancer's reference in writes.
     pub(super) fn balancer(&self) -> Id {
         match self.existing() {
             Some(existing) => Id::Known(existing.balancer.arn.clone()),
@@ -38,7 +34,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The VPC of the balancer.
     pub(super) fn vpc(&self) -> &'a str {
         let existing = self.existing().map(|existing| &*existing.balancer.vpc);
         existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.env.vpc)

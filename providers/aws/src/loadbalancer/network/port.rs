@@ -12,7 +12,6 @@ use super::plan::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerWish};
 
-/// A Service port with its listener and its target group.
 struct Matched<'a> {
     port: &'a Port,
     listener: Option<&'a Listener>,
@@ -26,17 +25,12 @@ struct PortPlan<'c, 'a> {
     planned: Planned,
     /// Target group by listener (ARNs), for existing listeners that remain.
     leads_to: BTreeMap<&'a str, Option<String>>,
-    /// ARNs of the chosen groups.
     needed: BTreeSet<String>,
     /// ARNs of the groups that were deleted or reported.
     deleted: BTreeSet<&'a str>,
 }
 
 /// The writes for all ports.
-///
-/// # Errors
-///
-/// As [`group::choose`].
 pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
     let listeners = context.existing().map(|existing| &*existing.listeners).unwrap_or_default();
     let mut matched = Vec::new();
@@ -166,7 +160,6 @@ impl<'a> PortPlan<'_, 'a> {
     }
 }
 
-/// The desired listener of a port.
 fn wanted(one: &Matched<'_>) -> ListenerWish {
     ListenerWish {
         port: one.port.port,
@@ -179,7 +172,6 @@ fn wanted(one: &Matched<'_>) -> ListenerWish {
 
 const TARGET_GROUP: &str = "target group";
 
-/// The same as text.
 fn settings(one: &Matched<'_>) -> Vec<(&'static str, String)> {
     let certificate = one.port.certificate.clone().map(|arn| ("certificate", arn));
     let policy = one.port.ssl_policy.clone().map(|policy| ("TLS policy", policy));

@@ -11,7 +11,6 @@ use crate::annotations::Kind;
 use crate::client::Write;
 use crate::client::write::{Ec2Write, Id};
 
-/// Steps for security groups around the balancer's own steps.
 #[derive(Debug, Default)]
 pub(super) struct Security {
     /// The groups of the balancer, in order; empty if it has none.
@@ -24,10 +23,6 @@ pub(super) struct Security {
 }
 
 /// The groups of the balancer and the rules of the nodes. `current` are the subnets of the balancer.
-///
-/// # Errors
-///
-/// The security group of a node is ambiguous.
 pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security, ProviderError> {
     let Context { desired, network, observed, env, .. } = *context;
     let own::Groups { ids, before, rules } = own::network(desired, network, observed, env)?;

@@ -10,7 +10,6 @@ use super::super::plan::scheme;
 use super::plan::Context;
 use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, SECURITY_GROUPS, SUBNETS};
 
-/// The remediation for all of them.
 const REMEDIATION: &str = "to change it, delete the Service and create it again";
 
 /// Findings about settings that AWS does not change on an existing balancer.

@@ -27,14 +27,9 @@ const LEFTOVERS: Duration = Duration::from_secs(3600);
 /// The CIDR of a subnet never changes; a missing subnet is read again.
 const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
-/// Errors about subnets and groups that do not exist.
 const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
 
 /// Reads everything that a plan for the desired state needs.
-///
-/// # Errors
-///
-/// One of the reads failed.
 pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answer<Observed> {
     let mut observed = Observed::default();
     let (classic, network) = balancers(desired, reads).await?;
@@ -46,10 +41,9 @@ pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answe
     observed.classic = classic;
     observed.network = network;
     (observed.instances, observed.missing_instances) = instances;
-    let (unattached, groups, ()) = futures::try_join!(
+    let (unattached, groups) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
         groups(desired, &observed, reads, env),
-        async { Ok(()) },
     )?;
     observed.unattached_target_groups = unattached;
     observed.groups = groups;

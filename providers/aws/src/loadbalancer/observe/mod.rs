@@ -82,7 +82,6 @@ pub(crate) struct TargetGroup {
     pub(crate) tags: Tags,
 }
 
-/// The fields of an instance that plans need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) id: String,

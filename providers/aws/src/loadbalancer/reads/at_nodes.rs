@@ -30,7 +30,6 @@ impl AtNodes {
         self.turns.acquire().await.map_err(|closed| ProviderError::bug(closed.to_string()))
     }
 
-    /// Records a successful write.
     pub(in crate::loadbalancer) fn wrote(&self, write: &Ec2Write) {
         let (Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
         | Ec2Write::RevokeSecurityGroupIngress { group, .. }

@@ -15,7 +15,6 @@ use crate::client::elbv2::Which;
 use crate::client::operation::Service;
 use crate::client::{Answer, Api, ApiError, Tags, elb, elbv2};
 
-/// Errors about objects that do not exist.
 const NOT_FOUND: &[&str] = &["LoadBalancerNotFound", "AccessPointNotFound", "TargetGroupNotFound", "ListenerNotFound"];
 
 /// Repeated calls, at most. AWS may name only one unknown name in each refusal.
@@ -46,13 +45,9 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Classic balancers by name.
     Classic -> elb::LoadBalancer = classic, Elb "DescribeLoadBalancers";
-    /// Balancers of the v2 API by name.
     Network -> elbv2::LoadBalancer = network, ElbV2 "DescribeLoadBalancers";
-    /// Tags of classic balancers by name.
     ClassicTags -> Tags = classic_tags, Elb "DescribeTags";
-    /// Tags of v2 objects by ARN.
     NetworkTags -> Tags = network_tags, ElbV2 "DescribeTags";
 }
 
@@ -76,7 +71,6 @@ async fn network_tags(api: &dyn Api, arns: &[String]) -> Answer<BTreeMap<String,
     tags(arns, |arns| async move { api.balancer_tags(&arns).await }).await
 }
 
-/// The existing balancers with these names.
 async fn named<T, F: Future<Output = Answer<Vec<T>>>>(
     names: &[String],
     by_name: impl Fn(Vec<String>) -> F,

@@ -32,10 +32,8 @@ pub(crate) const FRESH: Duration = Duration::from_secs(2);
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
 /// Maximum age of tags if only the nodes changed.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
-/// Names or ARNs in one call of Elastic Load Balancing.
 const AT_ONCE: usize = 20;
 
-/// The shared reads.
 pub(crate) struct Reads {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) fleet: Fleet,
@@ -185,12 +183,10 @@ impl Reads {
         wanted
     }
 
-    /// The subnets of the VPC.
     pub(crate) async fn subnets(&self, max_age: Duration) -> Answer<Arc<Vec<Subnet>>> {
         Ok(self.subnets.get(max_age, None).await?.value)
     }
 
-    /// The route tables of the VPC.
     pub(crate) async fn route_tables(&self, max_age: Duration) -> Answer<Arc<Vec<RouteTable>>> {
         Ok(self.route_tables.get(max_age, None).await?.value)
     }
@@ -307,7 +303,6 @@ fn cached<T: Send + Sync + 'static>(
     Cached::new(move || read(api.clone()), |how| interrupted(Service::Ec2, "Describe", how))
 }
 
-/// The error of an interrupted shared read.
 pub(super) fn interrupted(service: Service, name: &'static str, how: Interrupted) -> ApiError {
     ApiError::interrupted(Operation::new(service, name), how)
 }

@@ -18,7 +18,6 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::observe::Observed;
 use crate::loadbalancer::plan::{Env, Step};
 
-/// The steps that delete managed groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
     /// Revokes rules that refer to the groups: before the balancer is deleted, or after a remaining balancer changed

@@ -26,12 +26,10 @@ const HEALTH: &str = "kubernetes.io/rule/nlb/health";
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
 /// Descriptions of this program's rules contain one of these.
 pub(crate) const DESCRIPTIONS: [&str; 3] = [CLIENT, HEALTH, MTU];
-/// EC2's default quota of rules per group.
 const RULES_PER_GROUP: usize = 60;
 /// Health-check port that means the target's own port.
 const TRAFFIC_PORT: &str = "traffic-port";
 
-/// The security groups of the target nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NodeGroups {
     pub(crate) ids: BTreeSet<String>,
@@ -39,10 +37,6 @@ pub(crate) struct NodeGroups {
 }
 
 /// The one group of each wanted node that gets the rules.
-///
-/// # Errors
-///
-/// The security group of a node is ambiguous.
 pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> Result<NodeGroups, ProviderError> {
     let mut groups = NodeGroups::default();
     for (id, node) in &common.targets {
@@ -62,10 +56,6 @@ pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> Result<
 }
 
 /// The group of an instance with the cluster's tag; among several the owned one; if none is tagged, the only one.
-///
-/// # Errors
-///
-/// The group is ambiguous.
 pub(crate) fn group_of<'a>(
     instance: &str,
     attached: &'a [String],
@@ -115,12 +105,10 @@ pub(crate) fn main_group<'a>(ids: &'a [Id], desired: &Desired, observed: &Observ
     })
 }
 
-/// The node rules for a classic balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ClassicRules {
     /// Opens rules, before the balancer sends traffic.
     pub(crate) open: Vec<Step>,
-    /// Closes rules that are no longer needed.
     pub(crate) close: Vec<Step>,
 }
 
@@ -273,7 +261,6 @@ pub(crate) struct SharedRules {
 }
 
 impl SharedRules {
-    /// No rules are wanted.
     fn of(desired: &Desired, observed: &Observed) -> Self {
         let (balancer, others) = (desired.name.clone(), observed.other_balancers.clone());
         Self { balancer, wanted: Vec::new(), closes: true, others }
@@ -322,7 +309,6 @@ impl SharedRules {
     }
 }
 
-/// The changes of one group.
 #[derive(Debug, Default)]
 struct Change {
     open: Vec<Rule>,
@@ -331,7 +317,6 @@ struct Change {
     relabelled: Vec<Rule>,
     /// Whether any rule of this balancer is revoked or relabelled.
     gives_up: bool,
-    /// Number of rules before.
     found: usize,
 }
 
@@ -358,7 +343,6 @@ impl Change {
 pub(crate) struct Recent(BTreeMap<Tuple, Option<Rule>>);
 
 impl Recent {
-    /// Adds a write.
     pub(crate) fn add(&mut self, write: &Ec2Write) {
         let (permissions, opens) = match write {
             Ec2Write::AuthorizeSecurityGroupIngress { permissions, .. }
@@ -370,7 +354,6 @@ impl Recent {
         self.0.extend(rules.map(|rule| (rule.tuple(), Some(rule).filter(|_| opens))));
     }
 
-    /// The rules without those that were closed.
     fn at_least(&self, mut found: Vec<Rule>) -> Vec<Rule> {
         found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(None)));
         found

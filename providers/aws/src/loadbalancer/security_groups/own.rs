@@ -20,16 +20,11 @@ pub(crate) struct Groups {
     pub(crate) ids: Vec<Id>,
     /// Creates or tags groups, before the balancer uses them.
     pub(crate) before: Vec<Step>,
-    /// Sets the rules of the managed group.
     pub(crate) rules: Vec<Step>,
 }
 
 /// The groups of a classic balancer: those of the annotation, or `ElbSecurityGroup`, or a managed one; then the extra
 /// ones.
-///
-/// # Errors
-///
-/// The managed group carries the tag of another cluster.
 pub(crate) fn classic(
     desired: &Desired,
     classic: &Classic,
@@ -66,10 +61,6 @@ pub(crate) fn classic(
 /// | not managed | not there | none |
 /// | managed | there, without groups | none: AWS cannot add any |
 /// | managed | not there, or has groups | those of the annotation, or a managed one |
-///
-/// # Errors
-///
-/// The managed group carries the tag of another cluster.
 pub(crate) fn network(
     desired: &Desired,
     network: &Network,

@@ -34,7 +34,6 @@ pub(crate) struct Tuple {
 }
 
 impl Rule {
-    /// One port.
     pub(crate) fn port(protocol: &str, port: i32, peer: Peer) -> Self {
         Self {
             protocol: protocol.to_owned(),
@@ -56,25 +55,21 @@ impl Rule {
         Self { protocol, from_port: Some(from), to_port: Some(to), peer, description: String::new() }
     }
 
-    /// All traffic from a group.
     pub(crate) fn all_from(group: Id) -> Self {
         let peer = Peer::Group { id: group, account: None };
         Self { protocol: ALL.to_owned(), from_port: None, to_port: None, peer, description: String::new() }
     }
 
-    /// With a description.
     #[must_use]
     pub(crate) fn described(mut self, description: &str) -> Self {
         self.description = description.to_owned();
         self
     }
 
-    /// Whether it allows all protocols.
     pub(crate) fn is_all_traffic(&self) -> bool {
         self.protocol == ALL
     }
 
-    /// Whether its source is the group.
     pub(crate) fn is_from(&self, group: &str) -> bool {
         matches!(&self.peer, Peer::Group { id, .. } if id.known() == Some(group))
     }
@@ -97,7 +92,6 @@ fn network(cidr: &str) -> String {
     cidr.parse::<IpNet>().map_or_else(|_| cidr.to_owned(), |net| net.trunc().to_string())
 }
 
-/// A range as a source.
 pub(crate) fn peer(range: &IpNet) -> Peer {
     match range {
         IpNet::V4(net) => Peer::Ipv4(net.to_string()),
@@ -156,17 +150,14 @@ pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], rea
     opened.into_iter().chain(closed).collect()
 }
 
-/// Adds rules, in one call; none for no rules.
 pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
     change(group, rules, reason, |group, permissions| Ec2Write::AuthorizeSecurityGroupIngress { group, permissions })
 }
 
-/// Removes rules, in one call; none for no rules.
 pub(crate) fn revoke(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
     change(group, rules, reason, |group, permissions| Ec2Write::RevokeSecurityGroupIngress { group, permissions })
 }
 
-/// Changes descriptions of rules, in one call; none for no rules.
 pub(crate) fn describe(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
     if rules.is_empty() {
         return None;

@@ -39,7 +39,6 @@ pub(crate) struct Settling {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Trace {
     Balancer,
-    /// The security groups that the balancer has.
     Attached(BTreeSet<Id>),
     TargetGroup(String),
     SecurityGroup(String),
@@ -72,7 +71,6 @@ impl Settling {
         traces.extend(left.into_iter().map(|trace| (trace, now)));
     }
 
-    /// Records that AWS refused a write.
     pub(crate) fn refused(&self, balancer: &str, write: &Write) {
         let (left, _) = traces(write);
         if let Some(traces) = self.written().get_mut(balancer) {
@@ -205,12 +203,10 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
     }
 }
 
-/// The answer while AWS does not show all writes.
 pub(crate) fn recheck(after: Duration) -> Recheck {
     Recheck { after, reason: "AWS does not show yet what was just written for the load balancer".to_owned() }
 }
 
-/// The answer while EC2 does not show all instances.
 pub(crate) fn recheck_instances(observed: &Observed, after: Duration) -> Recheck {
     let missing_instances: Vec<&str> = observed.missing_instances.iter().map(String::as_str).collect();
     Recheck {

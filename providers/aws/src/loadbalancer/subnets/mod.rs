@@ -21,7 +21,6 @@ use crate::ownership::is_untagged;
 pub(crate) const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
 /// Tags subnets for internal balancers.
 pub(crate) const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
-/// The tag that gives a subnet its name.
 pub(crate) const NAME: &str = "Name";
 const ID_PREFIX: &str = "subnet-";
 const INTERNET_GATEWAY: &str = "igw";

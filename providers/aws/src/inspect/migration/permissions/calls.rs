@@ -18,7 +18,6 @@ const NOWHERE: &str = "192.0.2.0/24";
 /// A tag that no instance has.
 const NO_TAG: &str = "k8s.io/ccm-permission-check";
 
-/// The calls and their results.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) answers: Vec<(Operation, Answer<()>)>,
@@ -28,7 +27,6 @@ pub(super) struct Calls {
     pub(super) routes: bool,
 }
 
-/// Makes all possible calls.
 pub(super) async fn make(aws: &Inspector, cluster: &str, read: Option<&NodeInstances>) -> Calls {
     let mut calls = Calls::default();
     let instances: Vec<&Arc<Instance>> = read.iter().flat_map(|read| read.instances()).collect();

@@ -106,7 +106,6 @@ fn rank(verdict: &Verdict) -> u8 {
     }
 }
 
-/// What the cluster needs.
 #[derive(Debug)]
 struct Needs {
     balancers: bool,
