@@ -16,7 +16,7 @@ use ccm_provider::{
 };
 use serde_json::{Value, json};
 
-use crate::instances::lend;
+use crate::lent::{leading, lend};
 
 /// Value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";
@@ -89,9 +89,7 @@ impl Bed {
 
     /// The balancers of a new process: it remembers nothing.
     pub(crate) async fn process(&self) -> Arc<dyn LoadBalancer> {
-        let provider = self.provider().await;
-        lend(&*provider, &[]).await;
-        provider.load_balancer().unwrap()
+        leading(self).await
     }
 
     /// The balancers of another cluster in the same network.
@@ -99,7 +97,7 @@ impl Bed {
         let id = |cluster: &str| format!("KubernetesClusterID = {cluster}\n");
         let config = self.config.replace(&id("c1"), &id(cluster));
         let provider = self.provider_with(config, &FlagValues::default()).await;
-        lend(&*provider, &[]).await;
+        lend(&self.aws, &*provider).await;
         provider.load_balancer().unwrap()
     }
 

@@ -12,15 +12,10 @@ use crate::bed::Bed;
 /// A process that leads over these nodes.
 pub(crate) async fn leading(bed: &Bed, nodes: &[NodeRef]) -> Arc<dyn CloudProvider> {
     let provider = bed.provider().await;
-    lend(&*provider, nodes).await;
-    provider
-}
-
-/// Gives a provider the lease and these nodes.
-pub(crate) async fn lend(provider: &dyn CloudProvider, nodes: &[NodeRef]) {
     let cluster = Arc::new(TestCluster::default());
     cluster.set_nodes(nodes.to_vec());
     provider.initialize(cluster.context("kubernetes")).await.unwrap();
+    provider
 }
 
 fn node(name: &str, provider_id: Option<&str>) -> NodeRef {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ccm_provider::LoadBalancer;
+use ccm_cloudsim::aws::Aws;
+use ccm_provider::{CloudProvider, LoadBalancer};
 use ccm_provider_contract::TestCluster;
 
 use crate::bed::{Bed, CLUSTER};
@@ -16,7 +17,13 @@ pub(crate) async fn leading(bed: &Bed) -> Arc<dyn LoadBalancer> {
 /// The same, with the cluster that has its events.
 pub(crate) async fn watched(bed: &Bed) -> (Arc<dyn LoadBalancer>, Arc<TestCluster>) {
     let provider = bed.provider().await;
-    let clock = bed.aws.clock().clone();
+    let cluster = lend(&bed.aws, &*provider).await;
+    (provider.load_balancer().unwrap(), cluster)
+}
+
+/// Gives a provider the lease, and the clock of the simulated cloud.
+pub(crate) async fn lend(aws: &Aws, provider: &dyn CloudProvider) -> Arc<TestCluster> {
+    let clock = aws.clock().clone();
     let (began, start) = (Instant::now(), clock.now());
     let now = move || {
         let wall = clock.now();
@@ -24,5 +31,5 @@ pub(crate) async fn watched(bed: &Bed) -> (Arc<dyn LoadBalancer>, Arc<TestCluste
     };
     let cluster = Arc::new(TestCluster::with_clock(now));
     provider.initialize(cluster.context(CLUSTER)).await.unwrap();
-    (provider.load_balancer().unwrap(), cluster)
+    cluster
 }

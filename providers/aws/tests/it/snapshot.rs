@@ -5,7 +5,7 @@ use ccm_provider::{CloudProvider, LoadBalancerExt as _, ProviderFactory, Service
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, service};
-use crate::instances::lend;
+use crate::lent::lend;
 
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
@@ -40,7 +40,7 @@ async fn plans_from_snapshots_are_the_plans_before_and_after_a_sync() {
         let mark = bed.aws.mark();
         for stage in ["before", "after"] {
             let provider = bed.provider().await;
-            lend(&*provider, &[]).await;
+            lend(&bed.aws, &*provider).await;
             let balancers = provider.load_balancer().unwrap();
             for service in services.iter().chain(&changed) {
                 for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete] {

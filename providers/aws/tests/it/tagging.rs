@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm_provider::{Node, NodeTask, NodeWork};
 
 use crate::bed::Bed;
-use crate::instances::lend;
+use crate::lent::lend;
 
 fn work(name: &str, provider_id: &str, deleted: bool) -> NodeWork {
     let provider_id: Box<str> = provider_id.into();
@@ -27,7 +27,7 @@ async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_los
     let mut bed = Bed::start("");
     bed.add_nodes(16);
     let provider = bed.provider_with_flags(&[("tags", "env=prod"), ("resources", "instance")]).await;
-    lend(&*provider, &[]).await;
+    lend(&bed.aws, &*provider).await;
     let task: Arc<dyn NodeTask> = provider.node_task("tagging").unwrap();
     let ids: Vec<String> = bed.nodes.iter().map(|node| node.provider_id.as_deref().unwrap().to_owned()).collect();
     assert_eq!(ids.len(), 19);

@@ -17,7 +17,7 @@ use ccm_provider::{
 use serde_json::Value;
 
 use crate::bed::CLUSTER;
-use crate::instances::lend;
+use crate::lent::lend;
 
 const CLOUD: &str = include_str!("../fixtures/take-over/cloud.json");
 const SERVICES: &str = include_str!("../fixtures/take-over/services.json");
@@ -56,7 +56,7 @@ impl Left {
     /// The balancers of a new process of ours, with these further lines in section `[Global]`.
     async fn take_over(&self, more_config: &str) -> Arc<dyn LoadBalancer> {
         let provider = self.provider(more_config).await;
-        lend(&*provider, &[]).await;
+        lend(&self.aws, &*provider).await;
         provider.load_balancer().unwrap()
     }
 
