@@ -9,6 +9,7 @@
 //! * [`directory`]: instances of nodes, listed or looked up, with evidence.
 //! * [`routes`]: routes to pods, planned for a table that the cloud supplies.
 //! * [`cluster`]: what the core passes to the provider.
+//! * `http`: requests of JSON over HTTP, behind the feature of that name.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
 //!
 //! What only one provider needs does not belong here, and neither does anything that knows a particular cloud.
@@ -22,6 +23,8 @@ pub mod directory;
 pub mod document;
 pub mod gcfg;
 pub mod glob;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod known;
 pub mod routes;
 pub mod snapshot;

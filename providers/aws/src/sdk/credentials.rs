@@ -9,9 +9,9 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, future};
 use aws_sdk_sts::error::{ProvideErrorMetadata, SdkError};
+use ccm_kit::http::causes;
 use http::HeaderValue;
 
-use super::failure::chain;
 use crate::start::config::Role;
 
 /// How long an assumed role lasts; the default of the SDKs.
@@ -46,7 +46,7 @@ impl ProvideCredentials for Explained {
                 Err(CredentialsError::CredentialsNotLoaded(_)) => Err(nothing_found(&self.metadata_says().await)),
                 Err(error) => Err(match of_metadata(&error) {
                     Some(cause) => nothing_found(&metadata_failure(cause)),
-                    None => CredentialsError::provider_error(format!("{}{}", chain(&error, None), hint(&error))),
+                    None => CredentialsError::provider_error(format!("{}{}", causes(&error, None), hint(&error))),
                 }),
                 found => found,
             }
@@ -91,7 +91,7 @@ fn of_metadata(error: &CredentialsError) -> Option<&ImdsError> {
 
 /// What to do about an error of the chain, where the SDK doesn't say it.
 fn hint(error: &CredentialsError) -> String {
-    let text = chain(error, None);
+    let text = causes(error, None);
     let has = |word: &str| text.contains(word);
     let fixed = if has("ExpiredToken") {
         "; the token has expired: check that the kubelet renews the projected token, and the clock of this host"
@@ -120,9 +120,9 @@ pub(super) fn metadata_failure(error: &ImdsError) -> String {
             "the instance metadata service did not answer ({}): either this is no EC2 instance, or the answer may not pass one more \
              hop into a pod: run with hostNetwork, or raise the limit (aws ec2 modify-instance-metadata-options \
              --http-put-response-hop-limit 2)",
-            chain(error, None)
+            causes(error, None)
         ),
-        (_, None) => chain(error, None),
+        (_, None) => causes(error, None),
     }
 }
 
@@ -194,7 +194,7 @@ impl AssumedRole {
     where
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        let way_out = match error.meta().code().unwrap_or_default() {
+        let remediation = match error.meta().code().unwrap_or_default() {
             "AccessDenied" => {
                 "; the trust policy of the role must allow these credentials sts:AssumeRole (with matching aws:SourceAccount and \
                  aws:SourceArn, if it has such conditions), and their own policy must allow it too"
@@ -206,10 +206,10 @@ impl AssumedRole {
         };
         let text = match (error.meta().code(), error.meta().message()) {
             (Some(code), message) => format!("{code}: {}", message.unwrap_or_default()),
-            (None, _) => chain(error, None),
+            (None, _) => causes(error, None),
         };
         CredentialsError::provider_error(format!(
-            "cannot assume role {} ([Global] RoleARN): {text}{way_out}",
+            "cannot assume role {} ([Global] RoleARN): {text}{remediation}",
             self.role.arn
         ))
     }

@@ -1,7 +1,6 @@
 //! Failed attempts of the SDK, as the kit judges them.
 
 use std::error::Error;
-use std::time::Duration;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -9,6 +8,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use aws_types::request_id::RequestId;
 use ccm_kit::call::{Cause, Failure};
+use ccm_kit::http::{causes, is_web_page, retry_after, web_page};
 
 /// A failed attempt.
 pub(super) fn of<E>(error: &SdkError<E, HttpResponse>) -> Failure
@@ -18,7 +18,7 @@ where
     let response = error.raw_response();
     let mut failure = Failure {
         status: response.map(|response| response.status().as_u16()),
-        after: response.and_then(retry_after),
+        after: response.and_then(|response| response.headers().get("retry-after")).and_then(retry_after),
         request_id: response.and_then(|response| response.headers().request_id()).map(str::to_owned),
         ..Failure::default()
     };
@@ -32,13 +32,13 @@ where
     }
     if failure.code.is_empty() {
         failure.cause = cause(error);
-        failure.message = if html { html_text(failure.status) } else { chain(error, failure.status) };
+        failure.message = if html { web_page("AWS", failure.status) } else { causes(error, failure.status) };
     }
     failure
 }
 
 fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {
-    let sources = || causes(error);
+    let sources = || std::iter::successors(error.source(), |error| (*error).source());
     if sources().any(<dyn Error>::is::<CredentialsError>) {
         return Cause::Credentials;
     }
@@ -49,40 +49,13 @@ fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {
     }
 }
 
-/// Everything below the SDK's own error.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(error.source(), |error| (*error).source())
-}
-
-/// The other side took no connection: nothing was sent.
+/// The other side accepted no connection: nothing was sent.
 fn refused(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-/// What went wrong, outermost first, each cause once.
-pub(super) fn chain(error: &(dyn Error + 'static), status: Option<u16>) -> String {
-    let mut texts: Vec<String> = status.map(|status| format!("HTTP {status}")).into_iter().collect();
-    // The SDK's own words for the phase say nothing to an operator.
-    for cause in causes(error) {
-        let text = cause.to_string();
-        if !texts.iter().any(|known| known.contains(&text)) {
-            texts.push(text);
-        }
-    }
-    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
-}
-
 fn is_html(response: &HttpResponse) -> bool {
-    let head = response.body().bytes().unwrap_or_default();
-    let head = head.get(..head.len().min(256)).unwrap_or_default().to_ascii_lowercase();
-    let head = String::from_utf8_lossy(&head);
-    let head = head.trim_start();
-    head.starts_with("<!doctype html") || head.starts_with("<html")
-}
-
-fn html_text(status: Option<u16>) -> String {
-    let status = status.map(|status| format!(" with HTTP {status}")).unwrap_or_default();
-    format!("a web page{status} instead of an answer: a proxy or portal stands between this host and AWS")
+    response.body().bytes().is_some_and(is_web_page)
 }
 
 /// Refusals of the query protocols name it in their text too.
@@ -91,10 +64,4 @@ fn request_id(response: &HttpResponse) -> Option<String> {
     let (_, rest) = text.split_once("<RequestID>").or_else(|| text.split_once("<RequestId>"))?;
     let (id, _) = rest.split_once('<')?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty() && id.len() <= 64)
-}
-
-/// Seconds only: AWS sends no dates.
-fn retry_after(response: &HttpResponse) -> Option<Duration> {
-    let seconds = response.headers().get("retry-after")?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
 }

@@ -2,7 +2,6 @@
 //!
 //! Go programs obey `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` and `AWS_CA_BUNDLE`, and people rely on it.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use aws_smithy_http_client::proxy::ProxyConfig;
@@ -14,27 +13,22 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use ccm_kit::http::{Environment, Route, bundle, proxy_url, route, variable};
 use ccm_provider::ProviderError;
-use http::Uri;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 /// A connection that waits longer than this is closed here before the other side closes it: a request on a connection that
 /// was just closed fails, and the SDK's own retries are off.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// An environment variable, if it is set to something.
-pub(super) type Environment<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
-
 /// A client that obeys the environment.
 pub(super) fn client(environment: Environment<'_>) -> Result<SharedHttpClient, ProviderError> {
     let tls = tls(environment)?;
-    let no_proxy = either(environment, "NO_PROXY").map(|(_, value)| value).unwrap_or_default();
-    let via = |variable: &str, kind: fn(String) -> Result<ProxyConfig, String>| match either(environment, variable) {
+    let no_proxy = variable(environment, "NO_PROXY").map(|(_, value)| value).unwrap_or_default();
+    let via = |name: &str, kind: fn(String) -> Result<ProxyConfig, String>| match variable(environment, name) {
         None => Ok::<_, ProviderError>(connections(&tls, None)),
         Some((name, value)) => {
             // Never quotes the value: it may hold a password.
-            let proxy = kind(with_scheme(value)).map_err(|problem| {
+            let proxy = kind(proxy_url(value)).map_err(|problem| {
                 ProviderError::unknown(format!("environment variable {name}: {problem}; want http://host:port"))
             })?;
             Ok(connections(&tls, Some(proxy.no_proxy(&no_proxy))))
@@ -45,37 +39,20 @@ pub(super) fn client(environment: Environment<'_>) -> Result<SharedHttpClient, P
     Ok(SharedHttpClient::new(Routes { direct: connections(&tls, None), http, https }))
 }
 
-/// The variable in upper or lower case, and which of them it was.
-fn either(environment: Environment<'_>, name: &str) -> Option<(String, String)> {
-    [name.to_owned(), name.to_ascii_lowercase()].into_iter().find_map(|name| Some((name.clone(), environment(&name)?)))
-}
-
-/// Go takes `proxy:3128` for `http://proxy:3128`.
-fn with_scheme(url: String) -> String {
-    if url.contains("://") { url } else { format!("http://{url}") }
-}
-
 /// `AWS_CA_BUNDLE` replaces the certificates that the host trusts, as in all SDKs.
 fn tls(environment: Environment<'_>) -> Result<TlsContext, ProviderError> {
     let trusted = match environment("AWS_CA_BUNDLE") {
         None => TrustStore::default(),
-        Some(path) => TrustStore::empty().with_pem_certificate(bundle(&path).map_err(|problem| {
-            ProviderError::unknown(format!("environment variable AWS_CA_BUNDLE = {path:?}: {problem}"))
-        })?),
+        Some(path) => {
+            // Checked here: the connector would panic on its first use.
+            let (_, pem) = bundle(&path).map_err(|problem| {
+                ProviderError::unknown(format!("environment variable AWS_CA_BUNDLE = {path:?}: {problem}"))
+            })?;
+            TrustStore::empty().with_pem_certificate(pem)
+        }
     };
     let context = TlsContext::builder().with_trust_store(trusted).build();
     context.map_err(|error| ProviderError::unknown(format!("TLS of the AWS clients: {error}")))
-}
-
-/// Checks here what the connector would only find out on its first use, by a panic.
-fn bundle(path: &str) -> Result<Vec<u8>, String> {
-    let pem = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
-    let mut store = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| format!("not a file of PEM certificates: {error}"))?;
-        store.add(certificate).map_err(|error| format!("certificate {} of the file: {error}", store.len() + 1))?;
-    }
-    if store.is_empty() { Err("no certificate in the file; want PEM blocks".to_owned()) } else { Ok(pem) }
 }
 
 fn connections(tls: &TlsContext, proxy: Option<ProxyConfig>) -> SharedHttpClient {
@@ -90,7 +67,7 @@ fn connections(tls: &TlsContext, proxy: Option<ProxyConfig>) -> SharedHttpClient
     })
 }
 
-/// One pool of connections for each way out.
+/// One pool of connections for each route.
 #[derive(Debug)]
 struct Routes {
     direct: SharedHttpClient,
@@ -117,62 +94,17 @@ struct Connectors {
 
 impl HttpConnector for Connectors {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        match way(request.uri()) {
-            Way::Direct => self.direct.call(request),
-            Way::Http => self.http.call(request),
-            Way::Https => self.https.call(request),
+        match request.uri().parse().map_or(Route::Direct, |uri| route(&uri)) {
+            Route::Direct => self.direct.call(request),
+            Route::Http => self.http.call(request),
+            Route::Https => self.https.call(request),
         }
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Way {
-    Direct,
-    Http,
-    Https,
-}
-
-/// This host, and what only this host can reach (the metadata service, the credentials of containers), is never asked
-/// through a proxy. Go makes the first exception; without the second every `NO_PROXY` would have to name those addresses.
-fn way(uri: &str) -> Way {
-    let Ok(uri) = uri.parse::<Uri>() else { return Way::Direct };
-    let host = uri.host().unwrap_or_default();
-    let is_near = match host.trim_start_matches('[').trim_end_matches(']').parse() {
-        Ok(IpAddr::V4(ip)) => ip.is_loopback() || ip.is_link_local(),
-        Ok(IpAddr::V6(ip)) => {
-            ip.is_loopback() || ip.is_unicast_link_local() || ip.segments().starts_with(&[0xfd00, 0xec2])
-        }
-        Err(_) => host.eq_ignore_ascii_case("localhost"),
-    };
-    match uri.scheme_str() {
-        _ if is_near => Way::Direct,
-        Some("http") => Way::Http,
-        _ => Way::Https,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn this_host_and_its_metadata_are_asked_directly() {
-        let cases = [
-            ("https://ec2.us-west-2.amazonaws.com/", Way::Https),
-            ("http://ec2.example/", Way::Http),
-            ("http://169.254.169.254/latest/api/token", Way::Direct),
-            ("http://169.254.170.23/v1/credentials", Way::Direct),
-            ("http://[fd00:ec2::254]/latest", Way::Direct),
-            ("http://[fd00:ec3::1]/", Way::Http),
-            ("https://127.0.0.9:8443/", Way::Direct),
-            ("http://[::1]:1/", Way::Direct),
-            ("http://LOCALHOST:1/", Way::Direct),
-            ("https://localhost.example/", Way::Https),
-        ];
-        for (uri, expected) in cases {
-            assert_eq!(way(uri), expected, "{uri}");
-        }
-    }
 
     fn refusal(variables: &[(&str, &str)]) -> String {
         let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
@@ -190,26 +122,8 @@ mod tests {
 
     #[test]
     fn a_bad_bundle_is_refused_by_name() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = |name: &str, text: &str| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, text).expect("written");
-            path.display().to_string()
-        };
-        let missing = folder.path().join("missing").display().to_string();
-        let cases = [
-            (missing, "cannot be read: No such file"),
-            (file("empty", "no certificates here\n"), "no certificate in the file; want PEM blocks"),
-            (file("cut", "-----BEGIN CERTIFICATE-----\nAAAA\n"), "not a file of PEM certificates: "),
-            (
-                file("odd", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-                "certificate 1 of the file: ",
-            ),
-        ];
-        for (path, expected) in cases {
-            let text = refusal(&[("AWS_CA_BUNDLE", &path)]);
-            let prefix = format!("environment variable AWS_CA_BUNDLE = {path:?}: {expected}");
-            assert!(text.starts_with(&prefix), "{text}");
-        }
+        let text = refusal(&[("AWS_CA_BUNDLE", "/nonexistent/bundle")]);
+        let expected = "environment variable AWS_CA_BUNDLE = \"/nonexistent/bundle\": cannot be read: No such file";
+        assert!(text.starts_with(expected), "{text}");
     }
 }

@@ -180,7 +180,7 @@ async fn a_refused_role_is_told_with_its_way_out() {
     let role = config.role().unwrap().unwrap();
     let role = assumed_role(&config, role, &shared().await, "us-west-2", answers).unwrap();
     let error = aws_credential_types::provider::ProvideCredentials::provide_credentials(&role).await.unwrap_err();
-    let text = super::super::failure::chain(&error, None);
+    let text = ccm_kit::http::causes(&error, None);
     let expected = "cannot assume role arn:aws:iam::123456789012:role/ccm ([Global] RoleARN): AccessDenied: not allowed; the trust policy";
     assert!(text.starts_with(expected), "{text}");
 }

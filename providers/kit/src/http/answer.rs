@@ -1,0 +1,39 @@
+//! What transports look at in answers and errors.
+
+use std::error::Error;
+use std::time::{Duration, SystemTime};
+
+/// Whether a document is a web page: no API answers with one.
+pub fn is_web_page(body: &[u8]) -> bool {
+    let head = body.get(..body.len().min(256)).unwrap_or_default().to_ascii_lowercase();
+    let head = String::from_utf8_lossy(&head);
+    let head = head.trim_start();
+    head.starts_with("<!doctype html") || head.starts_with("<html")
+}
+
+/// The message about a web page in place of an answer.
+pub fn web_page(cloud: &str, status: Option<u16>) -> String {
+    let status = status.map(|status| format!(" with HTTP {status}")).unwrap_or_default();
+    format!("a web page{status} instead of an answer: a proxy or portal stands between this host and {cloud}")
+}
+
+/// The causes of an error, outermost first, each once and without the error itself, behind the status of the answer.
+pub fn causes(error: &(dyn Error + 'static), status: Option<u16>) -> String {
+    let mut texts: Vec<String> = status.map(|status| format!("HTTP {status}")).into_iter().collect();
+    for cause in std::iter::successors(error.source(), |error| (*error).source()) {
+        let text = cause.to_string();
+        if !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+    }
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
+}
+
+/// The delay of a `Retry-After`: seconds, or a date.
+pub fn retry_after(value: &str) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::parse(value.trim()).ok()?;
+    Some(SystemTime::from(date.timestamp()).duration_since(SystemTime::now()).unwrap_or_default())
+}

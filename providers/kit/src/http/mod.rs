@@ -1,0 +1,270 @@
+//! HTTP for clouds whose API is JSON: one request, and its answer or a [`Failure`] that a [`Caller`](crate::call::Caller)
+//! judges.
+//!
+//! Proxies come from the environment, trusted certificates from the host or a file. A proxy is asked for a tunnel, for
+//! plain HTTP too. No redirect is followed and nothing is retried here. URLs, headers and bodies hold tokens: of a request,
+//! only its method, host and path are logged, and nothing is part of an error.
+
+mod answer;
+mod environment;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::{Client as Pool, Error};
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+pub use self::answer::{causes, is_web_page, retry_after, web_page};
+pub use self::environment::{Environment, Route, bundle, proxy_url, route, variable};
+use crate::call::{Cause, Failure};
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// For a request and its whole answer.
+const ATTEMPT: Duration = Duration::from_secs(30);
+/// An idle connection is closed here before the server closes it: a request on a connection that was just closed fails.
+const IDLE: Duration = Duration::from_secs(30);
+/// The largest answer, a page of a list.
+const LARGEST: usize = 64 << 20;
+/// The largest answer of a refusal.
+const LARGEST_REFUSAL: usize = 64 << 10;
+
+type Direct = HttpsConnector<HttpConnector>;
+type Tunneled = HttpsConnector<Tunnel<Direct>>;
+
+/// How a cloud is reached, and how it reports errors.
+#[allow(missing_debug_implementations)] // The environment may hold passwords.
+pub struct Settings<'a> {
+    /// Its name in messages.
+    pub cloud: &'static str,
+    /// For `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+    pub environment: Environment<'a>,
+    /// A PEM file with the trusted certificates, in place of those that the host trusts.
+    pub authorities: Option<&'a str>,
+    /// The header `User-Agent`.
+    pub user_agent: &'a str,
+    /// The headers that have the ID of a request; the first one found counts.
+    pub request_ids: &'static [&'static str],
+    /// The code and the message in the body of a refusal, if it has them.
+    pub refusal: fn(&Value) -> Option<(String, String)>,
+}
+
+/// A pool of connections. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    direct: Pool<Direct, Full<Bytes>>,
+    http: Option<Pool<Tunneled, Full<Bytes>>>,
+    https: Option<Pool<Tunneled, Full<Bytes>>>,
+    /// Matches what `NO_PROXY` does not except.
+    proxied: Arc<Matcher>,
+    cloud: &'static str,
+    user_agent: HeaderValue,
+    request_ids: &'static [&'static str],
+    refusal: fn(&Value) -> Option<(String, String)>,
+}
+
+/// A successful answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// 200 to 299.
+    pub status: u16,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("cloud", &self.cloud).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client without connections.
+    ///
+    /// # Errors
+    ///
+    /// A proxy or the file of certificates is unusable; the text names the setting and never quotes a password.
+    pub fn new(settings: &Settings<'_>) -> Result<Self, String> {
+        let Settings { cloud, environment, authorities, user_agent, request_ids, refusal } = *settings;
+        let tls = tls(authorities)?;
+        let except = variable(environment, "NO_PROXY").map(|(_, value)| value).unwrap_or_default();
+        Ok(Self {
+            direct: pool(secured(&tls, tcp())),
+            http: tunneled(environment, "HTTP_PROXY", &tls)?,
+            https: tunneled(environment, "HTTPS_PROXY", &tls)?,
+            proxied: Arc::new(Matcher::builder().all("http://proxy").no(except).build()),
+            cloud,
+            user_agent: HeaderValue::from_str(user_agent)
+                .map_err(|_| "the user agent is no header value".to_owned())?,
+            request_ids,
+            refusal,
+        })
+    }
+
+    /// Sends a request with an absolute URL.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, a status other than 2xx, or a web page.
+    pub async fn send(&self, mut request: Request<Bytes>) -> Result<Answer, Failure> {
+        request.headers_mut().insert(header::USER_AGENT, self.user_agent.clone());
+        let (method, uri, start) = (request.method().clone(), request.uri().clone(), Instant::now());
+        let late = || unanswered(format!("none within {} s", ATTEMPT.as_secs()));
+        let answer = timeout(ATTEMPT, self.exchange(request)).await.unwrap_or_else(|_| Err(late()));
+        let status = answer.as_ref().map_or_else(|failure| failure.status, |answer| Some(answer.status));
+        let (host, path) = (uri.host().unwrap_or_default(), uri.path());
+        tracing::debug!(%method, host, path, status, took = ?start.elapsed(), "request to {}", self.cloud);
+        answer
+    }
+
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, Failure> {
+        let request = request.map(Full::new);
+        let proxy = match route(request.uri()) {
+            Route::Direct => None,
+            Route::Http => self.http.as_ref(),
+            Route::Https => self.https.as_ref(),
+        };
+        let sent = match proxy.filter(|_| self.proxied.intercept(request.uri()).is_some()) {
+            Some(proxy) => proxy.request(request),
+            None => self.direct.request(request),
+        };
+        let (head, body) = sent.await.map_err(|error| not_answered(&error))?.into_parts();
+        let (status, headers) = (head.status, head.headers);
+        let largest = if status.is_success() { LARGEST } else { LARGEST_REFUSAL };
+        let body = match Limited::new(body, largest).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                return Err(self.unusable(status, &headers, format!("it is larger than {largest} bytes")));
+            }
+            Err(error) => {
+                let why = format!("it breaks off: {}", causes(&*error, None));
+                return Err(self.unusable(status, &headers, why));
+            }
+        };
+        match (is_web_page(&body), status.is_success()) {
+            (true, _) => Err(self.unusable(status, &headers, web_page(self.cloud, Some(status.as_u16())))),
+            (false, true) => Ok(Answer { status: status.as_u16(), headers, body }),
+            (false, false) => {
+                let known = serde_json::from_slice(&body).ok().and_then(|body| (self.refusal)(&body));
+                let (code, message) = known.unwrap_or_else(|| {
+                    (status.as_str().to_owned(), status.canonical_reason().unwrap_or_default().to_owned())
+                });
+                Err(Failure { code, cause: Cause::Answered, ..self.unusable(status, &headers, message) })
+            }
+        }
+    }
+
+    /// An answer that cannot be used.
+    fn unusable(&self, status: StatusCode, headers: &HeaderMap, message: String) -> Failure {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        Failure {
+            status: Some(status.as_u16()),
+            message,
+            request_id: self.request_ids.iter().find_map(|name| text(name)).map(str::to_owned),
+            after: text("retry-after").and_then(retry_after),
+            ..unanswered(String::new())
+        }
+    }
+}
+
+impl Answer {
+    /// The body as JSON.
+    ///
+    /// # Errors
+    ///
+    /// It is something else, or breaks off. The text quotes no value.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let text = error.to_string();
+            let why = text.split('"').next().unwrap_or_default();
+            let place = format!("line {} column {}", error.line(), error.column());
+            Failure { status: Some(self.status), ..unanswered(format!("unreadable JSON at {place}: {why}")) }
+        })
+    }
+}
+
+fn unanswered(message: String) -> Failure {
+    Failure { message, cause: Cause::NoAnswer, ..Failure::default() }
+}
+
+/// Without a connection, nothing was sent.
+fn not_answered(error: &Error) -> Failure {
+    let cause = if error.is_connect() { Cause::NotSent } else { Cause::NoAnswer };
+    Failure { cause, ..unanswered(causes(error, None)) }
+}
+
+fn tls(authorities: Option<&str>) -> Result<ClientConfig, String> {
+    let builder = || {
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS: {error}"))
+    };
+    let builder = match authorities {
+        Some(path) => builder()?.with_root_certificates(bundle(path).map_err(|why| format!("{path:?}: {why}"))?.0),
+        None => builder()?.with_native_roots().or_else(|error| {
+            tracing::warn!(%error, "this host trusts no certificates: only plain HTTP will work");
+            Ok::<_, String>(builder()?.with_root_certificates(RootCertStore::empty()))
+        })?,
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    tcp
+}
+
+fn secured<C>(tls: &ClientConfig, connector: C) -> HttpsConnector<C> {
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+    builder.enable_all_versions().wrap_connector(connector)
+}
+
+/// Connections through the proxy of this variable.
+fn tunneled(
+    environment: Environment<'_>,
+    name: &str,
+    tls: &ClientConfig,
+) -> Result<Option<Pool<Tunneled, Full<Bytes>>>, String> {
+    let Some((name, value)) = variable(environment, name) else { return Ok(None) };
+    let refused = || format!("environment variable {name}: not the URL of a proxy; want http://host:port");
+    let proxy = Matcher::builder().all(proxy_url(value)).build();
+    let proxy = proxy.intercept(&Uri::from_static("http://cloud.example/")).ok_or_else(refused)?;
+    if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) || proxy.uri().host().is_none_or(str::is_empty) {
+        return Err(refused());
+    }
+    // Not HTTP/2: the tunnel is a request of HTTP/1.1.
+    let to_proxy = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
+    let tunnel = Tunnel::new(proxy.uri().clone(), to_proxy.wrap_connector(tcp()));
+    let tunnel = match proxy.basic_auth() {
+        Some(password) => tunnel.with_auth(password.clone()),
+        None => tunnel,
+    };
+    Ok(Some(pool(secured(tls, tunnel))))
+}
+
+fn pool<C>(connector: C) -> Pool<C, Full<Bytes>>
+where
+    C: hyper_util::client::legacy::connect::Connect + Clone,
+{
+    let mut builder = Pool::builder(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+    builder.build(connector)
+}

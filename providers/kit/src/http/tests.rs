@@ -1,0 +1,216 @@
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// A server on 127.0.0.1 that answers every request alike. Ends with the runtime of the test.
+struct Server {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// `None` never answers.
+    async fn start(answer: Option<String>, tls: Option<tokio_rustls::TlsAcceptor>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, requests) = (listener.local_addr().unwrap(), Arc::default());
+        let seen: Arc<Mutex<Vec<String>>> = Arc::clone(&requests);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                match &tls {
+                    None => one(stream, &seen, answer.as_deref()).await,
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            one(stream, &seen, answer.as_deref()).await;
+                        }
+                    }
+                }
+            }
+        });
+        Self { address, requests }
+    }
+
+    async fn answering(status: &str, headers: &str, body: &str) -> Self {
+        let length = body.len();
+        let answer =
+            format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}");
+        Self::start(Some(answer), None).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
+    }
+}
+
+async fn one(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Mutex<Vec<String>>, answer: Option<&str>) {
+    let (mut request, mut byte) = (Vec::new(), [0]);
+    while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).await.is_ok_and(|read| read > 0) {
+        request.push(byte[0]);
+    }
+    seen.lock().unwrap().push(String::from_utf8(request).unwrap());
+    match answer {
+        Some(answer) => {
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn client_of(variables: &[(&str, &str)], authorities: Option<&str>) -> Result<Client, String> {
+    let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    Client::new(&Settings {
+        cloud: "Stratus",
+        environment: &get,
+        authorities,
+        user_agent: "ccm/1",
+        request_ids: &["x-stratus-id", "x-request-id"],
+        refusal: |body| {
+            let error = body.get("error")?;
+            Some((error.get("type")?.as_str()?.to_owned(), error.get("message")?.as_str()?.to_owned()))
+        },
+    })
+}
+
+async fn get(url: &str) -> Result<Answer, Failure> {
+    let request = Request::get(url).header("authorization", "Bearer SECRET").body(Bytes::new()).unwrap();
+    client_of(&[], None).unwrap().send(request).await
+}
+
+#[tokio::test]
+async fn an_answer_is_read_as_json() {
+    let server = Server::answering("200 OK", "x-page: 1\r\n", r#"{"servers": [{"id": "a"}]}"#).await;
+    let answer = get(&server.url("/servers?limit=1")).await.unwrap();
+    assert_eq!((answer.status, &answer.headers["x-page"]), (200, &HeaderValue::from_static("1")));
+    assert_eq!(answer.json::<Value>().unwrap(), json!({"servers": [{"id": "a"}]}));
+    let request = &server.requests()[0];
+    assert!(
+        request.starts_with("GET /servers?limit=1 HTTP/1.1\r\n") && request.contains("user-agent: ccm/1"),
+        "{request}"
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_has_code_message_and_request_id() {
+    let body = r#"{"error": {"type": "OverQuota", "message": "no more ports"}}"#;
+    let server = Server::answering("409 Conflict", "X-Request-Id: req-1\r\nretry-after: 7\r\n", body).await;
+    let failure = get(&server.url("/ports")).await.unwrap_err();
+    assert_eq!((failure.status, &*failure.code, &*failure.message), (Some(409), "OverQuota", "no more ports"));
+    assert_eq!((failure.request_id.as_deref(), failure.after), (Some("req-1"), Some(Duration::from_secs(7))));
+    assert_eq!(failure.cause, Cause::Answered);
+
+    let server = Server::answering("404 Not Found", "", "nothing here").await;
+    let failure = get(&server.url("/x")).await.unwrap_err();
+    assert_eq!((&*failure.code, &*failure.message, failure.cause), ("404", "Not Found", Cause::Answered));
+    // Not followed: the token would go along.
+    let server = Server::answering("302 Found", "location: http://127.0.0.1:1/\r\n", "").await;
+    assert_eq!(get(&server.url("/x")).await.unwrap_err().code, "302");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_of_the_cloud_says_so() {
+    let page = "<!DOCTYPE html><html></html>";
+    let large = "x".repeat(LARGEST_REFUSAL + 1);
+    let text = "a web page with HTTP 502 instead of an answer: a proxy or portal stands between this host and Stratus";
+    for (status, body, expected) in [
+        ("502 Bad", page, text),
+        ("200 OK", page, "a web page with HTTP 200"),
+        ("500 Bad", &large, "it is larger than"),
+    ] {
+        let server = Server::answering(status, "", body).await;
+        let failure = get(&server.url("/")).await.unwrap_err();
+        assert!(failure.cause == Cause::NoAnswer && failure.message.starts_with(expected), "{failure:?}");
+        assert_eq!(failure.status.map(|status| status.to_string()).as_deref(), status.get(..3));
+    }
+    let server = Server::start(Some("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\"".to_owned()), None).await;
+    let failure = get(&server.url("/")).await.unwrap_err();
+    assert!(failure.cause == Cause::NoAnswer && failure.message.starts_with("it breaks off: "), "{failure:?}");
+    let server = Server::answering("200 OK", "", "{\"a\": \"SECRET\"").await;
+    let failure = get(&server.url("/")).await.unwrap().json::<Value>().unwrap_err();
+    assert!(
+        failure.cause == Cause::NoAnswer && failure.message.starts_with("unreadable JSON at line 1"),
+        "{failure:?}"
+    );
+}
+
+#[tokio::test]
+async fn errors_have_no_secrets() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let failure = get(&format!("http://{closed}/?token=SECRET")).await.unwrap_err();
+    assert_eq!(failure.cause, Cause::NotSent, "{failure:?}");
+    assert!(!format!("{failure:?}").contains("SECRET"), "{failure:?}");
+    let server = Server::answering("200 OK", "", "{\"port\": \"SECRET\"}").await;
+    let answer = get(&server.url("/")).await.unwrap();
+    let failure = answer.json::<std::collections::BTreeMap<String, u16>>().unwrap_err();
+    assert!(!format!("{failure:?}").contains("SECRET"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up() {
+    let server = Server::start(None, None).await;
+    let url = server.url("/");
+    let request = tokio::spawn(async move { get(&url).await });
+    while server.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::pause();
+    tokio::time::advance(ATTEMPT).await;
+    let failure = request.await.unwrap().unwrap_err();
+    assert_eq!((failure.cause, &*failure.message), (Cause::NoAnswer, "none within 30 s"));
+}
+
+#[tokio::test]
+async fn proxies_come_from_the_environment() {
+    let proxy = Server::answering("407 Proxy Authentication Required", "", "").await;
+    let url = format!("http://user:SECRET@{}", proxy.address);
+    for (name, target) in [("HTTPS_PROXY", "https://cloud.example/"), ("http_proxy", "http://cloud.example:80/")] {
+        let client = client_of(&[(name, &url), ("NO_PROXY", "other.example")], None).unwrap();
+        let failure = client.send(Request::get(target).body(Bytes::new()).unwrap()).await.unwrap_err();
+        assert!(failure.cause == Cause::NotSent && !failure.message.contains("SECRET"), "{failure:?}");
+        let request = proxy.requests().remove(0);
+        assert!(request.starts_with("CONNECT cloud.example:"), "{request}");
+        assert!(request.to_ascii_lowercase().contains("proxy-authorization: basic "), "{request}");
+        let is_proxied = |uri| client.proxied.intercept(&Uri::from_static(uri)).is_some();
+        assert!(is_proxied("https://cloud.example/") && !is_proxied("https://other.example/"));
+    }
+    for value in ["http://user:SECRET@ho st:1", "ftp://user:SECRET@host", "http://"] {
+        let problem = client_of(&[("HTTPS_PROXY", value)], None).unwrap_err();
+        assert_eq!(problem, "environment variable HTTPS_PROXY: not the URL of a proxy; want http://host:port");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_certificates_replaces_those_of_the_host() {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem").display().to_string();
+    std::fs::write(&path, made.cert.pem()).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_owned();
+    let server = Server::start(Some(answer), Some(Arc::new(config).into())).await;
+    let request = || Request::get(format!("https://{}/", server.address)).body(Bytes::new()).unwrap();
+    let trusting = client_of(&[], Some(&path)).unwrap();
+    assert_eq!(trusting.send(request()).await.unwrap().json::<Value>().unwrap(), json!({}));
+    let failure = client_of(&[], None).unwrap().send(request()).await.unwrap_err();
+    assert!(failure.cause == Cause::NotSent && failure.message.contains("certificate"), "{failure:?}");
+}
+
+#[test]
+fn retry_after_is_seconds_or_a_date() {
+    assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+    assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+    assert!(retry_after("Wed, 21 Oct 2195 07:28:00 GMT").is_some_and(|after| after > Duration::from_secs(1 << 32)));
+    assert_eq!(retry_after("soon"), None);
+}
