@@ -1,4 +1,4 @@
-//! What EC2 tells, reduced to what is read here.
+//! Objects of EC2, with the fields that are read here.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

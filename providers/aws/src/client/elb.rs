@@ -1,4 +1,4 @@
-//! What Elastic Load Balancing tells of classic balancers, reduced to what is read here.
+//! Objects of Elastic Load Balancing for classic balancers, with the fields that are read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ pub(crate) struct HealthCheck {
     pub(crate) unhealthy_threshold: i32,
 }
 
-/// Attributes. In an observation, what AWS reports; in a write, what shall change, `None` being "leave alone".
+/// Attributes: in an observation the current ones; in a write the desired ones, where `None` changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Attributes {
     pub(crate) access_log: Option<AccessLog>,

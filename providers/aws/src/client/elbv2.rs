@@ -1,11 +1,11 @@
-//! What Elastic Load Balancing v2 tells of network balancers, reduced to what is read here.
+//! Objects of Elastic Load Balancing v2, with the fields that are read here.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Which balancers or target groups are asked for.
+/// Which balancers or target groups to read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Which {
     /// All of the account and region.
@@ -34,7 +34,7 @@ pub(crate) struct LoadBalancer {
     pub(crate) created: Option<Timestamp>,
 }
 
-/// Where a balancer stands.
+/// A zone of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct BalancerZone {
     pub(crate) zone: String,

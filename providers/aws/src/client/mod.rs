@@ -1,4 +1,4 @@
-//! What is asked of AWS, and nothing else.
+//! The calls to AWS.
 //!
 //! [`Api`] is the whole surface: one method per read, and [`Api::write`] for every write, which is data ([`Write`]) until it
 //! is sent. So a plan can be printed, compared and checked before anything happens, and the list of operations from which
@@ -87,7 +87,7 @@ pub(crate) trait Api: Send + Sync + std::fmt::Debug {
 /// What a describe call of EC2 is narrowed to. Empty means everything that the account has in the region.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Query {
-    /// IDs of the kind that is asked for; an unknown one fails the whole call.
+    /// IDs of that kind; an unknown one fails the whole call.
     pub(crate) ids: BTreeSet<String>,
     /// All must match.
     pub(crate) filters: Vec<Filter>,

@@ -288,7 +288,7 @@ pub(crate) enum ElbV2Write {
     },
 }
 
-/// What a listener shall be.
+/// The desired state of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListenerWish {
     pub(crate) port: i32,

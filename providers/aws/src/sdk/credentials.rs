@@ -1,4 +1,4 @@
-//! Whose requests these are: the SDK's chain, or a role assumed with it; and why there are no credentials, in words.
+//! Credentials: the SDK's chain, or a role assumed with it; and why there are none.
 
 use std::time::{Duration, SystemTime};
 
@@ -43,7 +43,7 @@ impl ProvideCredentials for Explained {
     {
         future::ProvideCredentials::new(async {
             match self.chain.provide_credentials().await {
-                Err(CredentialsError::CredentialsNotLoaded(_)) => Err(nothing_found(&self.metadata_says().await)),
+                Err(CredentialsError::CredentialsNotLoaded(_)) => Err(nothing_found(&self.metadata_reason().await)),
                 Err(error) => Err(match of_metadata(&error) {
                     Some(cause) => nothing_found(&metadata_failure(cause)),
                     None => CredentialsError::provider_error(format!("{}{}", causes(&error, None), hint(&error))),
@@ -60,7 +60,7 @@ impl ProvideCredentials for Explained {
 
 impl Explained {
     /// Why the metadata service gave no credentials.
-    async fn metadata_says(&self) -> String {
+    async fn metadata_reason(&self) -> String {
         if self.is_metadata_off {
             return "the instance metadata service is switched off by AWS_EC2_METADATA_DISABLED".to_owned();
         }
@@ -108,7 +108,7 @@ fn hint(error: &CredentialsError) -> String {
     fixed.to_owned()
 }
 
-/// Why the metadata service said nothing, in words.
+/// Why the metadata service did not answer.
 pub(super) fn metadata_failure(error: &ImdsError) -> String {
     match (error, status(error)) {
         (_, Some(403)) => "the instance metadata service refuses (HTTP 403): it is switched off for this instance; \

@@ -18,7 +18,7 @@ const fn read(name: &'static str) -> Operation {
 
 /// Balancers that may be named in one call, and that come in a page.
 const NAMES: usize = 400;
-/// Balancers whose tags may be asked for in one call.
+/// Balancers whose tags one call may read.
 const TAGGED: usize = 20;
 
 pub(super) async fn balancers(api: &SdkApi, names: &[String]) -> Answer<Vec<LoadBalancer>> {

@@ -1,4 +1,4 @@
-//! What is looked at in every HTTP answer.
+//! Checks and counts every HTTP answer.
 
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::interceptors::Intercept;

@@ -111,7 +111,7 @@ fn all_known(operation: Operation, ids: &[Id]) -> Answer<Vec<String>> {
     ids.iter().map(|id| known(operation, id)).collect()
 }
 
-/// To the second, which is all that AWS tells.
+/// To the second: AWS has no fractions.
 fn time(from: aws_smithy_types::DateTime) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_second(from.secs()).ok()
 }
@@ -226,7 +226,7 @@ impl Api for SdkApi {
     }
 }
 
-/// What is asked for in one call: at most [`MAX_IDS`] IDs and [`FILTER_VALUES`] values of filters.
+/// The calls that a query takes, each with at most [`MAX_IDS`] IDs and [`FILTER_VALUES`] values of filters.
 fn split(query: &Query) -> Vec<Query> {
     let values = |filter: &crate::client::Filter| filter.values.len();
     let total: usize = query.filters.iter().map(values).sum();

@@ -63,7 +63,7 @@ fn each_code_has_its_class() {
         (BALANCERS, 503, "ServiceUnavailable", "transient"),
         (DESCRIBE, 502, "NeverSeen", "transient"),
         (DESCRIBE, 400, "NeverSeen", "unknown"),
-        // What a write misses need not be the object that is asked about.
+        // A write names several objects: the missing one need not be the one that the caller means.
         (REGISTER, 400, "TargetGroupNotFound", "conflict"),
         (TAGS, 400, "InvalidInstanceID.NotFound", "conflict"),
         (TAGS, 400, "InvalidPermission.Duplicate", "conflict"),
@@ -106,7 +106,7 @@ fn a_missing_permission_is_named_with_the_next_step() {
 }
 
 #[test]
-fn each_trouble_has_its_way_out() {
+fn each_error_has_its_remediation() {
     let html = "a web page with HTTP 502 instead of an answer: a proxy or portal stands between this host and AWS";
     for (error, wanted) in [
         (answer(DESCRIBE, 400, "RequestExpired", "Request has expired."), "check the clock of this host"),

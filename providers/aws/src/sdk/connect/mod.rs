@@ -141,7 +141,7 @@ impl Connector for Sdk {
     }
 }
 
-/// The retries of the SDK stay on here and in the chain: nobody else repeats what these ask.
+/// The retries of the SDK stay on here and in the chain: nothing else repeats these requests.
 fn assumed_role(
     config: &Config,
     role: Role,

@@ -1,4 +1,4 @@
-//! What goes over the wire, and what a process with a given environment says. Variables cannot be set in a running process
+//! What goes over the wire, and what a process with a given environment reports. Variables cannot be set in a running process
 //! without unsafe code, so those tests start this test program again.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,18 +12,18 @@ use ccm_provider::metric::Registry;
 use super::*;
 use crate::client::metrics::caller;
 
-/// A server on 127.0.0.1 that answers every request alike and keeps what it was asked. Ends with the process.
+/// A server on 127.0.0.1 that answers every request alike and keeps the requests. Ends with the process.
 struct Stub {
     url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Stub {
     fn start(status: &'static str, body: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let seen = asked.clone();
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut reader = BufReader::new(stream.unwrap());
@@ -46,11 +46,11 @@ impl Stub {
                 let _ = reader.get_mut().write_all(answer.as_bytes());
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 }
 
@@ -114,12 +114,12 @@ async fn an_old_override_decides_address_and_signature() {
     let config = config(&override_of("elasticloadbalancing", &format!("{}/elb/", stub.url)));
     let clients = clients(&config, &shared().await, "us-west-2");
     clients.elb.describe_load_balancers().send().await.unwrap();
-    let asked = stub.asked();
-    assert_eq!(asked.len(), 1);
-    assert!(asked[0].starts_with("POST /elb/ HTTP/1.1"), "{}", asked[0]);
-    let signed = header(&asked[0], "authorization");
+    let requests = stub.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(requests[0].starts_with("POST /elb/ HTTP/1.1"), "{}", requests[0]);
+    let signed = header(&requests[0], "authorization");
     assert!(signed.contains("/other-1/elasticloadbalancing/aws4_request"), "{signed}");
-    assert!(header(&asked[0], "user-agent").contains(" kubernetes/ccm-v"), "{}", asked[0]);
+    assert!(header(&requests[0], "user-agent").contains(" kubernetes/ccm-v"), "{}", requests[0]);
 }
 
 #[tokio::test]
@@ -127,8 +127,8 @@ async fn an_override_may_name_what_is_signed_for() {
     let stub = Stub::start("200 OK", no_balancers());
     let config = config(&format!("{}SigningName = special\n", override_of("Elastic Load Balancing", &stub.url)));
     clients(&config, &shared().await, "us-west-2").elb.describe_load_balancers().send().await.unwrap();
-    let asked = stub.asked();
-    let signed = header(&asked[0], "authorization");
+    let requests = stub.requests();
+    let signed = header(&requests[0], "authorization");
     assert!(signed.contains("/other-1/special/aws4_request"), "{signed}");
 }
 
@@ -155,24 +155,24 @@ async fn the_role_is_assumed_with_both_headers_signed() {
     clients.elb.describe_load_balancers().send().await.unwrap();
     clients.elb.describe_load_balancers().send().await.unwrap();
 
-    let asked = sts.asked();
-    assert_eq!(asked.len(), 1, "the role is assumed once");
-    assert_eq!(header(&asked[0], "x-amz-source-account"), "123456789012");
-    assert_eq!(header(&asked[0], "x-amz-source-arn"), arn);
-    let signed = header(&asked[0], "authorization");
+    let requests = sts.requests();
+    assert_eq!(requests.len(), 1, "the role is assumed once");
+    assert_eq!(header(&requests[0], "x-amz-source-account"), "123456789012");
+    assert_eq!(header(&requests[0], "x-amz-source-arn"), arn);
+    let signed = header(&requests[0], "authorization");
     let names = signed.split("SignedHeaders=").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
     let names: Vec<&str> = names.split(';').collect();
     assert!(names.contains(&"x-amz-source-account") && names.contains(&"x-amz-source-arn"), "{signed}");
     assert!(signed.contains("Credential=AKIDBASE/") && signed.contains("/other-1/sts/aws4_request"), "{signed}");
-    assert!(asked[0].contains("DurationSeconds=900"), "{}", asked[0]);
-    for request in elb.asked() {
+    assert!(requests[0].contains("DurationSeconds=900"), "{}", requests[0]);
+    for request in elb.requests() {
         assert!(header(&request, "authorization").contains("Credential=AKIDASSUMED/"), "{request}");
         assert_eq!(header(&request, "x-amz-security-token"), "TOKEN");
     }
 }
 
 #[tokio::test]
-async fn a_refused_role_is_told_with_its_way_out() {
+async fn a_refused_role_is_reported_with_its_remediation() {
     let sts = Stub::start("403 Forbidden", refused());
     let config =
         config(&format!("[Global]\nRoleARN = arn:aws:iam::123456789012:role/ccm\n{}", override_of("STS", &sts.url)));
@@ -191,7 +191,7 @@ async fn the_sdk_makes_one_attempt() {
     let config = config(&override_of("Elastic Load Balancing", &stub.url));
     let clients = clients(&config, &shared().await, "us-west-2");
     assert!(clients.elb.describe_load_balancers().send().await.is_err());
-    assert_eq!(stub.asked().len(), 1);
+    assert_eq!(stub.requests().len(), 1);
 }
 
 /// No test: what the program does in a process of its own, which [`run`] starts.
@@ -226,8 +226,8 @@ fn keys_and_endpoints_come_from_the_environment() {
     for name in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING"] {
         let output = run(&[KEYS[0], KEYS[1], (name, &stub.url)]);
         assert!(output.contains("found 0"), "{output}");
-        let asked = stub.asked();
-        let signed = header(&asked[0], "authorization");
+        let requests = stub.requests();
+        let signed = header(&requests[0], "authorization");
         assert!(
             signed.contains("Credential=AKIDENV/") && signed.contains("/us-west-2/elasticloadbalancing/"),
             "{signed}"
@@ -240,15 +240,15 @@ fn https_goes_through_the_proxy_of_the_environment() {
     let proxy = Stub::start("407 Proxy Authentication Required", String::new());
     let output = run(&[KEYS[0], KEYS[1], ("HTTPS_PROXY", &proxy.url)]);
     assert!(output.contains("failed "), "{output}");
-    let asked = proxy.asked();
+    let requests = proxy.requests();
     assert!(
-        asked.iter().any(|text| text.starts_with("CONNECT elasticloadbalancing.us-west-2.amazonaws.com:443 ")),
-        "{asked:?}"
+        requests.iter().any(|text| text.starts_with("CONNECT elasticloadbalancing.us-west-2.amazonaws.com:443 ")),
+        "{requests:?}"
     );
 }
 
 #[test]
-fn missing_credentials_are_told_in_words() {
+fn missing_credentials_are_explained() {
     let output = run(&[("AWS_EC2_METADATA_DISABLED", "true")]);
     let expected = "no AWS credentials: the environment names no source of credentials, and the instance metadata service is \
                     switched off by AWS_EC2_METADATA_DISABLED";
@@ -256,14 +256,14 @@ fn missing_credentials_are_told_in_words() {
 }
 
 #[test]
-fn a_refusing_metadata_service_is_told_in_words() {
+fn a_refusing_metadata_service_is_explained() {
     let imds = Stub::start("403 Forbidden", String::new());
     let output = run(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &imds.url)]);
     assert!(output.contains("the instance metadata service refuses (HTTP 403): it is switched off"), "{output}");
 }
 
 #[test]
-fn a_missing_web_identity_token_is_told_with_its_file() {
+fn a_missing_web_identity_token_is_reported_with_its_file() {
     let output = run(&[
         ("AWS_ROLE_ARN", "arn:aws:iam::1:role/x"),
         ("AWS_WEB_IDENTITY_TOKEN_FILE", "/nonexistent/token"),
