@@ -40,7 +40,7 @@ impl Call {
             None if guess == Service::Sts && action == "AssumeRoleWithWebIdentity" => Service::Sts,
             None => return Err((guess, missing_token(guess))),
             Some(caller) => {
-                let name = options.signing_names.get(&caller.service).unwrap_or(&caller.service);
+                let name = &caller.service;
                 let service = Service::of_scope(name, &version).ok_or_else(|| (guess, wrong_scope(guess, name)))?;
                 sigv4::check(caller, &headers, service, options).map_err(|error| (service, error))?;
                 service

@@ -133,19 +133,10 @@ impl Endpoint {
             Ok(admitted) => admitted,
             Err(answer) => return *answer,
         };
-        let (half, fault) = (admitted.latency / 2, admitted.fault.clone());
+        let half = admitted.latency / 2;
         pause(half).await;
-        if fault == Some(Fault::HangBefore) {
-            self.book(admitted.entry, None);
-            return futures::future::pending().await;
-        }
         let answer = self.finish(admitted);
         pause(half).await;
-        match fault {
-            Some(Fault::Slow { delay }) => pause(delay).await,
-            Some(Fault::HangAfter) => return futures::future::pending().await,
-            _ => {}
-        }
         answer
     }
 
@@ -170,7 +161,7 @@ impl Endpoint {
             Err((service, error)) => {
                 service.name().clone_into(&mut entry.service);
                 let id = inside.world.uuid();
-                let answer = refusal(&error, service, &id, None);
+                let answer = refusal(&error, service, &id);
                 inside.ledger.record(Entry { status: error.status, code: Some(error.code), ..entry });
                 return Err(Box::new(Answer::Reply(answer)));
             }
@@ -223,10 +214,6 @@ impl Endpoint {
             }
         };
         drop(inside);
-        let skew = match fault {
-            Some(Fault::ClockSkew { seconds }) => Some(seconds),
-            _ => None,
-        };
         let response = match outcome {
             Ok(xml) => {
                 entry.items = xml.items();
@@ -242,7 +229,7 @@ impl Endpoint {
                 if !injected_error {
                     self.check_answer(&call, error.status, &error.render(call.service, &id));
                 }
-                refusal(&error, call.service, &id, skew)
+                refusal(&error, call.service, &id)
             }
         };
         let bytes = response.body().len();
@@ -250,10 +237,6 @@ impl Endpoint {
             Some(Fault::ResetAfter) => {
                 self.book(entry, None);
                 Answer::Reset
-            }
-            Some(Fault::HangAfter) => {
-                self.book(entry, None);
-                Answer::Reply(response)
             }
             Some(Fault::Truncate) => {
                 entry.status = response.status().as_u16();
@@ -299,14 +282,6 @@ fn injected(fault: &Fault, call: &Call) -> Injected {
         }
         Fault::Throttle => Injected::Error(throttled(service)),
         Fault::ExpiredCredentials => Injected::Error(sts::expired_error(service)),
-        Fault::ClockSkew { .. } => Injected::Error(match service {
-            Service::Ec2 => ApiError::new("RequestExpired", "Request has expired."),
-            Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(
-                403,
-                "SignatureDoesNotMatch",
-                "Signature expired: the time of the request is too far from the time of the service.",
-            ),
-        }),
         Fault::Status { status, body } => Injected::Answer(reply(*status, "text/plain", body.clone().into_bytes(), "")),
         Fault::Html { status } => {
             let body = "<!DOCTYPE html>\n<html><head><title>Error</title></head><body><h1>Sorry</h1><br></body></html>";
@@ -346,15 +321,8 @@ fn service_fields(entry: &mut Entry, call: &Call) {
     entry.access_key = call.caller.as_ref().map(|caller| caller.access_key.clone()).unwrap_or_default();
 }
 
-fn refusal(error: &ApiError, service: Service, id: &str, skew: Option<i64>) -> Response<Bytes> {
-    let mut response = reply(error.status, "text/xml;charset=UTF-8", error.render(service, id).into_bytes(), id);
-    let wrong = skew.and_then(|seconds| Timestamp::now().checked_add(SignedDuration::from_secs(seconds)).ok());
-    if let Some(wrong) = wrong
-        && let Ok(value) = HeaderValue::from_str(&wrong.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
-    {
-        response.headers_mut().insert(http::header::DATE, value);
-    }
-    response
+fn refusal(error: &ApiError, service: Service, id: &str) -> Response<Bytes> {
+    reply(error.status, "text/xml;charset=UTF-8", error.render(service, id).into_bytes(), id)
 }
 
 fn reply(status: u16, kind: &'static str, body: Vec<u8>, id: &str) -> Response<Bytes> {

@@ -96,7 +96,6 @@ impl Metadata {
         let fault = lock(&self.endpoint.inside).faults.strike(seen);
         let answer = match &fault {
             Some(Fault::ResetBefore | Fault::ResetAfter) => Some(Answer::Reset),
-            Some(Fault::HangBefore | Fault::HangAfter) => None,
             Some(Fault::Status { status, body }) => {
                 let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 Some(Answer::Reply(plain(status, body)))

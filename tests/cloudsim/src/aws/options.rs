@@ -33,10 +33,6 @@ pub struct Options {
     pub limits: Limits,
     /// How long state changes take.
     pub delays: Delays,
-    /// Regions besides `region` that a signature may name.
-    pub signing_regions: Vec<String>,
-    /// Further service names in signatures, and which service (`ec2`, `elasticloadbalancing`, `sts`) each stands for.
-    pub signing_names: BTreeMap<String, String>,
     /// Most objects in a page, by action, whatever the caller asks for.
     pub pages: BTreeMap<String, usize>,
     /// How many calls the ledger keeps.
@@ -63,8 +59,6 @@ impl Default for Options {
             stale_reads: Duration::ZERO,
             limits: Limits::default(),
             delays: Delays::default(),
-            signing_regions: Vec::new(),
-            signing_names: BTreeMap::new(),
             pages: BTreeMap::new(),
             ledger_entries: 100_000,
             validate: true,

@@ -69,7 +69,7 @@ pub fn check(caller: &Caller, headers: &HeaderMap, service: Service, options: &O
             Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, "SignatureDoesNotMatch", text),
         })
     };
-    if caller.region != options.region && !options.signing_regions.contains(&caller.region) {
+    if caller.region != options.region {
         return refuse(format!(
             "Credential should be scoped to a valid region, not '{}' (this is {}).",
             caller.region, options.region

@@ -4,7 +4,6 @@ use super::throttle::matches;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// What happens to a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,27 +36,12 @@ pub enum Fault {
     ResetBefore,
     /// The connection is reset after the effect: done but not acknowledged.
     ResetAfter,
-    /// Never answered; nothing was done.
-    HangBefore,
-    /// Never answered, but done.
-    HangAfter,
-    /// Done; answered this much later (real time).
-    Slow {
-        /// Milliseconds on top of the usual latency.
-        #[serde(with = "super::millis", rename = "millis")]
-        delay: Duration,
-    },
     /// Done; the answer breaks off in the middle of its body.
     Truncate,
     /// Done; the answer has elements that nobody knows.
     UnknownElements,
     /// The caller's credentials have expired; nothing was done.
     ExpiredCredentials,
-    /// The server's clock is this far from the caller's (seconds, may be negative); nothing was done.
-    ClockSkew {
-        /// How far the server's clock is ahead.
-        seconds: i64,
-    },
     /// The call is held back by the service's throttle; nothing was done.
     Throttle,
     /// The caller lacks the permission, in the words of the service; nothing was done.
@@ -68,10 +52,7 @@ impl Fault {
     /// Whether the operation is carried out in spite of the fault.
     #[must_use]
     pub fn applies_effect(&self) -> bool {
-        matches!(
-            self,
-            Fault::ResetAfter | Fault::HangAfter | Fault::Slow { .. } | Fault::Truncate | Fault::UnknownElements
-        )
+        matches!(self, Fault::ResetAfter | Fault::Truncate | Fault::UnknownElements)
     }
 
     /// Short name for the ledger.
@@ -83,13 +64,9 @@ impl Fault {
             Fault::Html { status } => format!("html {status}"),
             Fault::ResetBefore => "reset before".to_owned(),
             Fault::ResetAfter => "reset after".to_owned(),
-            Fault::HangBefore => "hang before".to_owned(),
-            Fault::HangAfter => "hang after".to_owned(),
-            Fault::Slow { delay } => format!("slow {} ms", delay.as_millis()),
             Fault::Truncate => "truncate".to_owned(),
             Fault::UnknownElements => "unknown elements".to_owned(),
             Fault::ExpiredCredentials => "expired credentials".to_owned(),
-            Fault::ClockSkew { seconds } => format!("clock skew {seconds} s"),
             Fault::Throttle => "throttle".to_owned(),
             Fault::Deny => "deny".to_owned(),
         }
@@ -296,7 +273,5 @@ mod tests {
         )
         .unwrap();
         assert_eq!(rule.fault, Fault::Code { status: 503, code: "Unavailable".to_owned(), message: String::new() });
-        let slow: Fault = serde_json::from_str(r#"{"slow":{"millis":250}}"#).unwrap();
-        assert_eq!(slow, Fault::Slow { delay: Duration::from_millis(250) });
     }
 }

@@ -7,28 +7,12 @@ use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeSet;
 
 const FILTERS: &[&str] = &[
-    "architecture",
     "availability-zone",
-    "dns-name",
-    "image-id",
     "instance-id",
-    "instance-state-code",
     "instance-state-name",
-    "instance-type",
-    "instance.group-id",
-    "instance.group-name",
-    "ip-address",
-    "ipv6-address",
-    "key-name",
     "network-interface.addresses.private-ip-address",
-    "network-interface.network-interface-id",
-    "network-interface.vpc-id",
-    "network-interface.group-id",
-    "owner-id",
     "private-dns-name",
     "private-ip-address",
-    "reservation-id",
-    "subnet-id",
     "vpc-id",
 ];
 
@@ -123,34 +107,16 @@ fn has(ec2: &Ec2State, id: &str, instance: &Instance, name: &str, is: &dyn Fn(&s
     let interfaces = || instance.interfaces.iter().filter_map(|id| ec2.interfaces.get(id));
     let primary = || ec2.primary_interface(instance).map(|(_, interface)| interface);
     match name {
-        "architecture" => is("x86_64"),
         "availability-zone" => is(&instance.zone),
-        "dns-name" => is(&instance.public_dns),
-        "image-id" => is(&instance.image),
         "instance-id" => is(id),
-        "instance-state-code" => is(&instance.state.code().to_string()),
         "instance-state-name" => is(instance.state.name()),
-        "instance-type" => is(&instance.instance_type),
-        "instance.group-id" => primary().is_some_and(|interface| interface.groups.iter().any(|group| is(group))),
-        "instance.group-name" => primary().is_some_and(|interface| {
-            interface.groups.iter().filter_map(|id| ec2.groups.get(id)).any(|group| is(&group.name))
-        }),
-        "ip-address" => primary().and_then(|interface| interface.public_ip).is_some_and(|ip| is(&ip.to_string())),
-        "ipv6-address" => interfaces().flat_map(|interface| &interface.ipv6).any(|ip| is(&ip.to_string())),
-        "key-name" => instance.key_name.as_deref().is_some_and(is),
         "network-interface.addresses.private-ip-address" => {
             interfaces().flat_map(|interface| &interface.private_ips).any(|ip| is(&ip.to_string()))
         }
-        "network-interface.network-interface-id" => instance.interfaces.iter().any(|id| is(id)),
-        "network-interface.vpc-id" => interfaces().any(|interface| is(&interface.vpc)),
-        "network-interface.group-id" => interfaces().flat_map(|interface| &interface.groups).any(|group| is(group)),
-        "owner-id" => is(&ec2.account),
         "private-dns-name" => is(&instance.private_dns),
         "private-ip-address" => {
             primary().and_then(|interface| interface.private_ips.first()).is_some_and(|ip| is(&ip.to_string()))
         }
-        "reservation-id" => is(&instance.reservation),
-        "subnet-id" => is(&instance.subnet),
         "vpc-id" => is(&instance.vpc),
         _ => false,
     }

@@ -1,34 +1,19 @@
 //! Network interfaces: those of instances, of load balancers, and free ones.
 
 use super::filters::{Filters, Page};
-use super::instances::{addresses, check_ids, group_set};
+use super::instances::{addresses, group_set};
 use super::model::Interface;
-use super::network::{NewInterface, check_groups, create_interface, remove_interface};
-use super::{Ec2State, tag_set, tags_for, time, unknown_ids, well_formed};
+use super::network::check_groups;
+use super::{Ec2State, tag_set, time, unknown_ids, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 use std::net::IpAddr;
 
 const FILTERS: &[&str] = &[
-    "addresses.association.public-ip",
     "addresses.private-ip-address",
-    "association.public-ip",
-    "attachment.attachment-id",
-    "attachment.instance-id",
     "attachment.status",
-    "availability-zone",
     "description",
-    "group-id",
-    "interface-type",
-    "ipv6-addresses.ipv6-address",
-    "mac-address",
-    "network-interface-id",
-    "owner-id",
-    "private-dns-name",
     "private-ip-address",
-    "requester-id",
     "requester-managed",
-    "status",
-    "subnet-id",
     "vpc-id",
 ];
 
@@ -58,7 +43,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let passes = |id: &String, interface: &Interface| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && world.known("interface", interface.created)
-            && filters.pass(&interface.tags, |name, is| has(ec2, id, interface, name, is))
+            && filters.pass(&interface.tags, |name, is| has(interface, name, is))
     };
     let by_ip = filters.exact("private-ip-address").or_else(|| filters.exact("addresses.private-ip-address"));
     let (found, token) = match by_ip {
@@ -77,32 +62,14 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-fn has(ec2: &Ec2State, id: &str, found: &Interface, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
+fn has(found: &Interface, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
     let attachment = found.attachment.as_ref();
     match name {
-        "addresses.association.public-ip" | "association.public-ip" => {
-            found.public_ip.is_some_and(|ip| is(&ip.to_string()))
-        }
         "addresses.private-ip-address" => found.private_ips.iter().any(|ip| is(&ip.to_string())),
-        "attachment.attachment-id" => attachment.is_some_and(|attachment| is(&attachment.id)),
-        "attachment.instance-id" => attachment.and_then(|found| found.instance.as_deref()).is_some_and(is),
         "attachment.status" => attachment.is_some_and(|attachment| is(&attachment.status)),
-        "availability-zone" => is(&found.zone),
         "description" => is(&found.description),
-        "group-id" => found.groups.iter().any(|group| is(group)),
-        "interface-type" => is(&found.kind),
-        "ipv6-addresses.ipv6-address" => found.ipv6.iter().any(|ip| is(&ip.to_string())),
-        "mac-address" => is(&found.mac),
-        "network-interface-id" => is(id),
-        "owner-id" => is(&ec2.account),
-        "private-dns-name" => {
-            found.private_ips.first().is_some_and(|ip| is(&super::lifecycle::ip_name(&ec2.region, *ip)))
-        }
         "private-ip-address" => found.private_ips.first().is_some_and(|ip| is(&ip.to_string())),
-        "requester-id" => found.requester.as_deref().is_some_and(is),
         "requester-managed" => is(if found.requester.is_some() { "true" } else { "false" }),
-        "status" => is(status(found)),
-        "subnet-id" => is(&found.subnet),
         "vpc-id" => is(&found.vpc),
         _ => false,
     }
@@ -168,60 +135,4 @@ pub(super) fn modify_attribute(world: &mut World, call: &Call) -> Result<Xml, Ap
         interface.groups = groups;
     }
     Ok(Xml::done())
-}
-
-pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let params = &call.params;
-    let number = |name: &str| -> Result<usize, ApiError> {
-        Ok(params.int(name)?.and_then(|number| usize::try_from(number).ok()).unwrap_or(0))
-    };
-    let ip = |text: &str| text.parse().map_err(|_| ApiError::bad_value("privateIpAddress", text, "Not an address."));
-    let new = NewInterface {
-        subnet: params.required("SubnetId")?.to_owned(),
-        groups: params.list("SecurityGroupId").into_iter().map(str::to_owned).collect(),
-        description: params.get("Description").unwrap_or_default().to_owned(),
-        private_ip: params.get("PrivateIpAddress").map(ip).transpose()?,
-        secondary_ips: number("SecondaryPrivateIpAddressCount")?,
-        ipv6: number("Ipv6AddressCount")?,
-        tags: tags_for(world, call, "network-interface")?,
-        ..NewInterface::default()
-    };
-    let id = create_interface(world, new)?;
-    let mut xml = Xml::new();
-    if let Some(found) = world.ec2.interfaces.get(&id) {
-        xml.elem("networkInterface", |xml| item(xml, &world.ec2, &id, found));
-    }
-    Ok(xml)
-}
-
-pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let id = call.params.required("NetworkInterfaceId")?;
-    check(world, &[id])?;
-    if world.ec2.interfaces.get(id).is_some_and(|found| found.attachment.is_some()) {
-        let text = format!("Network interface '{id}' is currently in use.");
-        return Err(ApiError::new("InvalidParameterValue", text));
-    }
-    remove_interface(world, id);
-    Ok(Xml::done())
-}
-
-pub(super) fn attach(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let id = call.params.required("NetworkInterfaceId")?;
-    let instance = call.params.required("InstanceId")?;
-    check(world, &[id])?;
-    check_ids(world, &[instance])?;
-    let device = call.params.int("DeviceIndex")?.and_then(|index| u32::try_from(index).ok());
-    let device = device.ok_or_else(|| ApiError::missing("DeviceIndex"))?;
-    if world.ec2.interfaces.get(id).is_some_and(|found| found.attachment.is_some()) {
-        let text = format!("Interface: [{id}] in use.");
-        return Err(ApiError::new("InvalidNetworkInterface.InUse", text));
-    }
-    super::lifecycle::attach(world, id, instance, device, false);
-    if let Some(found) = world.ec2.instances.get_mut(instance) {
-        found.interfaces.push(id.to_owned());
-    }
-    let attachment = world.ec2.interfaces.get(id).and_then(|found| found.attachment.as_ref());
-    let mut xml = Xml::new();
-    xml.opt("attachmentId", attachment.map(|attachment| attachment.id.as_str()));
-    Ok(xml)
 }

@@ -358,14 +358,6 @@ pub(super) fn stop(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     })
 }
 
-pub(super) fn start(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    change(world, call, |state| match state {
-        InstanceState::Running | InstanceState::Pending => Some(None),
-        InstanceState::Stopped => Some(Some((InstanceState::Pending, InstanceState::Running))),
-        _ => None,
-    })
-}
-
 /// Changes the state of instances. The rule says: refused (none), already so, or the next state and the one after it.
 fn change(
     world: &mut World,
@@ -391,9 +383,6 @@ fn change(
         if let Some(instance) = world.ec2.instances.get_mut(*id) {
             instance.state = *now;
         }
-        if *now == InstanceState::Pending {
-            started_again(world, id);
-        }
         move_on(world, id, *then);
     }
     let mut xml = Xml::new();
@@ -409,13 +398,6 @@ fn change(
         state(xml, "previousState", *before);
     });
     Ok(xml)
-}
-
-fn started_again(world: &mut World, id: &str) {
-    let now = world.now();
-    if let Some(instance) = world.ec2.instances.get_mut(id) {
-        instance.launched = now;
-    }
 }
 
 pub(super) fn modify_attribute(world: &mut World, call: &Call) -> Result<Xml, ApiError> {

@@ -4,25 +4,11 @@ use super::filters::{Filters, Page};
 use super::instances::check_ids;
 use super::lifecycle::several_interfaces;
 use super::model::{Association, InstanceState, Route, RouteTable, Target};
-use super::{tag_set, tags_for, unknown_ids};
+use super::{tag_set, unknown_ids};
 use crate::aws::{ApiError, Call, World, Xml};
 use ipnet::{Ipv4Net, Ipv6Net};
 
-const FILTERS: &[&str] = &[
-    "association.gateway-id",
-    "association.main",
-    "association.route-table-association-id",
-    "association.route-table-id",
-    "association.subnet-id",
-    "owner-id",
-    "route-table-id",
-    "route.destination-cidr-block",
-    "route.destination-ipv6-cidr-block",
-    "route.gateway-id",
-    "route.instance-id",
-    "route.state",
-    "vpc-id",
-];
+const FILTERS: &[&str] = &["association.main", "route-table-id", "vpc-id"];
 
 fn unknown_table(ids: &[&str]) -> ApiError {
     unknown_ids("InvalidRouteTableID.NotFound", "routeTable", ids)
@@ -43,7 +29,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let passes = |id: &String, table: &RouteTable| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && known(world, id).is_some()
-            && filters.pass(&table.tags, |name, is| has(world, id, table, name, is))
+            && filters.pass(&table.tags, |name, is| has(id, table, name, is))
     };
     let (found, token) = page.take(world.ec2.route_tables.iter().filter(|(id, table)| passes(id, table)));
     let mut xml = Xml::new();
@@ -53,28 +39,12 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-fn has(world: &World, id: &str, table: &RouteTable, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
-    let routes = || table.routes.iter().filter(|route| world.known("route", route.created));
+fn has(id: &str, table: &RouteTable, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
     match name {
-        "association.gateway-id" => false,
         "association.main" => {
             table.associations.values().any(|used| is(if *used == Association::Main { "true" } else { "false" }))
         }
-        "association.route-table-association-id" => table.associations.keys().any(|id| is(id)),
-        "association.subnet-id" => {
-            table.associations.values().any(|used| matches!(used, Association::Subnet(subnet) if is(subnet)))
-        }
-        "owner-id" => is(&world.ec2.account),
-        "association.route-table-id" | "route-table-id" => is(id),
-        "route.destination-cidr-block" => {
-            routes().any(|route| !route.destination.contains(':') && is(&route.destination))
-        }
-        "route.destination-ipv6-cidr-block" => {
-            routes().any(|route| route.destination.contains(':') && is(&route.destination))
-        }
-        "route.gateway-id" => routes().any(|route| matches!(&route.target, Target::Gateway(id) if is(id))),
-        "route.instance-id" => routes().any(|route| shown_instance(world, route).is_some_and(is)),
-        "route.state" => routes().any(|route| is(state(world, route))),
+        "route-table-id" => is(id),
         "vpc-id" => is(&table.vpc),
         _ => false,
     }
@@ -150,17 +120,6 @@ fn item(xml: &mut Xml, world: &World, id: &str, table: &RouteTable) {
     tag_set(xml, &table.tags);
 }
 
-pub(super) fn create_table(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let vpc = call.params.required("VpcId")?.to_owned();
-    let tags = tags_for(world, call, "route-table")?;
-    let id = insert(world, &vpc, tags)?;
-    let mut xml = Xml::new();
-    if let Some(table) = world.ec2.route_tables.get(&id) {
-        xml.elem("routeTable", |xml| item(xml, world, &id, table));
-    }
-    Ok(xml)
-}
-
 /// Makes a table with the local routes of its network.
 pub(super) fn insert(world: &mut World, vpc: &str, tags: super::Tags) -> Result<String, ApiError> {
     let Some(found) = world.ec2.vpcs.get(vpc) else {
@@ -173,28 +132,6 @@ pub(super) fn insert(world: &mut World, vpc: &str, tags: super::Tags) -> Result<
     let table = RouteTable { vpc: vpc.to_owned(), associations: Default::default(), routes, tags, created };
     world.ec2.route_tables.insert(id.clone(), table);
     Ok(id)
-}
-
-pub(super) fn associate(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let table = call.params.required("RouteTableId")?;
-    let subnet = call.params.required("SubnetId")?;
-    known(world, table).ok_or_else(|| unknown_table(&[table]))?;
-    if !world.ec2.subnets.contains_key(subnet) {
-        return Err(unknown_ids("InvalidSubnetID.NotFound", "subnet", &[subnet]));
-    }
-    let used = Association::Subnet(subnet.to_owned());
-    if world.ec2.route_tables.values().any(|table| table.associations.values().any(|other| *other == used)) {
-        let text = format!("the specified association for subnet {subnet} conflicts with an existing association");
-        return Err(ApiError::new("Resource.AlreadyAssociated", text));
-    }
-    let id = world.new_id("rtbassoc-");
-    if let Some(table) = world.ec2.route_tables.get_mut(table) {
-        table.associations.insert(id.clone(), used);
-    }
-    let mut xml = Xml::new();
-    xml.text("associationId", &id);
-    xml.raw("<associationState><state>associated</state></associationState>");
-    Ok(xml)
 }
 
 /// The destination of a route call in canonical form.

@@ -6,19 +6,7 @@ use super::permissions::{Wanted, load, read, write, write_rules};
 use super::{tag_set, tags_for, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 
-const FILTERS: &[&str] = &[
-    "description",
-    "group-id",
-    "group-name",
-    "ip-permission.cidr",
-    "ip-permission.from-port",
-    "ip-permission.group-id",
-    "ip-permission.ipv6-cidr",
-    "ip-permission.protocol",
-    "ip-permission.to-port",
-    "owner-id",
-    "vpc-id",
-];
+const FILTERS: &[&str] = &["group-id", "group-name", "ip-permission.group-id", "vpc-id"];
 
 /// The error for a group that nobody knows.
 #[must_use]
@@ -64,7 +52,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && (names.is_empty() || names.contains(&group.name.as_str()))
             && world.known("security-group", group.created)
-            && filters.pass(&group.tags, |name, is| has(world, id, group, name, is))
+            && filters.pass(&group.tags, |name, is| has(id, group, name, is))
     };
     let (found, token) = page.take(world.ec2.groups.iter().filter(|(id, group)| passes(id, group)));
     let account = &world.ec2.account;
@@ -89,22 +77,11 @@ fn arn(world: &World, id: &str) -> String {
     format!("arn:aws:ec2:{}:{}:security-group/{id}", world.ec2.region, world.ec2.account)
 }
 
-fn has(world: &World, id: &str, group: &SecurityGroup, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
-    let peer = |pick: fn(&Peer) -> Option<&String>| {
-        group.ingress.iter().filter_map(|rule| pick(&rule.peer)).any(|value| is(value))
-    };
-    let port = |pick: fn(&Rule) -> Option<i64>| group.ingress.iter().filter_map(pick).any(|port| is(&port.to_string()));
+fn has(id: &str, group: &SecurityGroup, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
     match name {
-        "description" => is(&group.description),
         "group-id" => is(id),
         "group-name" => is(&group.name),
-        "ip-permission.cidr" => peer(|peer| if let Peer::V4(block) = peer { Some(block) } else { None }),
-        "ip-permission.ipv6-cidr" => peer(|peer| if let Peer::V6(block) = peer { Some(block) } else { None }),
-        "ip-permission.group-id" => peer(|peer| if let Peer::Group(id) = peer { Some(id) } else { None }),
-        "ip-permission.protocol" => group.ingress.iter().any(|rule| is(&rule.protocol)),
-        "ip-permission.from-port" => port(|rule| rule.from),
-        "ip-permission.to-port" => port(|rule| rule.to),
-        "owner-id" => is(&world.ec2.account),
+        "ip-permission.group-id" => group.ingress.iter().any(|rule| matches!(&rule.peer, Peer::Group(id) if is(id))),
         "vpc-id" => is(&group.vpc),
         _ => false,
     }

@@ -1,7 +1,7 @@
 //! Volumes and elastic addresses.
 
 use super::filters::{Filters, Page};
-use super::model::{Address, Volume};
+use super::model::Volume;
 use super::{made_before, remember, tag_set, tags_for, time, unknown_ids, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 
@@ -100,46 +100,4 @@ pub(super) fn allocate_address(world: &mut World, call: &Call) -> Result<Xml, Ap
     }
     xml.text("networkBorderGroup", &world.ec2.region);
     Ok(xml)
-}
-
-pub(super) fn describe_addresses(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    let filters = Filters::parse(world, call, &["allocation-id", "network-interface-id", "public-ip"])?;
-    let ids = call.params.list("AllocationId");
-    if let Some(unknown) = ids.iter().find(|id| !world.ec2.addresses.contains_key(**id)) {
-        return Err(super::network::unknown_allocation(unknown));
-    }
-    let passes = |id: &String, address: &Address| {
-        (ids.is_empty() || ids.contains(&id.as_str()))
-            && filters.pass(&address.tags, |name, is| match name {
-                "allocation-id" => is(id),
-                "network-interface-id" => address.interface.as_deref().is_some_and(is),
-                "public-ip" => is(&address.public_ip.to_string()),
-                _ => false,
-            })
-    };
-    let found: Vec<_> = world.ec2.addresses.iter().filter(|(id, address)| passes(id, address)).collect();
-    let mut xml = Xml::new();
-    xml.list("addressesSet", "item", &found, |xml, (id, address)| {
-        xml.value("publicIp", address.public_ip);
-        xml.text("allocationId", id);
-        xml.text("domain", "vpc");
-        xml.opt("networkInterfaceId", address.interface.as_deref());
-        tag_set(xml, &address.tags);
-    });
-    xml.count(found.len());
-    Ok(xml)
-}
-
-pub(super) fn release_address(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let id = call.params.required("AllocationId")?;
-    match world.ec2.addresses.get(id) {
-        None => Err(super::network::unknown_allocation(id)),
-        Some(address) if address.interface.is_some() => {
-            Err(ApiError::new("InvalidIPAddress.InUse", format!("Address '{}' is in use.", address.public_ip)))
-        }
-        Some(_) => {
-            world.ec2.addresses.remove(id);
-            Ok(Xml::done())
-        }
-    }
 }

@@ -142,17 +142,6 @@ pub(super) fn add_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     Ok(Xml::new())
 }
 
-pub(super) fn remove_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let keys: Vec<String> =
-        call.params.items("Tags").into_iter().filter_map(|item| item.get("Key")).map(str::to_owned).collect();
-    for name in names(world, call)? {
-        if let Some(balancer) = world.elb.balancers.get_mut(&name) {
-            balancer.tags.retain(|key, _| !keys.contains(key));
-        }
-    }
-    Ok(Xml::new())
-}
-
 pub(super) fn describe_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let names = names(world, call)?;
     let mut xml = Xml::new();

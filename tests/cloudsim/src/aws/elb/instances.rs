@@ -119,39 +119,3 @@ fn store(world: &mut World, call: &Call, instances: Vec<String>) -> Result<Xml, 
     named_mut(world, call)?.instances = instances;
     Ok(xml)
 }
-
-/// unverified: the texts of reasons.
-pub(super) fn health(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let balancer = named(world, call)?;
-    let mut wanted = ids(call)?;
-    if wanted.is_empty() {
-        wanted = balancer.alive(world).cloned().collect();
-    }
-    if let Some(id) = wanted.iter().find(|id| !balancer.instances.contains(id) && lbnet::instance(world, id).is_none())
-    {
-        return Err(unknown(id));
-    }
-    let zones: Vec<String> =
-        balancer.subnets.keys().filter_map(|id| lbnet::subnet(world, id)).map(|subnet| subnet.zone).collect();
-    let mut xml = Xml::new();
-    xml.count(wanted.len());
-    xml.list("InstanceStates", "member", &wanted, |xml, id| {
-        let instance = lbnet::instance(world, id);
-        let (state, reason, description) = if !balancer.instances.contains(id) {
-            ("Unknown", "N/A", "Instance is not currently registered with the LoadBalancer.")
-        } else if instance.as_ref().is_none_or(|instance| !instance.running) {
-            ("OutOfService", "Instance", "Instance is in stopped state.")
-        } else if !instance.is_some_and(|instance| zones.iter().any(|zone| zone == instance.zone)) {
-            ("OutOfService", "ELB", "The Availability Zone of the instance is not enabled for the LoadBalancer.")
-        } else if world.elb.unhealthy.contains(id) {
-            ("OutOfService", "Instance", "Instance has failed at least the UnhealthyThreshold number of health checks.")
-        } else {
-            ("InService", "N/A", "N/A")
-        };
-        xml.text("InstanceId", id);
-        xml.text("State", state);
-        xml.text("ReasonCode", reason);
-        xml.text("Description", description);
-    });
-    Ok(xml)
-}

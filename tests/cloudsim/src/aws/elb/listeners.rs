@@ -141,19 +141,3 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     balancer.listeners.retain(|port, _| !ports.contains(port));
     Ok(Xml::new())
 }
-
-pub(super) fn set_certificate(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let arn = call.params.required("SSLCertificateId")?.to_owned();
-    let port = port(&call.params, "LoadBalancerPort")?;
-    named(world, call)?;
-    check_certificate(world, &arn)?;
-    let balancer = named_mut(world, call)?;
-    let Some(listener) = balancer.listeners.get_mut(&port) else {
-        return Err(ApiError::new("ListenerNotFound", format!("There is no listener on port {port}")));
-    };
-    if listener.certificate.is_none() {
-        return Err(contradiction(format!("The listener on port {port} has the protocol {}", listener.protocol)));
-    }
-    listener.certificate = Some(arn);
-    Ok(Xml::new())
-}

@@ -21,8 +21,6 @@ pub struct ElbState {
     pub balancers: BTreeMap<String, Balancer>,
     /// ARNs of the certificates that exist, in ACM or IAM; network balancers take them from here too.
     pub certificates: BTreeSet<String>,
-    /// Instances whose health check fails, for every balancer.
-    pub unhealthy: BTreeSet<String>,
 }
 
 /// A classic load balancer.
@@ -163,20 +161,16 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         "ApplySecurityGroupsToLoadBalancer" => balancers::apply_groups(world, call),
         "CreateLoadBalancerListeners" => listeners::create(world, call),
         "DeleteLoadBalancerListeners" => listeners::delete(world, call),
-        "SetLoadBalancerListenerSSLCertificate" => listeners::set_certificate(world, call),
         "CreateLoadBalancerPolicy" => policies::create(world, call),
-        "DeleteLoadBalancerPolicy" => policies::delete(world, call),
         "DescribeLoadBalancerPolicies" => policies::describe(world, call),
         "SetLoadBalancerPoliciesForBackendServer" => policies::set_backend(world, call),
         "SetLoadBalancerPoliciesOfListener" => policies::set_listener(world, call),
         "ConfigureHealthCheck" => instances::configure_health_check(world, call),
         "RegisterInstancesWithLoadBalancer" => instances::register(world, call),
         "DeregisterInstancesFromLoadBalancer" => instances::deregister(world, call),
-        "DescribeInstanceHealth" => instances::health(world, call),
         "DescribeLoadBalancerAttributes" => attributes::describe(world, call),
         "ModifyLoadBalancerAttributes" => attributes::modify(world, call),
         "AddTags" => attributes::add_tags(world, call),
-        "RemoveTags" => attributes::remove_tags(world, call),
         "DescribeTags" => attributes::describe_tags(world, call),
         other => Err(ApiError::unknown_action(other)),
     }

@@ -72,17 +72,6 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     }
 }
 
-pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let name = call.params.required("PolicyName")?.to_owned();
-    let balancer = named_mut(world, call)?;
-    let lists = balancer.listeners.values().map(|listener| &listener.policies).chain(balancer.backends.values());
-    if lists.into_iter().any(|policies| policies.contains(&name)) {
-        return Err(contradiction(format!("The policy {name} is in use")));
-    }
-    balancer.policies.remove(&name);
-    Ok(Xml::new())
-}
-
 /// Without a balancer these are AWS's own security policies.
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let names = call.params.list("PolicyNames");

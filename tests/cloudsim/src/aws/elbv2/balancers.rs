@@ -357,17 +357,3 @@ pub(super) fn set_subnets(world: &mut World, call: &Call) -> Result<Xml, ApiErro
     world.elbv2.balancers.insert(arn, balancer);
     Ok(xml)
 }
-
-pub(super) fn set_address_type(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let arn = call.params.required("LoadBalancerArn")?.to_owned();
-    let address_type = call.params.required("IpAddressType")?.to_owned();
-    let subnets: Vec<lbnet::Subnet> =
-        balancer(world, &arn)?.subnets.keys().filter_map(|id| lbnet::subnet(world, id)).collect();
-    check_address_type(&address_type, &subnets)?;
-    let mut xml = Xml::new();
-    xml.text("IpAddressType", &address_type);
-    if let Some(balancer) = world.elbv2.balancers.get_mut(&arn) {
-        balancer.address_type = address_type;
-    }
-    Ok(xml)
-}

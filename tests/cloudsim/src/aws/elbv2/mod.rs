@@ -196,7 +196,6 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         "DeleteLoadBalancer" => balancers::delete(world, call),
         "SetSecurityGroups" => balancers::set_groups(world, call),
         "SetSubnets" => balancers::set_subnets(world, call),
-        "SetIpAddressType" => balancers::set_address_type(world, call),
         "DescribeLoadBalancerAttributes" => attributes::describe_balancer(world, call),
         "ModifyLoadBalancerAttributes" => attributes::modify_balancer(world, call),
         "DescribeTargetGroupAttributes" => attributes::describe_group(world, call),
@@ -213,7 +212,6 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         "DeregisterTargets" => targets::deregister(world, call),
         "DescribeTargetHealth" => health::describe(world, call),
         "AddTags" => tags::add(world, call),
-        "RemoveTags" => tags::remove(world, call),
         "DescribeTags" => tags::describe(world, call),
         other => Err(ApiError::unknown_action(other)),
     }

@@ -51,15 +51,6 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(Xml::new())
 }
 
-pub(super) fn remove(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let keys = balancing::unique(call, "TagKeys");
-    for (arn, mut tags) in named(world, call)? {
-        tags.retain(|key, _| !keys.contains(key));
-        store(world, &arn, tags);
-    }
-    Ok(Xml::new())
-}
-
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let all = named(world, call)?;
     let mut xml = Xml::new();

@@ -74,8 +74,7 @@ fn balancers() -> Vec<Case> {
             .count("LoadBalancers", 1)
             .absent("NextMarker"),
         new("elbv2: a tag on balancer, group and listener")
-            .ok("elbv2:AddTags", "ResourceArns.member.1={lb}&Tags.member.1.Key=a&Tags.member.1.Value=1&Tags.member.2.Key=b&Tags.member.2.Value=2")
-            .ok("elbv2:RemoveTags", "ResourceArns.member.1={lb}&TagKeys.member.1=b")
+            .ok("elbv2:AddTags", "ResourceArns.member.1={lb}&Tags.member.1.Key=a&Tags.member.1.Value=1")
             .ok("elbv2:CreateTargetGroup", format!("{TG}&Tags.member.1.Key=a&Tags.member.1.Value=2"))
             .save("tg", "TargetGroups/member/TargetGroupArn")
             .ok("elbv2:CreateListener", format!("{}&Tags.member.1.Key=a&Tags.member.1.Value=3", listener(80, "TCP", "{tg}")))
