@@ -13,6 +13,8 @@
 //! # fn main() {}
 //! ```
 //!
+//! [`lives`] lets Services live at random in the same simulated cloud.
+//!
 //! A clause says what the core relies on, and why. It knows no cloud's rules, so it can't check whether a balancer
 //! forwards to the right port. That is for the author's own tests.
 #![deny(missing_docs)]
@@ -21,6 +23,7 @@ mod bed;
 mod clauses;
 mod cluster;
 mod harness;
+pub mod lives;
 mod macros;
 mod report;
 

@@ -1,0 +1,373 @@
+//! Random lives of Services in a simulated cloud that throttles, lags, loses answers and breaks off, by seed.
+//!
+//! While the cloud is rough, any call may fail, but what belongs to others never changes. Once it is calm, all Services reach
+//! their desired state within a few rounds, a further round writes nothing, the result is what a fresh start makes, and
+//! after all Services were deleted nothing of them is left.
+//!
+//! A failing seed names itself. `CCM_<CLOUD>_SEEDS=7` runs that seed alone, `CCM_<CLOUD>_SEEDS=100-200` a range.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, ProviderError, Service};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Rounds over all Services until nothing is left to do.
+const ROUNDS: usize = 8;
+/// Events of one life.
+const EVENTS: usize = 12;
+
+/// A simulated cloud in which Services live. Everything random comes from the `rng` that it is given, so that a seed
+/// repeats a life.
+#[async_trait]
+pub trait LivingCloud: Sized + Send + 'static {
+    /// `--cluster-name`
+    const CLUSTER: &'static str;
+
+    /// A cloud with nodes, and with objects of others that use the same parts. `seed` is for the cloud's own randomness.
+    async fn start(seed: u64, rng: &mut StdRng) -> Self;
+
+    /// What was chosen at the start, for the log of a failed life.
+    fn description(&self) -> String;
+
+    /// The load balancers of a new process that leads and remembers nothing.
+    async fn process(&self) -> Arc<dyn LoadBalancer>;
+
+    /// The nodes.
+    fn nodes(&self) -> &[NodeRef];
+
+    /// Adds or removes a node.
+    fn change_nodes(&mut self, rng: &mut StdRng);
+
+    /// A Service of this name with random settings. `kind` is one of two kinds of load balancers that a Service cannot
+    /// change between; a cloud with one kind ignores it. What a balancer keeps when an annotation is removed must always be
+    /// set.
+    fn service(&mut self, rng: &mut StdRng, name: &str, kind: bool) -> Service;
+
+    /// The kind that a Service asks for.
+    fn kind(&self, service: &Service) -> bool;
+
+    /// Starts the rough time: late and stale reads. Returns whether a process may remember stale answers for longer.
+    fn rough(&mut self, rng: &mut StdRng) -> bool;
+
+    /// Makes one or two of the next calls fail, or none; replaces earlier trouble.
+    fn trouble(&mut self, rng: &mut StdRng) -> Option<String>;
+
+    /// Ends all trouble.
+    fn end_trouble(&mut self);
+
+    /// Ends trouble and the rough time.
+    fn calm(&mut self);
+
+    /// Changes a part of a balancer of ours by hand. `balancers` are the default names of those of the Services.
+    fn change_by_hand(&mut self, rng: &mut StdRng, balancers: &[String]) -> String;
+
+    /// Moves the virtual clock.
+    fn step(&self, time: Duration);
+
+    /// The virtual time.
+    fn now(&self) -> jiff::Timestamp;
+
+    /// A mark in the list of writes.
+    fn mark(&self) -> u64;
+
+    /// The writes after a mark.
+    fn writes(&self, mark: u64) -> Vec<String>;
+
+    /// All objects that may have been made for Services, a line each, without the IDs that depend on the order of events.
+    fn shape(&self) -> Vec<String>;
+
+    /// All that belongs to others, a line each.
+    fn foreign(&self) -> Vec<String>;
+}
+
+/// A Service in the cluster, as the controller sees it.
+struct Living {
+    service: Service,
+    /// The kind of the balancer that was made; `None` before that.
+    made: Option<bool>,
+    /// The user deleted it.
+    deleted: bool,
+}
+
+struct Life<C> {
+    rng: StdRng,
+    cloud: C,
+    process: Arc<dyn LoadBalancer>,
+    services: BTreeMap<String, Living>,
+    generation: usize,
+    foreign: Vec<String>,
+    /// What happened; a failure shows it.
+    log: Vec<String>,
+}
+
+/// Runs the lives of these seeds, eight at a time.
+pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
+    // A life that failed has printed why.
+    let finished =
+        |life: Result<(), tokio::task::JoinError>| assert!(life.is_ok(), "a life failed; see its seed above");
+    let mut lives = tokio::task::JoinSet::new();
+    for seed in seeds {
+        // They wait most of the time.
+        if lives.len() >= 8
+            && let Some(life) = lives.join_next().await
+        {
+            finished(life);
+        }
+        lives.spawn(async move {
+            let mut life = Life::<C>::start(seed).await;
+            if let Err(what) = life.run().await {
+                panic!("seed {seed}:\n{}\n{what}", life.log.join("\n"));
+            }
+        });
+    }
+    while let Some(life) = lives.join_next().await {
+        finished(life);
+    }
+}
+
+/// The seeds that the variable asks for, or `usual`: a number, or `first-last`.
+pub fn seeds(variable: &str, usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> {
+    let Ok(text) = std::env::var(variable) else { return usual };
+    let number = |text: &str| {
+        text.trim().parse::<u64>().unwrap_or_else(|_| panic!("{variable}={text}: want a number or first-last"))
+    };
+    match text.split_once('-') {
+        Some((first, last)) => number(first)..=number(last),
+        None => number(&text)..=number(&text),
+    }
+}
+
+impl<C: LivingCloud> Life<C> {
+    async fn start(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let cloud = C::start(seed, &mut rng).await;
+        let (process, foreign, log) = (cloud.process().await, cloud.foreign(), vec![cloud.description()]);
+        Self { rng, cloud, process, services: BTreeMap::new(), generation: 0, foreign, log }
+    }
+
+    fn say(&mut self, what: &str) {
+        self.log.push(format!("{} {what}", self.cloud.now().strftime("%H:%M:%S")));
+    }
+
+    fn pick(&mut self) -> Option<String> {
+        let at = self.rng.random_range(0..self.services.len().max(1));
+        self.services.keys().nth(at).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.services.keys().cloned().collect()
+    }
+
+    fn set_service(&mut self, name: &str, mut service: Service) {
+        if let Some(living) = self.services.get_mut(name) {
+            service.status = std::mem::take(&mut living.service.status);
+            living.service = service;
+        }
+    }
+
+    /// One sync by the service controller.
+    async fn sync(&mut self, name: &str) -> Result<(), ProviderError> {
+        match self.services.get(name) {
+            Some(living) if living.deleted => self.delete(name).await,
+            Some(living) => {
+                let service = living.service.clone();
+                self.ensure(name, &service).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn ensure(&mut self, name: &str, service: &Service) -> Result<(), ProviderError> {
+        let answer = self.process.ensure(C::CLUSTER, service, self.cloud.nodes()).await;
+        self.say(&format!("  ensured {name}: {:?}", answer.as_ref().map(drop).map_err(ToString::to_string)));
+        let status = answer?.unwrap_or_default();
+        let kind = self.cloud.kind(service);
+        if let Some(living) = self.services.get_mut(name) {
+            if !status.ingress.is_empty() {
+                living.made.get_or_insert(kind);
+            }
+            living.service.status.load_balancer = status;
+        }
+        Ok(())
+    }
+
+    /// As the controller: asks whether there is a balancer, deletes it, and removes the finalizer.
+    async fn delete(&mut self, name: &str) -> Result<(), ProviderError> {
+        let Some(service) = self.services.get(name).map(|living| living.service.clone()) else { return Ok(()) };
+        let answer = match self.process.get(C::CLUSTER, &service).await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => self.process.ensure_deleted(C::CLUSTER, &service).await,
+            Err(error) => Err(error),
+        };
+        self.say(&format!("  deleted {name}: {:?}", answer.as_ref().map_err(ToString::to_string)));
+        answer?;
+        self.services.remove(name);
+        Ok(())
+    }
+
+    async fn event(&mut self) -> Result<(), String> {
+        if let Some(trouble) = self.cloud.trouble(&mut self.rng) {
+            self.say(&format!("  trouble: {trouble}"));
+        }
+        match self.rng.random_range(0..100) {
+            0..=39 => self.change_a_service().await,
+            40..=54 => {
+                if let Some(name) = self.pick() {
+                    self.say(&format!("{name} is deleted"));
+                    if let Some(living) = self.services.get_mut(&name) {
+                        living.deleted = true;
+                    }
+                    let _ = self.delete(&name).await;
+                }
+            }
+            55..=69 => self.change_nodes().await,
+            70..=79 => {
+                self.say("a new process");
+                // It leads after the lease of the previous one has ended.
+                self.cloud.step(Duration::from_secs(15));
+                self.restart().await;
+            }
+            80..=84 => {
+                let balancers: Vec<String> =
+                    self.services.values().map(|living| living.service.default_load_balancer_name()).collect();
+                let what = self.cloud.change_by_hand(&mut self.rng, &balancers);
+                self.say(&format!("by hand: {what}"));
+            }
+            _ => {
+                if let Some(name) = self.pick() {
+                    self.say(&format!("{name} again"));
+                    let _ = self.sync(&name).await;
+                }
+            }
+        }
+        let pause = [0, 0, 1, 2, 10, 60].get(self.rng.random_range(0..6)).copied().unwrap_or_default();
+        self.cloud.step(Duration::from_secs(pause));
+        same(&self.cloud.foreign(), &self.foreign, "what belongs to others changed")
+    }
+
+    async fn change_a_service(&mut self) {
+        let name = ["a", "b", "c", "d"].get(self.rng.random_range(0..4)).copied().unwrap_or_default();
+        let living = self.services.iter().find(|(key, _)| key.starts_with(name));
+        match living.map(|(key, living)| (key.clone(), living.deleted, living.service.clone())) {
+            Some((_, true, _)) => {}
+            Some((key, false, service)) => {
+                // Now and then the user asks for the other kind.
+                let kind = self.cloud.kind(&service);
+                let shown = !service.status.load_balancer.ingress.is_empty();
+                let kind = if shown && self.rng.random_bool(0.08) { !kind } else { kind };
+                let service = self.cloud.service(&mut self.rng, &key, kind);
+                self.say(&format!("{key} {}", settings(&service)));
+                self.set_service(&key, service);
+                let _ = self.sync(&key).await;
+            }
+            None => {
+                self.generation += 1;
+                let key = format!("{name}{}", self.generation);
+                let kind = self.rng.random_bool(0.5);
+                let service = self.cloud.service(&mut self.rng, &key, kind);
+                self.say(&format!("new {key} {}", settings(&service)));
+                self.services.insert(key.clone(), Living { service, made: None, deleted: false });
+                let _ = self.sync(&key).await;
+            }
+        }
+    }
+
+    async fn change_nodes(&mut self) {
+        self.cloud.change_nodes(&mut self.rng);
+        self.say(&format!("nodes: {}", self.cloud.nodes().len()));
+        for name in self.names() {
+            let Some(living) = self.services.get(&name).filter(|living| !living.deleted) else { continue };
+            let answer = self.process.update(C::CLUSTER, &living.service, self.cloud.nodes()).await;
+            self.say(&format!("  updated {name}: {:?}", answer.map_err(|error| error.to_string())));
+        }
+    }
+
+    /// A new process, whose first calls succeed.
+    async fn restart(&mut self) {
+        self.cloud.end_trouble();
+        self.process = self.cloud.process().await;
+    }
+
+    /// Syncs until nothing fails and nothing is written.
+    async fn settle(&mut self, how: &str) -> Result<(), String> {
+        self.say(how);
+        self.cloud.calm();
+        self.cloud.step(Duration::from_secs(600));
+        // A change of the kind is refused for good; the user takes it back.
+        for name in self.names() {
+            let Some(living) = self.services.get(&name) else { continue };
+            if let Some(made) = living.made.filter(|made| *made != self.cloud.kind(&living.service)) {
+                let service = self.cloud.service(&mut self.rng, &name, made);
+                self.set_service(&name, service);
+            }
+        }
+        for round in 0..ROUNDS {
+            let (mark, mut failed) = (self.cloud.mark(), false);
+            for name in self.names() {
+                if let Err(error) = self.sync(&name).await {
+                    failed = true;
+                    self.cloud.step(error.retry_after().unwrap_or_default().max(Duration::from_secs(30)));
+                }
+            }
+            if !failed && self.cloud.writes(mark).is_empty() {
+                self.say(&format!("settled after rounds: {round}"));
+                return Ok(());
+            }
+        }
+        Err(format!("not settled after {ROUNDS} rounds"))
+    }
+
+    async fn run(&mut self) -> Result<(), String> {
+        let start = self.cloud.shape();
+        let stale = self.cloud.rough(&mut self.rng);
+        self.say(&format!("stale reads: {stale}"));
+        // The network has existed for a while.
+        self.cloud.step(Duration::from_secs(60));
+        for _ in 0..EVENTS {
+            self.event().await?;
+        }
+        if stale || self.rng.random_bool(0.5) {
+            self.restart().await;
+        }
+        self.settle("calm").await?;
+        let reached = self.cloud.shape();
+        let mark = self.cloud.mark();
+        self.restart().await;
+        for name in self.names() {
+            self.sync(&name).await.map_err(|error| format!("a new process fails: {error}"))?;
+        }
+        let writes = self.cloud.writes(mark);
+        if !writes.is_empty() {
+            return Err(format!("a new process writes: {writes:?}"));
+        }
+        let kept: Vec<Service> = self.services.values().map(|living| living.service.clone()).collect();
+        self.services.values_mut().for_each(|living| living.deleted = true);
+        self.settle("all are deleted").await?;
+        same(&self.cloud.shape(), &start, "something was left behind")?;
+        for mut service in kept {
+            service.status.load_balancer = LoadBalancerStatus::default();
+            let name = service.metadata.name.to_string();
+            self.services.insert(name, Living { service, made: None, deleted: false });
+        }
+        self.settle("the same Services from nothing").await?;
+        same(&reached, &self.cloud.shape(), "the result depends on the history")?;
+        same(&self.cloud.foreign(), &self.foreign, "what belongs to others changed")
+    }
+}
+
+fn settings(service: &Service) -> String {
+    format!("{:?}, ports: {}", service.metadata.annotations, service.spec.ports.len())
+}
+
+fn same(now: &[String], expected: &[String], what: &str) -> Result<(), String> {
+    if now == expected {
+        return Ok(());
+    }
+    let more: Vec<&String> = now.iter().filter(|line| !expected.contains(line)).collect();
+    let less: Vec<&String> = expected.iter().filter(|line| !now.contains(line)).collect();
+    Err(format!("{what}:\n is {more:#?}\n should be {less:#?}"))
+}
