@@ -126,11 +126,6 @@ impl<S: Source> Directory<S> {
         Self { source, cluster, listed, size: AtomicUsize::new(0) }
     }
 
-    /// What the cloud has.
-    pub fn source(&self) -> &S {
-        &self.source
-    }
-
     /// Reads these keys now.
     pub async fn look_up(&self, keys: BTreeSet<S::Key>) -> Observed<S> {
         self.complete(self.cluster.wall(), BTreeMap::new(), keys).await
@@ -254,3 +249,6 @@ impl<S: Source> Observed<S> {
         snapshot
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+/// Machines by number, as `running` or not yet.
+#[derive(Debug, Default)]
+struct Cloud {
+    machines: BTreeMap<u32, bool>,
+    fails: AtomicBool,
+    calls: Mutex<Vec<String>>,
+}
+
+impl Cloud {
+    fn called(&self, call: String) -> Result<(), ProviderError> {
+        self.calls.lock().unwrap().push(call);
+        if self.fails.load(Ordering::Relaxed) { Err(ProviderError::unknown("away")) } else { Ok(()) }
+    }
+
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl Source for Arc<Cloud> {
+    type Key = u32;
+    type Value = bool;
+    type Error = ProviderError;
+
+    async fn list(&self) -> Result<(usize, BTreeMap<u32, Seen<bool>>), ProviderError> {
+        self.called("list".to_owned())?;
+        let listed = self.machines.iter().map(|(key, running)| (*key, Seen::One(*running)));
+        Ok((self.machines.len(), listed.collect()))
+    }
+
+    async fn look_up(&self, keys: BTreeSet<u32>) -> BTreeMap<u32, Answer<Self>> {
+        let called = self.called(format!("look up {keys:?}"));
+        let seen = |key| match self.machines.get(&key) {
+            Some(running) => Seen::One(*running),
+            None if key > 1000 => Seen::Several(vec!["a".to_owned(), "b".to_owned()]),
+            None => Seen::Unlisted,
+        };
+        keys.into_iter().map(|key| (key, called.clone().map(|()| seen(key)))).collect()
+    }
+
+    fn list_calls(instances: usize) -> usize {
+        instances.div_ceil(100)
+    }
+
+    fn look_up_calls(keys: &BTreeSet<u32>) -> usize {
+        keys.len().div_ceil(10)
+    }
+
+    fn is_settled(running: &bool) -> bool {
+        *running
+    }
+
+    fn is_evidence(key: &u32) -> bool {
+        *key != 100
+    }
+
+    fn ambiguous(&self, key: &u32, ids: &[String]) -> ProviderError {
+        ProviderError::unknown(format!("{key} is {}", ids.join(" and ")))
+    }
+
+    fn interrupted(how: Interrupted) -> ProviderError {
+        ProviderError::unknown(how.to_string())
+    }
+}
+
+fn directory() -> (Arc<Cloud>, Directory<Arc<Cloud>>) {
+    let machines = (1..=30).map(|number| (number, number != 7)).collect();
+    let cloud = Arc::new(Cloud { machines, ..Cloud::default() });
+    (cloud.clone(), Directory::new(cloud, Cluster::default()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_nodes_share_a_list_for_a_moment_and_only_settled_instances_come_from_it() {
+    let (cloud, directory) = directory();
+    assert_eq!(directory.recent((1..=30).collect()).await.one(&7), Some(&false));
+    assert_eq!(cloud.calls(), ["list", "look up {7}"]);
+    assert_eq!(directory.recent([1].into()).await.one(&1), Some(&true));
+    assert!(cloud.calls().is_empty());
+    directory.look_up([1].into()).await;
+    assert_eq!(cloud.calls(), ["look up {1}"], "whether it exists is read now");
+    tokio::time::sleep(RECENT).await;
+    directory.recent([1].into()).await;
+    assert_eq!(cloud.calls(), ["look up {1}"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_list_lacks_is_looked_up_before_its_absence_says_anything() {
+    let (cloud, directory) = directory();
+    let observed = directory.all((1..=30).chain([99, 100, 1001]).collect()).await.unwrap();
+    assert_eq!(cloud.calls(), ["list", "look up {99, 100, 1001}"]);
+    let judged = |key| observed.judge(&key, RECENT, |_| Lookup::Foreign);
+    assert!(matches!(judged(1), Lookup::Foreign), "what an instance means is for the cloud to say");
+    let Lookup::Gone(evidence) = judged(99) else { panic!("not gone") };
+    let unlisted = Evidence { kind: EvidenceKind::Unlisted, read_began: observed.began, grace: RECENT };
+    assert_eq!(evidence, unlisted);
+    let unknown = |key| match judged(key) {
+        Lookup::Unknown(error) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([unknown(100), unknown(1001)], ["instance not found", "1001 is a and b"]);
+    assert_eq!(unknown(5000), "5000 was not looked up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_fails_a_complete_answer_and_is_never_evidence() {
+    let (cloud, directory) = directory();
+    cloud.fails.store(true, Ordering::Relaxed);
+    assert_eq!(directory.all((1..=30).collect()).await.unwrap_err().to_string(), "away");
+    assert_eq!(directory.all([1].into()).await.unwrap_err().to_string(), "away", "by look-ups, too");
+    let observed = directory.recent((1..=30).collect()).await;
+    assert!(matches!(observed.judge(&1, RECENT, |_| Lookup::Foreign), Lookup::Unknown(_)));
+}
