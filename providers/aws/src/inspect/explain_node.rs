@@ -301,7 +301,7 @@ fn of_table(table: &RouteTable, node: &Node, instance: &Instance) -> Vec<Fact> {
 /// EC2 drops packets for pods while the source/destination check is on.
 fn forwarding(table: &RouteTable, instance: &Instance) -> Option<Fact> {
     table.routes.iter().find(|route| route.instance.as_ref() == Some(&instance.id))?;
-    let member = Member::of(InstanceId::parse(&instance.id)?, instance);
+    let member = Member::of(instance);
     let interface = member.primary_interface.unwrap_or_default();
     match member.source_dest_check {
         Some(true) => Some(Fact::bad(

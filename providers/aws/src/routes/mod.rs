@@ -163,7 +163,7 @@ impl RouteTable for VpcTable {
     /// Lets the instance forward packets, unless it does so already: first, so that no packet is lost. An instance with several
     /// interfaces refuses the setting for itself, so it is made on the primary interface.
     fn prepare(facts: &Facts, node: &NodeName, hop: &InstanceId) -> Result<Vec<(RouteWrite, String)>, ProviderError> {
-        let member = facts.members.get(hop).filter(|member| !member.is_leaving());
+        let member = facts.members.get(hop).filter(|member| !member.is_leaving);
         let member =
             member.ok_or_else(|| ProviderError::InstanceNotFound.wrap(format!("route to node {node} ({hop})")))?;
         if member.source_dest_check == Some(false) {

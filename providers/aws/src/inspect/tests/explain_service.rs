@@ -65,7 +65,10 @@ async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
 async fn what_is_not_there_yet_is_waited_for_with_the_writes_that_are_left() {
     let bed = Bed::new();
     let facts = explain(&bed, &service("web", "nlb")).await;
-    has(&facts, &["waiting [load balancer a00776562", "AWS has none with this name yet", "waiting [plan] writes left: "]);
+    has(
+        &facts,
+        &["waiting [load balancer a00776562", "AWS has none with this name yet", "waiting [plan] writes left: "],
+    );
     assert!(!facts.contains("BAD"), "{facts}");
 }
 

@@ -277,7 +277,7 @@ async fn each_service_tells_what_a_take_over_changes() {
             "warning [service shop/drift] what would change on load balancer a",
             "90",
             "error [service shop/other]",
-                        "not tagged",
+            "not tagged",
             "warning [service shop/new]",
             "would be created: ",
             "info [service shop/lbc] another controller makes",

@@ -229,16 +229,9 @@ async fn instances(desired: &Desired, reads: &Reads) -> Answer<(BTreeMap<String,
     let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
     let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
     let missing_instances = ids.iter().filter(|id| !members.contains_key(*id)).map(ToString::to_string).collect();
-    let staying = members.into_iter().filter(|(_, member)| !member.is_leaving());
+    let staying = members.into_iter().filter(|(_, member)| !member.is_leaving);
     let instance = |(id, member): (InstanceId, std::sync::Arc<fleet::Member>)| {
-        let instance = Instance {
-            id: id.to_string(),
-            state: member.state.clone(),
-            zone: member.zone.clone(),
-            vpc: member.vpc.clone(),
-            security_groups: member.security_groups.clone(),
-        };
-        (id.to_string(), instance)
+        (id.to_string(), Instance { security_groups: member.security_groups.clone() })
     };
     Ok((staying.map(instance).collect(), missing_instances))
 }

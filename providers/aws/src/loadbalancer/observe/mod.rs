@@ -84,10 +84,6 @@ pub(crate) struct TargetGroup {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instance {
-    pub(crate) id: String,
-    pub(crate) state: String,
-    pub(crate) zone: String,
-    pub(crate) vpc: String,
     /// IDs, in EC2's order.
     pub(crate) security_groups: Vec<String>,
 }

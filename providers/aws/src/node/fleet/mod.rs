@@ -29,11 +29,8 @@ const MISS_KEPT: Duration = Duration::from_secs(5);
 /// to the cluster need them fresh.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
-    pub(crate) id: InstanceId,
-    /// As EC2 spells it; empty when EC2 left it out.
-    pub(crate) state: String,
-    pub(crate) zone: String,
-    pub(crate) vpc: String,
+    /// Whether the instance will never run again: it can be no target.
+    pub(crate) is_leaving: bool,
     /// IDs, in EC2's order.
     pub(crate) security_groups: Vec<String>,
     /// The interface with device index 0.
@@ -46,23 +43,15 @@ pub(crate) struct Member {
 
 impl Member {
     /// What is needed of an instance.
-    pub(crate) fn of(id: InstanceId, instance: &Instance) -> Self {
+    pub(crate) fn of(instance: &Instance) -> Self {
         let primary = instance.interfaces.iter().find(|interface| interface.device_index == Some(0));
         Self {
-            id,
-            state: instance.state.clone().unwrap_or_default(),
-            zone: instance.zone.clone(),
-            vpc: instance.vpc.clone(),
+            is_leaving: matches!(instance.state.as_deref(), Some("shutting-down" | "terminated")),
             security_groups: instance.security_groups.clone(),
             primary_interface: primary.map(|interface| interface.id.clone()),
             interfaces: instance.interfaces.iter().filter(|interface| interface.device_index.is_some()).count(),
             source_dest_check: primary.and_then(|interface| interface.source_dest_check).or(instance.source_dest_check),
         }
-    }
-
-    /// Whether the instance will never run again: it can be no target.
-    pub(crate) fn is_leaving(&self) -> bool {
-        matches!(&*self.state, "shutting-down" | "terminated")
     }
 }
 
@@ -82,7 +71,7 @@ impl Bulk for Members {
     async fn call(&self, ids: &[InstanceId]) -> Answer<BTreeMap<InstanceId, Arc<Member>>> {
         let seen = self.0.seen(ids).await?.into_iter();
         let member = |(id, seen): (InstanceId, Seen)| match seen {
-            Seen::Instance(instance) => Some((id.clone(), Arc::new(Member::of(id, &instance)))),
+            Seen::Instance(instance) => Some((id, Arc::new(Member::of(&instance)))),
             Seen::Denied => None,
         };
         Ok(seen.filter_map(member).collect())

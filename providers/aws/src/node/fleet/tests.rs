@@ -92,6 +92,6 @@ async fn leaving_instances_are_told_from_stopped_ones() {
         world.instance(number, |instance| instance.state = state);
     }
     let members = Fleet::new(world.api()).get(&ids(1..=4), MAX_AGE, None).await.unwrap();
-    let leaving: Vec<bool> = members.values().map(|member| member.is_leaving()).collect();
+    let leaving: Vec<bool> = members.values().map(|member| member.is_leaving).collect();
     assert_eq!(leaving, [true, true, false, false]);
 }

@@ -102,13 +102,7 @@ pub(in crate::loadbalancer) fn put(world: &mut Observed, group: SecurityGroup) {
 }
 
 pub(in crate::loadbalancer) fn instance(world: &mut Observed, id: &str, groups: &[&str]) {
-    let instance = Instance {
-        id: id.to_owned(),
-        state: "running".to_owned(),
-        zone: "us-west-2a".to_owned(),
-        vpc: "vpc-1".to_owned(),
-        security_groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-    };
+    let instance = Instance { security_groups: groups.iter().map(|group| (*group).to_owned()).collect() };
     world.instances.insert(id.to_owned(), instance);
 }
 
