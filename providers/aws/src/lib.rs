@@ -25,7 +25,8 @@ mod routes;
 #[cfg(feature = "sdk")]
 mod sdk;
 mod start;
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod world;
 
 pub use client::metrics::metrics_reference;

@@ -19,7 +19,8 @@ pub(crate) mod security_groups;
 mod settling;
 pub(crate) mod subnets;
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

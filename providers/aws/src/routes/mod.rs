@@ -24,7 +24,8 @@ use crate::node::fleet::{Fleet, Member};
 use crate::node::identity::{InstanceId, instance_of};
 use crate::ownership::{LEGACY_KEY, Ownership};
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 /// How old the state and the interfaces of instances may be, unless they were written to since.

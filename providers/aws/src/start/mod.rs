@@ -17,7 +17,8 @@ use crate::ownership::Ownership;
 use crate::start::config::{Config, Family};
 
 pub(crate) mod config;
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 /// All questions about the instance that this program runs on.

@@ -16,7 +16,8 @@ use crate::client::operation::{Operation, Service};
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query};
 use crate::start::config::region_of_zone;
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 /// What EBS volumes are declared with. What the CSI driver provisions is not among them: that gets its topology from the

@@ -12,7 +12,8 @@ mod plan;
 mod settings;
 mod subnets;
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 use ccm_provider::{LoadBalancerStatus, Verb};

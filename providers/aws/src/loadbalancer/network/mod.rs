@@ -11,7 +11,8 @@ mod port;
 mod security;
 mod warn;
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 use ccm_provider::LoadBalancerStatus;

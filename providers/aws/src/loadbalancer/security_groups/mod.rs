@@ -13,5 +13,6 @@ pub(crate) mod nodes;
 pub(crate) mod own;
 pub(crate) mod permissions;
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 pub(in crate::loadbalancer) mod tests;

@@ -17,7 +17,8 @@ use crate::client::{Answer, Api, ApiError};
 use crate::node::identity::InstanceId;
 use crate::node::instances::describe::{self, IDS_AT_ONCE, Instances, Seen};
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 /// How long an instance may be remembered.

@@ -25,7 +25,8 @@ pub(crate) mod addresses;
 pub(crate) mod describe;
 mod judge;
 mod source;
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 pub(crate) mod tests;
 
 use describe::Instances;

@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 use crate::client::{Answer, Api, ApiError};
 use crate::node::identity::InstanceId;
 
-#[cfg(all(test, feature = "sdk"))]
+#[cfg(test)]
+#[cfg(feature = "sdk")]
 mod tests;
 
 /// Instances in one call.
