@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{Check, Claims, Fact, FactState, Inspect, NodeRef, Service, Severity};
 use serde_json::json;
@@ -68,24 +67,6 @@ async fn nodes_and_services_in_order_are_explained_without_a_write() {
     }
     assert_eq!(bed.writes(mark), [""; 0]);
     bed.check();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_unhealthy_target_and_a_terminated_instance_are_told() {
-    let bed = Bed::start("");
-    let (_, network) = made(&bed).await;
-    let sick = bed.nodes[0].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
-    bed.aws.world(|world| world.elbv2.unhealthy.insert(sick.clone()));
-    let inspector = inspector(&bed).await;
-    let facts = inspector.explain_service(CLUSTER, &network).await.unwrap();
-    let summary: Vec<&str> = bad(&facts).iter().map(|fact| &*fact.text).collect();
-    assert!(
-        summary.iter().any(|text| text.contains("Target.FailedHealthChecks") && text.contains(&sick)),
-        "{facts:#?}"
-    );
-    bed.aws.world(|world| world.ec2.instances.get_mut(&sick).unwrap().state = InstanceState::Terminated);
-    let facts = inspector.explain_node(CLUSTER, &bed.nodes[0]).await.unwrap();
-    assert!(facts.iter().any(|fact| fact.text.starts_with("terminated")), "{facts:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,22 +144,4 @@ async fn missing_permissions_are_found_by_dry_runs_and_nothing_is_written() {
     bed.aws.faults(Faults::clear);
     assert_eq!(bed.writes(mark), [""; 0]);
     assert_eq!(state(), before);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn subnets_without_marks_and_a_node_of_another_name_are_told() {
-    let bed = Bed::start("");
-    bed.aws.world(|world| {
-        for subnet in world.ec2.subnets.values_mut() {
-            subnet.tags = [("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())].into();
-        }
-    });
-    let inspector = inspector(&bed).await;
-    let checks = inspector.migration_checks(CLUSTER, &claims(&bed.nodes, &[&network()])).await;
-    let public = with(&checks, "subnet-tags", "public load balancers");
-    assert_eq!(public.severity, Severity::Error, "{public:?}");
-    assert!(public.fix.contains("kubernetes.io/role/elb = 1 and kubernetes.io/cluster/c1 = shared"), "{public:?}");
-    let name = with(&checks, "node-names", "node node-0");
-    assert!(name.severity == Severity::Warning && name.fix.contains("--provider-id"), "{name:?}");
-    bed.check();
 }

@@ -5,7 +5,7 @@
 
 mod targets;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sdk"))]
 mod tests;
 
 use std::time::Duration;
