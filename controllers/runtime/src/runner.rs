@@ -131,7 +131,7 @@ pub struct Limits {
     pub groups: usize,
 }
 
-/// Runs a controller until its queue is shut down, then waits for what is at work.
+/// Runs a controller until no new work may begin, then waits for what is at work.
 pub async fn run<R: Reconciler>(
     reconciler: Arc<R>,
     queue: Arc<Queue<R::Key>>,
@@ -158,7 +158,7 @@ pub async fn run<R: Reconciler>(
                 waiting
             }
             Some(_) = tasks.join_next() => continue,
-            keys = queue.take_ready(limits.batch) => match keys {
+            keys = leadership.until_ended(queue.take_ready(limits.batch)) => match keys.flatten() {
                 Some(keys) => keys,
                 None => break,
             },
@@ -188,6 +188,7 @@ pub async fn run<R: Reconciler>(
         }
         tasks.spawn(worker.run(batch));
     }
+    queue.shut_down();
     tokio::select! {
         biased;
         () = async { while tasks.join_next().await.is_some() {} } => {}

@@ -105,13 +105,8 @@ pub fn start(
             () = leadership.ended() => return,
             () = fresh::until_current(shared.gate.client(), &shared.nodes) => {}
         }
-        let closing = async {
-            leadership.ended().await;
-            queue.shut_down();
-        };
         let limits = Limits { batch: 5000, groups: WORKERS };
-        let run = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics);
-        futures::join!(closing, run);
+        runner::run(controller, queue, limits, leadership, shared.metrics).await;
     })
 }
 

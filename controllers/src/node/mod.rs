@@ -111,11 +111,7 @@ pub fn start(
             metrics.clone(),
             move || status.clone().refresh_addresses(parallel),
         );
-        let closing = async {
-            leadership.ended().await;
-            queue.shut_down();
-        };
-        futures::join!(refresh, closing, runner::run(controller, queue.clone(), limits, leadership.clone(), metrics));
+        futures::join!(refresh, runner::run(controller, queue, limits, leadership, metrics));
     })
 }
 

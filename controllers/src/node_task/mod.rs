@@ -74,13 +74,8 @@ pub fn start(
         move |change| controller.changed(&change)
     });
     Ok(async move {
-        let leadership = shared.leadership.clone();
-        let closing = async {
-            leadership.ended().await;
-            queue.shut_down();
-        };
         let limits = Limits { batch: limits.batch, groups: limits.workers };
-        futures::join!(closing, runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics));
+        runner::run(controller, queue, limits, shared.leadership, shared.metrics).await;
     })
 }
 

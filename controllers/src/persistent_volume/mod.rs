@@ -104,16 +104,9 @@ pub fn start(
     });
     Ok(async move {
         let leadership = shared.leadership.clone();
-        let watching = async {
-            tokio::select! {
-                biased;
-                () = leadership.ended() => queue.shut_down(),
-                () = reflector.run() => {}
-            }
-        };
         let limits = Limits { batch: 5000, groups: WORKERS };
-        let run = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics);
-        futures::join!(watching, run);
+        let run = runner::run(controller, queue, limits, leadership.clone(), shared.metrics);
+        futures::join!(leadership.until_ended(reflector.run()), run);
     })
 }
 

@@ -163,12 +163,9 @@ impl RouteController {
     /// One reconcile after changes, never more than one in [`WATCH_PACE`].
     async fn run_on_changes(self: Arc<Self>, queue: Arc<Queue<()>>) {
         queue.add(());
-        let closing = async {
-            self.shared.leadership.ended().await;
-            queue.shut_down();
-        };
+        let leadership = &self.shared.leadership;
         let work = async {
-            while let Some(keys) = queue.take_ready(1).await {
+            while let Some(Some(keys)) = leadership.until_ended(queue.take_ready(1)).await {
                 match self.reconcile_caught().await {
                     Ok(()) => keys.iter().for_each(|key| queue.forget(key)),
                     Err(error) => {
@@ -177,17 +174,14 @@ impl RouteController {
                         tracing::error!(error, ?after, "couldn't reconcile node routes, trying again");
                     }
                 }
-                tokio::select! {
-                    () = self.shared.leadership.ended() => {}
-                    () = tokio::time::sleep(WATCH_PACE) => {}
-                }
+                leadership.until_ended(tokio::time::sleep(WATCH_PACE)).await;
                 keys.iter().for_each(|key| queue.done(key));
             }
         };
         tokio::select! {
             biased;
-            _ = async { futures::join!(closing, work) } => {}
-            () = self.shared.leadership.lost() => {}
+            () = work => {}
+            () = leadership.lost() => {}
         }
     }
 

@@ -21,7 +21,8 @@ const CHECK_AGAIN: Duration = Duration::from_secs(60);
 impl ServiceController {
     /// One pass after each burst of node changes.
     pub(super) async fn node_passes(self: Arc<Self>) {
-        while let Some(keys) = self.node_queue.take_ready(1).await {
+        let leadership = self.shared.leadership.clone();
+        while let Some(Some(keys)) = leadership.until_ended(self.node_queue.take_ready(1)).await {
             if let Err(panic) = AssertUnwindSafe(self.node_pass()).catch_unwind().await {
                 self.shared.metrics.panicked(super::NAME);
                 tracing::error!(

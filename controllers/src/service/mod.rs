@@ -148,12 +148,7 @@ pub fn start(
     Ok(async move {
         futures::join!(shared.nodes.synced(), shared.services.synced());
         let leadership = shared.leadership.clone();
-        let (queue, node_queue) = (controller.queue.clone(), controller.node_queue.clone());
-        let closing = async {
-            leadership.ended().await;
-            queue.shut_down();
-            node_queue.shut_down();
-        };
+        let queue = controller.queue.clone();
         let passes = controller.clone().node_passes();
         let drift = {
             let (controller, leadership, metrics) = (controller.clone(), leadership.clone(), shared.metrics.clone());
@@ -165,8 +160,8 @@ pub fn start(
                 }
             }
         };
-        let syncs = runner::run(controller, queue.clone(), limits, leadership.clone(), shared.metrics.clone());
-        futures::join!(closing, passes, drift, syncs);
+        let syncs = runner::run(controller, queue, limits, leadership, shared.metrics);
+        futures::join!(passes, drift, syncs);
     })
 }
 

@@ -1,6 +1,5 @@
 //! The trace of a run, under simulated time.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -88,11 +87,6 @@ impl Trace {
     /// The first violation.
     pub fn first_violation(&self) -> Option<Violation> {
         lock(&self.found).first().cloned()
-    }
-
-    /// Which invariants did not hold.
-    pub fn violated_invariants(&self) -> BTreeSet<Invariant> {
-        lock(&self.found).iter().map(|found| found.invariant).collect()
     }
 
     /// The lines.
