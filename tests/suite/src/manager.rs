@@ -25,7 +25,7 @@ pub struct Running {
 }
 
 /// What a manager of a rig runs on.
-pub(crate) struct Ground {
+pub(crate) struct Environment {
     pub(crate) client: Client,
     pub(crate) line: Network,
     pub(crate) metrics: Metrics,
@@ -51,13 +51,13 @@ pub(crate) async fn provider(options: &Options) -> Arc<dyn CloudProvider> {
 }
 
 impl Running {
-    pub(crate) async fn start(args: &[String], ground: Ground) -> Self {
+    pub(crate) async fn start(args: &[String], environment: Environment) -> Self {
         let provider = provider(&options(args)).await;
-        Self::with(args, provider, ground)
+        Self::with(args, provider, environment)
     }
 
-    pub(crate) fn with(args: &[String], provider: Arc<dyn CloudProvider>, ground: Ground) -> Self {
-        let Ground { client, line, metrics, clock, seed } = ground;
+    pub(crate) fn with(args: &[String], provider: Arc<dyn CloudProvider>, environment: Environment) -> Self {
+        let Environment { client, line, metrics, clock, seed } = environment;
         let options = options(args);
         let stop = CancellationToken::new();
         let mut surroundings = Surroundings { seed, ..Surroundings::default() };

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::manager::Ground;
+use crate::manager::Environment;
 use crate::network;
 use crate::{Cloud, Make, Network, Object, Running};
 
@@ -107,15 +107,15 @@ impl Rig {
 
     /// Starts a manager with these arguments besides [`Rig::args`].
     pub async fn start(&self, args: &[&str]) -> Running {
-        Running::start(&self.args(args), self.ground().await).await
+        Running::start(&self.args(args), self.environment().await).await
     }
 
     /// The same with a provider of the test's own in place of the fake cloud.
     pub async fn start_with(&self, provider: Arc<dyn CloudProvider>, args: &[&str]) -> Running {
-        Running::with(&self.args(args), provider, self.ground().await)
+        Running::with(&self.args(args), provider, self.environment().await)
     }
 
-    async fn ground(&self) -> Ground {
+    async fn environment(&self) -> Environment {
         let (metrics, line) = (Metrics::new(), Network::default());
         let client = match &self.api {
             Api::InMemory(server) => {
@@ -138,7 +138,7 @@ impl Rig {
             }
             Api::Real(_) => None,
         };
-        Ground { client, line, metrics, clock, seed }
+        Environment { client, line, metrics, clock, seed }
     }
 
     /// The scheme of this cloud's provider IDs.
