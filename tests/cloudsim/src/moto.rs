@@ -140,8 +140,8 @@ pub(crate) fn not_here(reason: &str) -> io::Result<()> {
         return Err(io::Error::other(reason));
     }
     // Once for each reason: a line for each test would be noise.
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if crate::core::lock(&TOLD).insert(reason.to_owned()) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if crate::core::lock(&REPORTED).insert(reason.to_owned()) {
         io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes())?;
     }
     Ok(())

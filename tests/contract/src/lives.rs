@@ -104,7 +104,8 @@ struct Life<C> {
     log: Vec<String>,
 }
 
-/// Runs the lives of these seeds, eight at a time.
+/// Runs the lives of these seeds, eight at a time. A life that fails panics, since this is the body of a test.
+#[allow(clippy::panic)]
 pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
     // A life that failed has printed why.
     let finished =
@@ -129,7 +130,8 @@ pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// The seeds that the variable asks for, or `usual`: a number, or `first-last`.
+/// The seeds that the variable asks for, or `usual`: a number, or `first-last`. Panics on any other text.
+#[allow(clippy::panic)]
 pub fn seeds(variable: &str, usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> {
     let Ok(text) = std::env::var(variable) else { return usual };
     let number = |text: &str| {

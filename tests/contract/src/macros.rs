@@ -95,7 +95,7 @@ macro_rules! contract {
         balancers planning_writes_nothing
             "A dry run must be safe on any cluster."
         balancers the_plan_is_empty_when_nothing_is_to_do
-            "A plan that always shows something tells nothing."
+            "A plan that always shows something says nothing."
         balancers hostile_services_neither_panic_nor_leak
             "Annotations and ports come from users. Whatever was made for such a Service goes with it."
 
@@ -113,7 +113,7 @@ macro_rules! contract {
         recovery an_interrupted_ensure_is_removed_whole
             "The Service may be deleted before the balancer was finished."
         recovery an_interrupted_deletion_is_finished_by_the_next
-            "As long as any part is left, get must tell, or deletion must still find it."
+            "As long as any part is left, get must return it, or deletion must still find it."
         recovery a_lost_answer_makes_no_second_object
             "A write may take effect although its answer is lost."
         recovery an_ensure_dropped_at_any_await_is_finished_by_the_next

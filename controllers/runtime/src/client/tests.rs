@@ -120,9 +120,9 @@ async fn a_request_is_sent_again_when_the_server_asks_for_it() {
             server(move |_, number| if number < 2 { (code, Some(3), later()) } else { (200, None, json!({})) });
         client.send(&Call::get("/x")).await.unwrap();
         assert_eq!(times(&requests), [0, 3, 6], "{code}");
-        let told = client.metrics.text();
-        let repeated = told.lines().filter(|line| line.starts_with("rest_client_request_retries_total{"));
-        assert_eq!(repeated.count(), 2, "one repeat was refused, one was not:\n{told}");
+        let text = client.metrics.text();
+        let repeated = text.lines().filter(|line| line.starts_with("rest_client_request_retries_total{"));
+        assert_eq!(repeated.count(), 2, "one repeat was refused, one was not:\n{text}");
     }
 }
 
@@ -141,7 +141,7 @@ async fn a_wait_past_the_deadline_is_not_begun() {
     let began = Instant::now();
     let error = client.send(&Call::get("/x")).await.unwrap_err();
     assert_eq!((count(&requests), began.elapsed()), (1, Duration::ZERO));
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(60)), "whoever called may wait that long");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(60)), "the caller may wait that long");
 }
 
 #[tokio::test(start_paused = true)]

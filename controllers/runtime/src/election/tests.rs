@@ -41,14 +41,14 @@ fn ms(milliseconds: u64) -> Duration {
 type Events = Arc<Mutex<Vec<(Subject, String)>>>;
 
 struct Sink {
-    told: Events,
+    emitted: Events,
     check: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl EventSink for Sink {
     fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str) {
         assert_eq!((kind, reason), (EventType::Normal, "LeaderElection"));
-        self.told.lock().unwrap().push((subject.clone(), message.to_owned()));
+        self.emitted.lock().unwrap().push((subject.clone(), message.to_owned()));
         (self.check)(message);
     }
 }
@@ -60,7 +60,7 @@ struct Process {
     leadership: Leadership,
     metrics: Metrics,
     release: CancellationToken,
-    told: Events,
+    emitted: Events,
     running: JoinHandle<Ended>,
 }
 
@@ -79,19 +79,19 @@ impl Process {
         config.validate().unwrap();
         let clock = Arc::new(SimulatedClock::new(SystemTime::UNIX_EPOCH + s(1_767_323_045)));
         let leadership = Leadership::new(clock.clone());
-        let (metrics, release, told) = (Metrics::new(), CancellationToken::new(), Events::default());
+        let (metrics, release, emitted) = (Metrics::new(), CancellationToken::new(), Events::default());
         let election = Election {
             config,
             client: server.client(&net, metrics.clone()),
             leadership: leadership.clone(),
-            events: Arc::new(Sink { told: told.clone(), check: Box::new(check) }),
+            events: Arc::new(Sink { emitted: emitted.clone(), check: Box::new(check) }),
             clock: clock.clone(),
             metrics: metrics.clone(),
             release: release.clone(),
             seed,
             lost_message: "leaderelection lost",
         };
-        Self { net, clock, leadership, metrics, release, told, running: tokio::spawn(election.run()) }
+        Self { net, clock, leadership, metrics, release, emitted, running: tokio::spawn(election.run()) }
     }
 
     fn leads(&self) -> bool {
@@ -102,8 +102,8 @@ impl Process {
         self.net.cut.store(cut, Ordering::Relaxed);
     }
 
-    fn told(&self) -> Vec<String> {
-        self.told.lock().unwrap().iter().map(|(_, message)| message.clone()).collect()
+    fn emitted(&self) -> Vec<String> {
+        self.emitted.lock().unwrap().iter().map(|(_, message)| message.clone()).collect()
     }
 }
 
@@ -142,8 +142,8 @@ async fn a_missing_lease_is_created() {
             "acquireTime": "2026-01-02T03:04:05.000000Z", "renewTime": "2026-01-02T03:04:05.000000Z",
         })
     );
-    assert_eq!(a.told(), ["a became leader"]);
-    let (subject, _) = a.told.lock().unwrap()[0].clone();
+    assert_eq!(a.emitted(), ["a became leader"]);
+    let (subject, _) = a.emitted.lock().unwrap()[0].clone();
     assert_eq!((subject.kind, subject.api_version), ("Lease", "coordination.k8s.io/v1"));
     assert_eq!((&*subject.namespace, &*subject.name, &*subject.uid), ("kube-system", "ccm", "uid-1"));
     assert_eq!(a.metrics.sample("leader_election_master_status{name=\"ccm\"}"), Some(1.0));
@@ -246,7 +246,7 @@ async fn an_outage_shorter_than_the_renew_deadline_keeps_the_lease() {
         assert!(a.leads());
     }
     assert!(!a.running.is_finished());
-    assert_eq!(a.told(), ["a became leader"]);
+    assert_eq!(a.emitted(), ["a became leader"]);
     assert_eq!(server.lease()["spec"]["leaseTransitions"], 0);
 }
 
@@ -264,7 +264,7 @@ async fn a_longer_outage_loses_the_lease_before_another_takes_it() {
     assert!(cut.elapsed() > s(9), "{:?}", cut.elapsed());
     assert_eq!(timeout(s(1), a.running).await.unwrap().unwrap(), Ended::Lost);
     assert_eq!(a.leadership.state(), State::Lost);
-    assert_eq!(*a.told.lock().unwrap().last().unwrap().1, *"a stopped leading");
+    assert_eq!(*a.emitted.lock().unwrap().last().unwrap().1, *"a stopped leading");
     assert_eq!(a.metrics.sample("leader_election_master_status{name=\"ccm\"}"), Some(0.0));
     until(s(20), || b.leads()).await;
     assert!(cut.elapsed() <= s(17) + ms(400), "{:?}", cut.elapsed());
@@ -418,10 +418,10 @@ async fn a_standby_that_is_shut_down_touches_nothing() {
     let b = Process::start(&server, "b");
     sleep(s(5)).await;
     b.release.cancel();
-    let told = b.told();
+    let emitted = b.emitted();
     assert_eq!(timeout(ms(10), b.running).await.unwrap().unwrap(), Ended::NeverLed);
     assert_eq!(server.lease(), before);
-    assert!(told.is_empty());
+    assert!(emitted.is_empty());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What people are told, over HTTP: explain, orphans, migration checks.
+//! The reports for users, over HTTP: explain, orphans, migration checks.
 
 use std::sync::Arc;
 use std::time::Duration;

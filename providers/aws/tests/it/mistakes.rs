@@ -71,7 +71,7 @@ async fn hosts_of_a_balancer_that_is_not_there_are_an_error_that_names_it() {
     assert_eq!(bed.aws.ledger(|ledger| ledger.mutating(0).count()), 0);
 }
 
-/// What AWS alone can tell is wrong: the message has the object, and another Service is served all the same.
+/// A mistake that only AWS can find: the message has the object, and another Service is served all the same.
 #[tokio::test]
 async fn objects_that_do_not_exist_are_named_and_other_services_go_on() {
     let bed = Bed::start("NLBSecurityGroupMode = Managed");

@@ -31,7 +31,7 @@ fn plain() -> Service {
     nlb(&[], &[(80, 31080), (443, 31443)], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}))
 }
 
-/// Another wish for the same Service, which changes most of what can be changed.
+/// Another desired state of the same Service, which changes most of what can be changed.
 fn changed() -> Service {
     nlb(
         &[

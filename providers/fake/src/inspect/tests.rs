@@ -9,7 +9,7 @@ use crate::tests::{Bed, balancers, ensure, node, service};
 
 const CLUSTER: &str = "kubernetes";
 
-fn told(facts: Vec<Fact>) -> Vec<String> {
+fn texts(facts: Vec<Fact>) -> Vec<String> {
     let line = |fact: Fact| {
         let hint = fact.hint.map(|hint| format!(" -> {hint}")).unwrap_or_default();
         format!("{:?} {}: {}{hint}", fact.state, fact.about, fact.text)
@@ -18,11 +18,11 @@ fn told(facts: Vec<Fact>) -> Vec<String> {
 }
 
 async fn explain_node(cloud: &Fake, node: &NodeRef) -> Vec<String> {
-    told(cloud.inspect().unwrap().explain_node(CLUSTER, node).await.unwrap())
+    texts(cloud.inspect().unwrap().explain_node(CLUSTER, node).await.unwrap())
 }
 
 async fn explain_service(cloud: &Fake, service: &Service) -> Vec<String> {
-    told(cloud.inspect().unwrap().explain_service(CLUSTER, service).await.unwrap())
+    texts(cloud.inspect().unwrap().explain_service(CLUSTER, service).await.unwrap())
 }
 
 fn claims(nodes: &[NodeRef], services: &[Service]) -> Claims {

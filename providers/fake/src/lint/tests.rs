@@ -2,14 +2,14 @@ use super::*;
 use crate::Factory;
 use ccm_provider::{ProviderFactory, Severity};
 
-fn told(text: &str) -> Vec<String> {
+fn texts(text: &str) -> Vec<String> {
     let lint = Factory;
     let findings = lint.lint().unwrap().config(text);
     findings.iter().map(|finding| format!("{} {finding}", finding.severity.as_str())).collect()
 }
 
 fn check(text: &str, expected: &[&str]) {
-    assert_eq!(told(text), expected, "{text}");
+    assert_eq!(texts(text), expected, "{text}");
 }
 
 #[test]

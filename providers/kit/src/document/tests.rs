@@ -117,9 +117,9 @@ fn mistakes_are_findings_with_the_path_as_key() {
         let _ = (fields.text("a"), fields.flag("b"));
     }
     let error = problems.into_result().unwrap_err();
-    let told: Vec<String> = error.findings("file").iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = error.findings("file").iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        texts,
         [
             "file: odd as a whole",
             "a: want text (in quotes), found the number 1",

@@ -12,7 +12,7 @@ fn counter(fails: fn(u32) -> bool) -> (Arc<AtomicU32>, Cached<u32, String>) {
         let number = counted.fetch_add(1, Ordering::Relaxed) + 1;
         async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            assert!(number != 13, "told to");
+            assert!(number != 13, "on purpose");
             if fails(number) { Err(format!("read {number} failed")) } else { Ok(number) }
         }
         .boxed()

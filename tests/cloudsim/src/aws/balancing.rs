@@ -118,7 +118,7 @@ pub(super) fn check_groups(world: &World, vpc: &str, ids: &[String]) -> Result<(
     Ok(())
 }
 
-/// A public balancer needs a way out.
+/// A public balancer needs a route to an internet gateway.
 pub(super) fn check_gateway(world: &World, vpc: &str, internal: bool) -> Result<(), ApiError> {
     if internal || lbnet::has_gateway(world, vpc) {
         return Ok(());

@@ -71,7 +71,7 @@ impl Inside {
             self.throttle = Throttle::new(&options.throttle);
         }
         self.models = if options.validate {
-            // What is not checked is told where tests look for what the check found.
+            // What is not checked is listed among the violations, which tests read.
             Models::shared().unwrap_or_else(|error| {
                 self.violations.push(error.to_string());
                 None

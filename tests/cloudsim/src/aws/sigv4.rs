@@ -5,7 +5,7 @@ use super::error::ApiError;
 use super::options::Options;
 use http::HeaderMap;
 
-/// Who calls, as the `Authorization` header tells it.
+/// The caller named in the `Authorization` header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
     /// Access key ID.

@@ -81,7 +81,7 @@ impl Inner {
     }
 }
 
-/// `from` plus `by`, at most the last time that can be told.
+/// `from` plus `by`, at most the last time that can be represented.
 #[must_use]
 pub fn later(from: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| from.checked_add(by).ok()).unwrap_or(Timestamp::MAX)

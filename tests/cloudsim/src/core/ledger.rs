@@ -35,7 +35,7 @@ pub struct Entry {
     pub code: Option<String>,
     /// The operation is one that changes something.
     pub mutating: bool,
-    /// The operation was carried out (even if the caller was not told).
+    /// The operation was carried out (even if the caller got no answer).
     pub applied: bool,
     /// What the fault injector did.
     pub fault: Option<String>,

@@ -36,9 +36,9 @@ async fn updated(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
 /// `get` returns what `ensure` returned, and another `ensure` writes nothing.
 pub(super) async fn is_settled(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
     let status = bed.without_writing("an ensure of what is there", ensured(bed, service, nodes)).await??;
-    let told = bed.without_writing("get", got(bed, service)).await??;
-    let same = told.as_ref().is_some_and(|told| told.same_as(&status));
-    holds!(same, "ensure told {status:?}, get tells {told:?}");
+    let found = bed.without_writing("get", got(bed, service)).await??;
+    let same = found.as_ref().is_some_and(|found| found.same_as(&status));
+    holds!(same, "ensure returned {status:?}, get returns {found:?}");
     Ok(())
 }
 
@@ -48,16 +48,16 @@ pub(super) async fn goes_whole(bed: &Bed, service: &Service, before: &std::colle
     let now = bed.contents().await;
     let left: Vec<_> = before.symmetric_difference(&now).collect();
     holds!(left.is_empty(), "after the deletion the cloud differs from before by {left:?}");
-    let told = got(bed, service).await?;
-    holds!(told.is_none(), "after the deletion get tells {told:?}");
+    let found = got(bed, service).await?;
+    holds!(found.is_none(), "after the deletion get returns {found:?}");
     bed.without_writing("a second deletion", deleted(bed, service)).await?
 }
 
 pub(super) async fn nothing_is_there_for_a_new_service(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
-    let told = bed.without_writing("get", got(&bed, &bed.service("web"))).await??;
-    holds!(told.is_none(), "there is {told:?} for a Service that nobody ensured");
+    let found = bed.without_writing("get", got(&bed, &bed.service("web"))).await??;
+    holds!(found.is_none(), "there is {found:?} for a Service that nobody ensured");
     Ok(())
 }
 
@@ -74,9 +74,9 @@ pub(super) async fn ensure_makes_a_balancer_and_get_tells_the_same_status(harnes
     let before = bed.contents().await;
     let status = ensured(&bed, &web, &nodes).await?;
     holds!(bed.contents().await != before, "ensure succeeded and the cloud holds nothing new; status {status:?}");
-    let told = got(&bed, &web).await?;
-    let same = told.as_ref().is_some_and(|told| told.same_as(&status));
-    holds!(same, "ensure told {status:?}, get tells {told:?}");
+    let found = got(&bed, &web).await?;
+    let same = found.as_ref().is_some_and(|found| found.same_as(&status));
+    holds!(same, "ensure returned {status:?}, get returns {found:?}");
     Ok(())
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn a_second_ensure_writes_nothing(harness: Arc<dyn Harness>) ->
     let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     let first = ensured(&bed, &web, &nodes).await?;
     let second = bed.without_writing("the second ensure", ensured(&bed, &web, &nodes)).await??;
-    holds!(first.same_as(&second), "the first told {first:?}, the second {second:?}");
+    holds!(first.same_as(&second), "the first returned {first:?}, the second {second:?}");
     Ok(())
 }
 
@@ -231,17 +231,17 @@ pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Resu
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
     let web = bed.service("web");
-    let told = |balancer: &dyn LoadBalancer, s: &Service| (balancer.name(CLUSTER, s), balancer.groups(s));
-    let first = told(&*balancer, &web);
+    let found = |balancer: &dyn LoadBalancer, s: &Service| (balancer.name(CLUSTER, s), balancer.groups(s));
+    let first = found(&*balancer, &web);
     holds!(!first.0.is_empty(), "the balancer of a Service has no name");
     let mut later = web.clone();
     later.metadata.resource_version = "99".into();
     later.spec.ports.push(port(81, 30082));
     later.status.load_balancer.ingress.push(Default::default());
     bed.trouble(Trouble::Down).await?;
-    let second = told(&*balancer, &later);
+    let second = found(&*balancer, &later);
     bed.trouble(Trouble::None).await?;
-    let third = told(&*bed.restarted().await?.balancer()?, &web);
+    let third = found(&*bed.restarted().await?.balancer()?, &web);
     holds!(first == second && first == third, "name and group change: {first:?}, {second:?}, {third:?}");
     let other = balancer.name(CLUSTER, &bed.service("other"));
     holds!(other != first.0, "two Services have the name {other:?}");
@@ -297,10 +297,10 @@ pub(super) async fn many_items_are_answered_in_order(harness: Arc<dyn Harness>) 
     };
     let answers = bed.reconciled(&work(ServiceAction::Ensure, &nodes)).await?;
     for (service, answer) in services.iter().zip(answers) {
-        let told = got(&bed, service).await?;
+        let found = got(&bed, service).await?;
         let status = answer.map_err(failed("one of many"))?;
-        let right = status.as_ref().zip(told.as_ref()).is_some_and(|(a, b)| a.same_as(b));
-        holds!(right, "{}: answered {status:?}, get tells {told:?}", service.key());
+        let right = status.as_ref().zip(found.as_ref()).is_some_and(|(a, b)| a.same_as(b));
+        holds!(right, "{}: answered {status:?}, get returns {found:?}", service.key());
     }
     let mut mixed = work(ServiceAction::Delete, &Arc::from([]));
     for item in mixed.iter_mut().skip(1).step_by(2) {

@@ -105,7 +105,7 @@ pub(super) async fn the_metadata_holds_id_and_addresses(harness: Arc<dyn Harness
     let again = metadata("one", &ask_one(&bed.restarted().await?, &nameless(&node), Aspects::METADATA).await?)?;
     holds!(first == again, "after a restart: {again:?}, before: {first:?}");
     let refreshed = metadata("one", &ask_one(&bed, &node, Aspects::ADDRESSES).await?)?;
-    holds!(refreshed.node_addresses == first.node_addresses, "a refresh tells other addresses: {refreshed:?}");
+    holds!(refreshed.node_addresses == first.node_addresses, "a refresh returns other addresses: {refreshed:?}");
     Ok(())
 }
 
@@ -125,8 +125,8 @@ pub(super) async fn a_removed_instance_is_gone_with_evidence(harness: Arc<dyn Ha
     holds!(current, "the evidence is of {:?}, the question of {before:?}", evidence.read_began);
     found("the other instance", answers.last().unwrap_or(&Lookup::Foreign))?;
     let metadata = ask(&bed, &nodes, Aspects::METADATA).await?;
-    let told = metadata.first().is_some_and(|answer| !id_of(answer).is_empty());
-    holds!(!told, "metadata of an instance that does not exist: {metadata:?}");
+    let found = metadata.first().is_some_and(|answer| !id_of(answer).is_empty());
+    holds!(!found, "metadata of an instance that does not exist: {metadata:?}");
     Ok(())
 }
 
@@ -141,7 +141,9 @@ pub(super) async fn a_stopped_instance_exists(harness: Arc<dyn Harness>) -> Resu
     for (answer, (name, stopped)) in answers.iter().zip([("the stopped one", true), ("the running one", false)]) {
         match &found(name, answer)?.shutdown {
             Ok(shutdown) if *shutdown == stopped => {}
-            Err(error) if error.is_not_implemented() => return Err(Outcome::NotApplicable("stopping is not told")),
+            Err(error) if error.is_not_implemented() => {
+                return Err(Outcome::NotApplicable("stopped instances are not reported"));
+            }
             other => return Err(Outcome::Broken(format!("{name}: stopped is {other:?}"))),
         }
     }
@@ -161,7 +163,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
     let asked = [Arc::clone(&node), nameless(&node), Arc::new(bare("never", ""))];
     for aspects in [Aspects::LIFECYCLE, Aspects::METADATA, Aspects::ALL] {
         for answer in ask(&bed, &asked, aspects).await? {
-            let told = match &answer {
+            let found = match &answer {
                 Lookup::Unknown(_) => false,
                 // `Found` with errors for the requested aspects is no evidence either.
                 Lookup::Found(found) => {
@@ -169,7 +171,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
                 }
                 Lookup::Gone(_) | Lookup::Foreign => true,
             };
-            holds!(!told, "the cloud is down, and the answer is {answer:?}");
+            holds!(!found, "the cloud is down, and the answer is {answer:?}");
         }
     }
     if let Some(list) = bed.instances()?.list().await {

@@ -65,16 +65,16 @@ impl Case {
     /// The next ensure completes it, without extra objects; then it is deleted.
     async fn finishes(&mut self, after: &str) -> Result {
         self.calm().await?;
-        let tell = |outcome: Outcome| match outcome {
+        let fail = |outcome: Outcome| match outcome {
             Outcome::Broken(how) => Outcome::Broken(format!("after {after}: {how}")),
             other => other,
         };
-        ensured(&self.bed, &self.service, &self.nodes).await.map_err(tell)?;
+        ensured(&self.bed, &self.service, &self.nodes).await.map_err(fail)?;
         let now = self.bed.contents().await;
         let made: Vec<&String> = now.difference(&self.before).collect();
         let (size, count) = (self.size, made.len());
         holds!(count == size, "after {after} a whole balancer has {count} object(s) instead of {size}: {made:?}");
-        is_settled(&self.bed, &self.service, &self.nodes).await.map_err(tell)?;
+        is_settled(&self.bed, &self.service, &self.nodes).await.map_err(fail)?;
         self.vanishes(after).await
     }
 
@@ -132,10 +132,10 @@ pub(super) async fn an_interrupted_deletion_is_finished_by_the_next(harness: Arc
         case.calm().await?;
         if left {
             // The core calls `get` before it deletes: what `get` does not report is never deleted.
-            let told = case.bed.balancer()?.get(CLUSTER, &case.service).await;
+            let found = case.bed.balancer()?.get(CLUSTER, &case.service).await;
             holds!(
-                !matches!(told, Ok(None)),
-                "after {writes} write(s) of a deletion parts are left, and get tells nothing"
+                !matches!(found, Ok(None)),
+                "after {writes} write(s) of a deletion parts are left, and get returns nothing"
             );
         }
         case.vanishes(&format!("a deletion that was cut off after {writes} write(s)")).await?;

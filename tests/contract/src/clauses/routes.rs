@@ -68,9 +68,9 @@ pub(super) async fn created_routes_are_listed_with_their_node(harness: Arc<dyn H
                 continue;
             }
             holds!(!listed.blackhole, "a new route leads nowhere: {listed:?}");
-            let told = listed.enable_node_addresses;
+            let found = listed.enable_node_addresses;
             let same = listed.target_node_addresses == new.route.target_node_addresses;
-            holds!(!told || same, "made with {:?}, listed with {listed:?}", new.route.target_node_addresses);
+            holds!(!found || same, "made with {:?}, listed with {listed:?}", new.route.target_node_addresses);
         }
     }
     Ok(())
@@ -132,7 +132,7 @@ pub(super) async fn other_clusters_and_owners_are_not_listed(harness: Arc<dyn Ha
     let wanted = two(&bed).await?;
     created(&bed, &wanted).await?;
     let other = bed.routes()?.list("another-cluster").await.map_err(failed("listing routes"))?;
-    holds!(other.is_empty(), "another cluster is told of {other:?}");
+    holds!(other.is_empty(), "another cluster sees {other:?}");
     let before = listed(&bed).await?;
     if bed.harness.add_objects_of_others().await {
         let after = listed(&bed).await?;
@@ -204,9 +204,9 @@ pub(super) async fn interrupted_routes_converge(harness: Arc<dyn Harness>) -> Re
                 .filter(|new| there.iter().all(|route| route.destination_cidr != new.route.destination_cidr))
                 .cloned()
                 .collect();
-            let told_made = answers.iter().filter(|answer| answer.is_ok()).count();
+            let reported_made = answers.iter().filter(|answer| answer.is_ok()).count();
             let made = wanted.len() - missing.len();
-            holds!(told_made <= made, "{told_made} routes were told to be made, {made} are listed");
+            holds!(reported_made <= made, "{reported_made} routes were reported as made, {made} are listed");
             created(&bed, &missing).await?;
             let all = listed(&bed).await?;
             holds!(all.len() == wanted.len(), "cut off after {writes} write(s), then made the rest: {all:?}");

@@ -82,7 +82,7 @@ impl Routes for Handle {
             _ => &state.routes,
         };
         let enable_node_addresses = self.cloud.traits.route_addresses;
-        let told = |(name, row): (&String, &RouteRow)| Route {
+        let reported = |(name, row): (&String, &RouteRow)| Route {
             name: name.clone(),
             target_node: row.node.as_deref().map(Into::into),
             enable_node_addresses,
@@ -90,7 +90,7 @@ impl Routes for Handle {
             destination_cidr: row.cidr.clone(),
             blackhole: row.node.is_none(),
         };
-        Ok(rows.iter().map(told).collect())
+        Ok(rows.iter().map(reported).collect())
     }
 
     async fn create(&self, _cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {

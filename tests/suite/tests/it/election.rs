@@ -83,9 +83,10 @@ async fn a_leader_that_is_told_to_stop_hands_over_at_once() {
     assert!(gap < Duration::from_secs(1), "{gap:?}");
     assert!(second.is_running());
     let lease = rig.get("leases", "kube-system", "cloud-controller-manager").await.unwrap();
-    let told = async |text: &str| rig.events(lease.name()).await.iter().filter(|event| event.contains(text)).count();
-    rig.until(MINUTE, "both are told", async |_| (told("became leader").await == 2).then_some(())).await;
-    assert_eq!(told("stopped leading").await, 1);
+    let reported =
+        async |text: &str| rig.events(lease.name()).await.iter().filter(|event| event.contains(text)).count();
+    rig.until(MINUTE, "both are reported", async |_| (reported("became leader").await == 2).then_some(())).await;
+    assert_eq!(reported("stopped leading").await, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,7 +56,7 @@ async fn a_handler_of_the_provider_sees_what_is_there_as_additions_and_then_ever
     let manager = rig.start_with(Arc::new(watcher.clone()), &[]).await;
     let wait = async |wanted: &[&str]| {
         let all = |seen: &[String]| wanted.iter().all(|line| seen.iter().any(|other| other == line));
-        rig.until(Duration::from_secs(60), "all is told", async |_| all(&watcher.seen()).then_some(())).await;
+        rig.until(Duration::from_secs(60), "all changes are seen", async |_| all(&watcher.seen()).then_some(())).await;
     };
     wait(&["added a", "added b", "added default/s"]).await;
     assert_eq!(watcher.seen().len(), 3, "{:?}", watcher.seen());

@@ -166,13 +166,13 @@ async fn a_node_is_judged_missing_only_from_a_certain_age_on_and_is_told_so_once
     let _manager = rig.start(&[LIFECYCLE]).await;
     rig.pass(5 * MINUTE - PASS).await;
     assert!(rig.node("a").await.is_some());
-    let told = rig.events("a").await;
+    let reported = rig.events("a").await;
     rig.pass(2 * PASS).await;
     assert!(rig.node("a").await.is_none());
-    let [told] = &told[..] else { panic!("{told:?}") };
+    let [reported] = &reported[..] else { panic!("{reported:?}") };
     let reason = "the cloud says that the instance does not exist; but the node was younger than 5m0s then, and clouds show \
                   new instances late";
-    assert!(told.contains(reason), "{told}");
+    assert!(reported.contains(reason), "{reported}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,9 +212,9 @@ async fn one_pass_deletes_no_more_than_its_budget_and_says_so() {
     assert_eq!(left, [20, 10, 5]);
     assert_eq!(manager.metric("ccm_nodes_deletion_deferred"), Some(0.0));
     let events: Vec<String> = rig.list("events").await.iter().map(Object::event_line).collect();
-    let told = |text: &str| events.iter().filter(|event| event.contains(text)).count();
-    assert_eq!((told("at most 10 of 30 nodes"), told("at most 10 of 20 nodes")), (15, 5), "{events:?}");
-    assert_eq!((told("--node-deletion-budget raises"), told("DeletingNode:")), (20, 25), "{events:?}");
+    let reported = |text: &str| events.iter().filter(|event| event.contains(text)).count();
+    assert_eq!((reported("at most 10 of 30 nodes"), reported("at most 10 of 20 nodes")), (15, 5), "{events:?}");
+    assert_eq!((reported("--node-deletion-budget raises"), reported("DeletingNode:")), (20, 25), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -234,15 +234,15 @@ async fn routes_are_made_and_the_condition_is_taken_over_beside_the_others() {
     .await;
     let args = ["--controllers=route", "--configure-cloud-routes=true", "--cluster-cidr=10.88.0.0/16"];
     let manager = rig.start(&[&args[..], &["--route-reconciliation-period=500ms"]].concat()).await;
-    let told = rig
-        .until_node(name, "told", |node| {
+    let reported = rig
+        .until_node(name, "reported", |node| {
             node.condition("NetworkUnavailable").is_some_and(|c| c["reason"] == "RouteCreated")
         })
         .await;
-    assert_eq!(told.condition("Ready").unwrap()["status"], "True");
+    assert_eq!(reported.condition("Ready").unwrap()["status"], "True");
     let lists = rig.cloud.calls("ListRoutes").len();
     rig.until_calls("ListRoutes", lists + 3).await;
-    assert_eq!(rig.node(name).await.unwrap().version(), told.version(), "at rest nothing is written");
+    assert_eq!(rig.node(name).await.unwrap().version(), reported.version(), "at rest nothing is written");
     // Other tests have nodes of their own on this server.
     let of_ours =
         |call: &str| rig.cloud.calls(call).iter().filter(|call| call.to_string().contains("10.88.1.0/24")).count();

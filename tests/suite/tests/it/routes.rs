@@ -149,9 +149,9 @@ async fn a_node_that_one_look_missed_keeps_its_routes() {
 
 #[tokio::test(start_paused = true)]
 async fn changed_addresses_replace_the_route_only_where_the_cloud_tells_addresses() {
-    for (told, replaced) in [(false, 0), (true, 1)] {
+    for (reported, replaced) in [(false, 0), (true, 1)] {
         let rig =
-            Rig::new(&format!("{ON}routes: {{nodeAddresses: {told}}}\nfaults: [{{call: DeleteRoute, delay: 2s}}]"))
+            Rig::new(&format!("{ON}routes: {{nodeAddresses: {reported}}}\nfaults: [{{call: DeleteRoute, delay: 2s}}]"))
                 .await;
         add(&rig, "a", &["10.8.1.0/24"]).await;
         add(&rig, "b", &["10.8.2.0/24"]).await;
@@ -244,9 +244,9 @@ async fn a_thousand_nodes_are_at_most_two_hundred_calls_at_once() {
     assert!((20..=200).contains(&most), "{most} at once");
     rig.pass(MINUTE).await;
     assert_eq!(rig.cloud.calls("CreateRoute").len(), 1000);
-    let told =
+    let reported =
         rig.list("nodes").await.iter().filter(|node| network(node).as_deref() == Some("False RouteCreated")).count();
-    assert_eq!(told, 1000);
+    assert_eq!(reported, 1000);
 }
 
 #[tokio::test(start_paused = true)]
@@ -544,7 +544,7 @@ async fn a_route_that_somebody_removed_is_made_again_with_watches_at_the_next_re
         assert_eq!(rig.cloud.calls("CreateRoute").len(), 1);
         rig.pass(within).await;
         assert_eq!(routes(&rig, "CreateRoute"), ["10.8.1.0/24>a", "10.8.1.0/24>a"], "{args:?}");
-        assert_eq!(rig.writes().len(), 1, "nothing new to tell the node");
+        assert_eq!(rig.writes().len(), 1, "nothing new to write to the node");
     }
 }
 
@@ -564,12 +564,12 @@ async fn the_route_of_a_node_that_failed_is_made_up_for_while_others_are_untouch
     );
     assert_eq!(rig.count_events("bad", "FailedToCreateRoute").await, 2);
     assert_eq!(rig.count_events("good", "FailedToCreateRoute").await, 0);
-    let told = |name: &str| -> Vec<Value> {
+    let reported = |name: &str| -> Vec<Value> {
         let status = |write: WriteEntry| write.body["status"]["conditions"][0]["status"].clone();
         rig.writes_of("nodes", name).into_iter().map(status).collect()
     };
     // One condition for the failure and one for the success.
-    assert_eq!((told("bad"), told("good")), (vec![json!("True"), json!("False")], vec![json!("False")]));
+    assert_eq!((reported("bad"), reported("good")), (vec![json!("True"), json!("False")], vec![json!("False")]));
 }
 
 #[tokio::test(start_paused = true)]

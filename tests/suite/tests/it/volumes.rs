@@ -223,8 +223,8 @@ async fn a_cloud_that_answers_for_none_of_many_is_given_up_for_all_of_them() {
     // One after another, five at once, it would take five minutes.
     for number in 0..100 {
         let name = format!("pv-{number}");
-        let told = async |rig: &Rig| (rig.count_events(&name, "FailedToLabelVolume").await > 0).then_some(());
-        rig.until(2 * MINUTE, "told of all", told).await;
+        let reported = async |rig: &Rig| (rig.count_events(&name, "FailedToLabelVolume").await > 0).then_some(());
+        rig.until(2 * MINUTE, "events about all", reported).await;
     }
     assert!(began.elapsed() < 3 * MINUTE, "{:?}", began.elapsed());
     rig.cloud.write(&cloud(&["vol-1"], ""));

@@ -182,7 +182,7 @@ impl Server {
     pub(super) fn delete(&self) {
         let mut inner = self.inner.lock().unwrap();
         let object = inner.objects.remove(PATH).unwrap();
-        inner.tell("DELETED", &object);
+        inner.notify("DELETED", &object);
     }
 }
 
@@ -197,11 +197,11 @@ impl Inner {
             object["metadata"]["uid"] = json!(format!("uid-{}", self.version));
         }
         self.objects.insert(path.to_owned(), object.clone());
-        self.tell(if new { "ADDED" } else { "MODIFIED" }, &object);
+        self.notify(if new { "ADDED" } else { "MODIFIED" }, &object);
         object
     }
 
-    fn tell(&mut self, kind: &str, object: &Value) {
+    fn notify(&mut self, kind: &str, object: &Value) {
         let line = Bytes::from(format!("{}\n", json!({"type": kind, "object": object})));
         self.watches.retain(|watch| watch.send(line.clone()).is_ok());
     }

@@ -202,7 +202,7 @@ async fn a_missing_permission_is_one_bad_link_and_the_others_are_told() {
     // Who makes no routes needs no right to see them.
     bed.world.deny("ec2:DescribeRouteTables");
     has(&explain(&bed, &node(1)).await, &["good [pod routes] not checked: ccm lacks ec2:DescribeRouteTables"]);
-    // Without the instance there is nothing to tell.
+    // Without the instance there is nothing to report.
     bed.world.deny("ec2:DescribeInstances");
     let node: Arc<Node> = node(1).into();
     let error = bed.inspector().explain_node(CLUSTER, &node).await.unwrap_err();

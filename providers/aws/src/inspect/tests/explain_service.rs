@@ -156,7 +156,7 @@ async fn a_wish_that_cannot_be_read_names_the_annotation_and_the_balancer_that_i
     annotate(&mut web, "healthcheck-interval", "often");
     let facts = explain(&bed, &web).await;
     has(&facts, &["BAD [desired state]", "healthcheck-interval", "often", "=> change the object", "2 healthy"]);
-    // Without a balancer there is no more to tell.
+    // Without a balancer there is no more to report.
     let mut new = service("new", "nlb");
     annotate(&mut new, "healthcheck-interval", "often");
     assert_eq!(explain(&bed, &new).await.lines().count(), 1);
@@ -165,7 +165,7 @@ async fn a_wish_that_cannot_be_read_names_the_annotation_and_the_balancer_that_i
 #[tokio::test(start_paused = true)]
 async fn what_others_serve_is_left_to_them() {
     let bed = Bed::new();
-    // What the Service waits for is not here, and who looks for it must be told where it is.
+    // What the Service waits for is not here, and the user needs to read where it is.
     let mut web = service("web", "external");
     has(
         &explain(&bed, &web).await,
@@ -177,7 +177,7 @@ async fn what_others_serve_is_left_to_them() {
     let mut class = service("web", "nlb");
     class.spec.load_balancer_class = Some("example.com/x".to_owned());
     has(&explain(&bed, &class).await, &["good [desired state] loadBalancerClass \"example.com/x\""]);
-    // The finalizer of before is no reason to delete anything.
+    // The previous finalizer is no reason to delete anything.
     class.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
     assert!(!explain(&bed, &class).await.contains("delete"));
     // What was made before the annotation changed stays.

@@ -330,7 +330,7 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
     has(&error.to_string(), &["it is no longer a route to an instance"]);
     last(gone());
-    // Through an appliance that is stopped; and when nothing tells any more what pods had.
+    // Through an appliance that is stopped; and when nothing shows any more which ranges pods had.
     add(to("192.168.0.0/16", gone()));
     has(&summary(&bed.orphans(&[]).await), &["KEPT no node has a pod range of this size (/16)"]);
     bed.table(|table| drop(table.routes.pop()));

@@ -213,7 +213,7 @@ async fn what_is_refused_is_refused_elsewhere_without_any_observation() {
 
 #[test]
 fn wishes_read_the_same_from_the_facts() {
-    // Both processes have the Service; what they wish for it must not depend on anything else.
+    // Both processes have the Service; the desired state must not depend on anything else.
     let facts = [
         (env(), HealthProbe::NodePort),
         (Env { managed_network_groups: true, ..env() }, HealthProbe::Shared { port: 8080, path: "/x".to_owned() }),

@@ -43,7 +43,7 @@ impl Filters {
         Ok(Filters(filters))
     }
 
-    /// Whether an object passes: `has(name, test)` tells whether any of its values under that name passes the test.
+    /// Whether an object passes: `has(name, test)` returns whether any of its values under that name passes the test.
     pub fn pass(&self, tags: &Tags, has: impl Fn(&str, &dyn Fn(&str) -> bool) -> bool) -> bool {
         self.0.iter().all(|filter| {
             let test = |value: &str| filter.values.iter().any(|pattern| wild(pattern, value));

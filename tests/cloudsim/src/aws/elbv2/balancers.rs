@@ -33,15 +33,15 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let groups = balancing::unique(call, "SecurityGroups");
     balancing::check_groups(world, &vpc, &groups)?;
     balancing::check_gateway(world, &vpc, internal)?;
-    let wish = Wish { internal, address_type, wanted, groups };
+    let spec = Spec { internal, address_type, wanted, groups };
     if let Some(existing) = world.elbv2.balancer_named(name) {
-        if wish.is(existing) {
+        if spec.is(existing) {
             return Ok(answer(world, &[existing], None));
         }
         let text = format!("A load balancer with the same name '{name}' exists, but with different settings");
         return Err(ApiError::new("DuplicateLoadBalancerName", text));
     }
-    check_allocations(world, &wish.wanted)?;
+    check_allocations(world, &spec.wanted)?;
     if world.elbv2.balancers.len() >= world.options.limits.network_balancers {
         return Err(ApiError::new(
             "TooManyLoadBalancers",
@@ -50,7 +50,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     }
     let mut own_tags = BTreeMap::new();
     balancing::add_tags(world, &mut own_tags, tags)?;
-    let made = make(world, name, &vpc, wish, own_tags)?;
+    let made = make(world, name, &vpc, spec, own_tags)?;
     let xml = answer(world, &[&made], None);
     world.after(world.options.delays.provisioning, AnyDue::Elbv2(Due::Activate(made.arn.clone())));
     world.elbv2.balancers.insert(made.arn.clone(), made);
@@ -59,14 +59,14 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 
 /// What decides whether two creations are the same.
 /// unverified: whether tags count too; here they don't.
-struct Wish {
+struct Spec {
     internal: bool,
     address_type: String,
     wanted: Wanted,
     groups: Vec<String>,
 }
 
-impl Wish {
+impl Spec {
     fn is(&self, existing: &Balancer) -> bool {
         let sorted = |groups: &[String]| {
             let mut groups = groups.to_vec();
@@ -88,7 +88,7 @@ fn make(
     world: &mut World,
     name: &str,
     vpc: &str,
-    wish: Wish,
+    spec: Spec,
     tags: BTreeMap<String, String>,
 ) -> Result<Balancer, ApiError> {
     let id = world.hex(16);
@@ -97,18 +97,18 @@ fn make(
         arn: format!("{}loadbalancer/net/{name}/{id}", arn_prefix(world)),
         name: name.to_owned(),
         dns_name: format!("{name}-{id}.elb.{region}.{}", balancing::dns_suffix(&region)),
-        internal: wish.internal,
+        internal: spec.internal,
         vpc: vpc.to_owned(),
         subnets: BTreeMap::new(),
-        born_with_groups: !wish.groups.is_empty(),
-        groups: wish.groups,
-        address_type: wish.address_type,
+        born_with_groups: !spec.groups.is_empty(),
+        groups: spec.groups,
+        address_type: spec.address_type,
         state: "provisioning".to_owned(),
         attributes: BTreeMap::new(),
         tags,
         created: world.now(),
     };
-    balancer.plug(world, wish.wanted)?;
+    balancer.plug(world, spec.wanted)?;
     Ok(balancer)
 }
 

@@ -44,7 +44,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let protocol = call.params.get("Protocol").ok_or_else(|| invalid("A listener protocol must be specified"))?;
     let tags = balancing::tags(call)?;
     let group = action(call)?.ok_or_else(|| invalid("A default action must be specified"))?;
-    let mut wish = Listener {
+    let mut desired = Listener {
         arn: String::new(),
         balancer: arn.clone(),
         port,
@@ -55,49 +55,49 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         group,
         tags: BTreeMap::new(),
     };
-    check(world, &mut wish)?;
+    check(world, &mut desired)?;
     let same = world.elbv2.listeners.values().find(|other| {
         let mut other = (*other).clone();
         other.arn.clear();
         other.tags.clear();
-        other == wish
+        other == desired
     });
     if let Some(same) = same {
         return Ok(answer(&[same], None));
     }
-    check_free(world, &wish)?;
+    check_free(world, &desired)?;
     if world.elbv2.listeners.values().filter(|other| other.balancer == arn).count()
         >= world.options.limits.network_listeners
     {
         return Err(ApiError::new("TooManyListeners", "The quota for the number of listeners has been reached"));
     }
-    balancing::add_tags(world, &mut wish.tags, tags)?;
-    wish.arn = format!("{}/{}", arn.replacen(":loadbalancer/", ":listener/", 1), world.hex(16));
-    let xml = answer(&[&wish], None);
-    world.elbv2.listeners.insert(wish.arn.clone(), wish);
+    balancing::add_tags(world, &mut desired.tags, tags)?;
+    desired.arn = format!("{}/{}", arn.replacen(":loadbalancer/", ":listener/", 1), world.hex(16));
+    let xml = answer(&[&desired], None);
+    world.elbv2.listeners.insert(desired.arn.clone(), desired);
     Ok(xml)
 }
 
 /// What isn't given stays, save that a listener without TLS loses certificate and policy.
 pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let mut wish = listener(world, call.params.required("ListenerArn")?)?.clone();
+    let mut desired = listener(world, call.params.required("ListenerArn")?)?.clone();
     if let Some(port) = number(call, "Port", 1, 65535)? {
-        wish.port = port;
+        desired.port = port;
     }
     if let Some(protocol) = call.params.get("Protocol") {
-        protocol.clone_into(&mut wish.protocol);
+        protocol.clone_into(&mut desired.protocol);
         if protocol != "TLS" {
-            (wish.certificate, wish.policy, wish.alpn) = (None, None, None);
+            (desired.certificate, desired.policy, desired.alpn) = (None, None, None);
         }
     }
-    wish.certificate = certificate(call)?.or(wish.certificate);
-    wish.policy = call.params.get("SslPolicy").map(str::to_owned).or(wish.policy);
-    wish.alpn = alpn(call)?.or(wish.alpn);
-    wish.group = action(call)?.unwrap_or(wish.group);
-    check(world, &mut wish)?;
-    check_free(world, &wish)?;
-    let xml = answer(&[&wish], None);
-    world.elbv2.listeners.insert(wish.arn.clone(), wish);
+    desired.certificate = certificate(call)?.or(desired.certificate);
+    desired.policy = call.params.get("SslPolicy").map(str::to_owned).or(desired.policy);
+    desired.alpn = alpn(call)?.or(desired.alpn);
+    desired.group = action(call)?.unwrap_or(desired.group);
+    check(world, &mut desired)?;
+    check_free(world, &desired)?;
+    let xml = answer(&[&desired], None);
+    world.elbv2.listeners.insert(desired.arn.clone(), desired);
     Ok(xml)
 }
 
@@ -142,25 +142,27 @@ fn alpn(call: &Call) -> Result<Option<String>, ApiError> {
 }
 
 /// Protocol, TLS settings and group fit together; fills in the default policy.
-fn check(world: &World, wish: &mut Listener) -> Result<(), ApiError> {
-    let protocol = wish.protocol.as_str();
+fn check(world: &World, desired: &mut Listener) -> Result<(), ApiError> {
+    let protocol = desired.protocol.as_str();
     if !["TCP", "TLS", "UDP", "TCP_UDP"].contains(&protocol) {
         return Err(invalid(format!("Listener protocol '{protocol}' must be one of 'UDP, TCP, TLS, TCP_UDP'")));
     }
     if protocol == "TLS" {
-        let arn =
-            wish.certificate.as_deref().ok_or_else(|| invalid("A certificate must be specified for TLS listeners"))?;
+        let arn = desired
+            .certificate
+            .as_deref()
+            .ok_or_else(|| invalid("A certificate must be specified for TLS listeners"))?;
         if !world.elb.certificates.contains(arn) {
             return Err(ApiError::new("CertificateNotFound", format!("Certificate ARN '{arn}' is not valid")));
         }
-        let policy = wish.policy.get_or_insert_with(|| DEFAULT_POLICY.to_owned());
+        let policy = desired.policy.get_or_insert_with(|| DEFAULT_POLICY.to_owned());
         if !POLICIES.contains(&policy.as_str()) {
             return Err(ApiError::new("SSLPolicyNotFound", format!("SSL policy '{policy}' not found")));
         }
-    } else if wish.certificate.is_some() || wish.policy.is_some() || wish.alpn.is_some() {
+    } else if desired.certificate.is_some() || desired.policy.is_some() || desired.alpn.is_some() {
         return Err(invalid(format!("Certificates and policies cannot be specified for {protocol} listeners")));
     }
-    let group = group(world, &wish.group)?;
+    let group = group(world, &desired.group)?;
     let fits = match protocol {
         "TLS" => ["TCP", "TLS"].as_slice(),
         "TCP" => &["TCP", "TCP_UDP"],
@@ -174,16 +176,16 @@ fn check(world: &World, wish: &mut Listener) -> Result<(), ApiError> {
         );
         return Err(ApiError::new("IncompatibleProtocols", text));
     }
-    if group.settings.vpc != balancer(world, &wish.balancer)?.vpc {
+    if group.settings.vpc != balancer(world, &desired.balancer)?.vpc {
         return Err(contradiction("The target group and the load balancer are not in the same VPC"));
     }
-    if world.elbv2.balancers_of(&wish.group).iter().any(|balancer| *balancer != wish.balancer) {
-        let text = format!("The target group '{}' is already associated with another load balancer", wish.group);
+    if world.elbv2.balancers_of(&desired.group).iter().any(|balancer| *balancer != desired.balancer) {
+        let text = format!("The target group '{}' is already associated with another load balancer", desired.group);
         return Err(ApiError::new("TargetGroupAssociationLimit", text));
     }
-    let mut groups: BTreeSet<&str> = BTreeSet::from([wish.group.as_str()]);
+    let mut groups: BTreeSet<&str> = BTreeSet::from([desired.group.as_str()]);
     let others =
-        world.elbv2.listeners.values().filter(|other| other.balancer == wish.balancer && other.arn != wish.arn);
+        world.elbv2.listeners.values().filter(|other| other.balancer == desired.balancer && other.arn != desired.arn);
     groups.extend(others.map(|other| other.group.as_str()));
     if groups.len() > world.options.limits.groups_per_balancer {
         let text = "The quota for the number of target groups of a load balancer has been reached";
@@ -193,24 +195,25 @@ fn check(world: &World, wish: &mut Listener) -> Result<(), ApiError> {
 }
 
 /// One listener for each port and transport protocol.
-fn check_free(world: &World, wish: &Listener) -> Result<(), ApiError> {
+fn check_free(world: &World, desired: &Listener) -> Result<(), ApiError> {
     let transports = |protocol: &str| match protocol {
         "UDP" => (false, true),
         "TCP_UDP" => (true, true),
         _ => (true, false),
     };
-    let (tcp, udp) = transports(&wish.protocol);
+    let (tcp, udp) = transports(&desired.protocol);
     let taken = world.elbv2.listeners.values().any(|other| {
         let (other_tcp, other_udp) = transports(&other.protocol);
-        other.arn != wish.arn
-            && other.balancer == wish.balancer
-            && other.port == wish.port
+        other.arn != desired.arn
+            && other.balancer == desired.balancer
+            && other.port == desired.port
             && ((tcp && other_tcp) || (udp && other_udp))
     });
     if !taken {
         return Ok(());
     }
-    let text = format!("A listener already exists on port {} for the load balancer '{}'", wish.port, wish.balancer);
+    let text =
+        format!("A listener already exists on port {} for the load balancer '{}'", desired.port, desired.balancer);
     Err(ApiError::new("DuplicateListener", text))
 }
 

@@ -256,7 +256,7 @@ fn listener<'a>(world: &'a World, arn: &str) -> Result<&'a Listener, ApiError> {
     found.ok_or_else(|| ApiError::new("ListenerNotFound", format!("Listener '{arn}' not found")))
 }
 
-/// Something that is no ARN of the kind is told apart from one that is unknown.
+/// A text that is no ARN of the kind gets another error than an unknown ARN.
 fn check_arn(arn: &str, kind: &str) -> Result<(), ApiError> {
     let mut parts = arn.splitn(6, ':');
     let fits = parts.next() == Some("arn")

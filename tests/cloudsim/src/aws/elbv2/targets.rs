@@ -29,7 +29,7 @@ fn items(call: &Call) -> Result<Vec<&Params>, ApiError> {
     if items.is_empty() { Err(ApiError::missing("Targets")) } else { Ok(items) }
 }
 
-/// All or none; one that is registered already makes no difference, one that drains is registered anew.
+/// All or none; one that is registered already stays as it is, one that drains is registered again.
 pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     forget_gone(world, call.params.required("TargetGroupArn")?);
     let group = group(world, call.params.required("TargetGroupArn")?)?;

@@ -58,22 +58,22 @@ impl Kubelets {
         loop {
             ticks.tick().await;
             let nodes = alive.lock().unwrap().clone();
-            for (name, told) in nodes {
+            for (name, reported) in nodes {
                 let renewal = json!({"spec": {"renewTime": now()}});
                 // A failed one is repeated by the next.
                 let _answer = client.send(&Call::strategic(leases(&name), &renewal)).await;
-                if !told
-                    && Self::tell(&client, &name).await
-                    && let Some(told) = alive.lock().unwrap().get_mut(&name)
+                if !reported
+                    && Self::report(&client, &name).await
+                    && let Some(reported) = alive.lock().unwrap().get_mut(&name)
                 {
-                    *told = true;
+                    *reported = true;
                 }
             }
         }
     }
 
     /// Reports the node as Ready, if it has a range; returns whether it was reported.
-    async fn tell(client: &Client, name: &str) -> bool {
+    async fn report(client: &Client, name: &str) -> bool {
         let path = format!("/api/v1/nodes/{name}");
         let Ok(node) = client.read::<Value>(&Call::get(&path)).await else { return false };
         if !node["spec"]["podCIDR"].is_string() {
@@ -81,8 +81,8 @@ impl Kubelets {
         }
         let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready",
             "lastHeartbeatTime": format!("{:.0}", Timestamp::now()), "lastTransitionTime": format!("{:.0}", Timestamp::now())});
-        let told = json!({"status": {"conditions": [ready]}});
-        client.send(&Call::strategic(format!("{path}/status"), &told)).await.is_ok()
+        let reported = json!({"status": {"conditions": [ready]}});
+        client.send(&Call::strategic(format!("{path}/status"), &reported)).await.is_ok()
     }
 }
 

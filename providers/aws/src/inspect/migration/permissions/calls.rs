@@ -97,7 +97,7 @@ async fn reads_of_classic(aws: &Inspector, calls: &mut Calls) {
     calls.read(Service::Elb, "DescribeTags", api.classic_tags(&nobody).await);
 }
 
-/// An ARN must exist in the account: any existing object is used, whoever owns it.
+/// An ARN must exist in the account: any existing object is used, whatever its owner.
 async fn reads_of_network(aws: &Inspector, calls: &mut Calls) {
     let api = &aws.api;
     let balancers = api.balancers(&Which::All).await;

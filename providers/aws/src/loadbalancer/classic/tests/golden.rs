@@ -1,4 +1,4 @@
-//! What is written for each annotation and each change. `plans.txt` is made anew with `UPDATE=1`.
+//! What is written for each annotation and each change. `plans.txt` is written again with `UPDATE=1`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Wishes from annotations.
+//! The desired state from annotations.
 
 use crate::annotations::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, BACKEND_PROTOCOL, EIP_ALLOCATIONS, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT,

@@ -1,5 +1,5 @@
 //! What is done for each change of a Service, as text in `plans.txt`. Every plan is applied, and leaves nothing to do.
-//! `UPDATE=1 cargo test -p ccm-provider-aws plans_are_as_written_down` writes the file anew.
+//! `UPDATE=1 cargo test -p ccm-provider-aws plans_are_as_written_down` writes the file again.
 
 use std::fmt::Write as _;
 
@@ -282,7 +282,7 @@ async fn plans_are_as_written_down() {
     let differs = written.lines().zip(book.text.lines()).position(|(old, new)| old != new);
     assert!(
         written == book.text,
-        "line {:?} of plans.txt differs; after a look, write it anew with UPDATE=1",
+        "line {:?} of plans.txt differs; after a look, write it again with UPDATE=1",
         differs.map(|at| at + 1)
     );
 }
