@@ -82,7 +82,7 @@ async fn the_questions_change_nothing_even_where_dry_runs_are_carried_out() {
     assert_eq!(bed.objects(), before);
     // What such an endpoint answers is no refusal of the policy either.
     assert!(!text.contains("error"), "{text}");
-    has(&text, &["ec2:DeleteSecurityGroup", "ec2:ReplaceRoute", "warning [ec2:CreateTags] it cannot be told"]);
+    has(&text, &["ec2:DeleteSecurityGroup", "ec2:ReplaceRoute", "warning [ec2:CreateTags] cannot determine whether"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,10 +146,10 @@ async fn without_a_subnet_to_stand_in_the_tags_are_named() {
         &text,
         &[
             "error [public load balancers]",
-            "Service shop/out asks for one",
+            "Service shop/out needs one",
             "kubernetes.io/role/elb = 1 and kubernetes.io/cluster/c1 = shared, with a route to an internet gateway",
             "error [internal load balancers]",
-            "Service shop/in asks for one",
+            "Service shop/in needs one",
             "kubernetes.io/role/internal-elb = 1",
         ],
     );
