@@ -149,7 +149,7 @@ async fn a_balancer_without_our_mark_is_bad_and_so_is_its_plan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_that_cannot_be_read_names_the_annotation_and_the_balancer_that_is_there() {
+async fn an_invalid_annotation_is_named_and_the_balancer_is_explained() {
     let bed = Bed::new();
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;
