@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_what_stands_behind_bearer() {
+    fn a_token_is_what_follows_bearer() {
         let token = |value: &str| bearer(&headers(&[("authorization", value)])).map(str::to_owned);
         assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
         assert_eq!(token("  bearer abc def ").as_deref(), Some("abc"));

@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_under_the_key_of_a_secret_goes_whatever_it_looks_like() {
+    fn the_value_under_the_key_of_a_secret_is_removed_whatever_it_looks_like() {
         for (before, after) in [
             (
                 json!({"service.beta.kubernetes.io/db-password": "canary"}),

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_tells_its_class_and_its_next_try_until_it_is_settled() {
+    async fn a_failure_shows_its_class_and_its_next_try_until_it_is_settled() {
         let recent = Recent::default();
         let denied = ccm_provider::ProviderError::new(ErrorClass::Denied { action: "ec2:Do".into() }, "no");
         let name = "some-controller";

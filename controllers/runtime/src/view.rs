@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wrong_number_of_answers_tells_nothing() {
+    async fn a_wrong_number_of_answers_is_no_answer() {
         let (_, view) = view(Cloud { short: true, ..Cloud::default() }, 4);
         let answers = view.get(&nodes(0..4), Aspects::LIFECYCLE, Duration::ZERO).await;
         assert!(answers.iter().all(|a| matches!(a, Lookup::Unknown(_))), "{answers:?}");

@@ -154,7 +154,7 @@ fn a_late_watch_after_a_write_brings_no_second_write() {
 }
 
 #[test]
-fn what_is_wrong_with_a_range_is_told_once_and_its_addresses_are_given_to_nobody() {
+fn what_is_wrong_with_a_range_is_reported_once_and_its_addresses_are_given_to_nobody() {
     let mut pool = pool(&[("10.0.0.0/20", 24), ("fd00::/56", 64)], &["10.0.15.0/24"]);
     let mut check = |node: &Node, wanted: &[Finding]| {
         assert_eq!(pool.see(node).findings, wanted);
@@ -237,7 +237,7 @@ fn sizes_follow_from_the_flags_of_their_family() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_in_upstreams_words() {
+fn all_that_is_wrong_is_reported_in_upstreams_words() {
     let check = |text: &str, wanted: &[&str]| {
         let errors = flags(text).unwrap_err();
         assert_eq!(errors.len(), wanted.len(), "{text}: {errors:?}");

@@ -322,7 +322,7 @@ proptest! {
     }
 
     #[test]
-    fn only_what_the_cloud_tells_changes_and_nothing_of_others_goes(node in any_node(), cloud in any_metadata()) {
+    fn only_what_the_cloud_reports_changes_and_nothing_of_others_is_removed(node in any_node(), cloud in any_metadata()) {
         let Ok(init) = initialize(&node, &cloud, false) else { return Ok(()) };
         let done = apply(&node, &init);
         let kept: Vec<&Taint> = node.taints.iter().filter(|t| &*t.key != TAINT_UNINITIALIZED).collect();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_annotations_of_balancers_are_told_on_other_types() {
+    fn fields_and_annotations_of_balancers_are_reported_on_other_types() {
         let spec = json!({"type": "ClusterIP", "ports": [{"port": 80}], "loadBalancerClass": "a/b",
         "allocateLoadBalancerNodePorts": true, "loadBalancerSourceRanges": ["10.0.0.0/8"], "healthCheckNodePort": 1,
         "externalTrafficPolicy": "Local", "loadBalancerIP": "192.0.2.1", "annotations": {

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
+    fn only_the_text_between_the_marks_is_replaced() {
         let page = "# A\n<!-- generated: x -->\nold\n<!-- end of x -->\nrest\n";
         let new = replace(page, "x", "new\n").unwrap();
         assert_eq!(new, "# A\n<!-- generated: x -->\nnew\n<!-- end of x -->\nrest\n");

@@ -64,7 +64,7 @@ macro_rules! contract {
             "Not found is an answer, never an error."
         balancers deleting_nothing_succeeds_and_writes_nothing
             "A deletion is repeated after a crash; the second must end."
-        balancers ensure_makes_a_balancer_and_get_tells_the_same_status
+        balancers ensure_makes_a_balancer_and_get_returns_the_same_status
             "The status is written into the Service; two different answers would make it flap."
         balancers a_second_ensure_writes_nothing
             "Every Service is ensured at each start of the process, and after each change of anything."
@@ -131,7 +131,7 @@ macro_rules! contract {
             "The range may belong to another node by then."
         routes other_clusters_and_owners_are_not_listed
             "What is listed and not wanted is deleted."
-        routes a_route_that_leads_nowhere_is_told
+        routes a_route_that_leads_nowhere_is_reported
             "A blackhole is replaced."
         routes a_cloud_that_fails_gives_no_short_list
             "A short list means routes to be made, and routes of others to be missed."

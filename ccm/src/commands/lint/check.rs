@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_one_wherever_its_first_action_stands() {
+    fn a_template_is_recognized_wherever_its_first_action_is() {
         let reported = |text: &str| {
             let mut looked = Looked::default();
             looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters::default());

@@ -127,7 +127,7 @@ impl Sender {
             let error = match outcome {
                 Ok(()) => return self.metrics.event(if event.patch.is_some() { "counted" } else { "created" }),
                 Err(GateError::NotLeading | GateError::Ending) => return self.metrics.event("not-leading"),
-                Err(GateError::DryRun) => return self.only_told(event),
+                Err(GateError::DryRun) => return self.only_event(event),
                 Err(GateError::Api(error)) if is_final(&error) => return self.rejected(event, &error),
                 Err(GateError::Api(error)) => error,
             };
@@ -166,7 +166,7 @@ impl Sender {
     }
 
     /// In a dry run, events are logged instead. Repeats, which would only be counted, are left out.
-    fn only_told(&self, event: &Outgoing) {
+    fn only_event(&self, event: &Outgoing) {
         self.metrics.event("dry-run");
         if event.patch.is_none() {
             let text = |key: &str| event.body.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();

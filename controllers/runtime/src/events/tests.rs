@@ -402,7 +402,7 @@ fn lease() -> Subject {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_lead_tells_nothing_but_that() {
+async fn who_does_not_lead_reports_nothing_but_that() {
     let bed = Bed::new();
     bed.leadership.lose();
     bed.warn(&service("web"), "no");

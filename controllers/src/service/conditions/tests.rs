@@ -159,7 +159,7 @@ fn a_status_without_address_is_still_provisioning() {
 }
 
 #[test]
-fn what_the_status_lacks_is_told_and_goes_when_it_is_there() {
+fn what_the_status_lacks_is_reported_until_it_is_there() {
     let dual = json!({"type": "LoadBalancer", "ipFamilies": ["IPv4", "IPv6"]});
     let with_ip = json!({"type": "LoadBalancer", "loadBalancerIP": "203.0.113.9"});
     let all = json!({"type": "LoadBalancer", "ipFamilies": ["IPv4", "IPv6"], "loadBalancerIP": "203.0.113.9"});
@@ -220,7 +220,7 @@ fn conditions_of_others_stay() {
 }
 
 #[test]
-fn the_generation_is_told_where_there_is_one() {
+fn the_generation_is_reported_where_there_is_one() {
     let mut life = plain();
     life.ensure("203.0.113.1");
     assert_eq!(life.find(super::SERVING).observed_generation, 0);

@@ -52,7 +52,7 @@ fn keys_are_unique_under_the_prefix_and_there_are_30() {
 
 /// A value that no parser of the table takes, and what is said of it.
 #[test]
-fn each_wrong_value_is_named_with_its_key_and_the_way_out() {
+fn each_wrong_value_is_named_with_its_key_and_the_fix() {
     const NO_BOOL: &str = "not a boolean; write \"true\" or \"false\"";
     const NO_NUMBER: &str = "not a whole number from -2147483648 to 2147483647; write for example \"10\"";
     let cases = [

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn target_groups_of_a_service_are_told_by_their_names() {
+    fn target_groups_of_a_service_are_recognized_by_their_names() {
         let made = target_group("c1", &key("shop", "web"), &port(443, 31443, "TCP", "TCP", 30));
         assert!(may_be_target_group_of(&made, &key("shop", "web")));
         // Abbreviated to the same eight characters: the tags decide.

@@ -130,7 +130,7 @@ async fn a_region_in_the_file_needs_no_identity_document() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_thing_that_is_wrong_is_told_in_upstreams_order() {
+async fn the_first_thing_that_is_wrong_is_reported_in_upstreams_order() {
     let bad_override = "[ServiceOverride \"1\"]\nService = EC2\n";
     let bad_role = "[Global]\nRoleARN = ccm\n";
     let cases: &[(Host, String, &[&str], &str)] = &[

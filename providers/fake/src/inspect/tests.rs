@@ -140,7 +140,7 @@ async fn what_is_said_of_a_node_is_what_its_calls_answer() {
 }
 
 #[tokio::test]
-async fn faults_of_a_node_and_of_a_service_are_told_with_what_they_do() {
+async fn faults_of_a_node_and_of_a_service_are_reported_with_what_they_do() {
     let bed = Bed::new(
         "faults:\n- {id: quota, call: '*', error: no, times: 2, after: 1}\n\
          - {call: InstanceExists, node: b, error: x}\n- {call: InstanceMetadata, node: a, delay: 2s, result: null}\n\

@@ -99,7 +99,7 @@ fn exists_false_is_as_if_it_were_not_there_and_not_unlisted() {
 }
 
 #[tokio::test]
-async fn metadata_is_told_in_the_order_of_the_file() {
+async fn metadata_is_reported_in_the_order_of_the_file() {
     let bed = Bed::new(
         "instances: [{name: a, type: t, zone: z, region: r, labels: {l: v}, addresses: [{type: ExternalIP, address: \
          198.51.100.1}, {type: InternalIP, address: 10.0.0.1}, {type: Hostname, address: a}]}]",

@@ -72,7 +72,7 @@ fn parts_that_are_switched_off_have_no_effect() {
 }
 
 #[test]
-fn entries_that_can_never_count_are_told() {
+fn entries_that_can_never_count_are_reported() {
     check(
         "instances: [{name: a, exists: false, shutdown: true}]\nloadBalancers:\n  statuses:\n  - {service: web}\n  \
          - {service: '*', missing: true, ingress: [{ip: 192.0.2.1}]}\n  - {service: 'd/*'}\n  initial: [{service: web}]",
@@ -87,7 +87,7 @@ fn entries_that_can_never_count_are_told() {
 }
 
 #[test]
-fn faults_without_effect_are_told() {
+fn faults_without_effect_are_reported() {
     check(
         "faults:\n- {call: EnsureLoadBalncer, error: x}\n- {call: ['*', nothing], service: web, retryAfter: 1s, times: 0}\n\
          - {call: '*', wrap: w}\n- {call: GetZone, error: x, result: {Region: r}}\n- {call: '*', kind: Retry, retryAfter: 1s}",

@@ -188,7 +188,7 @@ fn a_key_alone_switches_on_or_empties_or_is_refused() {
 }
 
 #[test]
-fn findings_name_key_value_and_way_out() {
+fn findings_name_key_value_and_fix() {
     let text = "[plain]\nflag = maybe\ndelay = 5\npattern = (\neven-number = 3\nevens = 5\nPassword = hunter2\npassword = b\n\
                 flga = true\nsomething = x\nold = 1\n[plain \"x\"]\n[Plian]\na = 1\n[plian]\nb = 1\n";
     assert_eq!(

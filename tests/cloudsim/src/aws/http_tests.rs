@@ -260,7 +260,7 @@ fn stale_reads_show_the_world_as_it_was() {
 }
 
 #[test]
-fn the_ledger_tells_what_was_called_and_what_it_cost() {
+fn the_ledger_reports_what_was_called_and_what_it_cost() {
     let aws = start(Options::default());
     let vpc = vpc(&aws);
     ec2(&aws, "DescribeSecurityGroups").unwrap();
@@ -353,7 +353,7 @@ fn instance_metadata_is_that_of_the_instance() {
 }
 
 #[test]
-fn the_admin_api_seeds_steps_breaks_and_tells() {
+fn the_admin_api_seeds_steps_breaks_and_reports() {
     let aws = start(Options::default());
     let admin = |method: &str, path: &str, body: &str| {
         let reply = send(&aws.admin_url(), method, path, &[], body).unwrap();

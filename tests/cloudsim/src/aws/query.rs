@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_told_from_an_absent_one() {
+    fn an_empty_list_is_distinguished_from_an_absent_one() {
         let params = Params::parse("PolicyNames=").unwrap();
         assert!(params.has("PolicyNames") && params.list("PolicyNames").is_empty());
         assert!(!params.has("Other"));

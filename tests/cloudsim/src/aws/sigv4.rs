@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_tells_caller_and_scope() {
+    fn a_signature_names_caller_and_scope() {
         let headers = good("us-west-2", "host;x-amz-date");
         let caller = parse(&headers).unwrap().unwrap();
         assert_eq!((caller.access_key.as_str(), caller.service.as_str()), ("AKIA", "ec2"));

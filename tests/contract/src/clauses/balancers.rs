@@ -67,7 +67,7 @@ pub(super) async fn deleting_nothing_succeeds_and_writes_nothing(harness: Arc<dy
     bed.without_writing("the deletion of nothing", deleted(&bed, &bed.service("web"))).await?
 }
 
-pub(super) async fn ensure_makes_a_balancer_and_get_tells_the_same_status(harness: Arc<dyn Harness>) -> Result {
+pub(super) async fn ensure_makes_a_balancer_and_get_returns_the_same_status(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
     let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);

@@ -43,12 +43,12 @@ macro_rules! defects {
 }
 
 defects! {
-    an_error_told_as_gone_is_found: GoneOnError breaks a_cloud_that_fails_is_never_evidence;
+    an_error_reported_as_gone_is_found: GoneOnError breaks a_cloud_that_fails_is_never_evidence;
     a_missing_answer_is_found: OneAnswerTooFew breaks answers_come_in_the_order_of_the_nodes;
     sorted_answers_are_found: SortedAnswers breaks answers_come_in_the_order_of_the_nodes;
-    a_foreign_node_told_as_gone_is_found: ForeignIsGone breaks the_id_of_another_cloud_is_never_gone;
-    a_malformed_id_told_as_gone_is_found: MalformedIsGone breaks a_malformed_provider_id_is_never_gone;
-    a_stopped_instance_told_as_gone_is_found: StoppedIsGone breaks a_stopped_instance_exists;
+    a_foreign_node_reported_as_gone_is_found: ForeignIsGone breaks the_id_of_another_cloud_is_never_gone;
+    a_malformed_id_reported_as_gone_is_found: MalformedIsGone breaks a_malformed_provider_id_is_never_gone;
+    a_stopped_instance_reported_as_gone_is_found: StoppedIsGone breaks a_stopped_instance_exists;
     evidence_of_another_time_is_found: StaleEvidence breaks a_removed_instance_is_gone_with_evidence;
     a_name_that_wins_is_found: NameWins breaks the_provider_id_wins_over_the_name;
     a_short_list_is_found: ShortList breaks the_list_agrees_with_single_answers;
@@ -57,14 +57,14 @@ defects! {
     a_dependence_on_order_is_found: OrderMatters breaks the_order_of_nodes_makes_no_difference;
     a_left_address_is_found: LeavesAddress breaks a_deletion_leaves_nothing;
     the_deletion_of_nothing_as_error_is_found: DeletingNothingFails breaks deleting_nothing_succeeds_and_writes_nothing;
-    a_status_that_differs_is_found: StatusDiffers breaks ensure_makes_a_balancer_and_get_tells_the_same_status;
-    an_ensure_without_status_is_found: NoStatus breaks ensure_makes_a_balancer_and_get_tells_the_same_status;
+    a_status_that_differs_is_found: StatusDiffers breaks ensure_makes_a_balancer_and_get_returns_the_same_status;
+    an_ensure_without_status_is_found: NoStatus breaks ensure_makes_a_balancer_and_get_returns_the_same_status;
     a_balancer_found_by_name_alone_is_found: AdoptsByName breaks objects_of_others_stay_untouched;
-    a_failed_read_told_as_nothing_is_found: NothingOnError breaks a_cloud_that_fails_is_an_error_and_changes_nothing;
+    a_failed_read_reported_as_nothing_is_found: NothingOnError breaks a_cloud_that_fails_is_an_error_and_changes_nothing;
     ignored_ports_are_found: IgnoresPorts breaks changed_ports_are_applied_and_can_be_changed_back;
     ignored_hosts_are_found: IgnoresHosts breaks changed_hosts_are_applied_and_ensure_agrees;
     an_address_made_blindly_is_found: AddressEachTime breaks a_lost_answer_makes_no_second_object;
-    parts_without_balancer_that_are_not_told_are_found: DeletesBalancerFirst breaks an_interrupted_deletion_is_finished_by_the_next;
+    parts_without_balancer_that_are_not_reported_are_found: DeletesBalancerFirst breaks an_interrupted_deletion_is_finished_by_the_next;
     a_deletion_that_looks_for_the_balancer_only_is_found: DeletesWholeOnly breaks an_interrupted_ensure_is_removed_whole;
     a_call_that_needs_its_end_is_found: MarksAtTheEnd breaks an_ensure_dropped_at_any_await_is_finished_by_the_next;
     a_panic_on_odd_text_is_found: PanicsOnOddRanges breaks hostile_services_neither_panic_nor_leak;
@@ -72,7 +72,7 @@ defects! {
     a_plan_that_always_shows_something_is_found: PlanNeverEmpty breaks the_plan_is_empty_when_nothing_is_to_do;
     a_route_twice_as_error_is_found: RouteTwiceFails breaks an_equal_route_again_is_a_success;
     routes_of_others_are_found: ListsAllRoutes breaks other_clusters_and_owners_are_not_listed;
-    a_blackhole_that_is_not_told_is_found: HidesBlackholes breaks a_route_that_leads_nowhere_is_told;
+    a_blackhole_that_is_not_reported_is_found: HidesBlackholes breaks a_route_that_leads_nowhere_is_reported;
     an_empty_list_on_error_is_found: NoRoutesOnError breaks a_cloud_that_fails_gives_no_short_list;
     a_configuration_that_is_ignored_is_found: TakesAnyConfig breaks a_broken_configuration_is_refused_and_the_key_named;
     a_secret_in_an_error_is_found: TellsSecret breaks a_broken_configuration_is_refused_and_the_key_named;

@@ -71,7 +71,7 @@ async fn a_provider_that_cannot_be_initialized_ends_the_process_and_gives_the_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_told_to_stop_hands_over_at_once() {
+async fn a_leader_that_is_stopped_hands_over_at_once() {
     let rig = Rig::new("").await;
     let first = leader(&rig).await;
     let second = rig.start(&[ELECT]).await;

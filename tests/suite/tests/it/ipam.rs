@@ -99,7 +99,7 @@ async fn each_node_gets_a_block_of_each_range_with_one_write_and_then_there_is_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_assigned_unless_the_controller_is_named_and_told_to() {
+async fn nothing_is_assigned_unless_the_controller_is_named_and_allocation_is_on() {
     for args in [
         // As several installers start it, beside a kube-controller-manager that allocates.
         &["--allocate-node-cidrs=true", CIDR][..],
@@ -209,7 +209,7 @@ async fn a_block_whose_write_may_have_taken_effect_stays_with_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_block_is_told_and_goes_to_the_next_node() {
+async fn a_refused_block_is_reported_and_goes_to_the_next_node() {
     let rig = Rig::new("").await;
     let fault = on_patch(&rig, "a", Fault::status(403));
     let _manager = start(&rig, &[CIDR]).await;
@@ -282,7 +282,7 @@ async fn a_write_meant_for_a_deleted_node_does_not_reach_its_successor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ranges_that_are_wrong_are_told_and_the_other_nodes_get_theirs() {
+async fn ranges_that_are_wrong_are_reported_and_the_other_nodes_get_theirs() {
     let rig = Rig::new("").await;
     rig.create(node("outside").pod_cidr("10.9.0.0/24")).await;
     rig.create(node("first").pod_cidr("10.8.0.0/24")).await;
@@ -308,7 +308,7 @@ async fn ranges_that_are_wrong_are_told_and_the_other_nodes_get_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_tells_distinct_blocks_and_writes_none() {
+async fn a_dry_run_reports_distinct_blocks_and_writes_none() {
     let rig = Rig::new("").await;
     for name in ["a", "b"] {
         add(&rig, name).await;

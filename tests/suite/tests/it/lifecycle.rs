@@ -34,7 +34,7 @@ async fn a_node_without_any_ready_condition_counts_as_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_names_the_uid_and_is_told_in_an_event() {
+async fn a_deletion_names_the_uid_and_is_reported_in_an_event() {
     let rig = Rig::new("unlisted: missing").await;
     let made = rig.create(node("a").provider_id("fake://a").ready("False")).await;
     let _manager = rig.start(&[LIFECYCLE]).await;
@@ -116,7 +116,7 @@ async fn the_last_taint_is_removed_with_null() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_deletion_is_told_and_tried_again_in_the_next_pass() {
+async fn a_failed_deletion_is_reported_and_tried_again_in_the_next_pass() {
     let rig = Rig::new("unlisted: missing").await;
     let fault = rig.faults().add(Fault::status(500).on(Match::on("delete", "nodes")).times(1));
     rig.create(node("a").provider_id("fake://a").ready("Unknown")).await;
@@ -160,7 +160,7 @@ async fn a_node_whose_kubelet_died_is_left_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_judged_missing_only_from_a_certain_age_on_and_is_told_so_once() {
+async fn a_node_counts_as_missing_only_from_a_certain_age_on_and_is_reported_once() {
     let rig = Rig::new("unlisted: missing\nabsenceGrace: 5m").await;
     rig.create(node("a").provider_id("fake://a").ready("Unknown")).await;
     let _manager = rig.start(&[LIFECYCLE]).await;

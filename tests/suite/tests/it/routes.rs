@@ -47,7 +47,7 @@ fn routes(rig: &Rig, call: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_pod_range_gets_a_route_and_the_node_is_told() {
+async fn each_pod_range_gets_a_route_and_the_node_its_condition() {
     let rig = Rig::new(ON).await;
     let made = add(&rig, "a", &["10.8.1.0/24", "fd00:8:0:1::/64"]).await;
     add(&rig, "b", &["10.8.2.0/24"]).await;
@@ -148,7 +148,7 @@ async fn a_node_that_one_look_missed_keeps_its_routes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_addresses_replace_the_route_only_where_the_cloud_tells_addresses() {
+async fn changed_addresses_replace_the_route_only_where_the_cloud_reports_addresses() {
     for (reported, replaced) in [(false, 0), (true, 1)] {
         let rig =
             Rig::new(&format!("{ON}routes: {{nodeAddresses: {reported}}}\nfaults: [{{call: DeleteRoute, delay: 2s}}]"))
@@ -175,7 +175,7 @@ async fn changed_addresses_replace_the_route_only_where_the_cloud_tells_addresse
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_pod_range_is_told_only_where_a_route_was_left_over() {
+async fn a_node_without_pod_range_is_reported_only_where_a_route_was_left_over() {
     let rig = Rig::new(&format!("{ON}routes: {{initial: [{{destinationCIDR: 10.8.5.0/24, targetNode: left}}]}}")).await;
     add(&rig, "left", &[]).await;
     let plain = add(&rig, "plain", &[]).await;
@@ -429,7 +429,7 @@ async fn a_dry_run_makes_no_route() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_route_is_told_on_its_node_in_upstreams_words() {
+async fn a_failed_route_is_reported_on_its_node_in_upstreams_words() {
     let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, delay: 1500ms, error: quota}}]")).await;
     let made = add(&rig, "a", &["10.8.1.0/24"]).await;
     let _manager = start(&rig, &[]).await;

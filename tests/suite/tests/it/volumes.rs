@@ -233,7 +233,7 @@ async fn a_cloud_that_answers_for_none_of_many_is_given_up_for_all_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_does_not_take_is_told_on_the_volume_and_holds_up_no_other() {
+async fn what_the_api_server_does_not_take_is_reported_on_the_volume_and_holds_up_no_other() {
     let rig = Rig::new(&cloud(&["vol-1"], "")).await;
     let policy = "admission webhook \"policy.example.com\" denied the request: frozen";
     for (name, code, text) in [("invalid", 422, "metadata.labels: Invalid value"), ("denied", 403, policy)] {
@@ -272,7 +272,7 @@ async fn without_the_right_to_watch_volumes_everything_else_goes_on_and_the_serv
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_patch_volumes_one_try_stands_for_all_of_them() {
+async fn without_the_right_to_patch_volumes_one_try_counts_for_all_of_them() {
     let rig = Rig::new(&cloud(&["vol-1"], "")).await;
     let refused = fault(&rig, "patch", Fault::status(403));
     for number in 0..100 {

@@ -80,7 +80,7 @@ async fn what_is_not_ours_or_not_there_yet_has_no_labels_and_is_not_asked_for() 
 }
 
 #[test]
-fn the_controller_is_told_which_volumes_are_ours() {
+fn the_controller_knows_which_volumes_are_ours() {
     let declared = |volume: &PersistentVolume| VolumeSource::of(volume, &VOLUME_SOURCES).map(|source| source.words);
     assert_eq!(declared(&in_tree("vol-1")), Some("AWS EBS volume"));
     assert_eq!(declared(&csi(CSI_DRIVER, "vol-1")), Some("AWS EBS volume"));

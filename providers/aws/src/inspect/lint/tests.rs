@@ -295,7 +295,7 @@ fn mistakes_of_the_spec_are_errors() {
 }
 
 #[test]
-fn the_kind_of_a_standing_balancer_is_kept() {
+fn the_kind_of_an_existing_balancer_is_kept() {
     let mut service = service(&[("type", "nlb")], &json!({}));
     service.status.load_balancer =
         serde_json::from_value(json!({"ingress": [{"hostname": "a1-2.us-west-2.elb.amazonaws.com"}]})).unwrap();

@@ -20,7 +20,7 @@ fn named(name: &str) -> Node {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_in_order_is_told_link_by_link() {
+async fn a_node_in_order_is_reported_link_by_link() {
     let bed = Bed::new();
     let facts = explain(&bed, &node(1)).await;
     assert!(!facts.contains("BAD") && !facts.contains("waiting"), "{facts}");
@@ -95,7 +95,7 @@ async fn an_instance_of_another_vpc_without_mark_is_bad_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_provider_id_is_found_by_its_name_or_told_how_to_be() {
+async fn a_node_without_provider_id_is_found_by_its_name_or_the_fix_is_named() {
     let bed = Bed::new();
     let new = |name: &str| Node {
         taints: [Taint {
@@ -153,7 +153,7 @@ async fn of_several_groups_exactly_one_must_carry_the_mark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_routes_are_told_where_the_cluster_keeps_any() {
+async fn pod_routes_are_reported_where_the_cluster_keeps_any() {
     let bed = Bed::new();
     let add = |range: &str, number: usize| bed.table(|table| table.routes.push(route_to(range, number)));
     add("10.200.2.0/24", 2);
@@ -193,7 +193,7 @@ async fn a_fargate_node_is_its_network_interface() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_permission_is_one_bad_link_and_the_others_are_told() {
+async fn a_missing_permission_is_one_bad_link_and_the_others_are_reported() {
     let bed = Bed::new();
     bed.world.deny("ec2:DescribeSecurityGroups");
     let facts = explain(&bed, &node(1)).await;

@@ -26,7 +26,7 @@ fn health(bed: &Bed, states: [(&'static str, &'static str); 2]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_balancer_in_order_of_either_kind_is_told_link_by_link() {
+async fn a_balancer_in_order_of_either_kind_is_reported_link_by_link() {
     let bed = Bed::new();
     let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
     bed.make(&mut classic).await;
@@ -73,7 +73,7 @@ async fn what_is_not_there_yet_is_waited_for_with_the_writes_that_are_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn targets_are_told_with_what_their_health_means() {
+async fn targets_are_reported_with_what_their_health_means() {
     let bed = Bed::new();
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;
@@ -198,7 +198,7 @@ async fn a_service_that_wants_none_any_more_shows_what_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_told() {
+async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_reported() {
     let bed = Bed::new();
     let mut old = service("old", "");
     bed.make(&mut old).await;

@@ -164,7 +164,7 @@ async fn without_a_subnet_to_stand_in_the_tags_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_fit_between_node_and_instance_is_told_per_node() {
+async fn what_does_not_fit_between_node_and_instance_is_reported_per_node() {
     let mut bed = Bed::new();
     let named = |name: &str, id: Option<&str>| {
         Arc::new(Node { name: name.into(), provider_id: id.map(Into::into), ..Node::default() })
@@ -203,7 +203,7 @@ async fn what_does_not_fit_between_node_and_instance_is_told_per_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_networks_and_groups_of_instances_are_told_per_node() {
+async fn marks_networks_and_groups_of_instances_are_reported_per_node() {
     let mut bed = Bed::new();
     let ids = ["sg-0000000000000000a", "sg-0000000000000000b"].map(str::to_owned);
     ids.iter().for_each(|id| drop(bed.world.ec2(|ec2| ec2.groups.insert(id.clone(), group(id, [].into())))));
@@ -245,7 +245,7 @@ async fn marks_networks_and_groups_of_instances_are_told_per_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_service_tells_what_a_take_over_changes() {
+async fn each_service_shows_what_a_take_over_changes() {
     let bed = Bed::new();
     let (mut same, mut drifted, mut foreign) = (service("same", "nlb"), service("drift", ""), service("other", "nlb"));
     for service in [&mut same, &mut drifted, &mut foreign] {

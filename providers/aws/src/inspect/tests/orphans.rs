@@ -134,7 +134,7 @@ async fn a_service_claims_by_type_or_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_balancer_of_a_former_service_of_the_same_name_is_told_and_kept() {
+async fn a_balancer_of_a_former_service_of_the_same_name_is_reported_and_kept() {
     let mut bed = Bed::new();
     bed.env.managed_network_groups = true;
     let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
@@ -200,7 +200,7 @@ async fn what_others_made_for_the_cluster_is_no_orphan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_mark_has_no_orphans_but_an_error_with_the_way_out() {
+async fn a_cluster_without_mark_has_no_orphans_but_an_error_with_the_fix() {
     let mut bed = Bed::new();
     let mut web = service("web", "");
     bed.make(&mut web).await;
@@ -344,7 +344,7 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_another_process_told_is_refused() {
+async fn an_orphan_that_another_process_reported_is_refused() {
     let bed = Bed::new();
     bed.make(&mut service("web", "nlb")).await;
     let mut orphan = bed.orphans(&[]).await.remove(0);

@@ -424,7 +424,7 @@ async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_balancer_of_the_other_kind_with_our_name_is_told() {
+async fn a_balancer_of_the_other_kind_with_our_name_is_reported() {
     let world = world();
     let service = service(1, "nlb");
     make(&world, &self::service(1, "")).await;

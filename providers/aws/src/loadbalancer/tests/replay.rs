@@ -212,7 +212,7 @@ async fn what_is_refused_is_refused_elsewhere_without_any_observation() {
 }
 
 #[test]
-fn wishes_read_the_same_from_the_facts() {
+fn desired_states_are_the_same_from_the_facts() {
     // Both processes have the Service; the desired state must not depend on anything else.
     let facts = [
         (env(), HealthProbe::NodePort),

@@ -84,7 +84,7 @@ async fn an_error_is_an_error_and_no_miss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_instances_are_told_from_stopped_ones() {
+async fn leaving_instances_are_distinguished_from_stopped_ones() {
     let world = Arc::new(World::with(4));
     for (number, state) in
         [(1, InstanceState::ShuttingDown), (2, InstanceState::Terminated), (3, InstanceState::Stopped)]

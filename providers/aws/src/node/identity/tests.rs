@@ -47,7 +47,7 @@ fn a_fargate_node_is_known_by_its_address() {
 }
 
 #[test]
-fn what_can_be_no_instance_is_refused_and_told_from_another_cloud() {
+fn what_can_be_no_instance_is_refused_and_distinguished_from_another_cloud() {
     for odd in [
         "",
         "aws://",

@@ -269,7 +269,7 @@ async fn a_name_is_found_among_live_members_only_and_must_be_unique() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fargate_nodes_share_one_call_and_count_as_stopped_unless_told_otherwise() {
+async fn fargate_nodes_share_one_call_and_count_as_stopped_unless_configured_otherwise() {
     let world = Arc::new(World::with(0));
     for (id, last) in [("eni-1", 1), ("eni-3", 3), ("eni-4", 3)] {
         world.ec2(|ec2| ec2.interfaces.insert(id.into(), new_interface([10, 0, 0, last].into(), None)));

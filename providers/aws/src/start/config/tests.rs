@@ -115,7 +115,7 @@ fn wrong_values_are_refused_at_the_start() {
 }
 
 #[test]
-fn what_has_no_effect_is_told() {
+fn what_has_no_effect_is_reported() {
     let (config, findings) = good(
         "[Global]\nZone = us-west-2a\nRegion = eu-west-1\nSourceARN = arn:x\nVPC = vpc-1\nSubnetID = subnet-1\n\
          ClusterServiceSharedLoadBalancerHealthProbePort = 1\nClusterServiceSharedLoadBalancerHealthProbePath = /x\n\
@@ -274,7 +274,7 @@ fn urls_must_be_usable() {
 }
 
 #[test]
-fn overrides_without_effect_are_told() {
+fn overrides_without_effect_are_reported() {
     let complete = |service: &str| override_of(service, "r", "https://x.example");
     let text = format!(
         "[ServiceOverride \"a\"]\n{}SigningMethod = v2\n[ServiceOverride \"b\"]\n{}[ServiceOverride \"c\"]\n{}SigningMethod=v4\n",

@@ -417,7 +417,7 @@ fn tags_are_set_once_for_all_or_not_at_all() {
 }
 
 #[test]
-fn topology_is_told_for_the_types_that_have_one() {
+fn topology_is_reported_for_the_types_that_have_one() {
     let (mut world, net) = world();
     let plain = nodes(&mut world, &net, 1).remove(0);
     let seed = InstanceSeed {

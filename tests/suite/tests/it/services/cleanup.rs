@@ -285,7 +285,7 @@ async fn a_service_that_changed_its_type_and_went_before_its_clean_up_leaves_no_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_tells_of_no_deletion_that_it_does_not_make() {
+async fn a_dry_run_reports_no_deletion_that_it_does_not_make() {
     let rig = Rig::new("").await;
     add_node(&rig, "n").await;
     rig.create(service("s")).await;

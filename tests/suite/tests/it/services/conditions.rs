@@ -64,7 +64,7 @@ async fn conditions_go_with_the_finalizer_and_with_the_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_told_once_with_its_reason_and_goes_when_it_is_over() {
+async fn a_failure_is_reported_once_with_its_reason_and_removed_when_it_is_over() {
     for (kind, reason) in [("NotImplemented", "Unsupported"), ("Other", "Infrastructure")] {
         let rig = Rig::new(&format!("faults: [{{call: EnsureLoadBalancer, kind: {kind}, error: broken}}]")).await;
         add_node(&rig, "n").await;

@@ -269,7 +269,7 @@ async fn a_storm_of_events_is_cut_and_slows_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_of_a_service_writes_nothing_and_tells_the_plan() {
+async fn a_dry_run_of_a_service_writes_nothing_and_reports_the_plan() {
     let rig = Rig::new("").await;
     add_node(&rig, "n").await;
     let before = rig.create(service("s")).await;

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_a_warning_that_names_the_policy() {
+    fn what_cannot_be_checked_is_a_warning_that_names_the_policy() {
         let needs = Needs { balancers: true, routes: true };
         let answer = refused(Of::Ec2, "CreateTags", "SomethingNew");
         let check = summary("ec2:CreateTags", &verdict(&answer), &needs).unwrap();

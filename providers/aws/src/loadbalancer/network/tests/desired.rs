@@ -95,7 +95,7 @@ fn certificates_make_tls_listeners_of_the_ports_they_cover() {
 }
 
 #[test]
-fn ports_without_node_port_are_told_and_none_at_all_is_refused() {
+fn ports_without_node_port_are_reported_and_none_at_all_is_refused() {
     let (network, findings) = asked(&[(80, 31080), (81, 0)]).network().unwrap();
     assert_eq!(network.ports.len(), 1);
     let text = "port 81 is not served: it has no node port; give it one";
@@ -105,7 +105,7 @@ fn ports_without_node_port_are_told_and_none_at_all_is_refused() {
 }
 
 #[test]
-fn bad_values_are_refused_with_key_value_and_way_out() {
+fn bad_values_are_refused_with_key_value_and_fix() {
     for (asked, text) in [
         (
             one().with(&HEALTH_PROTOCOL, "ssl"),

@@ -129,7 +129,7 @@ async fn targets_come_and_go_a_hundred_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_on_its_way_out_is_not_taken_away_again_and_can_come_back() {
+async fn a_draining_target_is_not_deregistered_again_and_can_be_registered() {
     let scene = Scene::made(&one()).await;
     let fewer = one().nodes([1]);
     scene.apply(&fewer, &scene.plan(&fewer).await.steps).await;
