@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ccm_controllers::survey;
-pub use ccm_controllers::survey::{Scope, Unplanned};
+use ccm_controllers::preview;
+pub use ccm_controllers::preview::{Scope, Unplanned};
 pub use ccm_controllers::{NotStarted, Shared};
 use ccm_controllers::{cluster_cidrs, ipam, lifecycle, node, node_task as task, persistent_volume, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
@@ -42,7 +42,7 @@ pub struct Controller {
 opaque_debug!(Controller, this, "name" = &this.name);
 
 /// Starts a pass of a controller that writes nothing.
-pub type SurveyFn = Arc<dyn Fn(&Survey<'_>) -> Surveyed + Send + Sync>;
+pub type PreviewFn = Arc<dyn Fn(&Preview<'_>) -> Previewed + Send + Sync>;
 
 /// A controller with its settings.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ pub struct Configured {
     /// Makes it, once the process leads and the provider is initialized.
     pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
     /// Starts a pass that writes nothing, for `ccm plan`; `None`: there is none.
-    pub survey: Option<SurveyFn>,
+    pub preview: Option<PreviewFn>,
 }
 
 opaque_debug!(Configured, this);
@@ -60,14 +60,14 @@ impl Configured {
     fn new<F: Future<Output = ()> + Send + 'static, E: Into<Refused>>(
         start: impl Fn(&Start<'_>) -> Result<F, E> + Send + Sync + 'static,
         concerns: impl Fn(&Scope) -> bool + Send + Sync + 'static,
-        survey: impl Fn(&Survey<'_>) -> Result<survey::Survey, E> + Send + Sync + 'static,
+        preview: impl Fn(&Preview<'_>) -> Result<preview::Preview, E> + Send + Sync + 'static,
     ) -> Self {
         let start = move |with: &Start<'_>| start(with).map(|running| Box::pin(running) as _).map_err(Into::into);
-        let survey = move |with: &Survey<'_>| match concerns(with.scope) {
-            true => survey(with).map(Some).map_err(Into::into),
+        let preview = move |with: &Preview<'_>| match concerns(with.scope) {
+            true => preview(with).map(Some).map_err(Into::into),
             false => Ok(None),
         };
-        Self { start: Arc::new(start), survey: Some(Arc::new(survey)) }
+        Self { start: Arc::new(start), preview: Some(Arc::new(preview)) }
     }
 }
 
@@ -90,10 +90,10 @@ impl From<NotStarted> for Refused {
 pub type Started = Result<BoxFuture<'static, ()>, Refused>;
 
 /// A pass that writes nothing; `None` where the scope does not concern the controller.
-pub type Surveyed = Result<Option<survey::Survey>, Refused>;
+pub type Previewed = Result<Option<preview::Preview>, Refused>;
 
 /// The inputs of such a pass.
-pub struct Survey<'a> {
+pub struct Preview<'a> {
     /// Stores that were filled once, and a gate that collects plans.
     pub shared: Shared,
     /// The initialized provider.
@@ -108,7 +108,7 @@ pub struct Survey<'a> {
     pub volumes: Option<&'a Result<Arc<Store<PersistentVolume>>, String>>,
 }
 
-opaque_debug!(Survey<'_>, this, "scope" = &this.scope);
+opaque_debug!(Preview<'_>, this, "scope" = &this.scope);
 
 /// The inputs of a controller.
 pub struct Start<'a> {
@@ -167,7 +167,7 @@ fn cloud_node() -> Controller {
         Configured::new(
             move |start| node::start(start.shared.clone(), start.events(node::COMPONENT), config),
             Scope::has_nodes,
-            |survey| node::survey(survey.shared.clone(), survey.events.clone(), survey.scope),
+            |preview| node::preview(preview.shared.clone(), preview.events.clone(), preview.scope),
         )
     })
 }
@@ -184,7 +184,7 @@ fn cloud_node_lifecycle() -> Controller {
         Configured::new(
             move |start| lifecycle::start(start.shared.clone(), start.events(lifecycle::COMPONENT), config),
             Scope::has_nodes,
-            move |survey| lifecycle::survey(survey.shared.clone(), survey.events.clone(), config.budget),
+            move |preview| lifecycle::preview(preview.shared.clone(), preview.events.clone(), config.budget),
         )
     })
 }
@@ -203,9 +203,9 @@ fn service_lb() -> Controller {
                 service::start(start.shared.clone(), balancer, events, config)
             },
             Scope::has_services,
-            move |survey| {
-                let Survey { shared, events, scope, provider, .. } = survey;
-                service::survey(shared.clone(), provider.load_balancer(), events.clone(), config, scope)
+            move |preview| {
+                let Preview { shared, events, scope, provider, .. } = preview;
+                service::preview(shared.clone(), provider.load_balancer(), events.clone(), config, scope)
             },
         )
     })
@@ -232,10 +232,10 @@ fn node_route() -> Controller {
                 route::start(start.shared.clone(), routes, schemes, events, config).map_err(Refused::from)
             },
             Scope::has_routes,
-            move |survey| {
-                let (routes, schemes) = (survey.provider.routes(), survey.provider.provider_id_schemes());
+            move |preview| {
+                let (routes, schemes) = (preview.provider.routes(), preview.provider.provider_id_schemes());
                 let config = same(routes.is_some())?;
-                Ok(route::survey(survey.shared.clone(), routes, schemes, survey.events.clone(), config)?)
+                Ok(route::preview(preview.shared.clone(), routes, schemes, preview.events.clone(), config)?)
             },
         )
     })
@@ -252,14 +252,14 @@ fn persistent_volume_label() -> Controller {
                 persistent_volume::start(start.shared.clone(), labeller, events)
             },
             |scope| *scope == Scope::All,
-            survey_volumes,
+            preview_volumes,
         )
     });
     Controller { applies: persistent_volume::applies, ..controller }
 }
 
-fn survey_volumes(survey: &Survey<'_>) -> Result<survey::Survey, NotStarted> {
-    let Survey { shared, events, provider, volumes, .. } = survey;
+fn preview_volumes(preview: &Preview<'_>) -> Result<preview::Preview, NotStarted> {
+    let Preview { shared, events, provider, volumes, .. } = preview;
     let listed = match volumes {
         Some(Err(error)) => {
             let (subject, error) = (persistent_volume::LIST.into(), SyncError::Retry(error.clone()));
@@ -268,7 +268,7 @@ fn survey_volumes(survey: &Survey<'_>) -> Result<survey::Survey, NotStarted> {
         Some(Ok(listed)) => Some(listed.clone()),
         None => None,
     };
-    persistent_volume::survey(shared.clone(), listed, provider.volumes(), events.clone())
+    persistent_volume::preview(shared.clone(), listed, provider.volumes(), events.clone())
 }
 
 /// Off by default: several installers give `--allocate-node-cidrs=true` to this program while kube-controller-manager
@@ -283,7 +283,7 @@ fn node_ipam() -> Controller {
         Configured::new(
             move |start| ipam::start(start.shared.clone(), start.events(ipam::COMPONENT), config.as_ref()),
             Scope::has_nodes,
-            move |survey| ipam::survey(survey.shared.clone(), survey.events.clone(), same.as_ref(), survey.scope),
+            move |preview| ipam::preview(preview.shared.clone(), preview.events.clone(), same.as_ref(), preview.scope),
         )
     });
     Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, ..controller }
@@ -322,10 +322,10 @@ pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> 
                 task::start(start.shared.clone(), start.provider.node_task(spec.name), spec).map_err(Refused::from)
             },
             Scope::has_nodes,
-            move |survey| {
-                allowed(survey.values)?;
-                let task = survey.provider.node_task(spec.name);
-                Ok(task::survey(survey.shared.clone(), task, spec, survey.scope)?)
+            move |preview| {
+                allowed(preview.values)?;
+                let task = preview.provider.node_task(spec.name);
+                Ok(task::preview(preview.shared.clone(), task, spec, preview.scope)?)
             },
         )
     };

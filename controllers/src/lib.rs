@@ -12,9 +12,9 @@ pub mod lifecycle;
 pub mod node;
 pub mod node_task;
 pub mod persistent_volume;
+pub mod preview;
 pub mod route;
 pub mod service;
-pub mod survey;
 #[cfg(test)]
 mod test_shared;
 

@@ -12,9 +12,9 @@ mod orphans;
 mod output;
 mod page;
 mod plan;
+mod previewed;
 mod progress;
 mod snapshot;
-mod surveyed;
 mod target;
 mod world;
 

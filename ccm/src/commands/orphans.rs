@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::output::{self, Colour, Format, Output, counted, flat};
+use super::previewed::step_text;
 use super::progress::Progress;
-use super::surveyed::step_text;
 use super::world::{Objects, World};
 use super::{Call, Command, SECTION};
 use crate::exit::{Failure, Verdict};

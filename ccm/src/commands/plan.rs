@@ -5,8 +5,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::output::{self, Format, Output};
+use super::previewed::{self, Previewed};
 use super::progress::Progress;
-use super::surveyed::{self, Surveyed};
 use super::world::World;
 use super::{Call, Command, SECTION, snapshot, target};
 use crate::exit::{Failure, Verdict};
@@ -42,26 +42,26 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let scope = target::scope(&call.words)?;
         let path = call.values.text(FROM_SNAPSHOT.name);
         if call.values.given(FROM_SNAPSHOT.name) {
-            let surveyed = snapshot::replay(&call, &path, &scope).await?;
-            return report(&surveyed, call.output);
+            let previewed = snapshot::replay(&call, &path, &scope).await?;
+            return report(&previewed, call.output);
         }
-        let surveyed = {
+        let previewed = {
             let progress = Progress::at("reading the flags");
             let world = World::open(&call, &progress).await?;
             world.check(&scope)?;
             world.plan(&scope, &progress).await?
         };
-        report(&surveyed, call.output)
+        report(&previewed, call.output)
     }
     .boxed()
 }
 
-fn report(surveyed: &Surveyed, output: Output) -> Result<Verdict, Failure> {
+fn report(previewed: &Previewed, output: Output) -> Result<Verdict, Failure> {
     super::deliver(&match output.format {
-        Format::Json => output::document("Plan", surveyed::json(surveyed)),
-        Format::Text | Format::Github => surveyed::text(surveyed, output),
+        Format::Json => output::document("Plan", previewed::json(previewed)),
+        Format::Text | Format::Github => previewed::text(previewed, output),
     })?;
-    match (surveyed.unplanned.len(), surveyed.changes()) {
+    match (previewed.unplanned.len(), previewed.changes()) {
         (0, 0) => Ok(Verdict::Clean),
         (0, _) => Ok(Verdict::Findings),
         (failed, _) => Err(Failure::error(format!("{failed} of the objects could not be planned"))),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ccm_controllers::{persistent_volume, survey::Scope};
+use ccm_controllers::{persistent_volume, preview::Scope};
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::{CloudProvider, PersistentVolume, Schemes};
 use ccm_runtime::store::{Cached, FieldFilter};
@@ -14,8 +14,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::output::{self, Format, counted};
+use super::previewed::{self, Previewed, concerns};
 use super::progress::Progress;
-use super::surveyed::{self, Surveyed, concerns};
 use super::world::{Objects, World};
 use super::{Call, Command, SECTION};
 use crate::exit::{Failure, Verdict};
@@ -86,7 +86,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
     let clock = Stopped::at(SystemTime::now());
     world.shared.clock = Arc::new(clock);
     world.volumes = volumes(&world).await;
-    let surveyed = world.plan(&Scope::All, &progress).await?;
+    let previewed = world.plan(&Scope::All, &progress).await?;
     let document = Document {
         kind: KIND.into(),
         version: VERSION,
@@ -95,7 +95,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
         redacted: 0,
         provider: provider(&*world.provider),
         flags: flags::kept(&call.values, &call.registry, &call.program),
-        plan: surveyed::json(&surveyed),
+        plan: previewed::json(&previewed),
         nodes: objects(&world.shared.nodes),
         services: objects(&world.shared.services),
         volumes: world.volumes.as_ref().map(|listed| match listed {
@@ -167,19 +167,19 @@ fn json(document: &Document, path: &str) -> Value {
 }
 
 /// The plan of the snapshot in this file. Prints on stderr whether it equals the recorded one.
-pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Surveyed, Failure> {
+pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Previewed, Failure> {
     // The error may quote untrusted input.
     let plain = |failure: Failure| Failure { message: output::flat(&failure.message), ..failure };
     let document = file::read(path).map_err(plain)?;
     let (taken, ccm, redacted) = (document.taken, document.ccm.clone(), document.redacted);
     let then = document.plan.clone();
-    let surveyed = {
+    let previewed = {
         let progress = Progress::at("reading the snapshot");
         let world = world(call, document).await?;
         world.check(scope)?;
         world.plan(scope, &progress).await?
     };
-    let different = differences(&then, surveyed::json(&surveyed), scope);
+    let different = differences(&then, previewed::json(&previewed), scope);
     let mut text = format!("Snapshot of {taken}, taken by ccm {ccm}: ");
     let more = different.len().saturating_sub(NAMED);
     let subjects = different.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
@@ -194,7 +194,7 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Sur
         ));
     }
     super::eprint(&output::flat(&text));
-    Ok(surveyed)
+    Ok(previewed)
 }
 
 /// The world of a snapshot: no cluster, no cloud; the clock is stopped at the time of the snapshot.

@@ -1,6 +1,6 @@
 //! Which object a command is about: `node/worker-1`, `service/default/web`, `routes`.
 
-use ccm_controllers::survey::Scope;
+use ccm_controllers::preview::Scope;
 use ccm_provider::{NodeName, ServiceKey};
 
 use crate::exit::Failure;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ccm_controllers::Shared;
-use ccm_controllers::survey::Scope;
+use ccm_controllers::preview::Scope;
 use ccm_provider::{
     Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, ProviderContext, Service, Subject,
 };
@@ -11,9 +11,9 @@ use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 
 use super::Call;
+use super::previewed::{Previewed, Warning};
 use super::progress::Progress;
-use super::surveyed::{Surveyed, Warning};
-use crate::controllers::{Refused, Survey};
+use crate::controllers::{Preview, Refused};
 use crate::exit::Failure;
 use crate::manager;
 use crate::options::{Chosen, Options};
@@ -175,8 +175,8 @@ impl World {
     }
 
     /// The inputs of one controller's pass.
-    fn of_controllers<'a>(&'a self, scope: &'a Scope) -> Survey<'a> {
-        Survey {
+    fn of_controllers<'a>(&'a self, scope: &'a Scope) -> Preview<'a> {
+        Preview {
             shared: self.shared.clone(),
             provider: &self.provider,
             values: &self.options.values,
@@ -186,40 +186,40 @@ impl World {
         }
     }
 
-    /// [`World::survey`] for a plan: also reports controllers that would write but are disabled by the flags.
-    pub(crate) async fn plan(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
-        let mut surveyed = self.survey(scope, progress).await?;
+    /// [`World::preview`] for a plan: also reports controllers that would write but are disabled by the flags.
+    pub(crate) async fn plan(&self, scope: &Scope, progress: &Progress) -> Result<Previewed, Failure> {
+        let mut previewed = self.preview(scope, progress).await?;
         let off = self.options.controllers.iter().filter(|known| !known.on && known.controller.on_by_default);
         let concerned = off.filter(|known| {
-            let begun = known.configured.survey.as_ref().map(|begin| begin(&self.of_controllers(scope)));
+            let begun = known.configured.preview.as_ref().map(|begin| begin(&self.of_controllers(scope)));
             matches!(begun, Some(Ok(Some(_)) | Err(Refused::Fatal(_))))
         });
         let skipped = concerned.map(|known| (known.controller.name, "--controllers switches it off".into()));
-        surveyed.skipped.extend(skipped);
-        Ok(surveyed)
+        previewed.skipped.extend(skipped);
+        Ok(previewed)
     }
 
     /// One pass of the enabled controllers that the scope concerns.
-    pub(crate) async fn survey(&self, scope: &Scope, progress: &Progress) -> Result<Surveyed, Failure> {
-        let mut surveyed =
-            Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() };
+    pub(crate) async fn preview(&self, scope: &Scope, progress: &Progress) -> Result<Previewed, Failure> {
+        let mut previewed =
+            Previewed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() };
         for Chosen { controller, configured, .. } in self.options.controllers.iter().filter(|known| known.on) {
-            let Some(begin) = &configured.survey else {
-                surveyed.skipped.push((controller.name, "it cannot be asked for plans".into()));
+            let Some(begin) = &configured.preview else {
+                previewed.skipped.push((controller.name, "it cannot be asked for plans".into()));
                 continue;
             };
             match begin(&self.of_controllers(scope)) {
                 Ok(Some(pass)) => {
                     progress.go_on(format!("asking {}", controller.name));
-                    surveyed.unplanned.extend(pass.await);
+                    previewed.unplanned.extend(pass.await);
                 }
                 Ok(None) => {}
-                Err(Refused::NotStarted(reason)) => surveyed.skipped.push((controller.name, reason.to_string())),
+                Err(Refused::NotStarted(reason)) => previewed.skipped.push((controller.name, reason.to_string())),
                 Err(Refused::Fatal(reason)) => return Err(Failure::fatal(reason)),
             }
         }
-        surveyed.plans = self.shared.gate.collected();
-        surveyed.warnings = self.warnings.take();
-        Ok(surveyed.within(scope))
+        previewed.plans = self.shared.gate.collected();
+        previewed.warnings = self.warnings.take();
+        Ok(previewed.within(scope))
     }
 }

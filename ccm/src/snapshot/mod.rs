@@ -2,8 +2,8 @@
 //! the cloud or any credentials.
 //!
 //! ```text
-//! ccm snapshot:             World + survey, the provider inside a Recorder ─> prune ─> redact ─> file
-//! ccm plan --from-snapshot: file ─> World over a Replay, the clock stopped  ─> survey
+//! ccm snapshot:             World + preview, the provider inside a Recorder ─> prune ─> redact ─> file
+//! ccm plan --from-snapshot: file ─> World over a Replay, the clock stopped  ─> preview
 //! ```
 //!
 //! Both are the pass of `ccm plan`. Only listed fields are kept ([`redact`]): an allowlist, so that nothing leaks by

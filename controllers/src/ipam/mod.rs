@@ -40,7 +40,7 @@ use ccm_runtime::{ApiError, GateError, Queue, RateLimit};
 pub use self::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
 use self::metrics::IpamMetrics;
 use self::pool::{Full, Pool};
-use crate::survey::{self, Scope, Survey};
+use crate::preview::{self, Preview, Scope};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -111,12 +111,12 @@ pub fn start(
 }
 
 /// What one pass over the nodes would do.
-pub fn survey(
+pub fn preview(
     shared: Shared,
     events: Arc<dyn EventSink>,
     config: Option<&Config>,
     scope: &Scope,
-) -> Result<Survey, NotStarted> {
+) -> Result<Preview, NotStarted> {
     let Some(config) = config else {
         return Err(NotStarted("--allocate-node-cidrs=false: pod ranges are not assigned here".into()));
     };
@@ -126,7 +126,7 @@ pub fn survey(
     let controller = IpamController::new(shared, events, queue, config)?;
     // Record all used blocks first, so that no used block is reported as free.
     nodes.into_iter().for_each(|node| controller.changed(&ObjectChange::Added(node)));
-    Ok(Box::pin(async move { survey::sync_once(&controller, keys).await }))
+    Ok(Box::pin(async move { preview::sync_once(&controller, keys).await }))
 }
 
 #[async_trait]
@@ -144,7 +144,7 @@ impl Reconciler for IpamController {
     }
 
     fn subject(&self, key: &NodeName) -> String {
-        survey::node_subject(key)
+        preview::node_subject(key)
     }
 
     async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {

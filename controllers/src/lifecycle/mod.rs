@@ -23,7 +23,7 @@ use futures::StreamExt;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
 use self::metrics::LifecycleMetrics;
-use crate::survey::Survey;
+use crate::preview::Preview;
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -83,7 +83,7 @@ pub fn start(
 }
 
 /// What one pass would do. For a node that waits for more evidence it emits an event.
-pub fn survey(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Survey, NotStarted> {
+pub fn preview(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Preview, NotStarted> {
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));
     };

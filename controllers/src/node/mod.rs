@@ -24,7 +24,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use self::metrics::NodeMetrics;
-use crate::survey::{self, Scope, Survey, Unplanned};
+use crate::preview::{self, Preview, Scope, Unplanned};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -37,7 +37,7 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes/status", &["patch"], "addresses of nodes"),
 ];
 const ADDRESSES_FAILED: &str = "failed to update node addresses";
-/// Nodes whose addresses are compared at once in a survey.
+/// Nodes whose addresses are compared at once in a preview.
 const SURVEYED_AT_ONCE: usize = 100;
 
 /// A tainted node is retried once a minute: not after 1,000 s as upstream, since all waiting nodes share a call.
@@ -116,7 +116,7 @@ pub fn start(
 }
 
 /// What one pass would do: initialization, labels, addresses.
-pub fn survey(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Result<Survey, NotStarted> {
+pub fn preview(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Result<Preview, NotStarted> {
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));
     };
@@ -125,11 +125,11 @@ pub fn survey(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Resu
     let controller = Arc::new(NodeController::new(shared, view, events));
     Ok(Box::pin(async move {
         let keys = nodes.iter().map(|node| node.name.clone()).collect();
-        let mut failed = survey::sync_once(&*controller, keys).await;
+        let mut failed = preview::sync_once(&*controller, keys).await;
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
         let refreshed = controller.refresh(nodes, SURVEYED_AT_ONCE).await;
         failed.extend(
-            refreshed.into_iter().map(|(name, error)| Unplanned { subject: survey::node_subject(&name), error }),
+            refreshed.into_iter().map(|(name, error)| Unplanned { subject: preview::node_subject(&name), error }),
         );
         failed
     }))
@@ -150,7 +150,7 @@ impl Reconciler for NodeController {
     }
 
     fn subject(&self, key: &NodeName) -> String {
-        survey::node_subject(key)
+        preview::node_subject(key)
     }
 
     async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {

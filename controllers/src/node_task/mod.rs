@@ -21,7 +21,7 @@ use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{Queue, RateLimit};
 
-use crate::survey::{self, Scope, Survey};
+use crate::preview::{self, Preview, Scope};
 use crate::{NotStarted, Shared};
 
 /// Its RBAC permissions.
@@ -80,12 +80,12 @@ pub fn start(
 }
 
 /// What one pass over the nodes would do. Nodes that are deleted already are not known to it.
-pub fn survey(
+pub fn preview(
     shared: Shared,
     task: Option<Arc<dyn NodeTask>>,
     spec: &'static NodeTaskSpec,
     scope: &Scope,
-) -> Result<Survey, NotStarted> {
+) -> Result<Preview, NotStarted> {
     let Some(task) = task else {
         return Err(NotStarted(format!("the cloud provider has no controller {:?}", spec.name)));
     };
@@ -95,7 +95,7 @@ pub fn survey(
     let keys = nodes.iter().map(key).collect();
     let queue = Queue::new(spec.queue, RateLimit::DEFAULT, &shared.metrics);
     let controller = NodeTaskController { shared, task, spec, queue };
-    Ok(Box::pin(async move { survey::sync_once(&controller, keys).await }))
+    Ok(Box::pin(async move { preview::sync_once(&controller, keys).await }))
 }
 
 #[async_trait]
@@ -116,7 +116,7 @@ impl Reconciler for NodeTaskController {
     }
 
     fn subject(&self, key: &Key) -> String {
-        survey::node_subject(&key.name)
+        preview::node_subject(&key.name)
     }
 
     async fn observe(&self, keys: &[Key]) -> Vec<Result<NodeWork, SyncError>> {

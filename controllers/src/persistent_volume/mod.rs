@@ -27,7 +27,7 @@ use ccm_runtime::store::{FieldFilter, Reflector};
 use ccm_runtime::{Client, GateError, Metrics, Permission, Queue, RateLimit, Store};
 
 use self::decide::When;
-use crate::survey::{self, Survey, Unplanned};
+use crate::preview::{self, Preview, Unplanned};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -168,12 +168,12 @@ pub async fn list(client: &Client) -> Result<Arc<Store<PersistentVolume>>, Strin
 }
 
 /// What one pass would do: over these volumes, else over those that the API server lists now.
-pub fn survey(
+pub fn preview(
     shared: Shared,
     volumes: Option<Arc<Store<PersistentVolume>>>,
     labeller: Option<Arc<dyn Volumes>>,
     events: Arc<dyn EventSink>,
-) -> Result<Survey, NotStarted> {
+) -> Result<Preview, NotStarted> {
     let labeller = labeller.ok_or_else(no_labeller)?;
     Ok(Box::pin(async move {
         let volumes = match volumes {
@@ -185,7 +185,7 @@ pub fn survey(
         };
         let keys = volumes.list().iter().map(|volume| volume.metadata.name.clone()).collect();
         let controller = VolumeController::new(shared, volumes, labeller, events);
-        survey::sync_once(&controller, keys).await
+        preview::sync_once(&controller, keys).await
     }))
 }
 

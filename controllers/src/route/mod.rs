@@ -26,7 +26,7 @@ use ipnet::IpNet;
 
 use self::decide::Changes;
 use crate::drift::Drift;
-use crate::survey::{Survey, Unplanned};
+use crate::preview::{Preview, Unplanned};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -101,13 +101,13 @@ pub fn start(
 }
 
 /// What one reconcile would do.
-pub fn survey(
+pub fn preview(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
     schemes: Schemes,
     events: Arc<dyn EventSink>,
     config: Config,
-) -> Result<Survey, NotStarted> {
+) -> Result<Preview, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
     let controller = RouteController::new(shared, routes, schemes, events, config.cluster_cidrs);
     Ok(Box::pin(async move {

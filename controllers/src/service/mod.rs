@@ -27,7 +27,7 @@ use ccm_runtime::{Permission, Queue, RateLimit};
 
 use self::metrics::{Pass, ServiceMetrics};
 use crate::drift::Drift;
-use crate::survey::{self, Scope, Survey};
+use crate::preview::{self, Preview, Scope};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -166,13 +166,13 @@ pub fn start(
 }
 
 /// What one pass would do.
-pub fn survey(
+pub fn preview(
     shared: Shared,
     balancer: Option<Arc<dyn LoadBalancer>>,
     events: Arc<dyn EventSink>,
     config: Config,
     scope: &Scope,
-) -> Result<Survey, NotStarted> {
+) -> Result<Preview, NotStarted> {
     let Some(balancer) = balancer else {
         return Err(NotStarted("the cloud provider does not support external load balancers".into()));
     };
@@ -181,7 +181,7 @@ pub fn survey(
     };
     let keys = shared.services.list().iter().filter(|service| concerns(service)).map(|s| Work::Sync(s.key())).collect();
     let controller = ServiceController::new(shared, balancer, events, config);
-    Ok(Box::pin(async move { survey::sync_once(&controller, keys).await }))
+    Ok(Box::pin(async move { preview::sync_once(&controller, keys).await }))
 }
 
 impl ServiceController {

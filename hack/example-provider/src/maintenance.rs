@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ccm::Controller;
-use ccm::controllers::{Check, Configured, Scope, Shared, Start, Survey, Unplanned};
+use ccm::controllers::{Check, Configured, Scope, Shared, Start, Preview, Unplanned};
 use ccm_provider::flag::Kind;
 use ccm_provider::{Change, Flag, Node, Plan, Risk, Step, Verb};
 use ccm_runtime::client::Call;
@@ -57,9 +57,9 @@ fn configured(rack: &Arc<OnceLock<Arc<Rack>>>, period: Duration) -> Configured {
             };
             Ok(Box::pin(periodically(NAME, period, Pace::FromEnd, leadership, metrics, pass)))
         }),
-        survey: Some(Arc::new(move |survey: &Survey<'_>| {
+        preview: Some(Arc::new(move |preview: &Preview<'_>| {
             let rack = planned.get().cloned();
-            let (shared, scope) = (survey.shared.clone(), survey.scope.clone());
+            let (shared, scope) = (preview.shared.clone(), preview.scope.clone());
             Ok(scope.has_nodes().then(|| Box::pin(plan_once(rack, shared, scope)) as _))
         })),
     }

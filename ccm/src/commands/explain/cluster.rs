@@ -12,7 +12,7 @@ use ccm_runtime::{ApiError, InstanceView};
 use jiff::Timestamp;
 
 use super::events::ago;
-use super::{Object, Surveyed};
+use super::{Object, Previewed};
 use crate::options::Chosen;
 use crate::options::Options;
 use crate::options::migration::Lease;
@@ -58,20 +58,20 @@ pub(super) fn unreachable(node: &Node) -> Option<&str> {
 }
 
 /// Adds the results of a pass over all routes that concern one node. Failures concern every node.
-pub(super) fn add_routes(surveyed: &mut Surveyed, routes: Surveyed, node: &NodeName) {
+pub(super) fn add_routes(previewed: &mut Previewed, routes: Previewed, node: &NodeName) {
     let to = format!(" to {node}");
     let of_node = |step: &Step| match &*step.kind {
         "Route" => step.id.ends_with(&to),
         _ => step.id == node.as_str(),
     };
-    surveyed.plans.extend(routes.plans.into_iter().filter_map(|mut plan| {
+    previewed.plans.extend(routes.plans.into_iter().filter_map(|mut plan| {
         plan.steps.retain(of_node);
         plan.findings.retain(|finding| finding.key == format!("node {node}"));
         (!plan.steps.is_empty() || !plan.findings.is_empty()).then_some(plan)
     }));
-    surveyed.unplanned.extend(routes.unplanned);
-    surveyed.warnings.extend(routes.warnings);
-    surveyed.skipped.extend(routes.skipped);
+    previewed.unplanned.extend(routes.unplanned);
+    previewed.warnings.extend(routes.warnings);
+    previewed.skipped.extend(routes.skipped);
 }
 
 /// Whether the flags let them run. `skipped`: those that are enabled but do not run, with the reason.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_controllers::survey::Scope;
+use ccm_controllers::preview::Scope;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{Fact, FactState};
 use ccm_runtime::client::{Call, ConnectOptions, RemoteServer, Trust};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::output::flat;
-use super::super::surveyed::concerns;
+use super::super::previewed::concerns;
 use super::report::Story;
 use super::{LEADER, LEADER_CA, LEADER_INSECURE};
 use crate::clients;

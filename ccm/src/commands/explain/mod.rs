@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_controllers::survey::Scope;
+use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::{Aspects, FactState, Lookup, NodeRef, Service};
@@ -22,8 +22,8 @@ use ccm_runtime::election;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
+use super::previewed::Previewed;
 use super::progress::Progress;
-use super::surveyed::Surveyed;
 use super::world::World;
 use super::{Call, Command, SECTION, lint, target};
 use crate::exit::{Failure, Verdict};
@@ -118,28 +118,28 @@ async fn collect(
         let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
         story.lint(&lint::service(service, rules));
     }
-    let mut surveyed = world.survey(scope, progress).await?;
+    let mut previewed = world.preview(scope, progress).await?;
     if let Object::Node(node) = &object
         && story.not_ours.is_none()
         && cluster::unreachable(node).is_some()
     {
-        match world.survey(&Scope::Routes, progress).await {
-            Ok(routes) => cluster::add_routes(&mut surveyed, routes, &node.name),
+        match world.preview(&Scope::Routes, progress).await {
+            Ok(routes) => cluster::add_routes(&mut previewed, routes, &node.name),
             // Flags that only the start of this controller refuses do not affect the rest.
-            Err(failure) => surveyed.skipped.push((ccm_controllers::route::NAME, failure.message)),
+            Err(failure) => previewed.skipped.push((ccm_controllers::route::NAME, failure.message)),
         }
     }
     let mut nobody = false;
     if story.not_ours.is_none() {
         let needed = cluster::needed(&object);
-        story.facts.extend(cluster::controllers(&world.options, &surveyed.skipped, &needed));
+        story.facts.extend(cluster::controllers(&world.options, &previewed.skipped, &needed));
         nobody = leases(world, &mut story, &needed, progress).await;
     }
     if let Some(leader) = leader {
         progress.go_on("asking the leader");
         leader.ask(&world.options, scope, &mut story).await?;
     }
-    story.surveyed(&surveyed, world.options.dry_run, nobody);
+    story.previewed(&previewed, world.options.dry_run, nobody);
     if let Object::Service(service) = &object
         && ccm_controllers::service::decide::wants(service)
     {
@@ -155,7 +155,7 @@ async fn collect(
         Ok(events) => story.events(events, now),
         Err(error) => story.unseen.push(error),
     }
-    story.plan = Some(surveyed);
+    story.plan = Some(previewed);
     Ok(story)
 }
 

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::output::{self, Colour, Format, Output, flat};
-use super::super::surveyed;
-use super::Surveyed;
+use super::super::previewed;
+use super::Previewed;
 use super::events::{self, Event};
 use crate::exit::Verdict;
 
@@ -35,7 +35,7 @@ pub(super) struct Story {
     pub(super) events: Vec<Event>,
     pub(super) now: Timestamp,
     pub(super) leader: Option<Value>,
-    pub(super) plan: Option<Surveyed>,
+    pub(super) plan: Option<Previewed>,
 }
 
 /// Whether an error of this class passes by itself or needs action.
@@ -90,25 +90,25 @@ impl Story {
     }
 
     /// What the controllers would do now.
-    pub(super) fn surveyed(&mut self, surveyed: &Surveyed, dry_run: bool, nobody: bool) {
-        for unplanned in &surveyed.unplanned {
+    pub(super) fn previewed(&mut self, previewed: &Previewed, dry_run: bool, nobody: bool) {
+        for unplanned in &previewed.unplanned {
             self.failed("the controllers", &unplanned.error.to_string(), unplanned.error.class());
         }
-        for warning in &surveyed.warnings {
+        for warning in &previewed.warnings {
             let text = format!("{} ({})", warning.message, warning.reason);
             self.facts.push(Fact::waiting("the controllers", text));
         }
-        let steps: Vec<&Step> = surveyed.plans.iter().flat_map(|plan| &plan.steps).collect();
+        let steps: Vec<&Step> = previewed.plans.iter().flat_map(|plan| &plan.steps).collect();
         if dry_run && !steps.is_empty() {
             let text = "among the flags: a controller manager with it writes nothing";
             self.facts.push(Fact::bad("--dry-run", text, "take it away to let the controllers write"));
         }
         let who = if nobody { "the next leader's write" } else { "the leader's write" };
         self.facts.extend(steps.into_iter().map(|step| Fact::waiting(who, step.to_string())));
-        for plan in &surveyed.plans {
+        for plan in &previewed.plans {
             self.lint(&plan.findings);
         }
-        if surveyed.unplanned.is_empty() && surveyed.changes() == 0 && self.not_ours.is_none() {
+        if previewed.unplanned.is_empty() && previewed.changes() == 0 && self.not_ours.is_none() {
             self.facts.push(Fact::good("the controllers", "have nothing to write for it"));
         }
     }
@@ -246,7 +246,7 @@ fn json(story: &Story) -> Value {
         "facts": story.all().collect::<Vec<_>>(),
         "unseen": story.unseen,
         "events": story.events.iter().map(|event| event.json(story.now)).collect::<Vec<_>>(),
-        "plan": story.plan.as_ref().map(surveyed::json),
+        "plan": story.plan.as_ref().map(previewed::json),
         "leader": story.leader,
     })
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_controllers::survey::Scope;
+use ccm_controllers::preview::Scope;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::output::{Format, Output};
-use super::super::surveyed::{Surveyed, Warning};
+use super::super::previewed::{Previewed, Warning};
 use super::report::{self, Story};
 use super::{Object, cluster, events, leader, object};
 use crate::options::Options;
@@ -50,8 +50,8 @@ fn worker(name: &str, taints: &[&str]) -> Node {
     }
 }
 
-fn nothing() -> Surveyed {
-    Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
+fn nothing() -> Previewed {
+    Previewed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
 }
 
 fn create() -> Plan {
@@ -86,7 +86,7 @@ fn forbidden() -> ApiError {
 fn a_service_that_waits_names_the_write_and_not_the_missing_address() {
     let mut story = object::service(&web(&json!({})), now());
     story.facts.push(lease(seen("pod-1", 3)).unwrap());
-    story.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
+    story.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     assert_eq!(
         text(&story),
         "\
@@ -106,8 +106,8 @@ fn a_denied_call_names_its_class_and_the_right_that_is_missing() {
     let mut story = object::service(&web(&json!({})), now());
     let denied = ProviderError::new(ErrorClass::Denied { action: "ec2:CreateTags".into() }, "not allowed");
     let error = SyncError::provider("failed to plan load balancer", &denied);
-    let unplanned = vec![ccm_controllers::survey::Unplanned { subject: "service default/web".into(), error }];
-    story.surveyed(&Surveyed { unplanned, ..nothing() }, false, false);
+    let unplanned = vec![ccm_controllers::preview::Unplanned { subject: "service default/web".into(), error }];
+    story.previewed(&Previewed { unplanned, ..nothing() }, false, false);
     assert_eq!(
         story.conclusion(),
         "broken: the controllers: failed to plan load balancer: not allowed (denied) → grant ec2:CreateTags to the identity \
@@ -137,8 +137,8 @@ fn what_passes_by_itself_is_waited_for() {
     let mut story = Story::default();
     story.failed("the cloud", "slower", Some(&ErrorClass::Throttled { after: None }));
     assert_eq!(story.state(), FactState::Waiting);
-    story.surveyed(
-        &Surveyed {
+    story.previewed(
+        &Previewed {
             warnings: vec![Warning { subject: "x".into(), reason: "Later".into(), message: "a second list".into() }],
             ..nothing()
         },
@@ -272,15 +272,15 @@ fn a_node_without_routes_waits_for_their_controller_and_for_its_own_writes() {
     let plan = Plan::new("routes").with(step("Route", "10.1.0.0/24 to a")).with(step("Route", "10.2.0.0/24 to b.a"));
     let plan = plan.with(step("Node", "a")).with(step("Node", "b.a"));
     let skipped = vec![("node-route-controller", "--configure-cloud-routes=false".to_owned())];
-    let mut surveyed = nothing();
-    cluster::add_routes(&mut surveyed, Surveyed { plans: vec![plan], skipped, ..nothing() }, &"a".into());
-    let ids: Vec<&str> = surveyed.plans.iter().flat_map(|plan| &plan.steps).map(|step| &*step.id).collect();
+    let mut previewed = nothing();
+    cluster::add_routes(&mut previewed, Previewed { plans: vec![plan], skipped, ..nothing() }, &"a".into());
+    let ids: Vec<&str> = previewed.plans.iter().flat_map(|plan| &plan.steps).map(|step| &*step.id).collect();
     assert_eq!(ids, ["10.1.0.0/24 to a", "a"]);
 
     let options = Options::from_args(["--cloud-provider=x"]).unwrap();
     let of = |node: Node| {
         let needed = cluster::needed(&Object::Node(Arc::new(node)));
-        cluster::controllers(&options, &surveyed.skipped, &needed).into_iter().nth(2)
+        cluster::controllers(&options, &previewed.skipped, &needed).into_iter().nth(2)
     };
     let fact = of(network("NoRouteCreated")).unwrap();
     assert_eq!((fact.state, &*fact.text), (FactState::Bad, "does not run: --configure-cloud-routes=false"));
@@ -305,10 +305,10 @@ fn the_lease_of_a_migration_counts_for_what_it_moves() {
 #[test]
 fn a_dry_run_among_the_flags_is_why_nothing_is_written() {
     let mut story = Story::default();
-    story.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, true, false);
+    story.previewed(&Previewed { plans: vec![create()], ..nothing() }, true, false);
     assert!(story.conclusion().starts_with("broken: --dry-run: "), "{}", story.conclusion());
     let mut story = Story::default();
-    story.surveyed(&nothing(), true, false);
+    story.previewed(&nothing(), true, false);
     assert_eq!(story.conclusion(), "OK");
 }
 
@@ -374,7 +374,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     assert_eq!(last(json!([warned(12), well, classed])).as_deref(), Some("AWSLoadBalancerWarning"));
     // An error that passes by itself means waiting, whether it was emitted as an event or not.
     let mut passing = object::service(&web(&json!({})), now());
-    passing.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
+    passing.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     passing.events(events::parse(&json!({"items": [classed]}), "web", "u-1"), now());
     assert_eq!(passing.state(), FactState::Waiting, "{}", passing.conclusion());
 
@@ -386,14 +386,14 @@ fn the_last_error_counts_until_a_sync_went_well() {
     silent.events(events(), now());
     assert!(silent.conclusion().starts_with("waiting for the kubelet: "), "{}", silent.conclusion());
     let mut pending = object::service(&web(&json!({})), now());
-    pending.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
+    pending.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     pending.events(events(), now());
     assert!(pending.conclusion().starts_with("broken: last error: SyncLoadBalancerFailed 3 times, last 50s ago: m → "));
     // The error class that the leader added as an annotation determines the fix.
     let mut denied = failed();
     denied["metadata"] = json!({"annotations": {"cloud-controller-manager/error-class": "denied"}});
     let mut pending = object::service(&web(&json!({})), now());
-    pending.surveyed(&Surveyed { plans: vec![create()], ..nothing() }, false, false);
+    pending.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     pending.events(events::parse(&json!({"items": [denied]}), "web", "u-1"), now());
     assert!(pending.conclusion().contains("m (denied) → grant the missing permission"), "{}", pending.conclusion());
 }
@@ -414,7 +414,7 @@ fn texts_of_others_stay_in_their_line_and_do_not_steer_the_terminal() {
 fn the_document_has_all_that_the_text_has() {
     let mut story = object::service(&web(&json!({})), now());
     story.unseen.push("events: no".into());
-    story.plan = Some(Surveyed { plans: vec![create()], ..nothing() });
+    story.plan = Some(Previewed { plans: vec![create()], ..nothing() });
     let document: Value = serde_json::from_str(&report::print(&story, Output::plain(Format::Json))).unwrap();
     assert_eq!(document["kind"], "Explanation");
     assert_eq!(document["object"], json!({"kind": "Service", "namespace": "default", "name": "web", "uid": "u-1"}));

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ccm_controllers::survey::Scope;
+use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::{Aspects, Check, Lookup, NodeRef, Service, Severity};
@@ -31,8 +31,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::output::{self, Colour, Format, Output, counted, flat};
+use super::previewed::Previewed;
 use super::progress::Progress;
-use super::surveyed::Surveyed;
 use super::world::World;
 use super::{Call, Command, SECTION};
 use crate::Controller;
@@ -98,12 +98,12 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let cluster = read::cluster(&world.client, &call.values.text(NAMESPACE.name), lease_namespace).await;
     let mut checks = cluster.unread;
     progress.go_on("planning");
-    let surveyed = world.survey(&Scope::All, progress).await.unwrap_or_else(|failure| {
+    let previewed = world.preview(&Scope::All, progress).await.unwrap_or_else(|failure| {
         let text = format!("the controllers would not start: {}", failure.message);
         checks.push(Check::error("start", "", text, "put the flags right, then see what else would change"));
-        Surveyed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
+        Previewed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
     });
-    let controllers = running_controllers(world, &surveyed);
+    let controllers = running_controllers(world, &previewed);
     let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);
     let account = call.values.text(AS.name);
 
@@ -118,14 +118,14 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let listed = world.shared.nodes.list();
     let answers = instances(world, &listed).await;
     let schemes = world.provider.provider_id_schemes();
-    let seen = nodes::Nodes { nodes: &listed, answers: answers.as_deref(), schemes, surveyed: &surveyed };
+    let seen = nodes::Nodes { nodes: &listed, answers: answers.as_deref(), schemes, previewed: &previewed };
     checks.extend(nodes::checks(&seen));
     let services = world.shared.services.list();
     let factory = call.registry.get(&options.cloud_provider);
     let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
     let lint = |service: &Service| super::lint::service(service, rules);
-    checks.extend(services::checks(&services, &lint, &surveyed, runs(ccm_controllers::service::NAME)));
-    let others = services::others(&surveyed, |unplanned| {
+    checks.extend(services::checks(&services, &lint, &previewed, runs(ccm_controllers::service::NAME)));
+    let others = services::others(&previewed, |unplanned| {
         seen.is_reported(&unplanned.subject) || checks.iter().any(|check| services::is_cause(check, unplanned))
     });
     checks.extend(others);
@@ -145,8 +145,8 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     checks
 }
 
-fn running_controllers<'a>(world: &'a World, surveyed: &Surveyed) -> Vec<&'a Controller> {
-    let skipped = |name: &str| surveyed.skipped.iter().any(|(skipped, _)| *skipped == name);
+fn running_controllers<'a>(world: &'a World, previewed: &Previewed) -> Vec<&'a Controller> {
+    let skipped = |name: &str| previewed.skipped.iter().any(|(skipped, _)| *skipped == name);
     let on = world.options.switched_on();
     on.filter(|controller| !skipped(controller.name) && (controller.applies)(&*world.provider).is_ok()).collect()
 }

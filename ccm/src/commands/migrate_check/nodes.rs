@@ -11,7 +11,7 @@ use ccm_provider::well_known::{
 use ccm_provider::{Check, ErrorClass, Lookup, Node, NodeRef, Plan, Schemes, Severity, Verb};
 
 use super::joined;
-use crate::commands::surveyed::Surveyed;
+use crate::commands::previewed::Previewed;
 
 const PROVIDER_ID: &str = "node-provider-id";
 const INSTANCE: &str = "node-instance";
@@ -22,7 +22,7 @@ pub(super) struct Nodes<'a> {
     pub(super) answers: Option<&'a [Lookup]>,
     /// What provider IDs of this cloud begin with.
     pub(super) schemes: Schemes,
-    pub(super) surveyed: &'a Surveyed,
+    pub(super) previewed: &'a Previewed,
 }
 
 /// A problem of a node: severity, check, message and fix.
@@ -40,7 +40,7 @@ pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
         }
     }
     checks.extend(all_foreign(seen));
-    checks.extend(planned(&seen.surveyed.plans));
+    checks.extend(planned(&seen.previewed.plans));
     if checks.is_empty() {
         checks.push(Check::good("nodes", "", format!("nodes that stay as they are: {}", seen.nodes.len())));
     }
@@ -69,7 +69,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     }
     if node.has_taint(TAINT_UNINITIALIZED) {
         // The initialization is reported with the other writes.
-        let initialized = seen.surveyed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
+        let initialized = seen.previewed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
         let text = "it waits for its initialization, and this program would not initialize it";
         let fix = "see ccm explain node/NAME";
         return (!initialized).then(|| (Severity::Error, "node-uninitialized", text.into(), fix.into()));
@@ -99,7 +99,7 @@ fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Ki
                 --cloud-config are right";
     match answer? {
         Lookup::Found(_) | Lookup::Foreign => None,
-        Lookup::Gone(evidence) if is_deleted(node, &seen.surveyed.plans) => {
+        Lookup::Gone(evidence) if is_deleted(node, &seen.previewed.plans) => {
             let text = format!("it would be deleted: {evidence}, and it is not Ready");
             Some((Severity::Error, "node-deletion", text, find.into()))
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ccm_controllers::survey::Unplanned;
+use ccm_controllers::preview::Unplanned;
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity};
 
 use super::{join, joined};
 use crate::commands::output::counted;
-use crate::commands::surveyed::Surveyed;
+use crate::commands::previewed::Previewed;
 
 const FINALIZER: &str = "service-finalizer";
 /// Steps of a plan that a finding lists; `ccm plan` prints all.
@@ -21,7 +21,7 @@ const ANNOTATIONS: &str = "service-annotations";
 pub(super) fn checks(
     services: &[Arc<Service>],
     lint: &dyn Fn(&Service) -> Vec<Finding>,
-    surveyed: &Surveyed,
+    previewed: &Previewed,
     runs: bool,
 ) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn checks(
             checks.extend(findings(service, lint(service)));
         }
     }
-    checks.extend(surveyed.plans.iter().filter(|plan| plan.subject.starts_with("service ")).filter_map(planned));
+    checks.extend(previewed.plans.iter().filter(|plan| plan.subject.starts_with("service ")).filter_map(planned));
     if checks.is_empty() {
         let count = services.iter().filter(|service| service.wants_load_balancer()).count();
         checks.push(Check::good(
@@ -59,10 +59,10 @@ pub(super) fn checks(
 /// Planned writes to other objects than nodes and Services, failed plans, and warnings of the controllers.
 ///
 /// `reported`: whether another finding already reports the cause.
-pub(super) fn others(surveyed: &Surveyed, reported: impl Fn(&Unplanned) -> bool) -> Vec<Check> {
+pub(super) fn others(previewed: &Previewed, reported: impl Fn(&Unplanned) -> bool) -> Vec<Check> {
     let of_others = |plan: &&Plan| !plan.subject.starts_with("service ") && !plan.subject.starts_with("node ");
     let (volumes, rest): (Vec<&Plan>, Vec<&Plan>) =
-        surveyed.plans.iter().filter(of_others).partition(|plan| plan.subject.starts_with("persistentvolume "));
+        previewed.plans.iter().filter(of_others).partition(|plan| plan.subject.starts_with("persistentvolume "));
     let mut checks: Vec<Check> = rest.into_iter().filter_map(planned).collect();
     let written: Vec<&Plan> = volumes.into_iter().filter(|plan| !plan.is_empty()).collect();
     if let Some(first) = written.first() {
@@ -73,15 +73,15 @@ pub(super) fn others(surveyed: &Surveyed, reported: impl Fn(&Unplanned) -> bool)
         checks.push(Check::warning("volume-labels", format!("persistentvolume {}", joined(&names)), text, fix));
     }
     let explain = "see ccm explain for nodes and Services";
-    for unplanned in surveyed.unplanned.iter().filter(|unplanned| !reported(unplanned)) {
+    for unplanned in previewed.unplanned.iter().filter(|unplanned| !reported(unplanned)) {
         let text = format!("could not be planned: {}", unplanned.error);
         checks.push(Check::error("plan", &*unplanned.subject, text, explain));
     }
-    for warning in &surveyed.warnings {
+    for warning in &previewed.warnings {
         let text = format!("{} ({})", warning.message, warning.reason);
         checks.push(Check::warning("plan", &*warning.subject, text, explain));
     }
-    for (controller, reason) in &surveyed.skipped {
+    for (controller, reason) in &previewed.skipped {
         checks.push(Check::good("controllers", *controller, format!("would not run: {reason}")));
     }
     checks

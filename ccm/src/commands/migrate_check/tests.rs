@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ccm_controllers::survey::Unplanned;
+use ccm_controllers::preview::Unplanned;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
@@ -291,8 +291,8 @@ fn node(name: &str, id: Option<&str>) -> Node {
     Node { name: name.into(), provider_id: id.map(Into::into), ready: Some(ConditionStatus::True), ..Node::default() }
 }
 
-fn surveyed(plans: Vec<Plan>) -> Surveyed {
-    Surveyed { plans, unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
+fn previewed(plans: Vec<Plan>) -> Previewed {
+    Previewed { plans, unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
 }
 
 fn step(verb: Verb, kind: &'static str, id: &str, risk: Risk) -> Step {
@@ -311,12 +311,12 @@ fn gone() -> Lookup {
 fn of_nodes(nodes: Vec<(Node, Lookup)>, plans: Vec<Plan>) -> Vec<Check> {
     let (nodes, answers): (Vec<NodeRef>, Vec<Lookup>) =
         nodes.into_iter().map(|(node, answer)| (Arc::new(node), answer)).unzip();
-    let surveyed = surveyed(plans);
+    let previewed = previewed(plans);
     nodes::checks(&nodes::Nodes {
         nodes: &nodes,
         answers: Some(&answers),
         schemes: Schemes::new(["fake"]),
-        surveyed: &surveyed,
+        previewed: &previewed,
     })
 }
 
@@ -394,7 +394,7 @@ fn what_keeps_many_from_being_planned_is_one_line() {
     let all = ["service a/a", "service a/b", "service a/c", "service a/d", "node n", "routes"];
     let mut unplanned: Vec<Unplanned> = all.map(|subject| unplanned(subject, "no right")).into();
     unplanned.push(Unplanned { subject: "service a/e".into(), error: SyncError::Terminal("another".into()) });
-    let checks = services::others(&Surveyed { unplanned, ..surveyed(Vec::new()) }, |_| false);
+    let checks = services::others(&Previewed { unplanned, ..previewed(Vec::new()) }, |_| false);
     assert_eq!(
         lines(checks),
         [
@@ -438,7 +438,7 @@ fn an_error_of_the_cloud_has_its_own_fix() {
 fn a_mistake_in_a_service_is_reported_once() {
     let services = [service("web", &[], json!({"type": "LoadBalancer"}), None)];
     let mistake = Finding { value: Some("x".into()), ..Finding::new(Severity::Error, "a/b", "no number") };
-    let checks = services::checks(&services, &|_| vec![mistake.clone()], &surveyed(Vec::new()), true);
+    let checks = services::checks(&services, &|_| vec![mistake.clone()], &previewed(Vec::new()), true);
     let unplanned = |subject: &str, error: &str| Unplanned {
         subject: subject.into(),
         error: SyncError::Terminal(error.to_owned()),
@@ -473,7 +473,7 @@ fn finalizers_classes_and_plans_of_services_are_reported() {
         Plan::new("service default/silent"),
         Plan::new("routes").with(step(Verb::Create, "Route", "r", Risk::None)),
     ];
-    let seen = surveyed(plans);
+    let seen = previewed(plans);
     let mut checks = services::checks(&services, &|_| Vec::new(), &seen, true);
     checks.extend(services::others(&seen, |_| false));
     assert_eq!(
@@ -488,7 +488,7 @@ fn finalizers_classes_and_plans_of_services_are_reported() {
             "info service-class service default/classed",
         ]
     );
-    let off = services::checks(&services, &|_| Vec::new(), &surveyed(Vec::new()), false);
+    let off = services::checks(&services, &|_| Vec::new(), &previewed(Vec::new()), false);
     assert_eq!(lines(off), ["warning service-finalizer service default/good, default/stays, default/both"]);
 }
 
@@ -502,7 +502,7 @@ fn annotations_with_mistakes_are_reported_as_the_lint_has_them() {
         service("web", &[], json!({"type": "LoadBalancer"}), None),
         service("plain", &[], json!({"type": "ClusterIP"}), None),
     ];
-    let checks = services::checks(&services, &strict, &surveyed(Vec::new()), true);
+    let checks = services::checks(&services, &strict, &previewed(Vec::new()), true);
     assert_eq!(
         lines(checks),
         ["error service-annotations service default/web", "warning service-annotations service default/web"]

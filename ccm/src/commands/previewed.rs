@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use ccm_controllers::survey::{Scope, Unplanned};
+use ccm_controllers::preview::{Scope, Unplanned};
 use ccm_provider::{Plan, Risk, Step, Verb};
 use serde_json::{Value, json};
 
 use super::output::{Colour, Output, counted, flat};
 
 #[derive(Debug)]
-pub(crate) struct Surveyed {
+pub(crate) struct Previewed {
     pub(crate) plans: Vec<Plan>,
     pub(crate) unplanned: Vec<Unplanned>,
     /// Warning events that the controllers would have emitted.
@@ -39,7 +39,7 @@ pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
     subject.strip_prefix(&*asked).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-impl Surveyed {
+impl Previewed {
     /// Keeps what is within the scope: a controller may have planned more.
     pub(super) fn within(mut self, scope: &Scope) -> Self {
         let concerns = |subject: &str| concerns(scope, subject);
@@ -74,12 +74,12 @@ impl Surveyed {
     }
 }
 
-pub(super) fn text(surveyed: &Surveyed, output: Output) -> String {
+pub(super) fn text(previewed: &Previewed, output: Output) -> String {
     let mut text = String::new();
-    for plan in &surveyed.plans {
+    for plan in &previewed.plans {
         plan_text(&mut text, plan, output);
     }
-    for warning in &surveyed.warnings {
+    for warning in &previewed.warnings {
         let _ = writeln!(
             text,
             "{}\n  {}: {} ({})",
@@ -89,7 +89,7 @@ pub(super) fn text(surveyed: &Surveyed, output: Output) -> String {
             warning.reason
         );
     }
-    for unplanned in &surveyed.unplanned {
+    for unplanned in &previewed.unplanned {
         let _ = writeln!(
             text,
             "{}\n  {}: {}",
@@ -98,13 +98,13 @@ pub(super) fn text(surveyed: &Surveyed, output: Output) -> String {
             flat(&unplanned.error.to_string())
         );
     }
-    for (controller, reason) in &surveyed.skipped {
+    for (controller, reason) in &previewed.skipped {
         let _ = writeln!(text, "{}", output.paint(Colour::Dim, &format!("{controller} does not run: {reason}")));
     }
     if !text.is_empty() {
         text.push('\n');
     }
-    text.push_str(&summary(surveyed));
+    text.push_str(&summary(previewed));
     text
 }
 
@@ -138,8 +138,8 @@ pub(super) fn step_text(step: &Step, output: Output) -> String {
 }
 
 /// `3 writes (1 create, 2 update), 1 of them disruptive; 1 could not be planned.`
-fn summary(surveyed: &Surveyed) -> String {
-    let steps = || surveyed.plans.iter().flat_map(|plan| &plan.steps);
+fn summary(previewed: &Previewed) -> String {
+    let steps = || previewed.plans.iter().flat_map(|plan| &plan.steps);
     let verbs = [Verb::Create, Verb::Update, Verb::Delete, Verb::Attach, Verb::Detach];
     let count = |verb: Verb| steps().filter(|step| step.verb == verb).count();
     let counts: Vec<String> = verbs
@@ -147,7 +147,7 @@ fn summary(surveyed: &Surveyed) -> String {
         .filter(|verb| count(*verb) > 0)
         .map(|verb| format!("{} {}", count(verb), verb.as_str()))
         .collect();
-    let mut text = match surveyed.changes() {
+    let mut text = match previewed.changes() {
         0 => "Nothing would be written".to_owned(),
         writes => format!("{} ({})", counted(writes, "write"), counts.join(", ")),
     };
@@ -155,26 +155,26 @@ fn summary(surveyed: &Surveyed) -> String {
     if disruptive > 0 {
         let _ = write!(text, ", {disruptive} of them disruptive");
     }
-    if !surveyed.unplanned.is_empty() {
-        let _ = write!(text, "; {} could not be planned", surveyed.unplanned.len());
+    if !previewed.unplanned.is_empty() {
+        let _ = write!(text, "; {} could not be planned", previewed.unplanned.len());
     }
     text.push_str(".\n");
     text
 }
 
-pub(super) fn json(surveyed: &Surveyed) -> Value {
-    let warnings = surveyed.warnings.iter();
+pub(super) fn json(previewed: &Previewed) -> Value {
+    let warnings = previewed.warnings.iter();
     json!({
-        "changes": surveyed.changes(),
-        "plans": surveyed.plans,
+        "changes": previewed.changes(),
+        "plans": previewed.plans,
         "warnings": warnings
             .map(|w| json!({"subject": w.subject, "reason": w.reason, "message": w.message}))
             .collect::<Vec<_>>(),
-        "unplanned": surveyed.unplanned
+        "unplanned": previewed.unplanned
             .iter()
             .map(|u| json!({"subject": u.subject, "error": u.error.to_string()}))
             .collect::<Vec<_>>(),
-        "skipped": surveyed.skipped
+        "skipped": previewed.skipped
             .iter()
             .map(|(controller, reason)| json!({"controller": controller, "reason": reason}))
             .collect::<Vec<_>>(),

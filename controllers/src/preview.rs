@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 /// Groups at work at once: enough for providers to batch their reads.
 const GROUPS: usize = 64;
 
-/// The scope of a survey.
+/// The scope of a preview.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// Everything that the controllers manage.
@@ -73,7 +73,7 @@ pub struct Unplanned {
 }
 
 /// The pass: plans go to the gate, what could not be planned comes back.
-pub type Survey = BoxFuture<'static, Vec<Unplanned>>;
+pub type Preview = BoxFuture<'static, Vec<Unplanned>>;
 
 /// Syncs each key once, group by group, as the runner does.
 pub(crate) async fn sync_once<R: Reconciler>(controller: &R, keys: Vec<R::Key>) -> Vec<Unplanned> {
