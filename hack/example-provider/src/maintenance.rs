@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ccm::Controller;
-use ccm::controllers::{Check, Configured, Scope, Shared, Start, Preview, Unplanned};
+use ccm::controllers::{Check, Configured, Preview, Scope, Shared, Start, Unplanned};
 use ccm_provider::flag::Kind;
 use ccm_provider::{Change, Flag, Node, Plan, Risk, Step, Verb};
 use ccm_runtime::client::Call;

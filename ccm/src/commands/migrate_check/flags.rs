@@ -363,9 +363,9 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
     let text = |effect: &str| format!("--{} is {} there and {} here{effect}", flag.name, value(theirs), value(here));
     let fix = match theirs.given(flag.name) {
         true => {
-            format!("give --{}={} here too, unless the change is meant", flag.name, theirs.list(flag.name).join(","))
+            format!("give --{}={} here too, unless the change is intended", flag.name, theirs.list(flag.name).join(","))
         }
-        false => format!("leave --{} out here, unless the change is meant", flag.name),
+        false => format!("leave --{} out here, unless the change is intended", flag.name),
     };
     let routes = ours.makes_routes();
     match flag.name {

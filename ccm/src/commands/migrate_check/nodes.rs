@@ -65,7 +65,12 @@ fn is_foreign(node: &Node, schemes: &Schemes) -> bool {
 fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     if is_foreign(node, &seen.schemes) {
         let text = format!("its provider ID is of another cloud ({})", node.provider_scheme().unwrap_or_default());
-        return Some((Severity::Warning, PROVIDER_ID, text, "nothing, if it is meant: the node is left alone".into()));
+        return Some((
+            Severity::Warning,
+            PROVIDER_ID,
+            text,
+            "none, if this is intended: the node is left alone".into(),
+        ));
     }
     if node.has_taint(TAINT_UNINITIALIZED) {
         // The initialization is reported with the other writes.
@@ -172,7 +177,7 @@ fn of_kind(what: &str, plans: &[(&str, &Plan)]) -> Check {
         "node-addresses" => {
             "see that the certificate of the kubelet and all that connect to the nodes accept them; ccm plan node/NAME"
         }
-        _ => "nothing, if it is meant; ccm plan node/NAME shows it whole",
+        _ => "none, if this is intended; ccm plan node/NAME shows it whole",
     };
     Check::warning(check, format!("node {}", joined(&names)), text, fix)
 }

@@ -69,7 +69,7 @@ pub(super) fn others(previewed: &Previewed, reported: impl Fn(&Unplanned) -> boo
         let names: Vec<&str> =
             written.iter().filter_map(|plan| plan.subject.split_once(' ')).map(|(_, name)| name).collect();
         let text = format!("labels would be added: {}", steps(first));
-        let fix = "nothing, if it is meant; ccm plan shows all";
+        let fix = "none, if this is intended; ccm plan shows all";
         checks.push(Check::warning("volume-labels", format!("persistentvolume {}", joined(&names)), text, fix));
     }
     let explain = "see ccm explain for nodes and Services";
@@ -106,13 +106,13 @@ fn of_service(service: &Service) -> Option<Check> {
                 "it is of type {} and has the finalizer {FINALIZER_LOAD_BALANCER}: what is left of its load balancer would be deleted",
                 service.spec.kind
             ),
-            "nothing, if it is meant",
+            "none, if this is intended",
         )),
         (_, true) if service.metadata.deletion_timestamp.is_some() => Some(Check::warning(
             FINALIZER,
             subject,
             "it is being deleted and waits for its load balancer to go: this program would delete it",
-            "nothing, if it is meant",
+            "none, if this is intended",
         )),
         (Some(class), true) => Some(Check::warning(
             "service-class",
@@ -159,8 +159,8 @@ fn planned(plan: &Plan) -> Option<Check> {
     let check = format!("{}-plan", check.strip_suffix('s').unwrap_or(check));
     let text = format!("{} would be made: {}", counted(plan.steps.len(), "write"), steps(plan));
     let fix = match plan.subject.strip_prefix("service ") {
-        Some(name) => format!("nothing, if it is meant; ccm plan service/{name} shows it whole"),
-        None => "nothing, if it is meant; ccm plan shows it whole".to_owned(),
+        Some(name) => format!("none, if this is intended; ccm plan service/{name} shows it whole"),
+        None => "none, if this is intended; ccm plan shows it whole".to_owned(),
     };
     let disruptive = plan.steps.iter().any(|step| step.risk == Risk::Disruptive);
     Some(match disruptive {

@@ -114,7 +114,7 @@ fn flags_of_an_in_tree_cloud_are_reported_with_the_fix() {
     let checks = sorted(flags_of(&pods, &[NO_ROUTES]));
     let expected = "\
 error    cloud-provider     pod kube-system/kube-apiserver-a: kube-apiserver has --cloud-provider=aws: newer versions do not know the flag and stop at their start -> take --cloud-provider out
-error    cloud-provider     pod kube-system/kube-controller-manager-a: --cloud-provider is aws there and fake here: another cloud -> give --cloud-provider=aws here too, unless the change is meant
+error    cloud-provider     pod kube-system/kube-controller-manager-a: --cloud-provider is aws there and fake here: another cloud -> give --cloud-provider=aws here too, unless the change is intended
 error    cloud-provider     pod kube-system/kube-controller-manager-a: kube-controller-manager has --cloud-provider=aws: it looks after nodes, routes and Services itself, and newer versions stop at such a flag -> give it --cloud-provider=external before this program leads
 error    cluster-name       pod kube-system/kube-controller-manager-a: kube-controller-manager has --cluster-name=prod, and here it is kubernetes: names and marks in the cloud are made of it -> give --cluster-name=prod
 warning  admission-plugins  pod kube-system/kube-apiserver-a: kube-apiserver has the admission plugin PersistentVolumeLabel, which newer versions do not know and stop at -> take it out of --enable-admission-plugins: what it did is the work of persistentvolume-label-controller
@@ -215,8 +215,8 @@ fn what_differs_from_the_running_program_is_reported_flag_by_flag() {
     assert_eq!(
         values,
         [
-            "--node-monitor-period is 10s there and 5s here -> give --node-monitor-period=10s here too, unless the change is meant",
-            "--concurrent-service-syncs is not set there and 5 here -> leave --concurrent-service-syncs out here, unless the change is meant",
+            "--node-monitor-period is 10s there and 5s here -> give --node-monitor-period=10s here too, unless the change is intended",
+            "--concurrent-service-syncs is not set there and 5 here -> leave --concurrent-service-syncs out here, unless the change is intended",
         ]
     );
 }
