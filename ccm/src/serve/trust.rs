@@ -191,7 +191,10 @@ impl Source {
             // After a deletion the last content stays in force, as upstream.
             let found = map.as_ref().and_then(|(store, _)| store.get(&ConfigMap::key_of("", "")));
             match found.map(|map| from_map(&map)) {
-                Some(Ok(text)) => cluster = text,
+                Some(Ok(text)) => {
+                    cluster = text;
+                    self.refused_map = None;
+                }
                 Some(Err(error)) if self.refused_map.as_ref() != Some(&error) => {
                     tracing::error!(
                         error,
