@@ -42,7 +42,8 @@ const ATTEMPTS: u32 = 3;
 /// The first pause after no answer; each further one doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
-/// For an operation with all its attempts and pauses. A page is an operation of its own here.
+/// For an operation with all its attempts and pauses, unless the caller has another one. A page is an operation of its own
+/// here.
 const DEADLINE: Duration = Duration::from_secs(45);
 /// After so many throttled probes in a row, an operation is not sent twice: its caller retries anyway.
 const PROBES_BEFORE_GIVING_UP: u32 = 3;
@@ -133,6 +134,7 @@ pub struct Caller<O> {
     rng: Arc<Mutex<StdRng>>,
     seed: u64,
     attempts: u32,
+    deadline: Duration,
     unlimited: bool,
 }
 
@@ -152,6 +154,7 @@ impl<O: Operation> Caller<O> {
             rng: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))),
             seed,
             attempts: ATTEMPTS,
+            deadline: DEADLINE,
             unlimited: false,
         }
     }
@@ -160,6 +163,12 @@ impl<O: Operation> Caller<O> {
     #[must_use]
     pub fn unlimited(self) -> Self {
         Self { unlimited: true, ..self }
+    }
+
+    /// With another limit for an operation with all its attempts and pauses.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     /// Without retries, for tests.
@@ -242,7 +251,7 @@ impl<O: Operation> Caller<O> {
     {
         let lane = self.lane(operation.budget());
         let priority = PRIORITY.try_with(|priority| *priority).unwrap_or(Priority::User);
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + self.deadline;
         let mut attempt = 1;
         loop {
             let queued = Instant::now();

@@ -57,12 +57,17 @@ pub fn route(uri: &Uri) -> Route {
 /// The file cannot be read, or has no certificate or a bad one.
 pub fn bundle(path: &str) -> Result<(RootCertStore, Vec<u8>), String> {
     let pem = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    Ok((roots(&pem)?, pem))
+}
+
+/// The certificates of PEM text.
+pub(super) fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
+    for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| format!("not a file of PEM certificates: {error}"))?;
         store.add(certificate).map_err(|error| format!("certificate {} of the file: {error}", store.len() + 1))?;
     }
-    if store.is_empty() { Err("no certificate in the file; want PEM blocks".to_owned()) } else { Ok((store, pem)) }
+    if store.is_empty() { Err("no certificate in the file; want PEM blocks".to_owned()) } else { Ok(store) }
 }
 
 #[cfg(test)]

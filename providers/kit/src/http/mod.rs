@@ -9,6 +9,7 @@ mod answer;
 mod environment;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -17,24 +18,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::{Client as Pool, Error};
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 pub use self::answer::{causes, is_web_page, retry_after, web_page};
 pub use self::environment::{Environment, Route, bundle, proxy_url, route, variable};
+pub use self::tls::Tls;
 use crate::call::{Cause, Failure};
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// For a request and its whole answer.
-const ATTEMPT: Duration = Duration::from_secs(30);
+/// For a request and its whole answer, where the cloud's configuration has no other limit.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// An idle connection is closed here before the server closes it: a request on a connection that was just closed fails.
 const IDLE: Duration = Duration::from_secs(30);
 /// The largest answer, a page of a list.
@@ -52,8 +54,10 @@ pub struct Settings<'a> {
     pub cloud: &'static str,
     /// For `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
     pub environment: Environment<'a>,
-    /// A PEM file with the trusted certificates, in place of those that the host trusts.
-    pub authorities: Option<&'a str>,
+    /// Whom TLS trusts, and as whom it presents this program.
+    pub tls: Tls<'a>,
+    /// For a request and its whole answer.
+    pub timeout: Duration,
     /// The header `User-Agent`.
     pub user_agent: &'a str,
     /// The headers that have the ID of a request; the first one found counts.
@@ -71,6 +75,7 @@ pub struct Client {
     /// Matches what `NO_PROXY` does not except.
     proxied: Arc<Matcher>,
     cloud: &'static str,
+    timeout: Duration,
     user_agent: HeaderValue,
     request_ids: &'static [&'static str],
     refusal: fn(&Value) -> Option<(String, String)>,
@@ -79,7 +84,7 @@ pub struct Client {
 /// A successful answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// 200 to 299.
+    /// 200 to 300.
     pub status: u16,
     /// Its headers.
     pub headers: HeaderMap,
@@ -100,8 +105,8 @@ impl Client {
     ///
     /// A proxy or the file of certificates is unusable; the text names the setting and never quotes a password.
     pub fn new(settings: &Settings<'_>) -> Result<Self, String> {
-        let Settings { cloud, environment, authorities, user_agent, request_ids, refusal } = *settings;
-        let tls = tls(authorities)?;
+        let Settings { cloud, environment, tls, timeout, user_agent, request_ids, refusal } = *settings;
+        let tls = tls.client_config()?;
         let except = variable(environment, "NO_PROXY").map(|(_, value)| value).unwrap_or_default();
         Ok(Self {
             direct: pool(secured(&tls, tcp())),
@@ -109,6 +114,7 @@ impl Client {
             https: tunneled(environment, "HTTPS_PROXY", &tls)?,
             proxied: Arc::new(Matcher::builder().all("http://proxy").no(except).build()),
             cloud,
+            timeout,
             user_agent: HeaderValue::from_str(user_agent)
                 .map_err(|_| "the user agent is no header value".to_owned())?,
             request_ids,
@@ -120,12 +126,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// There is no answer, a status other than 2xx, or a web page.
+    /// There is no answer, a status that is neither 2xx nor 300, or a web page.
     pub async fn send(&self, mut request: Request<Bytes>) -> Result<Answer, Failure> {
         request.headers_mut().insert(header::USER_AGENT, self.user_agent.clone());
         let (method, uri, start) = (request.method().clone(), request.uri().clone(), Instant::now());
-        let late = || unanswered(format!("none within {} s", ATTEMPT.as_secs()));
-        let answer = timeout(ATTEMPT, self.exchange(request)).await.unwrap_or_else(|_| Err(late()));
+        let late = || unanswered(format!("none within {}", ccm_provider::duration::format(self.timeout)));
+        let answer = timeout(self.timeout, self.exchange(request)).await.unwrap_or_else(|_| Err(late()));
         let status = answer.as_ref().map_or_else(|failure| failure.status, |answer| Some(answer.status));
         let (host, path) = (uri.host().unwrap_or_default(), uri.path());
         tracing::debug!(%method, host, path, status, took = ?start.elapsed(), "request to {}", self.cloud);
@@ -156,7 +162,9 @@ impl Client {
                 return Err(self.unusable(status, &headers, why));
             }
         };
-        match (is_web_page(&body), status.is_success()) {
+        // A list of versions comes with 300.
+        let succeeded = status.is_success() || status == StatusCode::MULTIPLE_CHOICES;
+        match (is_web_page(&body), succeeded) {
             (true, _) => Err(self.unusable(status, &headers, web_page(self.cloud, Some(status.as_u16())))),
             (false, true) => Ok(Answer { status: status.as_u16(), headers, body }),
             (false, false) => {
@@ -206,22 +214,6 @@ fn unanswered(message: String) -> Failure {
 fn not_answered(error: &Error) -> Failure {
     let cause = if error.is_connect() { Cause::NotSent } else { Cause::NoAnswer };
     Failure { cause, ..unanswered(causes(error, None)) }
-}
-
-fn tls(authorities: Option<&str>) -> Result<ClientConfig, String> {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS: {error}"))
-    };
-    let builder = match authorities {
-        Some(path) => builder()?.with_root_certificates(bundle(path).map_err(|why| format!("{path:?}: {why}"))?.0),
-        None => builder()?.with_native_roots().or_else(|error| {
-            tracing::warn!(%error, "this host trusts no certificates: only plain HTTP will work");
-            Ok::<_, String>(builder()?.with_root_certificates(RootCertStore::empty()))
-        })?,
-    };
-    Ok(builder.with_no_client_auth())
 }
 
 fn tcp() -> HttpConnector {

@@ -66,12 +66,13 @@ async fn one(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Mutex<Vec<S
     }
 }
 
-fn client_of(variables: &[(&str, &str)], authorities: Option<&str>) -> Result<Client, String> {
+fn client_of(variables: &[(&str, &str)], tls: Tls<'_>) -> Result<Client, String> {
     let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     Client::new(&Settings {
         cloud: "Stratus",
         environment: &get,
-        authorities,
+        tls,
+        timeout: TIMEOUT,
         user_agent: "ccm/1",
         request_ids: &["x-stratus-id", "x-request-id"],
         refusal: |body| {
@@ -83,7 +84,7 @@ fn client_of(variables: &[(&str, &str)], authorities: Option<&str>) -> Result<Cl
 
 async fn get(url: &str) -> Result<Answer, Failure> {
     let request = Request::get(url).header("authorization", "Bearer SECRET").body(Bytes::new()).unwrap();
-    client_of(&[], None).unwrap().send(request).await
+    client_of(&[], Tls::default()).unwrap().send(request).await
 }
 
 #[tokio::test]
@@ -163,9 +164,9 @@ async fn a_server_that_does_not_answer_is_given_up() {
         tokio::task::yield_now().await;
     }
     tokio::time::pause();
-    tokio::time::advance(ATTEMPT).await;
+    tokio::time::advance(TIMEOUT).await;
     let failure = request.await.unwrap().unwrap_err();
-    assert_eq!((failure.cause, &*failure.message), (Cause::NoAnswer, "none within 30 s"));
+    assert_eq!((failure.cause, &*failure.message), (Cause::NoAnswer, "none within 30s"));
 }
 
 #[tokio::test]
@@ -173,7 +174,7 @@ async fn proxies_come_from_the_environment() {
     let proxy = Server::answering("407 Proxy Authentication Required", "", "").await;
     let url = format!("http://user:SECRET@{}", proxy.address);
     for (name, target) in [("HTTPS_PROXY", "https://cloud.example/"), ("http_proxy", "http://cloud.example:80/")] {
-        let client = client_of(&[(name, &url), ("NO_PROXY", "other.example")], None).unwrap();
+        let client = client_of(&[(name, &url), ("NO_PROXY", "other.example")], Tls::default()).unwrap();
         let failure = client.send(Request::get(target).body(Bytes::new()).unwrap()).await.unwrap_err();
         assert!(failure.cause == Cause::NotSent && !failure.message.contains("SECRET"), "{failure:?}");
         let request = proxy.requests().remove(0);
@@ -183,28 +184,52 @@ async fn proxies_come_from_the_environment() {
         assert!(is_proxied("https://cloud.example/") && !is_proxied("https://other.example/"));
     }
     for value in ["http://user:SECRET@ho st:1", "ftp://user:SECRET@host", "http://"] {
-        let problem = client_of(&[("HTTPS_PROXY", value)], None).unwrap_err();
+        let problem = client_of(&[("HTTPS_PROXY", value)], Tls::default()).unwrap_err();
         assert_eq!(problem, "environment variable HTTPS_PROXY: not the URL of a proxy; want http://host:port");
     }
 }
 
 #[tokio::test]
-async fn a_file_of_certificates_replaces_those_of_the_host() {
+async fn certificates_are_chosen_by_the_settings() {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ca.pem").display().to_string();
-    std::fs::write(&path, made.cert.pem()).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
-    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_owned();
-    let server = Server::start(Some(answer), Some(Arc::new(config).into())).await;
-    let request = || Request::get(format!("https://{}/", server.address)).body(Bytes::new()).unwrap();
-    let trusting = client_of(&[], Some(&path)).unwrap();
-    assert_eq!(trusting.send(request()).await.unwrap().json::<Value>().unwrap(), json!({}));
-    let failure = client_of(&[], None).unwrap().send(request()).await.unwrap_err();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name).display().to_string();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (path, key_path) = (file("ca.pem", made.cert.pem()), file("key.pem", made.signing_key.serialize_pem()));
+    let server = async |asks_for_a_certificate: bool| {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let roots = Arc::new(bundle(&path).unwrap().0);
+        let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+        let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = match asks_for_a_certificate {
+            true => config.unwrap().with_client_cert_verifier(verifier.build().unwrap()),
+            false => config.unwrap().with_no_client_auth(),
+        };
+        let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_owned();
+        Server::start(Some(answer), Some(Arc::new(config).into())).await
+    };
+    let send = async |server: &Server, tls: Tls<'_>| {
+        let request = Request::get(format!("https://{}/", server.address)).body(Bytes::new()).unwrap();
+        client_of(&[], tls).unwrap().send(request).await
+    };
+    let (open, asking, pem) = (server(false).await, server(true).await, made.cert.pem());
+    let trusting = Tls { authorities: Some(&path), ..Tls::default() };
+    for tls in
+        [trusting, Tls { authorities_pem: Some(&pem), ..Tls::default() }, Tls { insecure: true, ..Tls::default() }]
+    {
+        assert_eq!(send(&open, tls).await.unwrap().json::<Value>().unwrap(), json!({}), "{tls:?}");
+        send(&asking, tls).await.unwrap_err();
+        send(&asking, Tls { identity: Some((&path, &key_path)), ..tls }).await.unwrap();
+    }
+    let failure = send(&open, Tls::default()).await.unwrap_err();
     assert!(failure.cause == Cause::NotSent && failure.message.contains("certificate"), "{failure:?}");
+    let problem = client_of(&[], Tls { identity: Some((&path, &path)), ..trusting }).unwrap_err();
+    assert!(problem.starts_with(&format!("{path:?}: ")), "{problem}");
 }
 
 #[test]
