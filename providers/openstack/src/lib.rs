@@ -6,3 +6,7 @@
 //! commands. The README of this crate is the reference of keys, flags and annotations; `quirks.md` lists the kept oddities of
 //! the Go program.
 #![deny(missing_docs)]
+
+#[allow(dead_code)] // Used by what follows.
+mod client;
+mod start;

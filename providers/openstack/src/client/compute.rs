@@ -1,0 +1,93 @@
+//! Nova: servers and flavors.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::operation::{FLAVOR_GET, FLAVOR_LIST, SERVER_GET, SERVER_LIST};
+use super::{ApiError, Client, Query, null};
+
+/// Servers on a page of a list.
+pub(crate) const PAGE: usize = 1000;
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Server {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    /// `ACTIVE`, `SHUTOFF`, …
+    #[serde(deserialize_with = "null")]
+    pub(crate) status: String,
+    #[serde(rename = "accessIPv4", deserialize_with = "null")]
+    pub(crate) access_ipv4: String,
+    #[serde(rename = "accessIPv6", deserialize_with = "null")]
+    pub(crate) access_ipv6: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// By the name of the network.
+    #[serde(deserialize_with = "null")]
+    pub(crate) addresses: BTreeMap<String, Vec<Address>>,
+    #[serde(rename = "OS-EXT-AZ:availability_zone", deserialize_with = "null")]
+    pub(crate) zone: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) flavor: ServerFlavor,
+}
+
+/// An address of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Address {
+    pub(crate) addr: String,
+    /// `fixed`, or `floating`; empty counts as fixed.
+    #[serde(rename = "OS-EXT-IPS:type", deserialize_with = "null")]
+    pub(crate) kind: String,
+}
+
+/// The flavor of a server: its name from microversion 2.47 on, before that its ID.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ServerFlavor {
+    #[serde(deserialize_with = "null")]
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) original_name: String,
+}
+
+/// A flavor.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Flavor {
+    pub(crate) id: String,
+    pub(crate) name: String,
+}
+
+impl Client {
+    /// All servers of the project.
+    pub(crate) async fn servers(&self) -> Result<Vec<Server>, ApiError> {
+        let query = Query::default().with("limit", &PAGE.to_string());
+        self.list(SERVER_LIST, "servers/detail", query, "servers").await
+    }
+
+    /// The servers whose name matches this name. Nova ignores case on some databases: compare the names.
+    pub(crate) async fn servers_named(&self, name: &str) -> Result<Vec<Server>, ApiError> {
+        let query = Query::default().with("name", &format!("^{}$", regex::escape(name)));
+        self.list(SERVER_LIST, "servers/detail", query, "servers").await
+    }
+
+    /// A server; `None` where Nova says that it does not exist.
+    pub(crate) async fn server(&self, id: &str) -> Result<Option<Server>, ApiError> {
+        self.find(SERVER_GET, format!("servers/{id}"), "server").await
+    }
+
+    /// A flavor; `None` where Nova says that it does not exist.
+    pub(crate) async fn flavor(&self, id: &str) -> Result<Option<Flavor>, ApiError> {
+        self.find(FLAVOR_GET, format!("flavors/{id}"), "flavor").await
+    }
+
+    /// All flavors that the project sees.
+    pub(crate) async fn flavors(&self) -> Result<Vec<Flavor>, ApiError> {
+        self.list(FLAVOR_LIST, "flavors/detail", Query::default(), "flavors").await
+    }
+}

@@ -1,0 +1,210 @@
+//! The calls of OpenStack's services: what is read, as lenient models, and what is written.
+//!
+//! A model has the fields that the program reads. Unknown fields and states survive: states are texts, and writes name only
+//! what they change. A list is complete or an error.
+
+pub(crate) mod compute;
+pub(crate) mod metrics;
+pub(crate) mod network;
+pub(crate) mod octavia;
+pub(crate) mod operation;
+pub(crate) mod session;
+
+use std::sync::Arc;
+
+use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
+use ccm_kit::http::Answer;
+use ccm_provider::LeaderToken;
+use http::Method;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use self::operation::Operation;
+use self::session::{Message, Session};
+
+/// A failed call.
+pub(crate) type ApiError = CallError<Operation>;
+
+/// The services of a cloud. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    caller: Caller<Operation>,
+    session: Arc<Session>,
+}
+
+/// A query string, built safely.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(String);
+
+impl Query {
+    /// With one more parameter.
+    #[must_use]
+    pub(crate) fn with(mut self, key: &str, value: &str) -> Self {
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(key);
+        self.0.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => self.0.push(char::from(byte)),
+                byte => self.0.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        self
+    }
+
+    /// With one more parameter for each value.
+    #[must_use]
+    pub(crate) fn each<'a>(self, key: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
+        values.into_iter().fold(self, |query, value| query.with(key, value))
+    }
+}
+
+impl Client {
+    pub(crate) fn new(caller: Caller<Operation>, session: Session) -> Self {
+        Self { caller, session: Arc::new(session) }
+    }
+
+    /// Allows writes while this process leads.
+    pub(crate) fn lend(&self, leader: Arc<dyn LeaderToken>) {
+        self.caller.lend(leader);
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Reads one object, below this key of the answer; an empty key is the whole answer.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        path: String,
+        key: &str,
+    ) -> Result<T, ApiError> {
+        self.found(operation, path, key).await?.ok_or_else(|| {
+            let failure = Failure { code: "NotFound".to_owned(), status: Some(404), ..Failure::default() };
+            ApiError::new(operation, failure)
+        })
+    }
+
+    /// The same; `None` where it does not exist.
+    pub(crate) async fn find<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        path: String,
+        key: &str,
+    ) -> Result<Option<T>, ApiError> {
+        self.found(operation, path, key).await
+    }
+
+    async fn found<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        path: String,
+        key: &str,
+    ) -> Result<Option<T>, ApiError> {
+        let message = Message { path, ..Message::default() };
+        let read = || async {
+            let Some(answer) = known(self.session.send(operation.of(), &message).await)? else { return Ok(None) };
+            let found = if key.is_empty() { answer.json() } else { below(answer.json()?, key) };
+            found.map(Some)
+        };
+        self.caller.call(operation, read).await
+    }
+
+    /// Reads all pages of a list. Of a link to the next page only the query is taken: a service behind a proxy may know itself
+    /// under another name.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        path: &str,
+        query: Query,
+        key: &str,
+    ) -> Result<Vec<T>, ApiError> {
+        let (first, links) = (query.0, format!("{key}_links"));
+        let send = |next: Option<String>| {
+            let message = Message { path: format!("{path}{}", next.as_ref().unwrap_or(&first)), ..Message::default() };
+            let links = &links;
+            async move {
+                let mut answer: Value = self.session.send(operation.of(), &message).await?.json()?;
+                let link = |link: &Value| {
+                    (link.get("rel")?.as_str()? == "next").then(|| link.get("href")?.as_str().map(query_of))?
+                };
+                let next = answer.get(links).and_then(Value::as_array).and_then(|links| links.iter().find_map(link));
+                let list: Vec<T> = below(answer.take(), key)?;
+                // A page without entries ends the list, whatever it links to.
+                let next = next.filter(|_| !list.is_empty());
+                Ok((list, next))
+            }
+        };
+        self.caller.pages(operation, send, |page| page).await
+    }
+
+    /// Writes, and returns the whole answer; null where it has no body.
+    pub(crate) async fn write(&self, operation: Operation, message: &Message) -> Result<Value, ApiError> {
+        let send = || async {
+            let answer = self.session.send(operation.of(), message).await?;
+            if answer.body.is_empty() { Ok(Value::Null) } else { answer.json() }
+        };
+        self.caller.call(operation, send).await
+    }
+
+    pub(crate) async fn post(&self, operation: Operation, path: &str, body: Value) -> Result<Value, ApiError> {
+        let path = path.to_owned();
+        self.write(operation, &Message { method: Method::POST, path, body: Some(body), revision: None }).await
+    }
+
+    pub(crate) async fn put(&self, operation: Operation, path: String, body: Value) -> Result<(), ApiError> {
+        let message = Message { method: Method::PUT, path, body: Some(body), revision: None };
+        self.write(operation, &message).await.map(drop)
+    }
+
+    /// Deletes; what is gone already counts as deleted.
+    pub(crate) async fn delete(&self, operation: Operation, path: String) -> Result<(), ApiError> {
+        let message = Message { method: Method::DELETE, path, ..Message::default() };
+        let send = || async { known(self.session.send(operation.of(), &message).await).map(drop) };
+        self.caller.call(operation, send).await
+    }
+}
+
+/// The answer; `None` where the service itself says that the object does not exist. A 404 without the body of a service is
+/// that of something in between, and shows nothing.
+fn known(answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
+    match answer {
+        Err(failure) if failure.status == Some(404) && failure.cause == Cause::Answered => match &*failure.code {
+            "404" => Err(Failure { cause: Cause::NoAnswer, ..failure }),
+            _ => Ok(None),
+        },
+        answer => answer.map(Some),
+    }
+}
+
+/// Whether the object is busy with an earlier change.
+pub(crate) fn is_busy(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.is(&[operation::IMMUTABLE])
+}
+
+fn query_of(href: &str) -> String {
+    href.split_once('?').map(|(_, query)| format!("?{query}")).unwrap_or_default()
+}
+
+/// What is below a key of an answer.
+fn below<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, Failure> {
+    let Some(inner) = answer.get_mut(key).map(Value::take) else {
+        return Err(unreadable(format!("the answer has no {key:?}")));
+    };
+    serde_json::from_value(inner).map_err(|error| {
+        let text = error.to_string();
+        // The rest may quote a value.
+        unreadable(format!("{key}: {}", text.split(['"', '`']).next().unwrap_or_default()))
+    })
+}
+
+fn unreadable(message: String) -> Failure {
+    Failure { message, cause: Cause::NoAnswer, ..Failure::default() }
+}
+
+/// Reads null as the default.
+fn null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}

@@ -1,0 +1,322 @@
+//! Neutron: networks, subnets, ports, routers, floating IPs, security groups.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::operation::{
+    EXTENSION_LIST, FLOATING_IP_CREATE, FLOATING_IP_DELETE, FLOATING_IP_LIST, FLOATING_IP_UPDATE, NETWORK_LIST,
+    PORT_DELETE, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
+    SECURITY_GROUP_DELETE, SECURITY_GROUP_LIST, SECURITY_GROUP_RULE_CREATE, SECURITY_GROUP_RULE_DELETE, SUBNET_GET,
+    SUBNET_LIST,
+};
+use super::session::Message;
+use super::{ApiError, Client, Query, null};
+
+/// Device IDs in one query: the URL of a request is limited to 8 KiB by common proxies.
+const IDS_AT_ONCE: usize = 100;
+
+/// A network.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Network {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) subnets: Vec<String>,
+    #[serde(rename = "router:external", deserialize_with = "null")]
+    pub(crate) is_external: bool,
+}
+
+/// A subnet.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Subnet {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    pub(crate) network_id: String,
+    pub(crate) cidr: String,
+    pub(crate) ip_version: u8,
+}
+
+/// A port.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Port {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) status: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) network_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) device_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) device_owner: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) fixed_ips: Vec<FixedIp>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) security_groups: Vec<String>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) allowed_address_pairs: Vec<AddressPair>,
+    /// Absent where the cloud has no such extension: then ports are secured.
+    pub(crate) port_security_enabled: Option<bool>,
+    pub(crate) revision_number: Option<i64>,
+    pub(crate) trunk_details: Option<TrunkDetails>,
+}
+
+/// An address of a port.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FixedIp {
+    #[serde(deserialize_with = "null")]
+    pub(crate) subnet_id: String,
+    pub(crate) ip_address: String,
+}
+
+/// A range that a port may use beside its addresses. The MAC address is kept as read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct AddressPair {
+    pub(crate) ip_address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mac_address: Option<String>,
+}
+
+/// The trunk of a parent port.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TrunkDetails {
+    #[serde(deserialize_with = "null")]
+    pub(crate) sub_ports: Vec<SubPort>,
+}
+
+/// A port in a trunk.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SubPort {
+    pub(crate) port_id: String,
+}
+
+/// A router.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Router {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) routes: Vec<ExtraRoute>,
+    pub(crate) external_gateway_info: Option<Gateway>,
+    pub(crate) revision_number: Option<i64>,
+}
+
+/// The gateway of a router.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Gateway {
+    #[serde(deserialize_with = "null")]
+    pub(crate) network_id: String,
+}
+
+/// A route of a router.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ExtraRoute {
+    pub(crate) destination: String,
+    pub(crate) nexthop: String,
+}
+
+/// A floating IP.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FloatingIp {
+    pub(crate) id: String,
+    pub(crate) floating_ip_address: String,
+    pub(crate) floating_network_id: String,
+    pub(crate) port_id: Option<String>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) description: String,
+}
+
+/// A security group with its rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SecurityGroup {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) security_group_rules: Vec<Rule>,
+}
+
+/// A rule of a security group.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Rule {
+    pub(crate) id: String,
+    pub(crate) direction: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) ethertype: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) protocol: String,
+    pub(crate) port_range_min: Option<i64>,
+    pub(crate) port_range_max: Option<i64>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) remote_ip_prefix: String,
+    pub(crate) remote_group_id: Option<String>,
+}
+
+impl Port {
+    /// Whether Neutron filters the traffic of the port.
+    pub(crate) fn is_secured(&self) -> bool {
+        self.port_security_enabled.unwrap_or(true)
+    }
+}
+
+impl Client {
+    /// A query for objects of the project alone: an administrator sees those of all.
+    async fn of_project(&self) -> Query {
+        let project = self.session().token().await.map(|token| token.project.clone()).unwrap_or_default();
+        if project.is_empty() { Query::default() } else { Query::default().with("project_id", &project) }
+    }
+
+    /// The aliases of the extensions.
+    pub(crate) async fn extensions(&self) -> Result<Vec<String>, ApiError> {
+        #[derive(Deserialize)]
+        struct Extension {
+            alias: String,
+        }
+        let list: Vec<Extension> = self.list(EXTENSION_LIST, "extensions", Query::default(), "extensions").await?;
+        Ok(list.into_iter().map(|extension| extension.alias).collect())
+    }
+
+    /// All networks that the project sees.
+    pub(crate) async fn networks(&self) -> Result<Vec<Network>, ApiError> {
+        self.list(NETWORK_LIST, "networks", Query::default(), "networks").await
+    }
+
+    /// The subnets that match, in Neutron's order.
+    pub(crate) async fn subnets(&self, query: Query) -> Result<Vec<Subnet>, ApiError> {
+        self.list(SUBNET_LIST, "subnets", query, "subnets").await
+    }
+
+    /// A subnet; `None` where Neutron says that it does not exist.
+    pub(crate) async fn subnet(&self, id: &str) -> Result<Option<Subnet>, ApiError> {
+        self.find(SUBNET_GET, format!("subnets/{id}"), "subnet").await
+    }
+
+    /// The ports that match, in Neutron's order.
+    pub(crate) async fn ports(&self, query: Query) -> Result<Vec<Port>, ApiError> {
+        self.list(PORT_LIST, "ports", query, "ports").await
+    }
+
+    /// The ports of these devices: of each alone where they are few, else of the whole project in as many pages as it has.
+    pub(crate) async fn ports_of(&self, devices: &[&str]) -> Result<Vec<Port>, ApiError> {
+        if devices.is_empty() {
+            return Ok(Vec::new());
+        }
+        if devices.len() <= IDS_AT_ONCE {
+            return self.ports(Query::default().each("device_id", devices.iter().copied())).await;
+        }
+        let query = self.of_project().await.with("limit", "1000");
+        let mut ports = self.ports(query).await?;
+        let devices: std::collections::BTreeSet<&str> = devices.iter().copied().collect();
+        ports.retain(|port| devices.contains(&*port.device_id));
+        Ok(ports)
+    }
+
+    /// A port; `None` where Neutron says that it does not exist.
+    pub(crate) async fn port(&self, id: &str) -> Result<Option<Port>, ApiError> {
+        self.find(PORT_GET, format!("ports/{id}"), "port").await
+    }
+
+    /// Changes a port, if it has not changed since it was read.
+    pub(crate) async fn update_port(&self, port: &Port, changes: Value) -> Result<(), ApiError> {
+        let message = Message {
+            method: http::Method::PUT,
+            path: format!("ports/{}", port.id),
+            body: Some(json!({ "port": changes })),
+            revision: port.revision_number,
+        };
+        self.write(PORT_UPDATE, &message).await.map(drop)
+    }
+
+    pub(crate) async fn delete_port(&self, id: &str) -> Result<(), ApiError> {
+        self.delete(PORT_DELETE, format!("ports/{id}")).await
+    }
+
+    pub(crate) async fn router(&self, id: &str) -> Result<Router, ApiError> {
+        self.get(ROUTER_GET, format!("routers/{id}"), "router").await
+    }
+
+    /// Changes a router. `action`: empty, `/add_extraroutes` or `/remove_extraroutes`.
+    pub(crate) async fn update_router(
+        &self,
+        id: &str,
+        action: &str,
+        routes: &[ExtraRoute],
+        revision: Option<i64>,
+    ) -> Result<(), ApiError> {
+        let message = Message {
+            method: http::Method::PUT,
+            path: format!("routers/{id}{action}"),
+            body: Some(json!({"router": {"routes": routes}})),
+            revision,
+        };
+        self.write(ROUTER_UPDATE, &message).await.map(drop)
+    }
+
+    /// The floating IPs of the project.
+    pub(crate) async fn floating_ips(&self) -> Result<Vec<FloatingIp>, ApiError> {
+        let query = self.of_project().await;
+        self.list(FLOATING_IP_LIST, "floatingips", query, "floatingips").await
+    }
+
+    pub(crate) async fn create_floating_ip(&self, body: &Value) -> Result<FloatingIp, ApiError> {
+        let answer = self.post(FLOATING_IP_CREATE, "floatingips", json!({ "floatingip": body })).await?;
+        serde_json::from_value(answer.get("floatingip").cloned().unwrap_or_default()).map_err(|_| {
+            ApiError::of_kind(FLOATING_IP_CREATE, ccm_kit::call::ErrorKind::NoAnswer, "the answer has no floating IP")
+        })
+    }
+
+    /// Binds a floating IP to a port, or to none.
+    pub(crate) async fn bind_floating_ip(&self, id: &str, port: Option<&str>) -> Result<(), ApiError> {
+        self.put(FLOATING_IP_UPDATE, format!("floatingips/{id}"), json!({"floatingip": {"port_id": port}})).await
+    }
+
+    pub(crate) async fn delete_floating_ip(&self, id: &str) -> Result<(), ApiError> {
+        self.delete(FLOATING_IP_DELETE, format!("floatingips/{id}")).await
+    }
+
+    /// The security groups of the project with this name.
+    pub(crate) async fn security_groups(&self, name: &str) -> Result<Vec<SecurityGroup>, ApiError> {
+        let query = self.of_project().await.with("name", name);
+        self.list(SECURITY_GROUP_LIST, "security-groups", query, "security_groups").await
+    }
+
+    pub(crate) async fn create_security_group(&self, name: &str, description: &str) -> Result<SecurityGroup, ApiError> {
+        let body = json!({"security_group": {"name": name, "description": description}});
+        let answer = self.post(SECURITY_GROUP_CREATE, "security-groups", body).await?;
+        serde_json::from_value(answer.get("security_group").cloned().unwrap_or_default()).map_err(|_| {
+            ApiError::of_kind(SECURITY_GROUP_CREATE, ccm_kit::call::ErrorKind::NoAnswer, "the answer has no group")
+        })
+    }
+
+    pub(crate) async fn delete_security_group(&self, id: &str) -> Result<(), ApiError> {
+        self.delete(SECURITY_GROUP_DELETE, format!("security-groups/{id}")).await
+    }
+
+    /// Creates a rule; one that exists already counts as created.
+    pub(crate) async fn create_rule(&self, group: &str, rule: &Rule) -> Result<(), ApiError> {
+        let body = json!({"security_group_rule": {
+            "security_group_id": group, "direction": rule.direction, "ethertype": rule.ethertype,
+            "protocol": rule.protocol, "port_range_min": rule.port_range_min, "port_range_max": rule.port_range_max,
+            "remote_ip_prefix": rule.remote_ip_prefix}});
+        match self.post(SECURITY_GROUP_RULE_CREATE, "security-group-rules", body).await {
+            Err(error) if error.is(&["SecurityGroupRuleExists"]) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    pub(crate) async fn delete_rule(&self, id: &str) -> Result<(), ApiError> {
+        self.delete(SECURITY_GROUP_RULE_DELETE, format!("security-group-rules/{id}")).await
+    }
+}

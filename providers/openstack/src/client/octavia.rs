@@ -1,0 +1,311 @@
+//! Octavia: load balancers and what is below them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::operation::{LB_GET, LB_LIST, LB_VERSIONS, LISTENER_LIST, MEMBER_LIST, MONITOR_LIST, Operation, POOL_LIST};
+use super::session::Message;
+use super::{ApiError, Client, Query, null};
+
+/// `provisioning_status` of an object that can be changed.
+pub(crate) const ACTIVE: &str = "ACTIVE";
+/// `provisioning_status` of an object whose last change failed.
+pub(crate) const ERROR: &str = "ERROR";
+
+/// A version of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub(crate) struct Version(pub(crate) u32, pub(crate) u32);
+
+/// Names another object.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Ref {
+    pub(crate) id: String,
+}
+
+/// A load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct LoadBalancer {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) description: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) provisioning_status: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) operating_status: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) vip_address: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) vip_port_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) vip_subnet_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) vip_network_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) provider: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) tags: Vec<String>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) updated_at: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) created_at: String,
+}
+
+/// A listener.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Listener {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    pub(crate) protocol: String,
+    pub(crate) protocol_port: i32,
+    #[serde(deserialize_with = "null")]
+    pub(crate) connection_limit: i64,
+    #[serde(deserialize_with = "null")]
+    pub(crate) insert_headers: BTreeMap<String, String>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) default_tls_container_ref: String,
+    pub(crate) timeout_client_data: Option<i64>,
+    pub(crate) timeout_member_connect: Option<i64>,
+    pub(crate) timeout_member_data: Option<i64>,
+    pub(crate) timeout_tcp_inspect: Option<i64>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) allowed_cidrs: Vec<String>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) default_pool_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) tags: Vec<String>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) provisioning_status: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) loadbalancers: Vec<Ref>,
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pool {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    pub(crate) protocol: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) lb_algorithm: String,
+    pub(crate) session_persistence: Option<SessionPersistence>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) healthmonitor_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) listeners: Vec<Ref>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) members: Vec<Ref>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) tags: Vec<String>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) provisioning_status: String,
+}
+
+/// How a pool keeps a client at a member.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SessionPersistence {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+}
+
+/// A member of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) protocol_port: i32,
+    /// `None` in the status tree, too.
+    pub(crate) monitor_port: Option<i32>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) subnet_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) operating_status: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) provisioning_status: String,
+}
+
+/// A health monitor.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Monitor {
+    pub(crate) id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) name: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) delay: i64,
+    pub(crate) timeout: i64,
+    pub(crate) max_retries: i64,
+    #[serde(deserialize_with = "null")]
+    pub(crate) max_retries_down: i64,
+    #[serde(deserialize_with = "null")]
+    pub(crate) pools: Vec<Ref>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) provisioning_status: String,
+}
+
+/// The status tree of a load balancer, as far as it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Tree {
+    loadbalancer: TreeBalancer,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+struct TreeBalancer {
+    #[serde(deserialize_with = "null")]
+    listeners: Vec<TreeListener>,
+    #[serde(deserialize_with = "null")]
+    pools: Vec<TreePool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+struct TreeListener {
+    #[serde(deserialize_with = "null")]
+    pools: Vec<TreePool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+struct TreePool {
+    id: String,
+    #[serde(deserialize_with = "null")]
+    members: Vec<Member>,
+}
+
+impl Tree {
+    /// The members by the ID of their pool: name, address and port alone.
+    pub(crate) fn members(self) -> BTreeMap<String, Vec<Member>> {
+        let TreeBalancer { listeners, pools } = self.loadbalancer;
+        let pools = listeners.into_iter().flat_map(|listener| listener.pools).chain(pools);
+        pools.map(|pool| (pool.id, pool.members)).collect()
+    }
+}
+
+impl Version {
+    /// `v2.16`; `None`: not a version.
+    fn parse(id: &str) -> Option<Self> {
+        let (major, minor) = id.trim_start_matches('v').split_once('.')?;
+        Some(Self(major.parse().ok()?, minor.parse().ok()?))
+    }
+}
+
+/// The current version of a document: that with the status CURRENT, else the largest.
+fn current(document: &Value) -> Option<Version> {
+    let versions = document.get("versions")?.as_array()?;
+    let version = |entry: &Value| Version::parse(entry.get("id")?.as_str()?);
+    let is_current = |entry: &&Value| entry.get("status").and_then(Value::as_str) == Some("CURRENT");
+    let current = versions.iter().filter(is_current).filter_map(version).max();
+    current.or_else(|| versions.iter().filter_map(version).max())
+}
+
+impl Client {
+    /// The version of Octavia's API.
+    pub(crate) async fn octavia_version(&self) -> Result<Version, ApiError> {
+        let document: Value = self.get(LB_VERSIONS, String::new(), "").await?;
+        current(&document).ok_or_else(|| {
+            let why = "the list of versions has none";
+            ApiError::of_kind(LB_VERSIONS, ccm_kit::call::ErrorKind::NoAnswer, why)
+        })
+    }
+
+    /// The load balancers of the project that match.
+    pub(crate) async fn load_balancers(&self, query: Query) -> Result<Vec<LoadBalancer>, ApiError> {
+        let project = self.session().token().await.map(|token| token.project.clone()).unwrap_or_default();
+        let query = if project.is_empty() { query } else { query.with("project_id", &project) };
+        self.list(LB_LIST, "lbaas/loadbalancers", query, "loadbalancers").await
+    }
+
+    /// A load balancer; `None` where Octavia says that it does not exist.
+    pub(crate) async fn load_balancer(&self, id: &str) -> Result<Option<LoadBalancer>, ApiError> {
+        let found: Option<LoadBalancer> =
+            self.find(LB_GET, format!("lbaas/loadbalancers/{id}"), "loadbalancer").await?;
+        Ok(found.filter(|found| found.provisioning_status != "DELETED"))
+    }
+
+    /// The members of all pools of a load balancer, without ports of monitors and subnets.
+    pub(crate) async fn status_tree(&self, id: &str) -> Result<Tree, ApiError> {
+        self.get(LB_GET, format!("lbaas/loadbalancers/{id}/status"), "statuses").await
+    }
+
+    pub(crate) async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>, ApiError> {
+        let query = Query::default().with("loadbalancer_id", balancer);
+        self.list(LISTENER_LIST, "lbaas/listeners", query, "listeners").await
+    }
+
+    pub(crate) async fn pools(&self, balancer: &str) -> Result<Vec<Pool>, ApiError> {
+        let query = Query::default().with("loadbalancer_id", balancer);
+        self.list(POOL_LIST, "lbaas/pools", query, "pools").await
+    }
+
+    pub(crate) async fn members(&self, pool: &str) -> Result<Vec<Member>, ApiError> {
+        self.list(MEMBER_LIST, &format!("lbaas/pools/{pool}/members"), Query::default(), "members").await
+    }
+
+    /// All health monitors of the project: Octavia has no list of those of a load balancer.
+    pub(crate) async fn monitors(&self) -> Result<Vec<Monitor>, ApiError> {
+        self.list(MONITOR_LIST, "lbaas/healthmonitors", Query::default(), "healthmonitors").await
+    }
+
+    /// Sends a write below `lbaas/`.
+    pub(crate) async fn write_octavia(
+        &self,
+        operation: Operation,
+        method: http::Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, ApiError> {
+        self.write(operation, &Message { method, path: format!("lbaas/{path}"), body, revision: None }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn versions_compare_as_numbers_in_any_order() {
+        let document = |entries: &[(&str, &str)]| {
+            let list: Vec<Value> = entries.iter().map(|(id, status)| json!({"id": id, "status": status})).collect();
+            json!({ "versions": list })
+        };
+        for (entries, expected) in [
+            (&[("v2.30", "SUPPORTED"), ("v2.5", "SUPPORTED"), ("v2.16", "SUPPORTED")][..], Some(Version(2, 30))),
+            (&[("v2.5", "SUPPORTED"), ("v2.16", "CURRENT"), ("v2.30", "EXPERIMENTAL")], Some(Version(2, 16))),
+            (&[("v2.5", "CURRENT")], Some(Version(2, 5))),
+            (&[("latest", "CURRENT")], None),
+        ] {
+            assert_eq!(current(&document(entries)), expected, "{entries:?}");
+        }
+        assert!(Version(2, 16) > Version(2, 5));
+    }
+
+    #[test]
+    fn members_of_the_tree_are_those_of_listeners_and_of_loose_pools() {
+        let tree: Tree = serde_json::from_value(json!({"loadbalancer": {
+            "listeners": [{"id": "l", "pools": [{"id": "p", "members": [
+                {"id": "m", "address": "10.0.0.1", "protocol_port": 30080, "name": "n", "later": {}}]}]}],
+            "pools": [{"id": "q", "members": null}]}}))
+        .unwrap();
+        let members = tree.members();
+        assert_eq!(members["p"][0].address, "10.0.0.1");
+        assert!(members["q"].is_empty());
+    }
+}

@@ -1,0 +1,432 @@
+//! The session: a token of Keystone, its catalog, and requests with it.
+//!
+//! A token is renewed a little before it expires, and when a service answers 401: concurrent requests wait for one login, and
+//! each is sent once more. Credentials are read again for each login, so that a rotated one needs no restart.
+//!
+//! Upstream: gophercloud `openstack/{client,endpoint_search}.go`, `provider_client.go`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
+use ccm_kit::http::{Answer, Client};
+use ccm_provider::ProviderError;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::operation::{IDENTITY_VERSIONS, Operation, Service, TOKEN_CREATE};
+use crate::start::login::{Login, choose_version};
+
+/// A token is renewed so long before it expires.
+const RENEW_BEFORE: Duration = Duration::from_secs(300);
+/// The microversion from which Nova embeds the name of a server's flavor.
+const NOVA_MICROVERSION: &str = "2.47";
+const TOKEN_HEADER: &str = "x-auth-token";
+
+/// Where the credentials come from: the files, read again.
+pub(crate) type Credentials = Arc<dyn Fn() -> Result<Login, ProviderError> + Send + Sync>;
+
+/// Which endpoints of the catalog count.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Endpoints {
+    /// `[Global] region`; empty: any.
+    pub(crate) region: String,
+    /// `[Global] os-endpoint-type`
+    pub(crate) interface: String,
+}
+
+/// A session. One for the process.
+pub(crate) struct Session {
+    http: Client,
+    caller: Caller<Operation>,
+    credentials: Credentials,
+    endpoints: Endpoints,
+    token: Mutex<Option<Arc<Token>>>,
+    login: tokio::sync::Mutex<()>,
+    /// Whether Nova refused the microversion.
+    is_nova_old: std::sync::atomic::AtomicBool,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
+}
+
+/// A token and what Keystone says with it.
+pub(crate) struct Token {
+    secret: header::HeaderValue,
+    expires: Option<Timestamp>,
+    catalog: Vec<Entry>,
+    /// The project of the scope; empty in other scopes.
+    pub(crate) project: String,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    token: TokenBody,
+}
+
+#[derive(Deserialize)]
+struct TokenBody {
+    expires_at: Option<Timestamp>,
+    #[serde(default)]
+    catalog: Vec<Entry>,
+    project: Option<Project>,
+}
+
+#[derive(Deserialize)]
+struct Project {
+    id: String,
+}
+
+/// A service in the catalog.
+#[derive(Debug, Clone, Deserialize)]
+struct Entry {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Endpoint {
+    interface: String,
+    region: Option<String>,
+    region_id: Option<String>,
+    url: String,
+}
+
+/// What is sent to a service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Message {
+    pub(crate) method: Method,
+    /// Behind the endpoint, with the query: `ports?device_id=…`.
+    pub(crate) path: String,
+    pub(crate) body: Option<Value>,
+    /// The revision that the object must have.
+    pub(crate) revision: Option<i64>,
+}
+
+impl Session {
+    pub(crate) fn new(http: Client, caller: Caller<Operation>, credentials: Credentials, endpoints: Endpoints) -> Self {
+        Self {
+            http,
+            caller,
+            credentials,
+            endpoints,
+            token: Mutex::default(),
+            login: tokio::sync::Mutex::default(),
+            is_nova_old: false.into(),
+        }
+    }
+
+    /// Sends a request with a token; once more with a new one after 401.
+    pub(crate) async fn send(&self, service: Service, message: &Message) -> Result<Answer, Failure> {
+        let token = self.token().await?;
+        match self.exchange(service, message, &token).await {
+            Err(failure) if failure.status == Some(401) => {
+                let token = self.renewed(&token).await?;
+                self.exchange(service, message, &token).await
+            }
+            Err(failure) if failure.status == Some(406) && service == Service::Compute && !self.is_nova_old() => {
+                self.is_nova_old.store(true, std::sync::atomic::Ordering::Relaxed);
+                self.exchange(service, message, &token).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// The URL of a service, ending with a slash.
+    ///
+    /// # Errors
+    ///
+    /// There is no token, or the catalog has no such endpoint.
+    pub(crate) async fn endpoint(&self, service: Service) -> Result<String, Failure> {
+        find(&self.token().await?.catalog, service, &self.endpoints).map_err(malformed)
+    }
+
+    /// A token that is good for a while.
+    pub(crate) async fn token(&self) -> Result<Arc<Token>, Failure> {
+        match self.current() {
+            Some(token) if !token.is_old() => Ok(token),
+            // An old token still works if the login does not, unless it is really over.
+            Some(token) => self.renewed(&token).await.or_else(|error| match token.is_over() {
+                true => Err(error),
+                false => Ok(token),
+            }),
+            None => self.logged_in(None).await,
+        }
+    }
+
+    fn current(&self) -> Option<Arc<Token>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_nova_old(&self) -> bool {
+        self.is_nova_old.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    async fn renewed(&self, old: &Arc<Token>) -> Result<Arc<Token>, Failure> {
+        self.logged_in(Some(old)).await
+    }
+
+    /// One login for all who wait; a token that changed meanwhile is the new one.
+    async fn logged_in(&self, old: Option<&Arc<Token>>) -> Result<Arc<Token>, Failure> {
+        let _turn = self.login.lock().await;
+        if let Some(current) = self.current()
+            && old.is_none_or(|old| !Arc::ptr_eq(old, &current))
+        {
+            return Ok(current);
+        }
+        let token = Arc::new(self.log_in().await?);
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        Ok(token)
+    }
+
+    async fn log_in(&self) -> Result<Token, Failure> {
+        let login = (self.credentials)().map_err(|error| no_login(error.to_string()))?;
+        let base = match login.needs_discovery {
+            false => login.identity_url.clone(),
+            true => self.discover(&login).await?,
+        };
+        let url = format!("{}/auth/tokens", base.trim_end_matches('/'));
+        let body = Bytes::from(login.body.to_string());
+        let request = || {
+            let request = Request::post(&url).header(header::CONTENT_TYPE, "application/json");
+            request.header(header::ACCEPT, "application/json").body(body.clone()).map_err(|_| bad_url(&url))
+        };
+        let answer = self.caller.call(TOKEN_CREATE, || async { self.http.send(request()?).await }).await;
+        let answer = answer.map_err(|error| failed_login(&error))?;
+        let secret =
+            answer.headers.get("x-subject-token").cloned().ok_or_else(|| no_login("Keystone sent no token"))?;
+        let TokenAnswer { token } = answer.json()?;
+        tracing::debug!(expires = ?token.expires_at, "logged in at Keystone");
+        let project = token.project.map(|project| project.id).unwrap_or_default();
+        Ok(Token { secret: sensitive(secret), expires: token.expires_at, catalog: token.catalog, project })
+    }
+
+    async fn discover(&self, login: &Login) -> Result<String, Failure> {
+        let url = &login.identity_url;
+        let send = || async {
+            let request = Request::get(url).body(Bytes::new()).map_err(|_| bad_url(url))?;
+            self.http.send(request).await
+        };
+        let answer = self.caller.call(IDENTITY_VERSIONS, send).await.map_err(|error| failed_login(&error))?;
+        choose_version(&answer.json::<Value>()?).map_err(no_login)
+    }
+
+    async fn exchange(&self, service: Service, message: &Message, token: &Token) -> Result<Answer, Failure> {
+        let base = find(&token.catalog, service, &self.endpoints).map_err(malformed)?;
+        // The document of versions is above the version.
+        let url = match &*message.path {
+            "" => unversioned(&base),
+            path => format!("{base}{path}"),
+        };
+        let mut request = Request::builder().method(&message.method).uri(&url);
+        if let Some(headers) = request.headers_mut() {
+            headers.insert(TOKEN_HEADER, token.secret.clone());
+            headers.insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
+            self.more_headers(headers, service, message);
+        }
+        let body = message.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        self.http.send(request.body(body).map_err(|_| bad_url(&url))?).await
+    }
+
+    fn more_headers(&self, headers: &mut HeaderMap, service: Service, message: &Message) {
+        if message.body.is_some() {
+            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        }
+        if let Some(revision) = message.revision
+            && let Ok(value) = header::HeaderValue::from_str(&format!("revision_number={revision}"))
+        {
+            headers.insert(header::IF_MATCH, value);
+        }
+        if service == Service::Compute && !self.is_nova_old() {
+            let version = header::HeaderValue::from_static(NOVA_MICROVERSION);
+            headers.insert("x-openstack-nova-api-version", version);
+        }
+    }
+}
+
+impl Token {
+    fn left(&self) -> Option<jiff::SignedDuration> {
+        self.expires.map(|expires| expires.duration_since(Timestamp::now()))
+    }
+
+    fn is_old(&self) -> bool {
+        self.left().is_some_and(|left| left < jiff::SignedDuration::try_from(RENEW_BEFORE).unwrap_or_default())
+    }
+
+    fn is_over(&self) -> bool {
+        self.left().is_some_and(|left| left.is_negative() || left.is_zero())
+    }
+}
+
+fn sensitive(mut secret: header::HeaderValue) -> header::HeaderValue {
+    secret.set_sensitive(true);
+    secret
+}
+
+/// The URL of a service in a catalog, with its version, ending with a slash.
+fn find(catalog: &[Entry], service: Service, wanted: &Endpoints) -> Result<String, String> {
+    let types = std::iter::once(service.name()).chain(service.aliases().iter().copied());
+    let fits = |endpoint: &&Endpoint| {
+        let in_region = [&endpoint.region, &endpoint.region_id].into_iter().flatten().any(|at| *at == wanted.region);
+        endpoint.interface == wanted.interface && (wanted.region.is_empty() || in_region)
+    };
+    let of_type =
+        |kind: &str| catalog.iter().filter(|entry| entry.kind == kind).flat_map(|entry| &entry.endpoints).find(fits);
+    match types.into_iter().find_map(of_type) {
+        Some(endpoint) => Ok(versioned(service, &endpoint.url)),
+        None => {
+            let (name, interface, region) = (service.name(), &wanted.interface, &wanted.region);
+            let known: Vec<&str> = catalog.iter().map(|entry| &*entry.kind).collect();
+            Err(format!(
+                "failed to find {name} v2 {interface} endpoint for region {region}: the catalog of Keystone has none; check \
+                 [Global] region and os-endpoint-type (types in the catalog: {})",
+                known.join(", ")
+            ))
+        }
+    }
+}
+
+/// The endpoint with the version that this program speaks, once, and a slash at its end.
+fn versioned(service: Service, url: &str) -> String {
+    let url = url.trim_end_matches('/');
+    let version = match service {
+        Service::Network | Service::LoadBalancer => "v2.0",
+        Service::KeyManager => "v1",
+        // These have the version, and often the project, in the catalog.
+        Service::Identity | Service::Compute | Service::BlockStorage => return format!("{url}/"),
+    };
+    // A catalog may end with another spelling of the version: /v2.
+    let last = url.rsplit('/').next().unwrap_or_default();
+    let bare = match last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        true => url.strip_suffix(last).unwrap_or(url).trim_end_matches('/'),
+        false => url,
+    };
+    format!("{bare}/{version}/")
+}
+
+/// The endpoint without its version, ending with a slash.
+fn unversioned(url: &str) -> String {
+    let bare = url.trim_end_matches('/');
+    format!("{}/", bare.strip_suffix("/v2.0").unwrap_or(bare))
+}
+
+/// What is in the body of a refusal: the code and the message.
+pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
+    use super::operation::{IMMUTABLE, OVER_QUOTA};
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    // Octavia and Barbican answer flat, the others below one key: error, NeutronError, itemNotFound.
+    let (kind, inner) = match text(body, "faultstring").or_else(|| text(body, "description")) {
+        Some(_) => (None, body),
+        None => body.as_object()?.iter().next().map(|(key, inner)| (Some(key), inner))?,
+    };
+    let message = ["faultstring", "message", "description", "title"].iter().find_map(|key| text(inner, key))?;
+    let code = text(inner, "type").filter(|code| !code.is_empty());
+    let code = code.or_else(|| text(inner, "title")).or_else(|| kind.cloned()).unwrap_or_else(|| "Fault".to_owned());
+    let lower = message.to_lowercase();
+    Some(match () {
+        () if lower.contains("immutable") => (IMMUTABLE.to_owned(), message),
+        () if lower.contains("quota") => (OVER_QUOTA.to_owned(), message),
+        () => (code, message),
+    })
+}
+
+fn malformed(message: String) -> Failure {
+    Failure { message, cause: Cause::Malformed, ..Failure::default() }
+}
+
+fn bad_url(url: &str) -> Failure {
+    malformed(format!("{url:?} is not a URL"))
+}
+
+fn no_login(message: impl Into<String>) -> Failure {
+    Failure { message: message.into(), cause: Cause::Credentials, ..Failure::default() }
+}
+
+/// What a failed login means to the request that needed it.
+fn failed_login(error: &CallError<Operation>) -> Failure {
+    let message = match error.message.is_empty() {
+        true => format!("login at Keystone: {}", error.code),
+        false => format!("login at Keystone: {}", error.message),
+    };
+    let cause = match error.kind {
+        ErrorKind::NotSent => Cause::NotSent,
+        ErrorKind::NoAnswer | ErrorKind::Throttled { .. } => Cause::NoAnswer,
+        _ => Cause::Credentials,
+    };
+    // The status of Keystone is not that of the service.
+    let status = error.status.filter(|status| *status == StatusCode::TOO_MANY_REQUESTS.as_u16());
+    Failure { status, message, request_id: error.request_id.clone(), cause, ..Failure::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn catalog() -> Vec<Entry> {
+        serde_json::from_value(json!([
+            {"type": "network", "endpoints": [
+                {"interface": "admin", "region": "A", "url": "http://net-admin:9696"},
+                {"interface": "public", "region": "A", "region_id": "A", "url": "http://net-a:9696/v2.0"},
+                {"interface": "public", "region": null, "region_id": "B", "url": "http://net-b:9696/"}]},
+            {"type": "compute", "endpoints": [{"interface": "public", "region": "A", "url": "http://nova/v2.1"}]},
+            {"type": "load-balancer", "endpoints": [{"interface": "public", "region": "A", "url": "http://lb/lb/v2.0/"}]},
+            {"type": "key-manager", "endpoints": [{"interface": "public", "region": "A", "url": "http://keys/v1"}]},
+            {"type": "volumev3", "endpoints": [{"interface": "public", "region": "A", "url": "http://vol/v3/p"}]},
+        ]))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_endpoint_is_found_by_type_interface_and_region() {
+        let find = |service, region: &str, interface: &str| {
+            find(&catalog(), service, &Endpoints { region: region.to_owned(), interface: interface.to_owned() })
+        };
+        for (service, region, expected) in [
+            // A version that the catalog has is not added twice.
+            (Service::Network, "A", "http://net-a:9696/v2.0/"),
+            (Service::Network, "", "http://net-a:9696/v2.0/"),
+            (Service::Network, "B", "http://net-b:9696/v2.0/"),
+            (Service::Compute, "A", "http://nova/v2.1/"),
+            (Service::LoadBalancer, "A", "http://lb/lb/v2.0/"),
+            (Service::KeyManager, "A", "http://keys/v1/"),
+            (Service::BlockStorage, "A", "http://vol/v3/p/"),
+        ] {
+            assert_eq!(find(service, region, "public").unwrap(), expected);
+        }
+        assert_eq!(find(Service::Network, "A", "admin").unwrap(), "http://net-admin:9696/v2.0/");
+        let problem = find(Service::LoadBalancer, "B", "internal").unwrap_err();
+        assert!(problem.starts_with("failed to find load-balancer v2 internal endpoint for region B: "), "{problem}");
+        assert_eq!(unversioned("http://lb/lb/v2.0/"), "http://lb/lb/");
+    }
+
+    #[test]
+    fn refusals_of_all_services_are_read() {
+        let immutable = "Load Balancer x is immutable and cannot be updated.";
+        for (body, code, message) in [
+            (json!({"NeutronError": {"type": "PortInUse", "message": "m", "detail": ""}}), "PortInUse", "m"),
+            (
+                json!({"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['port']."}}),
+                "OverQuota",
+                "Quota exceeded for resources: ['port'].",
+            ),
+            (json!({"itemNotFound": {"code": 404, "message": "m"}}), "itemNotFound", "m"),
+            (json!({"faultcode": "Client", "faultstring": immutable, "debuginfo": null}), "Immutable", immutable),
+            (json!({"error": {"code": 401, "title": "Unauthorized", "message": "m"}}), "Unauthorized", "m"),
+            (json!({"code": 404, "title": "Not Found", "description": "m"}), "Not Found", "m"),
+        ] {
+            assert_eq!(refusal(&body), Some((code.to_owned(), message.to_owned())), "{body}");
+        }
+        assert_eq!(refusal(&json!([])), None);
+        assert_eq!(refusal(&json!({"error": "x"})), None);
+    }
+}
