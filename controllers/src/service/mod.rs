@@ -94,6 +94,10 @@ struct ServiceState {
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
     /// All groups that may hold parts of it since it was last ensured.
     groups: BTreeSet<GroupKey>,
+    /// The annotations that the provider last asked for. Their arrival from the watch is no change of the user.
+    noted: BTreeMap<String, Option<String>>,
+    /// Whether the last ensure was not finished: the next one is no news.
+    in_progress: bool,
 }
 
 impl ServiceState {
@@ -206,7 +210,7 @@ impl ServiceController {
         self.shared.services.on_change(move |change| {
             let (key, wanted) = match &change {
                 ObjectChange::Added(new) => (new.key(), new.wants_load_balancer() || new.needs_cleanup()),
-                ObjectChange::Updated(old, new) => (new.key(), decide::needs_update(old, new) || new.needs_cleanup()),
+                ObjectChange::Updated(old, new) => (new.key(), me.needs_sync(old, new) || new.needs_cleanup()),
                 // Without finalizer an object goes at once, and its balancer would leak.
                 ObjectChange::Deleted(old) => (old.key(), me.lock().contains_key(&old.key())),
             };
@@ -224,6 +228,27 @@ impl ServiceController {
                 me.node_queue.add_after((), COLLECT_NODES);
             }
         });
+    }
+
+    /// Whether a Service changed in a way that matters, beside the annotations that were written for the provider.
+    fn needs_sync(&self, old: &Service, new: &Service) -> bool {
+        if !decide::needs_update(old, new) {
+            return false;
+        }
+        let noted = self.lock().get(&new.key()).map(|known| known.noted.clone()).unwrap_or_default();
+        let arrived = |(key, value): &(String, Option<String>)| new.metadata.annotations.get(key) == value.as_ref();
+        let arrived: Vec<_> = noted.into_iter().filter(arrived).collect();
+        if arrived.is_empty() {
+            return true;
+        }
+        let mut before = old.clone();
+        for (key, value) in arrived {
+            match value {
+                Some(value) => drop(before.metadata.annotations.insert(key, value)),
+                None => drop(before.metadata.annotations.remove(&key)),
+            }
+        }
+        decide::needs_update(&before, new)
     }
 
     /// Whether a node changed in a way that matters for balancers.

@@ -96,7 +96,7 @@ impl ServiceController {
             async move {
                 let outcome = match prepared {
                     Prepared::Ended(outcome) => outcome,
-                    Prepared::Finish(service) => self.finish_cleanup(&service).await,
+                    Prepared::Finish(service) => self.finish_cleanup(&service, &Notes::default()).await,
                     Prepared::Provider(work, purpose) => match answer {
                         Some(Ok(answer)) => self.finish(&work, purpose, answer, took).await,
                         Some(Err(closed)) => Err(SyncError::Closed(closed)),
@@ -148,6 +148,8 @@ impl ServiceController {
             pass: None,
             converged: None,
             groups: BTreeSet::new(),
+            noted: BTreeMap::new(),
+            in_progress: false,
         });
         known.service = service.clone();
         known.converged = None;
@@ -213,7 +215,9 @@ impl ServiceController {
             let work = ServiceWork { service, nodes: hosts, action: ServiceAction::Ensure };
             return self.planned(work, Purpose::Ensure).await;
         }
-        self.events.event(&subject, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+        if !self.known(&key).is_some_and(|known| known.in_progress) {
+            self.events.event(&subject, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+        }
         if !self.finalizers(&service).missing.is_empty() {
             if let Err(error) = self.add_finalizers(&service).await {
                 return Prepared::Ended(Err(self.failed(&subject, error)));
@@ -328,6 +332,9 @@ impl ServiceController {
         match purpose {
             Purpose::Hosts => self.finish_hosts(work, answer, &notes, took).await,
             Purpose::Ensure => {
+                if let Some(known) = self.lock().get_mut(&service.key()) {
+                    known.in_progress = matches!(&answer, Err(error) if error.is_in_progress());
+                }
                 let error = match self.finish_ensure(work, answer, &notes).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(error) => self.failed(&subject, error),
@@ -339,7 +346,7 @@ impl ServiceController {
                 Err(error) if !error.is_implemented_elsewhere() => {
                     Err(self.failed(&subject, SyncError::provider("failed to delete load balancer", &error)))
                 }
-                _ => self.finish_cleanup(service).await,
+                _ => self.finish_cleanup(service, &notes).await,
             },
             Purpose::Forget => match answer {
                 Err(error) if error.is_in_progress() => Err(SyncError::provider("", &error)),
@@ -393,7 +400,7 @@ impl ServiceController {
         Ok(Outcome::Done)
     }
 
-    async fn finish_cleanup(&self, service: &Arc<Service>) -> Result<Outcome, SyncError> {
+    async fn finish_cleanup(&self, service: &Arc<Service>, notes: &Notes) -> Result<Outcome, SyncError> {
         let subject = Subject::service(service);
         if self.shared.gate.is_dry_run() {
             let plan =
@@ -410,7 +417,7 @@ impl ServiceController {
         }
         self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         let patch = ServicePatch { status: Some(LoadBalancerStatus::default()), conditions, ..ServicePatch::default() };
-        if let Err(error) = self.write(service, patch, &Notes::default()).await {
+        if let Err(error) = self.write(service, patch, notes).await {
             return Err(self.failed(&subject, error));
         }
         self.lock().remove(&service.key());

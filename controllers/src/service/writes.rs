@@ -99,6 +99,9 @@ impl ServiceController {
     ) -> Result<(), SyncError> {
         patch.status = patch.status.filter(|status| !service.status.load_balancer.same_as(status));
         if *notes != Notes::default() {
+            if let Some(known) = self.lock().get_mut(&service.key()) {
+                known.noted.clone_from(&notes.annotations);
+            }
             self.add_notes(&mut patch, service, notes);
         }
         let written = self.shared.service_writer().write(service, &patch).await.map(drop);

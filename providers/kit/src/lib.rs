@@ -10,12 +10,14 @@
 //! * [`routes`]: routes to pods, planned for a table that the cloud supplies.
 //! * [`cluster`]: what the core passes to the provider.
 //! * `http`: requests of JSON over HTTP, behind the feature of that name.
+//! * [`background`]: load balancers whose changes take minutes.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
 //!
 //! What only one provider needs does not belong here, and neither does anything that knows a particular cloud.
 #![deny(missing_docs)]
 
 pub mod annotations;
+pub mod background;
 pub mod batch;
 pub mod call;
 pub mod cluster;
@@ -29,6 +31,7 @@ pub mod known;
 pub mod routes;
 pub mod snapshot;
 
+pub use background::Background;
 pub use batch::{Batcher, Bulk, Interrupted, Limits};
 pub use cluster::Cluster;
 pub use directory::Directory;

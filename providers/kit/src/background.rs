@@ -1,0 +1,214 @@
+//! Load balancers of clouds whose changes take minutes: their work goes on in the background.
+//!
+//! A worker of the service controller waits only a moment for the cloud. What takes longer goes on in a task of its own, and the
+//! core calls again, until the task has ended. Such a call costs nothing in the cloud. There is never more than one task for a
+//! group.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    GroupKey, LoadBalancer, LoadBalancerStatus, Node, Plan, ProviderError, Service, ServiceAction, ServiceAnswer,
+    ServiceKey, ServiceWork,
+};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How long a call waits for a task that it starts: enough for reads that find nothing to do.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// How long the next call for the same work waits.
+const NEXT_WAIT: Duration = Duration::from_millis(50);
+/// How soon the core calls again, at first and at last; in between with the age of the task.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+/// An answer that nobody has asked for is forgotten after this time.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// [`LoadBalancer`] whose [`reconcile`](LoadBalancer::reconcile) does not wait for slow changes.
+pub struct Background<B> {
+    balancers: Arc<B>,
+    tasks: Mutex<Vec<Task>>,
+}
+
+impl<B: Debug> Debug for Background<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Background").field("balancers", &self.balancers).finish_non_exhaustive()
+    }
+}
+
+/// Work that was started.
+struct Task {
+    groups: BTreeSet<GroupKey>,
+    began: Instant,
+    work: BTreeMap<ServiceKey, ServiceWork>,
+    /// The answers, once it has ended; its end without them is that of the sender.
+    answers: watch::Receiver<Option<BTreeMap<ServiceKey, ServiceAnswer>>>,
+}
+
+impl Task {
+    fn is_running(&self) -> bool {
+        self.answers.borrow().is_none() && self.answers.has_changed().is_ok()
+    }
+}
+
+impl<B: LoadBalancer + 'static> Background<B> {
+    /// Nothing is at work yet.
+    pub fn new(balancers: Arc<B>) -> Self {
+        Self { balancers, tasks: Mutex::default() }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<Task>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the answers to this work from tasks that have ended, or says how old the running task of these groups is. Other
+    /// answers for the groups are of no use any more.
+    fn ended(
+        &self,
+        groups: &BTreeSet<GroupKey>,
+        work: &[ServiceWork],
+    ) -> Result<BTreeMap<ServiceKey, ServiceAnswer>, Running> {
+        let mut tasks = self.tasks();
+        tasks.retain(|task| task.is_running() || task.began.elapsed() < KEPT);
+        let concerns = |task: &Task| !task.groups.is_disjoint(groups);
+        if let Some(task) = tasks.iter().find(|task| concerns(task) && task.is_running()) {
+            return Err(Running { began: task.began, answers: task.answers.clone() });
+        }
+        let mut answers = BTreeMap::new();
+        for task in tasks.extract_if(.., |task| concerns(task)) {
+            let Some(ended) = task.answers.borrow().clone() else { continue };
+            for (key, answer) in ended {
+                let now = work.iter().find(|item| item.service.key() == key);
+                if let (Some(now), Some(then)) = (now, task.work.get(&key))
+                    && self.is_same(then, now)
+                {
+                    answers.insert(key, answer);
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Whether an answer to one item is one to the other: nothing changed that a plan is made of.
+    fn is_same(&self, then: &ServiceWork, now: &ServiceWork) -> bool {
+        let (a, b) = (&then.service, &now.service);
+        let backends = |work: &ServiceWork| -> BTreeSet<(String, Option<String>)> {
+            let backend = |node: &Node| self.balancers.backend(&work.service, node).map(Cow::into_owned);
+            work.nodes.iter().map(|node| (node.name.to_string(), backend(node))).collect()
+        };
+        then.action == now.action
+            && a.spec == b.spec
+            && a.metadata.uid == b.metadata.uid
+            && a.metadata.annotations == b.metadata.annotations
+            && a.metadata.deletion_timestamp == b.metadata.deletion_timestamp
+            && (Arc::ptr_eq(&then.nodes, &now.nodes) || backends(then) == backends(now))
+    }
+
+    fn start(&self, cluster: &str, groups: BTreeSet<GroupKey>, work: &[ServiceWork]) -> Running {
+        let (sender, answers) = watch::channel(None);
+        let began = Instant::now();
+        let by_key = work.iter().map(|item| (item.service.key(), item.clone())).collect();
+        let (balancers, cluster, work) = (self.balancers.clone(), cluster.to_owned(), work.to_vec());
+        self.tasks().push(Task { groups, began, work: by_key, answers: answers.clone() });
+        tokio::spawn(async move {
+            let ended = balancers.reconcile(&cluster, &work).await;
+            let _ = sender.send(Some(work.iter().map(|item| item.service.key()).zip(ended).collect()));
+        });
+        Running { began, answers }
+    }
+}
+
+/// A task, seen from a call that waits for it.
+struct Running {
+    began: Instant,
+    answers: watch::Receiver<Option<BTreeMap<ServiceKey, ServiceAnswer>>>,
+}
+
+impl Running {
+    async fn wait(&mut self, limit: Duration) {
+        let _ = tokio::time::timeout(limit, self.answers.wait_for(Option::is_some)).await;
+    }
+
+    fn not_yet(&self, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        let after = (self.began.elapsed() / 4).clamp(AGAIN.0, AGAIN.1);
+        let text = "the cloud is at work on the load balancer";
+        work.iter().map(|_| Err(ProviderError::in_progress(text, after)).into()).collect()
+    }
+}
+
+#[async_trait]
+impl<B: LoadBalancer + 'static> LoadBalancer for Background<B> {
+    fn name(&self, cluster: &str, service: &Service) -> String {
+        self.balancers.name(cluster, service)
+    }
+
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        self.balancers.groups(service)
+    }
+
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        self.balancers.backend(service, node)
+    }
+
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let groups = self.groups(service);
+        let concerns = |task: &Task| !task.groups.is_disjoint(&groups);
+        if self.tasks().iter().any(|task| concerns(task) && (task.is_running() || task.deletes(&service.key()))) {
+            // The deletion that follows gets the answer of the task.
+            return Ok(Some(service.status.load_balancer.clone()));
+        }
+        self.balancers.get(cluster, service).await
+    }
+
+    fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
+        self.balancers.finalizers(service)
+    }
+
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+        let groups: BTreeSet<GroupKey> = work.iter().flat_map(|item| self.groups(&item.service)).collect();
+        let mut known = match self.ended(&groups, work) {
+            Err(mut running) => {
+                running.wait(NEXT_WAIT).await;
+                match self.ended(&groups, work) {
+                    Err(running) => return running.not_yet(work),
+                    Ok(known) => known,
+                }
+            }
+            Ok(known) => known,
+        };
+        let rest: Vec<ServiceWork> =
+            work.iter().filter(|item| !known.contains_key(&item.service.key())).cloned().collect();
+        if !rest.is_empty() {
+            let mut running = self.start(cluster, groups.clone(), &rest);
+            running.wait(FIRST_WAIT).await;
+            known.extend(match self.ended(&groups, &rest) {
+                Ok(ended) => ended,
+                Err(running) => rest.iter().map(|item| item.service.key()).zip(running.not_yet(&rest)).collect(),
+            });
+        }
+        let lost = || Err(ProviderError::unknown("the work on the load balancer ended without an answer")).into();
+        work.iter().map(|item| known.remove(&item.service.key()).unwrap_or_else(lost)).collect()
+    }
+
+    async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
+        self.balancers.observe(cluster, item).await
+    }
+
+    fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
+        self.balancers.plan_observed(cluster, item, observed)
+    }
+}
+
+impl Task {
+    /// Whether it has the answer to a deletion.
+    fn deletes(&self, key: &ServiceKey) -> bool {
+        self.work.get(key).is_some_and(|item| item.action == ServiceAction::Delete) && self.answers.borrow().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;
