@@ -6,8 +6,8 @@
 //! * `[section]` or `[section "subsection"]`; then `key = value`, one per line. `;` and `#` begin a comment outside quotes.
 //! * Names of sections and keys match without regard to case; names of subsections do not. A name is a letter, then letters,
 //!   digits and hyphens.
-//! * Double quotes may enclose any part of a value. Inside them `\\`, `\"`, `\n` and `\t` stand for what they do in Go. Outside,
-//!   a backslash may only stand before a double quote or at the end of a line, which then continues on the next.
+//! * Double quotes may enclose any part of a value. Inside them `\\`, `\"`, `\n`, `\t` and `\b` stand for what they do in Go.
+//!   Outside, a backslash may only stand before a double quote or at the end of a line, which then continues on the next.
 //! * A key without `=` is not the same as an empty value: it switches a boolean on and empties a list.
 //! * Sections of the same name are one section. A key that comes again adds to a list, and replaces anything else.
 //!
@@ -268,11 +268,12 @@ impl Scanner<'_> {
     /// What stands after a backslash. Nothing for a line that goes on.
     fn escape(&mut self, at: Position, quoted: bool) -> Result<Option<char>, SyntaxError> {
         if quoted {
-            return match self.take_if(|c| matches!(c, '\\' | '"' | 'n' | 't')) {
+            return match self.take_if(|c| matches!(c, '\\' | '"' | 'n' | 't' | 'b')) {
                 Some('n') => Ok(Some('\n')),
                 Some('t') => Ok(Some('\t')),
+                Some('b') => Ok(Some('\u{8}')),
                 Some(c) => Ok(Some(c)),
-                None => Err(error(at, "unknown escape: inside quotes only \\\\, \\\", \\n and \\t are")),
+                None => Err(error(at, "unknown escape: inside quotes only \\\\, \\\", \\n, \\t and \\b are")),
             };
         }
         self.take_if(|c| c == '\r');

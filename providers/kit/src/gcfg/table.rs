@@ -93,6 +93,13 @@ pub enum Field<T: 'static> {
         /// Takes the value, or says what would do.
         set: fn(&mut T, &str) -> Result<(), String>,
     },
+    /// As `Custom`, for values that are taken with a doubt.
+    Lenient {
+        /// The type, as the reference shows it.
+        kind: &'static str,
+        /// Takes the value, perhaps with a warning, or says what would do.
+        set: fn(&mut T, &str) -> Result<Option<String>, String>,
+    },
     /// A list of values of a type of the provider's own.
     CustomList {
         /// The type of one value, as the reference shows it.
@@ -122,7 +129,7 @@ impl<T> Field<T> {
             Self::List(_) => "list".to_owned(),
             Self::Duration(_) => "duration".to_owned(),
             Self::Pattern(_) => "regular expression".to_owned(),
-            Self::Custom { kind, .. } => (*kind).to_owned(),
+            Self::Custom { kind, .. } | Self::Lenient { kind, .. } => (*kind).to_owned(),
             Self::CustomList { kind, .. } => format!("list of {kind}"),
             Self::Retired => "ignored".to_owned(),
         }
@@ -132,8 +139,8 @@ impl<T> Field<T> {
         matches!(self, Self::List(_) | Self::CustomList { .. })
     }
 
-    /// Stores a value; `None` is the key alone.
-    fn store(&self, into: &mut T, value: Option<&str>) -> Result<(), String> {
+    /// Stores a value; `None` is the key alone. Answers with a warning, if any.
+    fn store(&self, into: &mut T, value: Option<&str>) -> Result<Option<String>, String> {
         match (self, value) {
             (Self::Retired, _) => {}
             (Self::Flag(field), None) => *field(into) = true,
@@ -153,9 +160,10 @@ impl<T> Field<T> {
             }
             (Self::Pattern(field), Some(value)) => *field(into) = pattern(value)?,
             (Self::Custom { set, .. }, Some(value)) => set(into, value)?,
+            (Self::Lenient { set, .. }, Some(value)) => return set(into, value),
             (Self::CustomList { push, .. }, Some(value)) => push(into, value)?,
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -194,7 +202,12 @@ fn flag(value: &str) -> Result<bool, String> {
     }
 }
 
-fn integer(value: &str, min: i64, max: i64) -> Result<i64, String> {
+/// A whole number as Go's gcfg reads it: decimal, or hexadecimal with `0x`. Leading zeros mean nothing.
+///
+/// # Errors
+///
+/// No number, or out of bounds.
+pub fn integer(value: &str, min: i64, max: i64) -> Result<i64, String> {
     let trimmed = value.trim();
     let (negative, digits) = match trimmed.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -311,8 +324,10 @@ impl<'a> Reader<'a> {
             if let Field::Retired = key.field {
                 self.found(Severity::Warning, &name, key.secret, entry, "this key has no effect any more; remove it");
             }
-            if let Err(problem) = key.field.store(into, entry.value.as_deref()) {
-                self.found(Severity::Error, &name, key.secret, entry, &problem);
+            match key.field.store(into, entry.value.as_deref()) {
+                Ok(None) => {}
+                Ok(Some(doubt)) => self.found(Severity::Warning, &name, key.secret, entry, &doubt),
+                Err(problem) => self.found(Severity::Error, &name, key.secret, entry, &problem),
             }
         }
     }

@@ -36,7 +36,7 @@ fn values_read_as_go_reads_them() {
         ("k = \"a;#b\"", Some("a;#b")),
         ("k = \" a \" ", Some(" a ")),
         ("k = x\" y \"z ", Some("x y z")),
-        (r#"k = "\\ \" \n \t""#, Some("\\ \" \n \t")),
+        (r#"k = "\\ \" \n \t \b""#, Some("\\ \" \n \t \u{8}")),
         (r#"k = say \"hi\""#, Some("say \"hi\"")),
         ("k = a \\\n  b", Some("a   b")),
         ("k = a\\\r\nb\r\n", Some("ab")),
@@ -73,7 +73,7 @@ fn mistakes_name_line_and_column_and_no_value() {
         ("[s]\nauth_url=v", "line 2, column 5: expected '=' after \"auth\": keys hold no underscore, but hyphens"),
         ("[s]\nk = \"secret", "line 2, column 5: the quote is not closed on this line"),
         ("[s]\nk = \"secret\nx\"", "line 2, column 5: the quote is not closed on this line"),
-        ("[s]\nk = \"\\s\"", "line 2, column 6: unknown escape: inside quotes only \\\\, \\\", \\n and \\t are"),
+        ("[s]\nk = \"\\s\"", "line 2, column 6: unknown escape: inside quotes only \\\\, \\\", \\n, \\t and \\b are"),
         (
             "[s]\nk = a\\b",
             "line 2, column 6: outside quotes a backslash must be the last character of its line, or be doubled inside quotes",
@@ -127,6 +127,18 @@ static PLAIN: Table<Plain> = Table {
             Field::Custom { kind: "even number", set: |plain, value| even(value).map(|number| plain.even = number) },
             "",
             "Divisible.",
+        ),
+        Key::new(
+            "Odd",
+            Field::Lenient {
+                kind: "odd number",
+                set: |plain, value| {
+                    plain.number = value.parse().map_err(|_| "no number".to_owned())?;
+                    Ok(even(value).ok().map(|_| "even, taken all the same".to_owned()))
+                },
+            },
+            "",
+            "Better not divisible.",
         ),
         Key::new(
             "Evens",
@@ -212,6 +224,18 @@ fn findings_name_key_value_and_fix() {
         strict,
         ["Error [Plain] flga: line 3: unknown key; did you mean \"Flag\"?", "Error [nope]: line 1: unknown section"]
     );
+}
+
+#[test]
+fn a_lenient_key_takes_a_doubtful_value_with_a_warning() {
+    for (value, number, findings) in [
+        ("3", 3, vec![]),
+        ("4", 4, vec!["Warning [Plain] Odd = \"4\": line 2: even, taken all the same"]),
+        ("x", 0, vec!["Error [Plain] Odd = \"x\": line 2: no number"]),
+    ] {
+        let (plain, found) = read(&format!("[plain]\nodd = {value}\n"), Severity::Error);
+        assert_eq!((plain.number, found), (number, findings.into_iter().map(str::to_owned).collect()), "{value}");
+    }
 }
 
 #[test]
