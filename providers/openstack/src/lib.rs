@@ -9,4 +9,5 @@
 
 #[allow(dead_code)] // Used by what follows.
 mod client;
+#[allow(dead_code)] // Used by what follows.
 mod start;

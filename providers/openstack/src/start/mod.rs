@@ -1,2 +1,4 @@
-//! x
+//! Everything before the first controller runs: the configuration file, clouds.yaml, the login, the environment.
+
+pub(crate) mod config;
 pub(crate) mod login;

@@ -1,0 +1,70 @@
+//! What is accepted, but does not do what it seems to, or fails later in OpenStack.
+
+use std::time::Duration;
+
+use ccm_provider::{Finding, Severity, duration};
+
+use super::{Config, Global, LoadBalancerConfig, OVN, SOURCE_IP_PORT};
+
+fn finding(severity: Severity, key: &str, value: &str, message: impl Into<String>) -> Finding {
+    Finding { severity, key: key.to_owned(), value: Some(value.to_owned()), message: message.into() }
+}
+
+fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
+    finding(Severity::Warning, key, value, message)
+}
+
+/// Findings about keys together.
+pub(super) fn doubts(config: &Config) -> Vec<Finding> {
+    let mut findings = global(&config.global);
+    findings.extend(load_balancer(&config.load_balancer));
+    findings
+}
+
+fn global(global: &Global) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !global.use_clouds && !global.cloud.is_empty() {
+        let message = "clouds.yaml is read because of this key; write use-clouds = true to say so";
+        findings.push(warning("[Global] cloud", &global.cloud, message));
+    }
+    if !global.reads_clouds() && !global.clouds_file.is_empty() {
+        findings.push(warning("[Global] clouds-file", &global.clouds_file, "no effect without use-clouds = true"));
+    }
+    if global.cert_file.is_empty() != global.key_file.is_empty() {
+        let (key, value, other) = match global.key_file.is_empty() {
+            true => ("[Global] cert-file", &global.cert_file, "key-file"),
+            false => ("[Global] key-file", &global.key_file, "cert-file"),
+        };
+        findings.push(warning(key, value, format!("no effect without {other}")));
+    }
+    findings
+}
+
+fn load_balancer(config: &LoadBalancerConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !["", "v2"].contains(&config.lb_version.as_str()) {
+        // Upstream looks at it only when a load balancer is wanted.
+        let severity = if config.enabled { Severity::Error } else { Severity::Warning };
+        findings.push(finding(
+            severity,
+            "[LoadBalancer] lb-version",
+            &config.lb_version,
+            "only v2, which is Octavia, is supported; remove the key",
+        ));
+    }
+    let (method, key) = (&config.lb_method, "[LoadBalancer] lb-method");
+    match (config.lb_provider.as_str(), method == SOURCE_IP_PORT) {
+        (OVN, false) => findings.push(warning(key, method, "lb-provider = ovn needs SOURCE_IP_PORT")),
+        ("amphora" | "amphorav2" | "octavia", true) => {
+            findings.push(warning(key, method, format!("lb-provider = {} refuses it", config.lb_provider)));
+        }
+        _ => {}
+    }
+    let show = |time: Duration| duration::format(time);
+    let (delay, timeout) = (config.monitor_delay, config.monitor_timeout);
+    if timeout > delay {
+        let message = format!("longer than monitor-delay = {}: Octavia refuses such health monitors", show(delay));
+        findings.push(warning("[LoadBalancer] monitor-timeout", &show(timeout), message));
+    }
+    findings
+}
