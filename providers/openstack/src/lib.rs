@@ -8,6 +8,12 @@
 #![deny(missing_docs)]
 
 #[allow(dead_code)] // Used by what follows.
+mod annotations;
+#[allow(dead_code)] // Used by what follows.
 mod client;
+#[allow(dead_code)] // Used by what follows.
+mod flags;
+#[allow(dead_code)] // Used by what follows.
+mod loadbalancer;
 #[allow(dead_code)] // Used by what follows.
 mod start;

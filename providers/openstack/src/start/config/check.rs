@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_provider::{Finding, Severity, duration};
 
-use super::{Config, Global, LoadBalancerConfig, OVN, SOURCE_IP_PORT};
+use super::{Config, Global, LoadBalancerConfig, method_problem};
 
 fn finding(severity: Severity, key: &str, value: &str, message: impl Into<String>) -> Finding {
     Finding { severity, key: key.to_owned(), value: Some(value.to_owned()), message: message.into() }
@@ -52,13 +52,8 @@ fn load_balancer(config: &LoadBalancerConfig) -> Vec<Finding> {
             "only v2, which is Octavia, is supported; remove the key",
         ));
     }
-    let (method, key) = (&config.lb_method, "[LoadBalancer] lb-method");
-    match (config.lb_provider.as_str(), method == SOURCE_IP_PORT) {
-        (OVN, false) => findings.push(warning(key, method, "lb-provider = ovn needs SOURCE_IP_PORT")),
-        ("amphora" | "amphorav2" | "octavia", true) => {
-            findings.push(warning(key, method, format!("lb-provider = {} refuses it", config.lb_provider)));
-        }
-        _ => {}
+    if let Some(problem) = method_problem(&config.lb_provider, &config.lb_method) {
+        findings.push(warning("[LoadBalancer] lb-method", &config.lb_method, problem));
     }
     let show = |time: Duration| duration::format(time);
     let (delay, timeout) = (config.monitor_delay, config.monitor_timeout);

@@ -21,8 +21,19 @@ mod tests;
 
 /// The algorithm of pools that the provider driver `ovn` needs, and `amphora` refuses.
 pub(crate) const SOURCE_IP_PORT: &str = "SOURCE_IP_PORT";
+/// The algorithms of pools that Octavia has.
+pub(crate) const LB_METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", SOURCE_IP_PORT];
 /// The provider driver with the fewest features.
 pub(crate) const OVN: &str = "ovn";
+
+/// Why a provider driver does not take an algorithm.
+pub(crate) fn method_problem(provider: &str, method: &str) -> Option<String> {
+    match (provider, method == SOURCE_IP_PORT) {
+        (OVN, false) => Some(format!("the Octavia provider ovn needs {SOURCE_IP_PORT}")),
+        ("amphora" | "amphorav2" | "octavia", true) => Some(format!("the Octavia provider {provider} refuses it")),
+        _ => None,
+    }
+}
 
 /// What the file says, checked.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,7 @@ use ccm_provider::address::parse_cidr;
 use ccm_provider::duration::{self, ParseError};
 
 use super::{
-    BlockStorage, Class, Global, LoadBalancerConfig, Metadata, MetadataSource, Networking, OVN, Route, SOURCE_IP_PORT,
+    BlockStorage, Class, Global, LB_METHODS, LoadBalancerConfig, Metadata, MetadataSource, Networking, OVN, Route,
 };
 
 const WAS_LEGACY: &str = "Known to the in-tree provider only.";
@@ -459,8 +459,7 @@ fn known(field: &mut String, value: &str, words: &[&str], doubt: &str) -> Option
 }
 
 fn lb_method(config: &mut LoadBalancerConfig, value: &str) -> Doubt {
-    let words = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", SOURCE_IP_PORT];
-    Ok(known(&mut config.lb_method, value, &words, "unknown, Octavia may refuse it"))
+    Ok(known(&mut config.lb_method, value, &LB_METHODS, "unknown, Octavia may refuse it"))
 }
 
 fn lb_provider(config: &mut LoadBalancerConfig, value: &str) -> Doubt {

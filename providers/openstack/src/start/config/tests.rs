@@ -360,11 +360,11 @@ fn drivers_and_methods_are_compared() {
     let key = "Warning [LoadBalancer] lb-method";
     warned(
         "[LoadBalancer]\nlb-provider = ovn\n",
-        &[&format!("{key} = \"ROUND_ROBIN\": lb-provider = ovn needs SOURCE_IP_PORT")],
+        &[&format!("{key} = \"ROUND_ROBIN\": the Octavia provider ovn needs SOURCE_IP_PORT")],
     );
     warned(
         "[LoadBalancer]\nlb-method = SOURCE_IP_PORT\n",
-        &[&format!("{key} = \"SOURCE_IP_PORT\": lb-provider = amphora refuses it")],
+        &[&format!("{key} = \"SOURCE_IP_PORT\": the Octavia provider amphora refuses it")],
     );
 }
 

@@ -1,0 +1,4 @@
+//! Load balancers of Octavia.
+
+pub(crate) mod pattern;
+pub(crate) mod selector;

@@ -1,0 +1,167 @@
+//! Which subnets give floating IPs: patterns of their names, and expressions of their tags.
+//!
+//! Upstream: `pkg/openstack/loadbalancer_subnet_match.go` of cloud-provider-openstack, and `glob/glob.go` of go-godo/godo.
+
+use regex::Regex;
+
+/// A pattern of names. `!` in front negates; after `~` comes a regular expression, all else is a glob.
+#[derive(Debug, Clone)]
+pub(crate) struct NamePattern {
+    /// `None`: any name.
+    regex: Option<Regex>,
+    is_negated: bool,
+}
+
+impl NamePattern {
+    /// Reads a pattern; an empty one matches every name.
+    ///
+    /// # Errors
+    ///
+    /// It is neither a regular expression nor a glob.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (is_negated, pattern) = negation(text.trim());
+        if pattern.is_empty() && !is_negated {
+            return Ok(Self { regex: None, is_negated });
+        }
+        let (kind, expression) = match pattern.strip_prefix('~') {
+            Some(regex) => ("regular expression", regex.to_owned()),
+            None => ("glob", of_glob(pattern)),
+        };
+        let regex = Regex::new(&expression).map_err(|error| {
+            // The whole error draws the pattern over several lines.
+            let error = error.to_string();
+            format!("{pattern:?} is no {kind} ({})", error.lines().last().unwrap_or_default().trim())
+        })?;
+        Ok(Self { regex: Some(regex), is_negated })
+    }
+
+    /// Whether the pattern takes a name. The leftmost match of a regular expression has to be the whole name, as upstream.
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        let Some(regex) = &self.regex else { return true };
+        regex.find(name).is_some_and(|found| found.as_str() == name) != self.is_negated
+    }
+}
+
+/// Without the `!` in front, and whether there was one.
+fn negation(text: &str) -> (bool, &str) {
+    text.strip_prefix('!').map_or((false, text), |rest| (true, rest.trim_start()))
+}
+
+/// `*` is any run without `/`, `?` one character, `[a-c]` a set, `{a,b}` alternatives; all else is itself.
+fn of_glob(glob: &str) -> String {
+    let mut expression = String::from("^");
+    let (mut is_in_set, mut depth) = (false, 0_usize);
+    for c in glob.chars() {
+        let part = match c {
+            ']' | '-' if is_in_set => {
+                is_in_set = c == '-';
+                c.to_string()
+            }
+            _ if is_in_set => regex::escape(&c.to_string()),
+            '[' => {
+                is_in_set = true;
+                "[".to_owned()
+            }
+            '{' => {
+                depth += 1;
+                "(?:".to_owned()
+            }
+            '}' if depth > 0 => {
+                depth -= 1;
+                ")".to_owned()
+            }
+            ',' if depth > 0 => "|".to_owned(),
+            '*' => "[^/]*".to_owned(),
+            '?' => ".".to_owned(),
+            _ => regex::escape(&c.to_string()),
+        };
+        expression.push_str(&part);
+    }
+    expression.push('$');
+    expression
+}
+
+/// The parameter of a Neutron query that a tag expression stands for; `None`: no tag counts.
+///
+/// `a,b` asks for any of the tags, `&a,b` for all; `!a,b` for none, `!&a,b` for at least one missing. To Neutron, `not-tags`
+/// leaves out what has all the tags, and `not-tags-any` what has any. Upstream sends the two the other way round, against its
+/// own documentation.
+pub(crate) fn tag_query(expression: &str) -> Option<(&'static str, String)> {
+    let (is_negated, rest) = negation(expression.trim());
+    let (is_all, list) = rest.strip_prefix('&').map_or((false, rest), |list| (true, list));
+    let tags: Vec<&str> = list.split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    let parameter = match (is_negated, is_all) {
+        (false, false) => "tags-any",
+        (false, true) => "tags",
+        (true, false) => "not-tags-any",
+        (true, true) => "not-tags",
+    };
+    (!tags.is_empty()).then(|| (parameter, tags.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, yes: &[&str], no: &[&str]) {
+        let parsed = NamePattern::parse(pattern).unwrap();
+        for (names, expected) in [(yes, true), (no, false)] {
+            for name in names {
+                assert_eq!(parsed.matches(name), expected, "{pattern:?} on {name:?}");
+            }
+        }
+    }
+
+    /// Pitfall 45.
+    #[test]
+    fn a_negated_regular_expression_leaves_its_names_out() {
+        check("!~prod-.*", &["dev-1", "my-prod-1", ""], &["prod-1", "prod-"]);
+        check("!prod-*", &["dev-1"], &["prod-1"]);
+    }
+
+    #[test]
+    fn a_regular_expression_covers_the_whole_name_with_its_leftmost_match() {
+        check("~ext.*", &["ext", "external"], &["my-ext"]);
+        check("~a|ab", &["a"], &["ab"]);
+        check("~(?i)EXT-\\d+", &["ext-12"], &["ext-"]);
+    }
+
+    #[test]
+    fn globs_know_stars_marks_sets_and_alternatives() {
+        check("", &["", "any"], &[]);
+        check("ext-*", &["ext-", "ext-1"], &["my-ext-1", "ext-a/b", "ext"]);
+        check("ext-?", &["ext-1", "ext-/"], &["ext-", "ext-12"]);
+        check("ext-[a-c1]", &["ext-b", "ext-1"], &["ext-d", "ext--"]);
+        check("[!^*?]", &["!", "^", "*", "?"], &["a"]);
+        check("{dev,test{1,2}}-net", &["dev-net", "test2-net"], &["test-net", "prod-net"]);
+        check("a.b+(c)|d$,}]", &["a.b+(c)|d$,}]"], &["axb+(c)|d$,}]", "d$,}]"]);
+        check("{*.a,b?}", &["x.a", "b1"], &["xa", "b"]);
+        check("!a", &["b"], &["a"]);
+    }
+
+    #[test]
+    fn a_broken_pattern_is_an_error() {
+        assert_eq!(NamePattern::parse("~(").unwrap_err(), "\"~(\" is no regular expression (error: unclosed group)");
+        for glob in ["{a", "[a", "[]"] {
+            assert!(NamePattern::parse(glob).unwrap_err().starts_with(&format!("{glob:?} is no glob (")), "{glob}");
+        }
+    }
+
+    /// Pitfall 46.
+    #[test]
+    fn tag_expressions_ask_neutron_for_their_documented_meaning() {
+        for (expression, expected) in [
+            ("", None),
+            ("!&", None),
+            (" , ", None),
+            ("a", Some(("tags-any", "a"))),
+            ("a, b,", Some(("tags-any", "a,b"))),
+            ("&a,b", Some(("tags", "a,b"))),
+            ("!a,b", Some(("not-tags-any", "a,b"))),
+            ("!&a,b", Some(("not-tags", "a,b"))),
+        ] {
+            let expected = expected.map(|(parameter, tags)| (parameter, tags.to_owned()));
+            assert_eq!(tag_query(expression), expected, "{expression:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Which nodes become members: labels that they must have.
+
+use ccm_provider::node::Pairs;
+
+/// `key=value,key`: every label must be there, those with a value with that value.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct NodeSelector(Vec<(String, Option<String>)>);
+
+impl NodeSelector {
+    /// Reads a selector. Any text is one. `key=` is the same as `key`, and an empty selector takes all nodes.
+    pub(crate) fn parse(text: &str) -> Self {
+        let item = |item: &str| {
+            let (key, value) = item.split_once('=').unwrap_or((item, ""));
+            let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
+            (key.trim().to_owned(), value)
+        };
+        Self(text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(item).collect())
+    }
+
+    /// Whether a node with these labels is taken.
+    pub(crate) fn matches(&self, labels: &Pairs) -> bool {
+        self.0.iter().all(|(key, value)| {
+            labels.get(key).is_some_and(|found| value.as_ref().is_none_or(|expected| expected == found))
+        })
+    }
+
+    /// The labels that it depends on.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| key.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Pairs {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn every_label_must_match() {
+        let node = labels(&[("env", "prod"), ("gpu", ""), ("expr", "a=b")]);
+        for (selector, expected) in [
+            ("", true),
+            (" , ", true),
+            ("env=prod", true),
+            (" env=prod , gpu ", true),
+            ("env", true),
+            ("env=", true),
+            ("gpu=", true),
+            ("expr=a=b", true),
+            ("env=dev", false),
+            ("env=prod,zone", false),
+            ("gpu=yes", false),
+            ("ENV=prod", false),
+            ("=prod", false),
+        ] {
+            assert_eq!(NodeSelector::parse(selector).matches(&node), expected, "{selector:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_labels_matches_only_the_empty_selector() {
+        assert!(NodeSelector::parse("").matches(&Pairs::default()));
+        assert!(!NodeSelector::parse("a").matches(&Pairs::default()));
+    }
+
+    #[test]
+    fn the_keys_are_named() {
+        assert_eq!(NodeSelector::parse("a=b,c").keys().collect::<Vec<_>>(), ["a", "c"]);
+    }
+}
