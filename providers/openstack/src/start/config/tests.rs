@@ -403,3 +403,15 @@ fn the_reference_has_every_section() {
     }
     assert!(reference.contains("| `monitor-delay` | duration | `5s` |"), "{reference}");
 }
+
+#[test]
+fn the_reference_shows_the_defaults_in_force() {
+    fn written<T>(table: &gcfg::Table<T>) -> String {
+        let keys = table.keys.iter().filter(|key| !key.default.is_empty());
+        let lines: String = keys.map(|key| format!("{} = \"{}\"\n", key.name, key.default)).collect();
+        format!("[{}]\n{lines}", table.section)
+    }
+    let config = quiet(&(written(&table::LOAD_BALANCER) + &written(&table::METADATA)));
+    assert_eq!(config.load_balancer, LoadBalancerConfig::default());
+    assert_eq!(config.metadata, Metadata::default());
+}
