@@ -85,6 +85,11 @@ pub trait Planned: Send + Sync {
         steps: &[Self::Step],
     ) -> Result<(), ProviderError>;
 
+    /// How long one write may take, with what it waits for. By default [`WRITE_DEADLINE`].
+    fn step_deadline(&self) -> Duration {
+        WRITE_DEADLINE
+    }
+
     /// Does one write.
     fn apply(
         &self,
@@ -218,10 +223,11 @@ impl<P: Planned> PlannedLoadBalancer<P> {
     }
 
     async fn apply(&self, step: &P::Step, outputs: &P::Outputs) -> Result<(), ProviderError> {
-        tokio::time::timeout(WRITE_DEADLINE, self.0.apply(step, outputs)).await.unwrap_or_else(|_| {
+        let limit = self.0.step_deadline();
+        tokio::time::timeout(limit, self.0.apply(step, outputs)).await.unwrap_or_else(|_| {
             let step = self.0.describe(step);
             let call = format!("{} {} {}", step.verb.as_str(), step.kind, step.id);
-            Err(ProviderError::deadline(&call, WRITE_DEADLINE))
+            Err(ProviderError::deadline(&call, limit))
         })
     }
 

@@ -31,8 +31,12 @@ const KEPT: Duration = Duration::from_secs(600);
 /// [`LoadBalancer`] whose [`reconcile`](LoadBalancer::reconcile) does not wait for slow changes.
 pub struct Background<B> {
     balancers: Arc<B>,
+    ended: Ended,
     tasks: Mutex<Vec<Task>>,
 }
+
+/// Called for each Service when the work on it ends: what was done, whether it succeeded, how long it took.
+pub type Ended = Arc<dyn Fn(ServiceAction, bool, Duration) + Send + Sync>;
 
 impl<B: Debug> Debug for Background<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,8 +61,8 @@ impl Task {
 
 impl<B: LoadBalancer + 'static> Background<B> {
     /// Nothing is at work yet.
-    pub fn new(balancers: Arc<B>) -> Self {
-        Self { balancers, tasks: Mutex::default() }
+    pub fn new(balancers: Arc<B>, ended: Ended) -> Self {
+        Self { balancers, ended, tasks: Mutex::default() }
     }
 
     fn tasks(&self) -> MutexGuard<'_, Vec<Task>> {
@@ -67,7 +71,7 @@ impl<B: LoadBalancer + 'static> Background<B> {
 
     /// Takes the answers to this work from tasks that have ended, or says how old the running task of these groups is. Other
     /// answers for the groups are of no use any more.
-    fn ended(
+    fn answers(
         &self,
         groups: &BTreeSet<GroupKey>,
         work: &[ServiceWork],
@@ -112,10 +116,14 @@ impl<B: LoadBalancer + 'static> Background<B> {
         let (sender, answers) = watch::channel(None);
         let began = Instant::now();
         let by_key = work.iter().map(|item| (item.service.key(), item.clone())).collect();
-        let (balancers, cluster, work) = (self.balancers.clone(), cluster.to_owned(), work.to_vec());
+        let (balancers, report) = (self.balancers.clone(), self.ended.clone());
+        let (cluster, work) = (cluster.to_owned(), work.to_vec());
         self.tasks().push(Task { groups, began, work: by_key, answers: answers.clone() });
         tokio::spawn(async move {
             let ended = balancers.reconcile(&cluster, &work).await;
+            for (item, answer) in work.iter().zip(&ended) {
+                report(item.action, answer.result.is_ok(), began.elapsed());
+            }
             let _ = sender.send(Some(work.iter().map(|item| item.service.key()).zip(ended).collect()));
         });
         Running { began, answers }
@@ -170,10 +178,10 @@ impl<B: LoadBalancer + 'static> LoadBalancer for Background<B> {
 
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
         let groups: BTreeSet<GroupKey> = work.iter().flat_map(|item| self.groups(&item.service)).collect();
-        let mut known = match self.ended(&groups, work) {
+        let mut known = match self.answers(&groups, work) {
             Err(mut running) => {
                 running.wait(NEXT_WAIT).await;
-                match self.ended(&groups, work) {
+                match self.answers(&groups, work) {
                     Err(running) => return running.not_yet(work),
                     Ok(known) => known,
                 }
@@ -185,7 +193,7 @@ impl<B: LoadBalancer + 'static> LoadBalancer for Background<B> {
         if !rest.is_empty() {
             let mut running = self.start(cluster, groups.clone(), &rest);
             running.wait(FIRST_WAIT).await;
-            known.extend(match self.ended(&groups, &rest) {
+            known.extend(match self.answers(&groups, &rest) {
                 Ok(ended) => ended,
                 Err(running) => rest.iter().map(|item| item.service.key()).zip(running.not_yet(&rest)).collect(),
             });

@@ -16,4 +16,6 @@ mod flags;
 #[allow(dead_code)] // Used by what follows.
 mod loadbalancer;
 #[allow(dead_code)] // Used by what follows.
+mod node;
+#[allow(dead_code)] // Used by what follows.
 mod start;

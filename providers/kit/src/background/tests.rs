@@ -27,7 +27,7 @@ impl LoadBalancer for Slow {
 }
 
 fn slow(gates: usize) -> Background<Slow> {
-    Background::new(Arc::new(Slow { gate: Semaphore::new(gates), calls: AtomicUsize::new(0) }))
+    Background::new(Arc::new(Slow { gate: Semaphore::new(gates), calls: AtomicUsize::new(0) }), Arc::new(|_, _, _| {}))
 }
 
 fn service(name: &str) -> Service {

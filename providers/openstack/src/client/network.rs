@@ -264,9 +264,10 @@ impl Client {
         self.write(ROUTER_UPDATE, &message).await.map(drop)
     }
 
-    /// The floating IPs of the project.
-    pub(crate) async fn floating_ips(&self) -> Result<Vec<FloatingIp>, ApiError> {
-        let query = self.of_project().await;
+    /// The floating IPs of the project that match.
+    pub(crate) async fn floating_ips(&self, query: Query) -> Result<Vec<FloatingIp>, ApiError> {
+        let project = self.session().token().await.map(|token| token.project.clone()).unwrap_or_default();
+        let query = if project.is_empty() { query } else { query.with("project_id", &project) };
         self.list(FLOATING_IP_LIST, "floatingips", query, "floatingips").await
     }
 

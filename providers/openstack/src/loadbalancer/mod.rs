@@ -1,4 +1,276 @@
-//! Load balancers of Octavia.
+//! Load balancers of Octavia for Services.
+//!
+//! Upstream: `pkg/openstack/loadbalancer*.go`. The desired state is made from the Service ([`desired`], pure), the cloud is read
+//! ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent one by one ([`apply`]). A balancer takes
+//! one change at a time, each for about a second: [`ccm_kit::Background`] keeps that from occupying a worker.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ccm_kit::Cluster;
+use ccm_provider::{
+    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Notes, Planned, ProviderError,
+    Service, ServiceAction, ServiceWork, Severity, Steps, Subject,
+};
+
+use crate::annotations::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use crate::client::Client;
+use crate::node::identity::Identity;
+use crate::node::ports::NodePorts;
+use crate::start::config::{Config, OVN};
+
+mod applied;
+mod apply;
+pub(crate) mod desired;
+mod guard;
+pub(crate) mod names;
+mod observe;
 pub(crate) mod pattern;
+pub(crate) mod plan;
 pub(crate) mod selector;
+mod step;
+
+use apply::Writer;
+use desired::Desired;
+use observe::{Observed, Reads};
+use step::{Outputs, Step};
+
+/// The annotation with what is known of the balancer when it last matched; see [`applied`].
+pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
+/// A step waits at most so long for Octavia: the looks of [`apply`] and the call itself.
+const STEP_DEADLINE: Duration = Duration::from_secs(1200);
+
+/// What plans need beside the observation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Env {
+    pub(crate) config: Config,
+    pub(crate) identity: Identity,
+}
+
+impl Env {
+    /// Whether Octavia's driver is the one with the fewest features.
+    pub(crate) fn is_ovn(&self) -> bool {
+        self.config.load_balancer.lb_provider == OVN
+    }
+}
+
+/// Load balancers of a project.
+#[derive(Debug)]
+pub(crate) struct Balancers {
+    env: Env,
+    /// `None` behind a snapshot.
+    cloud: Option<Cloud>,
+}
+
+/// What reads and writes need.
+#[derive(Debug)]
+struct Cloud {
+    reads: Reads,
+    writer: Writer,
+    cluster: Cluster,
+    /// The events that were emitted last, by Service: an event is for news.
+    reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
+}
+
+impl Balancers {
+    pub(crate) fn new(client: Client, ports: NodePorts, cluster: Cluster, env: Env, wait_steps: Option<u32>) -> Self {
+        let cloud = Cloud {
+            reads: Reads::new(client.clone(), ports),
+            writer: Writer::new(client, wait_steps),
+            cluster,
+            reported: Mutex::default(),
+        };
+        Self { env, cloud: Some(cloud) }
+    }
+
+    /// For plans from recorded observations only.
+    pub(crate) fn without_cloud(env: Env) -> Self {
+        Self { env, cloud: None }
+    }
+
+    fn cloud(&self) -> Result<&Cloud, ProviderError> {
+        let none = "there is no OpenStack behind a snapshot: only what was observed can be planned from";
+        self.cloud.as_ref().ok_or_else(|| ProviderError::unknown(none))
+    }
+}
+
+impl Cloud {
+    /// Octavia refused a change without which the balancer works.
+    fn refused(&self, subject: &Subject, message: &str) {
+        if let Some(context) = self.cluster.context() {
+            context.events.event(subject, EventType::Warning, "LoadBalancerLbMethodUnknown", message);
+        }
+    }
+
+    /// Emits what was not emitted for this Service yet.
+    fn report(&self, service: &Service, findings: &[&Finding]) {
+        let Some(context) = self.cluster.context() else { return };
+        let key = service.key().to_string();
+        let now: BTreeSet<(String, String)> =
+            findings.iter().map(|finding| (finding.key.clone(), finding.message.clone())).collect();
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = reported.remove(&key).unwrap_or_default();
+        for (reason, message) in now.difference(&before) {
+            let is_reason = reason.starts_with("LoadBalancer") && !reason.contains(['.', '/']);
+            let (reason, message) = match is_reason {
+                true => (&**reason, message.clone()),
+                false => ("LoadBalancerConfiguration", format!("{reason}: {message}")),
+            };
+            context.events.event(&Subject::service(service), EventType::Warning, reason, &message);
+        }
+        if !now.is_empty() {
+            reported.insert(key, now);
+        }
+    }
+}
+
+impl Planned for Balancers {
+    type Desired = Desired;
+    type Observed = Observed;
+    type Step = Step;
+    type Outputs = Outputs;
+
+    /// The Service, and the balancer that it has or shares.
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        let shared = service.metadata.annotations.get(LOAD_BALANCER_ID.row.key).filter(|id| !id.is_empty());
+        let own = GroupKey(service.key().to_string());
+        std::iter::once(own).chain(shared.map(|id| GroupKey(format!("load balancer {id}")))).collect()
+    }
+
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<std::borrow::Cow<'n, str>> {
+        desired::backend_of(&self.env.config, service, node).map(Into::into)
+    }
+
+    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
+        desired::desired(&self.env, cluster, work)
+    }
+
+    async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
+        self.cloud()?.reads.observe(desired).await
+    }
+
+    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Steps<Step>, ProviderError> {
+        Ok(plan::plan(&self.env, observed, desired))
+    }
+
+    fn item(&self, step: &Step) -> Option<usize> {
+        Some(step.item)
+    }
+
+    fn guard(&self, observed: &Observed, desired: &Desired, steps: &[Step]) -> Result<(), ProviderError> {
+        guard::guard(observed, desired, steps)
+    }
+
+    fn step_deadline(&self) -> Duration {
+        STEP_DEADLINE
+    }
+
+    async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
+        tracing::info!(step = %step.describe(), "writing");
+        let cloud = self.cloud()?;
+        cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message)).await
+    }
+
+    fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
+        let Some(cloud) = &self.cloud else { return };
+        for item in work {
+            let key = item.service.key().to_string();
+            let is_for = |finding: &&Finding| {
+                finding.severity >= Severity::Warning && finding.value.as_deref().is_none_or(|value| value == key)
+            };
+            cloud.report(&item.service, &findings.iter().filter(is_for).collect::<Vec<_>>());
+        }
+    }
+
+    fn describe(&self, step: &Step) -> ccm_provider::Step {
+        step.describe()
+    }
+
+    fn status(&self, observed: &Observed, desired: &Desired, service: &Service) -> Option<LoadBalancerStatus> {
+        let (place, item) = desired.item_of(service)?;
+        let Some(address) = address(observed, place) else {
+            // A deletion has work left where anything would be deleted.
+            let is_left = item.action == ServiceAction::Delete && {
+                let only = Desired { items: [(place, item.clone())].into() };
+                let planned = plan::plan(&self.env, observed, &only);
+                !planned.steps.is_empty() || !planned.failed.is_empty()
+            };
+            return is_left.then(LoadBalancerStatus::default);
+        };
+        let ingress = match &item.settings {
+            None => LoadBalancerIngress { ip: address, ..LoadBalancerIngress::default() },
+            Some(settings) => settings.publish.ingress(address, settings.proxy_protocol.is_some()),
+        };
+        Some(LoadBalancerStatus { ingress: vec![ingress] })
+    }
+
+    fn notes(&self, observed: &Observed, outputs: &Outputs, desired: &Desired, service: &Service) -> Notes {
+        let Some((place, item)) = desired.item_of(service) else { return Notes::default() };
+        let mut notes = Notes::default();
+        let mut note = |key: &str, value: Option<String>| drop(notes.annotations.insert(key.to_owned(), value));
+        let made = outputs.lock();
+        let lb = observed.balancer(place).map(|balancer| &balancer.lb);
+        let lb = lb.and_then(|lb| {
+            // An update of members ends with a look at the balancer alone.
+            let seen = made.balancers.get(&lb.id).filter(|_| item.action == ServiceAction::UpdateHosts);
+            seen.or(Some(lb))
+        });
+        let of_this_run = made.ids.get(&plan::create::balancer_id(&item.name)).and_then(|id| made.balancers.get(id));
+        match (item.action, lb.or(of_this_run)) {
+            (ServiceAction::Delete, _) => {
+                for key in [LOAD_BALANCER_ID.row.key, LOAD_BALANCER_ADDRESS.row.key, APPLIED] {
+                    note(key, None);
+                }
+            }
+            (_, None) => {}
+            (action, Some(lb)) => {
+                note(LOAD_BALANCER_ID.row.key, Some(lb.id.clone()));
+                if action == ServiceAction::Ensure
+                    && let Some(address) = address(observed, place)
+                {
+                    note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
+                }
+                // Only what has no work left is as desired.
+                let only = Desired { items: [(place, item.clone())].into() };
+                let planned = plan::plan(&self.env, observed, &only);
+                let is_done = match action {
+                    ServiceAction::UpdateHosts => planned.steps.is_empty() || made.balancers.contains_key(&lb.id),
+                    _ => planned.steps.is_empty(),
+                };
+                note(
+                    APPLIED,
+                    applied::note(item, lb, observed.version).filter(|_| is_done && planned.failed.is_empty()),
+                );
+            }
+        }
+        notes
+    }
+}
+
+/// The address that clients use: the floating IP, or that of the balancer.
+fn address(observed: &Observed, place: usize) -> Option<String> {
+    let lb = &observed.balancer(place)?.lb;
+    let floating = observed.floating_ip_of(place).map(|ip| ip.floating_ip_address.clone());
+    Some(floating.unwrap_or_else(|| lb.vip_address.clone())).filter(|address| !address.is_empty())
+}
+
+impl Desired {
+    fn item_of(&self, service: &Service) -> Option<(usize, &desired::Item)> {
+        let key = service.key().to_string();
+        self.items.iter().find(|(_, item)| item.key == key).map(|(place, item)| (*place, item))
+    }
+}
+
+impl desired::Publish {
+    fn ingress(&self, address: String, is_proxied: bool) -> LoadBalancerIngress {
+        if !self.hostname.is_empty() {
+            return LoadBalancerIngress { hostname: self.hostname.clone(), ..LoadBalancerIngress::default() };
+        }
+        if let Some(suffix) = &self.suffix {
+            return LoadBalancerIngress { hostname: format!("{address}.{suffix}"), ..LoadBalancerIngress::default() };
+        }
+        let mode = if is_proxied { "Proxy" } else { "VIP" };
+        LoadBalancerIngress { ip: address, ip_mode: Some(mode.to_owned()), ..LoadBalancerIngress::default() }
+    }
+}

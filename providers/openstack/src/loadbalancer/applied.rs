@@ -1,0 +1,34 @@
+//! What is noted on a Service when its balancer matched: from which desired state, and the balancer's time of change.
+//!
+//! Octavia sets `updated_at` of a balancer with each change of it and of what is below it. While that time is the noted one and
+//! the desired state is too, nothing below the balancer has to be read: a restart costs a list, not reads for each Service.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use super::desired::Item;
+use super::observe::Observed;
+use crate::client::octavia::{ACTIVE, LoadBalancer, Version};
+
+/// `<hash>/<time>`; `None` where the balancer shows no time.
+pub(super) fn note(item: &Item, lb: &LoadBalancer, version: Version) -> Option<String> {
+    let state = serde_json::to_vec(&(item, version)).ok()?;
+    let mut text = String::new();
+    for byte in Sha256::digest(state).iter().take(8) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    (!lb.updated_at.is_empty()).then(|| format!("{text}/{}", lb.updated_at))
+}
+
+/// Whether everything is as it was noted, the floating IP included.
+pub(super) fn is_as_noted(item: &Item, lb: &LoadBalancer, observed: &Observed) -> bool {
+    let Some(settings) = &item.settings else { return false };
+    let is_noted = item.annotated.as_deref() == Some(&lb.id)
+        && lb.provisioning_status == ACTIVE
+        && item.applied.is_some()
+        && item.applied == note(item, lb, observed.version);
+    let needs_floating_ip = !settings.is_internal && !lb.vip_address.contains(':');
+    let has_floating_ip = observed.floating_ips.iter().any(|ip| ip.port_id.as_ref() == Some(&lb.vip_port_id));
+    is_noted && (needs_floating_ip == has_floating_ip || lb.vip_address.contains(':'))
+}

@@ -1,0 +1,380 @@
+//! One write of a plan, and the wait for the balancer that it needs.
+//!
+//! Octavia takes one change of a balancer at a time and refuses the next one with 409 until it is active again. So a change is
+//! sent when the one before it has probably ended, by how long changes took of late; only after a refusal is the balancer looked
+//! at. A step that is the last one of its balancer waits until the balancer is active.
+//!
+//! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, in growing steps without a bound.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ccm_kit::call::ErrorKind;
+use ccm_provider::{ErrorClass, ProviderError, Subject};
+use http::Method;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::plan::create::{balancer_id, vip_port};
+use super::step::{Outputs, Step, Write};
+use crate::client::network::Port;
+use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
+use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operation};
+use crate::client::{ApiError, Client, is_busy};
+
+/// The first look at a balancer that is at work comes after this time, and each next one a fifth later.
+const FIRST_LOOK: Duration = Duration::from_millis(400);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// Looks until it is given up: about as long as upstream waits, 271 s and 326 s.
+const LOOKS: u32 = 46;
+const LOOKS_AT_DELETION: u32 = 53;
+/// What a change is believed to take before the first one.
+const USUAL: Duration = Duration::from_millis(450);
+/// A change that takes longer is not waited for blindly.
+const LONGEST_USUAL: Duration = Duration::from_secs(3);
+/// Conflicts of one write until it is given up: another program writes too.
+const CONFLICTS: u32 = 3;
+
+/// Sends writes.
+#[derive(Debug)]
+pub(super) struct Writer {
+    client: Client,
+    looks: u32,
+    looks_at_deletion: u32,
+    pace: Mutex<Pace>,
+}
+
+/// Reports a refusal that does not end the plan.
+type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
+
+/// How long changes take, and which balancers are at work.
+#[derive(Debug)]
+struct Pace {
+    usual: Duration,
+    busy_since: BTreeMap<String, Instant>,
+}
+
+impl Writer {
+    /// `steps`: how often a balancer at work is looked at, where the environment says so.
+    pub(super) fn new(client: Client, steps: Option<u32>) -> Self {
+        let pace = Pace { usual: USUAL, busy_since: BTreeMap::new() };
+        let looks_at_deletion = steps.map_or(LOOKS_AT_DELETION, |steps| steps.saturating_add(1));
+        Self { client, looks: steps.unwrap_or(LOOKS), looks_at_deletion, pace: Mutex::new(pace) }
+    }
+
+    pub(super) async fn apply(
+        &self,
+        step: &Step,
+        outputs: &Outputs,
+        refused: Refused<'_>,
+    ) -> Result<(), ProviderError> {
+        let client = &self.client;
+        match &step.write {
+            Write::CreateBalancer { name, body, cascade } => self.create_balancer(name, body, *cascade, outputs).await,
+            Write::DeleteBalancer { id, cascade } => self.delete_balancer(id, *cascade).await,
+            Write::Octavia { .. } => self.change(step, outputs, refused).await,
+            Write::CreateFloatingIp { bodies, pattern } => self.create_floating_ip(bodies, pattern, outputs).await,
+            Write::BindFloatingIp { id, port } => {
+                let port = port.as_ref().map(|port| outputs.fill(port));
+                Ok(client.bind_floating_ip(id, port.as_deref()).await?)
+            }
+            Write::DeleteFloatingIp { id } => Ok(client.delete_floating_ip(id).await?),
+            Write::CreateGroup { name, description } => {
+                let group = client.create_security_group(name, description).await?;
+                outputs.put(&format!("group {name}"), &group.id);
+                // Neutron puts two rules into a new group; it has ingress rules alone.
+                for rule in &group.security_group_rules {
+                    client.delete_rule(&rule.id).await?;
+                }
+                Ok(())
+            }
+            Write::DeleteGroup { id } => Ok(client.delete_security_group(id).await?),
+            Write::CreateRule { group, rule } => Ok(client.create_rule(&outputs.fill(group), rule).await?),
+            Write::DeleteRule { id } => Ok(client.delete_rule(id).await?),
+            Write::PortGroups { port, groups } => {
+                let groups: Vec<String> = groups.iter().map(|group| outputs.fill(group)).collect();
+                self.set_groups(port, &groups).await
+            }
+        }
+    }
+
+    /// Changes the groups of a port by what the plan adds and removes, also if somebody else changed them meanwhile.
+    async fn set_groups(&self, planned: &Port, groups: &[String]) -> Result<(), ProviderError> {
+        let added: Vec<&String> = groups.iter().filter(|group| !planned.security_groups.contains(group)).collect();
+        let removed: Vec<&String> = planned.security_groups.iter().filter(|group| !groups.contains(group)).collect();
+        let mut port = planned.clone();
+        for _ in 0..CONFLICTS {
+            let mut now: Vec<String> =
+                port.security_groups.iter().filter(|group| !removed.contains(group)).cloned().collect();
+            now.extend(
+                added.iter().filter(|group| !now.contains(group)).map(|group| (*group).clone()).collect::<Vec<_>>(),
+            );
+            match self.client.update_port(&port, serde_json::json!({"security_groups": now})).await {
+                Err(error) if error.status == Some(412) => match self.client.port(&port.id).await? {
+                    Some(again) => port = again,
+                    // Gone with its server.
+                    None => return Ok(()),
+                },
+                answer => return Ok(answer?),
+            }
+        }
+        let text = format!("port {} changes all the time: its security groups could not be set", planned.id);
+        Err(ProviderError::new(ErrorClass::Conflict, text))
+    }
+
+    async fn create_floating_ip(
+        &self,
+        bodies: &[Value],
+        pattern: &str,
+        outputs: &Outputs,
+    ) -> Result<(), ProviderError> {
+        let mut last = None;
+        for body in bodies {
+            match self.client.create_floating_ip(&outputs.fill_body(body)).await {
+                Ok(ip) => {
+                    tracing::info!(address = ip.floating_ip_address, "created a floating IP");
+                    return Ok(());
+                }
+                // The next subnet may have an address left.
+                Err(error) if error.kind == ErrorKind::Refused && bodies.len() > 1 => last = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let error = last.unwrap_or_else(|| ApiError::of_kind(FLOATING_IP_CREATE, ErrorKind::Malformed, "no body"));
+        Err(ProviderError::from(error).wrap(format!("no free subnet matching {pattern:?} (last error follows)")))
+    }
+
+    async fn create_balancer(
+        &self,
+        name: &str,
+        body: &Value,
+        cascade: bool,
+        outputs: &Outputs,
+    ) -> Result<(), ProviderError> {
+        let answer =
+            self.client.write_octavia(LB_CREATE, Method::POST, "loadbalancers", Some(outputs.fill_body(body))).await?;
+        let created: LoadBalancer = serde_json::from_value(answer.get("loadbalancer").cloned().unwrap_or_default())
+            .map_err(|_| ApiError::of_kind(LB_CREATE, ErrorKind::NoAnswer, "the answer has no load balancer"))?;
+        outputs.put(&balancer_id(name), &created.id);
+        outputs.put(&vip_port(name), &created.vip_port_id);
+        let id = created.id.clone();
+        outputs.lock().balancers.insert(id.clone(), created);
+        match self.until_active(&id, outputs).await {
+            Err(Wait::Failed) => {
+                // Nothing uses it yet.
+                self.client
+                    .write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None)
+                    .await
+                    .map(drop)
+                    .or_else(|error| if error.status == Some(404) { Ok(()) } else { Err(error) })?;
+                outputs.lock().balancers.remove(&id);
+                outputs.lock().ids.clear();
+                let text = format!(
+                    "loadbalancer {id} has gone into ERROR state, please check Octavia for details. Load balancer was deleted \
+                     and its creation will be retried"
+                );
+                Err(ProviderError::unknown(text))
+            }
+            answer => answer.map_err(|wait| wait.error(&id)),
+        }
+    }
+
+    async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<(), ProviderError> {
+        let path = path_of(id, cascade);
+        self.when_ready(id, LB_DELETE, &Method::DELETE, &path, None).await?;
+        self.pace().busy_since.remove(id);
+        let mut pause = FIRST_LOOK;
+        for _ in 0..self.looks_at_deletion {
+            sleep(pause).await;
+            match self.client.load_balancer(id).await {
+                Ok(None) => return Ok(()),
+                // Octavia could not delete it; the next pass sees what is left.
+                Ok(Some(lb)) if lb.provisioning_status == ERROR => {
+                    return Err(ProviderError::unknown(format!(
+                        "loadbalancer {id} has gone into ERROR state while deleted"
+                    )));
+                }
+                Ok(Some(_)) => {}
+                Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
+            }
+            pause = next(pause);
+        }
+        Err(ProviderError::new(
+            ErrorClass::Transient { after: None },
+            "loadbalancer failed to delete within the allotted time",
+        ))
+    }
+
+    async fn change(&self, step: &Step, outputs: &Outputs, refused: Refused<'_>) -> Result<(), ProviderError> {
+        let Write::Octavia { balancer, operation, method, path, body, output, is_last, may_fail } = &step.write else {
+            return Ok(());
+        };
+        let (balancer, path) = (outputs.fill(balancer), outputs.fill(path));
+        let body = body.as_ref().map(|body| outputs.fill_body(body));
+        match self.when_ready(&balancer, *operation, method, &path, body).await {
+            Ok(answer) => {
+                if let Some((name, key)) = output
+                    && let Some(id) = answer.pointer(&format!("/{key}/id")).and_then(Value::as_str)
+                {
+                    outputs.put(name, id);
+                }
+            }
+            Err(error) => match may_fail {
+                Some(subject) if error.is_refusal() => refused(subject, &error.to_string()),
+                _ => return Err(error.into()),
+            },
+        }
+        match is_last {
+            true => self.until_active(&balancer, outputs).await.map_err(|wait| wait.error(&balancer)),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends a change when the balancer is probably ready for it, and again while it is busy.
+    async fn when_ready(
+        &self,
+        balancer: &str,
+        operation: Operation,
+        method: &Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, WriteError> {
+        let ready = {
+            let pace = self.pace();
+            pace.busy_since.get(balancer).map(|since| *since + pace.usual)
+        };
+        if let Some(ready) = ready {
+            sleep_until(ready).await;
+        }
+        let (mut looks, mut pause) = (0, FIRST_LOOK / 2);
+        loop {
+            let answer = self.client.write_octavia(operation, method.clone(), path, body.clone()).await;
+            match answer {
+                Ok(answer) => {
+                    self.pace().busy_since.insert(balancer.to_owned(), Instant::now());
+                    return Ok(answer);
+                }
+                Err(error) if *method == Method::DELETE && error.status == Some(404) && error.code != "404" => {
+                    return Ok(Value::Null);
+                }
+                Err(error) if is_busy(&error) && looks < self.looks => {
+                    // Never ready again: 409 is also what a balancer in ERROR answers.
+                    if let Some(lb) = self.client.load_balancer(balancer).await?
+                        && lb.provisioning_status == ERROR
+                        && operation != LB_DELETE
+                    {
+                        return Err(WriteError::Wait(Wait::Failed, balancer.to_owned()));
+                    }
+                    looks += 1;
+                    sleep(pause).await;
+                    pause = next(pause);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until a balancer is active.
+    async fn until_active(&self, id: &str, outputs: &Outputs) -> Result<(), Wait> {
+        let (since, usual) = {
+            let pace = self.pace();
+            (pace.busy_since.get(id).copied(), pace.usual)
+        };
+        let mut pause = if since.is_some() { usual } else { FIRST_LOOK };
+        for _ in 0..self.looks {
+            sleep(pause).await;
+            match self.client.load_balancer(id).await {
+                Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
+                    let mut pace = self.pace();
+                    if let Some(since) = pace.busy_since.remove(id) {
+                        // The time of the look is at most one pause late.
+                        let took = since.elapsed().min(LONGEST_USUAL);
+                        pace.usual = (pace.usual * 3 + took) / 4;
+                    }
+                    outputs.lock().balancers.insert(id.to_owned(), lb);
+                    return Ok(());
+                }
+                Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(Wait::Gone),
+                Err(error) if error.kind == ErrorKind::NotLeading => return Err(Wait::Late),
+                Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
+            }
+            pause = if pause == usual { FIRST_LOOK / 2 } else { next(pause) };
+        }
+        Err(Wait::Late)
+    }
+
+    fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn path_of(id: &str, cascade: bool) -> String {
+    format!("loadbalancers/{id}{}", if cascade { "?cascade=true" } else { "" })
+}
+
+fn next(pause: Duration) -> Duration {
+    pause.mul_f64(1.2).min(LONGEST_PAUSE)
+}
+
+/// How a wait ended without an active balancer.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    Failed,
+    Gone,
+    Late,
+}
+
+impl Wait {
+    fn error(self, id: &str) -> ProviderError {
+        match self {
+            Self::Failed => ProviderError::unknown(format!(
+                "loadbalancer {id} has gone into ERROR state; see `openstack loadbalancer status show {id}`"
+            )),
+            Self::Gone => ProviderError::new(ErrorClass::Conflict, format!("loadbalancer {id} was deleted meanwhile")),
+            Self::Late => {
+                let text = format!("timeout waiting for the loadbalancer {id} ACTIVE");
+                ProviderError::new(ErrorClass::Transient { after: None }, text)
+            }
+        }
+    }
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+enum WriteError {
+    Api(ApiError),
+    Wait(Wait, String),
+}
+
+impl From<ApiError> for WriteError {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+impl WriteError {
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Api(error) if error.kind == ErrorKind::Refused && !is_busy(error))
+    }
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Api(error) => f.write_str(&error.message),
+            Self::Wait(wait, id) => wait.error(id).fmt(f),
+        }
+    }
+}
+
+impl From<WriteError> for ProviderError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Api(error) => error.into(),
+            WriteError::Wait(wait, id) => wait.error(&id),
+        }
+    }
+}

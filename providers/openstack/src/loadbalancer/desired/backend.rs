@@ -1,0 +1,95 @@
+//! Which nodes are members, and with which address. Pure.
+//!
+//! Upstream: `nodeAddressForLB` and `filterNodes` in `pkg/openstack/loadbalancer.go`.
+
+use ccm_provider::{AddressType, Finding, Node, NodeRef};
+
+use super::{Family, Target};
+use crate::loadbalancer::selector::NodeSelector;
+use crate::node::identity::Identity;
+
+/// The address of a node behind a balancer: the first internal one of the family, else the first external one.
+pub(crate) fn address(node: &Node, family: Option<Family>) -> Option<String> {
+    let of = |kind: AddressType| {
+        let fits = |ip| family.is_none_or(|family| family.has(ip));
+        let found = node
+            .addresses
+            .iter()
+            .filter(|address| address.kind == kind)
+            .find_map(|address| address.ip().filter(|ip| fits(*ip)).map(|_| address.address.to_string()));
+        found
+    };
+    of(AddressType::InternalIp).or_else(|| of(AddressType::ExternalIp))
+}
+
+/// The members, by the name of the node: a second pass has them in the same order. A node without a fitting address is
+/// reported and left out.
+pub(super) fn targets(
+    nodes: &[NodeRef],
+    identity: &Identity,
+    selector: &NodeSelector,
+    family: Option<Family>,
+    findings: &mut Vec<Finding>,
+) -> Vec<Target> {
+    let mut targets = Vec::with_capacity(nodes.len());
+    let mut without = Vec::new();
+    for node in nodes.iter().filter(|node| selector.matches(&node.labels)) {
+        match address(node, family) {
+            Some(address) => {
+                targets.push(Target { node: node.name.to_string(), address, server: identity.server_of(node) });
+            }
+            None => without.push(node.name.as_str()),
+        }
+    }
+    if !without.is_empty() {
+        without.sort_unstable();
+        let text = format!("no member: no address of the Service's IP family on {}", without.join(", "));
+        findings.push(Finding::warning("nodes", text));
+    }
+    targets.sort();
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::NodeAddress;
+
+    use super::*;
+
+    fn node(name: &str, addresses: &[(AddressType, &str)]) -> NodeRef {
+        let addresses = addresses.iter().map(|(kind, text)| NodeAddress::new(kind.clone(), *text)).collect();
+        Node { name: name.into(), addresses, ..Node::default() }.into()
+    }
+
+    #[test]
+    fn the_internal_address_of_the_family_goes_first() {
+        use AddressType::{ExternalIp, Hostname, InternalIp};
+        let both = node(
+            "n",
+            &[
+                (Hostname, "n"),
+                (ExternalIp, "192.0.2.1"),
+                (InternalIp, "fd00::1"),
+                (InternalIp, "10.0.0.1"),
+                (InternalIp, "10.0.0.2"),
+            ],
+        );
+        for (family, expected) in [(None, "fd00::1"), (Some(Family::V4), "10.0.0.1"), (Some(Family::V6), "fd00::1")] {
+            assert_eq!(address(&both, family).as_deref(), Some(expected), "{family:?}");
+        }
+        let external = node("n", &[(ExternalIp, "192.0.2.1")]);
+        assert_eq!(address(&external, Some(Family::V4)).as_deref(), Some("192.0.2.1"));
+        assert_eq!(address(&external, Some(Family::V6)), None);
+    }
+
+    #[test]
+    fn a_node_without_address_of_the_family_is_skipped_and_reported() {
+        let nodes =
+            [node("b", &[(AddressType::InternalIp, "10.0.0.2")]), node("a", &[(AddressType::InternalIp, "fd00::1")])];
+        let mut findings = Vec::new();
+        let targets = targets(&nodes, &Identity::default(), &NodeSelector::parse(""), Some(Family::V4), &mut findings);
+        assert_eq!(targets.iter().map(|target| &*target.node).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].message.ends_with("on a"), "{}", findings[0].message);
+    }
+}

@@ -1,0 +1,486 @@
+//! What a Service asks for, from its spec, its annotations, its class and the configuration. Pure.
+//!
+//! Upstream: `checkService`, `checkServiceUpdate` and `makeSvcConf` in `pkg/openstack/loadbalancer.go`. One order decides
+//! everywhere: the class, then the annotation, then the configuration.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ccm_kit::annotations::{Annotations, invalid};
+use ccm_provider::source_ranges::SourceRanges;
+use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
+use ccm_provider::{ErrorClass, Finding, Node, ProviderError, Service, ServiceAction, ServiceWork, Subject};
+use ipnet::IpNet;
+use serde::Serialize;
+
+use super::names::{self, Descriptions};
+use super::pattern::NamePattern;
+use super::selector::NodeSelector;
+use crate::annotations::{self as keys, Key};
+use crate::loadbalancer::Env;
+use crate::node::identity::{Identity, ServerId};
+use crate::start::config::{Class, Config};
+
+pub(crate) mod backend;
+#[cfg(test)]
+mod tests;
+
+/// The transport protocols of Services.
+const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+
+/// What is desired of a group of Services.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Desired {
+    /// By the place in the work; those that were refused are missing.
+    pub(crate) items: BTreeMap<usize, Item>,
+}
+
+/// One Service.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Item {
+    /// `namespace/name`
+    pub(crate) key: String,
+    #[serde(skip)]
+    pub(crate) action: ServiceAction,
+    /// The name of its own balancer, and its tag.
+    pub(crate) name: String,
+    /// The name that older releases gave.
+    #[serde(skip)]
+    pub(crate) legacy: String,
+    #[serde(skip)]
+    pub(crate) descriptions: Descriptions,
+    /// The name of its security group.
+    pub(crate) group: String,
+    /// The annotation `load-balancer-id`.
+    #[serde(skip)]
+    pub(crate) annotated: Option<String>,
+    /// Whether the provider wrote that annotation: the address is noted beside it.
+    #[serde(skip)]
+    pub(crate) was_noted: bool,
+    #[serde(skip)]
+    pub(crate) subject: Subject,
+    /// What was noted when the balancer last matched.
+    #[serde(skip)]
+    pub(crate) applied: Option<String>,
+    pub(crate) keep_floating_ip: bool,
+    /// Nothing for a deletion.
+    pub(crate) settings: Option<Settings>,
+    /// What the user should know.
+    #[serde(skip)]
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// What a Service asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Settings {
+    pub(crate) is_internal: bool,
+    /// The first IP family of the Service.
+    pub(crate) family: Option<Family>,
+    pub(crate) vip: Vip,
+    /// The subnet of the members, where something names one.
+    pub(crate) member_subnet: Option<String>,
+    pub(crate) floating: Floating,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) connection_limit: i64,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) forwards_client_address: bool,
+    pub(crate) tls_container: String,
+    /// Who may connect; never empty.
+    pub(crate) sources: Vec<IpNet>,
+    /// Whether the user asked for them.
+    pub(crate) restricts_sources: bool,
+    pub(crate) algorithm: String,
+    /// `PROXY`, `PROXYV2`
+    pub(crate) proxy_protocol: Option<&'static str>,
+    pub(crate) is_sticky: bool,
+    pub(crate) monitor: Option<Monitor>,
+    /// The port of kube-proxy's health check, if the Service has one.
+    pub(crate) health_check_port: Option<i32>,
+    pub(crate) flavor: String,
+    pub(crate) zone: String,
+    pub(crate) tags: MoreTags,
+    pub(crate) publish: Publish,
+    pub(crate) members: Vec<Target>,
+    pub(crate) manages_group: bool,
+}
+
+/// An IP family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum Family {
+    #[serde(rename = "IPv4")]
+    V4,
+    #[serde(rename = "IPv6")]
+    V6,
+}
+
+impl Family {
+    pub(crate) fn has(self, address: IpAddr) -> bool {
+        address.is_ipv4() == (self == Self::V4)
+    }
+}
+
+/// Where the virtual address is. Without network, subnet and port it is in a subnet of the nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Vip {
+    pub(crate) network: String,
+    pub(crate) subnet: String,
+    pub(crate) port: String,
+    pub(crate) address: String,
+}
+
+impl Vip {
+    /// Whether the subnet is that of a node.
+    pub(crate) fn follows_nodes(&self) -> bool {
+        self.network.is_empty() && self.subnet.is_empty()
+    }
+}
+
+/// The floating IP of an external Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Floating {
+    /// Empty: found out.
+    pub(crate) network: String,
+    /// Empty: the pattern and the tags choose.
+    pub(crate) subnet: String,
+    pub(crate) pattern: String,
+    pub(crate) tags: String,
+    /// `spec.loadBalancerIP`
+    pub(crate) address: String,
+}
+
+/// A port of the Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Port {
+    /// `TCP`, `UDP`, `SCTP`
+    pub(crate) transport: String,
+    /// The protocol of the listener.
+    pub(crate) protocol: String,
+    pub(crate) port: i32,
+    /// 0: none.
+    pub(crate) node_port: i32,
+}
+
+/// Milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Timeouts {
+    pub(crate) client_data: i64,
+    pub(crate) member_connect: i64,
+    pub(crate) member_data: i64,
+    pub(crate) tcp_inspect: i64,
+}
+
+/// A health monitor, in seconds and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Monitor {
+    pub(crate) delay: i64,
+    pub(crate) timeout: i64,
+    pub(crate) max_retries: i64,
+    pub(crate) max_retries_down: i64,
+}
+
+/// Tags beside those that the program needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct MoreTags {
+    pub(crate) balancer: Vec<String>,
+    pub(crate) listener: Vec<String>,
+    pub(crate) pool: Vec<String>,
+}
+
+/// What the status shows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Publish {
+    /// In place of the address.
+    pub(crate) hostname: String,
+    /// `<address>.<suffix>` in place of the address.
+    pub(crate) suffix: Option<String>,
+}
+
+/// A node behind the balancer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Target {
+    pub(crate) node: String,
+    pub(crate) address: String,
+    /// `None`: the node has no provider ID yet.
+    #[serde(skip)]
+    pub(crate) server: Option<ServerId>,
+}
+
+/// The annotations of a Service with its class and the configuration behind them.
+struct Source<'a> {
+    service: &'a Service,
+    annotations: Annotations<'a>,
+    class: Option<&'a Class>,
+    config: &'a Config,
+    identity: &'a Identity,
+}
+
+/// What the work asks for, and one result for each item.
+pub(crate) fn desired(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
+    let (mut desired, mut verdicts) = (Desired::default(), Vec::with_capacity(work.len()));
+    for (place, item) in work.iter().enumerate() {
+        verdicts.push(one(env, cluster, item).map(|item| drop(desired.items.insert(place, item))));
+    }
+    (desired, verdicts)
+}
+
+fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderError> {
+    let config = &env.config;
+    let service = &*work.service;
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let text = |key: &Key<String>| annotations.text(key.row).map(str::to_owned).filter(|text| !text.is_empty());
+    let mut item = Item {
+        key: service.key().to_string(),
+        action: work.action,
+        name: names::balancer(cluster, service),
+        legacy: service.default_load_balancer_name(),
+        descriptions: Descriptions::new(cluster, service),
+        group: names::security_group(service),
+        annotated: text(&keys::LOAD_BALANCER_ID),
+        was_noted: text(&keys::LOAD_BALANCER_ADDRESS).is_some(),
+        subject: Subject::service(service),
+        applied: service.metadata.annotations.get(super::APPLIED).cloned(),
+        keep_floating_ip: annotations.get_or_default(&keys::KEEP_FLOATING_IP)?,
+        settings: None,
+        findings: Vec::new(),
+    };
+    if work.action != ServiceAction::Delete {
+        let class = match annotations.text(keys::CLASS.row).unwrap_or_default() {
+            "" => None,
+            name => Some(config.classes.get(name).ok_or_else(|| {
+                annotations.refuse(
+                    keys::CLASS.row,
+                    format!("invalid loadbalancer class {name:?}; cloud.conf has no such [LoadBalancerClass]"),
+                )
+            })?),
+        };
+        let source = Source { service, annotations, class, config, identity: &env.identity };
+        item.settings = Some(source.settings(work, &mut item.findings)?);
+    }
+    Ok(item)
+}
+
+impl Source<'_> {
+    fn settings(&self, work: &ServiceWork, findings: &mut Vec<Finding>) -> Result<Settings, ProviderError> {
+        let (service, lb) = (self.service, &self.config.load_balancer);
+        let get_bool =
+            |key: &Key<bool>, default: bool| Ok::<_, ProviderError>(self.annotations.get(key)?.unwrap_or(default));
+        if service.spec.ports.is_empty() {
+            return Err(refused(match work.action {
+                ServiceAction::UpdateHosts => "no ports provided to openstack load balancer",
+                _ => "no service ports provided",
+            }));
+        }
+        if work.action == ServiceAction::Ensure && work.nodes.is_empty() {
+            return Err(ProviderError::unknown(format!(
+                "there are no available nodes for LoadBalancer service {}",
+                service.key()
+            )));
+        }
+        findings.extend(keys::TABLE.review(self.annotations, ()));
+        findings.extend(keys::unsupported(self.annotations, &lb.lb_provider));
+        let family = self.family();
+        let is_internal = lb.internal_lb || get_bool(&keys::INTERNAL, false)?;
+        let forwards_client_address = get_bool(&keys::X_FORWARDED_FOR, false)?;
+        let proxy_protocol = match self.annotations.get_or_default(&keys::PROXY_PROTOCOL)? {
+            keys::ProxyProtocol::Off => None,
+            keys::ProxyProtocol::V1 => Some("PROXY"),
+            keys::ProxyProtocol::V2 => Some("PROXYV2"),
+        };
+        if let Some(conflict) = keys::conflict(self.annotations) {
+            return Err(invalid(conflict));
+        }
+        let tls_container = self.text(&keys::DEFAULT_TLS_CONTAINER_REF, &lb.default_tls_container_ref);
+        let (sources, restricts_sources) = self.sources(family)?;
+        let vip = Vip {
+            network: self.place(&keys::NETWORK_ID, |class| &class.network_id, &lb.network_id),
+            subnet: self.place(&keys::SUBNET_ID, |class| &class.subnet_id, &lb.subnet_id),
+            port: self.text(&keys::PORT_ID, ""),
+            address: match is_internal || family == Some(Family::V6) {
+                true => service.spec.load_balancer_ip.clone(),
+                false => String::new(),
+            },
+        };
+        // The configured subnet goes before that of the VIP, as upstream has it.
+        let member_subnet = [
+            self.place(&keys::MEMBER_SUBNET_ID, |class| &class.member_subnet_id, &lb.member_subnet_id),
+            lb.subnet_id.clone(),
+            vip.subnet.clone(),
+        ];
+        let selector = NodeSelector::parse(&self.text(&keys::NODE_SELECTOR, &lb.node_selector));
+        let members = backend::targets(&work.nodes, self.identity, &selector, family, findings);
+        let health_check_port = Some(service.health_check_path_port().1).filter(|port| *port != 0);
+        let asks_for_hostname = get_bool(&keys::ENABLE_INGRESS_HOSTNAME, lb.enable_ingress_hostname)?;
+        if service.spec.ip_families.len() > 1 {
+            let text = "a load balancer has one address: only the first IP family of the Service is served";
+            findings.push(Finding::warning("spec.ipFamilies", text));
+        }
+        Ok(Settings {
+            is_internal,
+            family,
+            vip,
+            member_subnet: member_subnet.into_iter().find(|subnet| !subnet.is_empty()),
+            floating: if is_internal { Floating::default() } else { self.floating()? },
+            ports: self.ports(forwards_client_address, !tls_container.is_empty())?,
+            connection_limit: self.number(&keys::CONNECTION_LIMIT, -1)?,
+            timeouts: Timeouts {
+                client_data: self.number(&keys::TIMEOUT_CLIENT_DATA, 50_000)?,
+                member_connect: self.number(&keys::TIMEOUT_MEMBER_CONNECT, 5_000)?,
+                member_data: self.number(&keys::TIMEOUT_MEMBER_DATA, 50_000)?,
+                tcp_inspect: self.number(&keys::TIMEOUT_TCP_INSPECT, 0)?,
+            },
+            forwards_client_address,
+            tls_container,
+            sources,
+            restricts_sources,
+            algorithm: self.text(&keys::LB_METHOD, &lb.lb_method),
+            proxy_protocol,
+            is_sticky: service.spec.session_affinity == "ClientIP",
+            monitor: match get_bool(&keys::ENABLE_HEALTH_MONITOR, lb.create_monitor)? {
+                true => Some(self.monitor()?),
+                false => None,
+            },
+            health_check_port,
+            flavor: self.text(&keys::FLAVOR_ID, &lb.flavor_id),
+            zone: self.text(&keys::AVAILABILITY_ZONE, &lb.availability_zone),
+            tags: MoreTags {
+                balancer: self.annotations.get_or_default(&keys::LOAD_BALANCER_TAGS)?,
+                listener: self.annotations.get_or_default(&keys::LISTENER_TAGS)?,
+                pool: self.annotations.get_or_default(&keys::POOL_TAGS)?,
+            },
+            publish: Publish {
+                hostname: self.text(&keys::HOSTNAME, ""),
+                suffix: (proxy_protocol.is_some() && asks_for_hostname).then(|| lb.ingress_hostname_suffix.clone()),
+            },
+            members,
+            manages_group: lb.manage_security_groups,
+        })
+    }
+
+    /// The annotation, even if it is empty; else the default.
+    fn text(&self, key: &Key<String>, default: &str) -> String {
+        self.annotations.text(key.row).unwrap_or(default).to_owned()
+    }
+
+    /// A place: that of the class, else of the annotation, else of the configuration.
+    fn place(&self, key: &Key<String>, of_class: impl Fn(&Class) -> &String, default: &str) -> String {
+        match self.class.map(of_class).filter(|place| !place.is_empty()) {
+            Some(place) => place.clone(),
+            None => self.text(key, default),
+        }
+    }
+
+    fn number(&self, key: &Key<i32>, default: i64) -> Result<i64, ProviderError> {
+        Ok(self.annotations.get(key)?.map_or(default, i64::from))
+    }
+
+    fn family(&self) -> Option<Family> {
+        match &**self.service.spec.ip_families.first()? {
+            "IPv6" => Some(Family::V6),
+            _ => Some(Family::V4),
+        }
+    }
+
+    fn ports(&self, forwards: bool, terminates_tls: bool) -> Result<Vec<Port>, ProviderError> {
+        let port = |port: &ccm_provider::ServicePort| {
+            let transport = if port.protocol.is_empty() { "TCP" } else { &*port.protocol };
+            if !TRANSPORTS.contains(&transport) {
+                return Err(refused(&format!("spec.ports protocol {transport:?} of port {} is not known", port.port)));
+            }
+            let protocol = match () {
+                () if terminates_tls => "TERMINATED_HTTPS",
+                () if forwards => "HTTP",
+                () => transport,
+            };
+            let (transport, protocol) = (transport.to_owned(), protocol.to_owned());
+            Ok(Port { transport, protocol, port: port.port, node_port: port.node_port })
+        };
+        self.service.spec.ports.iter().map(port).collect()
+    }
+
+    /// Who may connect, and whether the user says so.
+    fn sources(&self, family: Option<Family>) -> Result<(Vec<IpNet>, bool), ProviderError> {
+        let is_v6 = family == Some(Family::V6);
+        let ranges = SourceRanges::of(self.service).map_err(|error| refused(&error.to_string()))?;
+        let all = if is_v6 { "::/0" } else { "0.0.0.0/0" };
+        let annotation = self.service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES);
+        let asked = self.service.spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty())
+            || annotation.is_some_and(|ranges| !ranges.trim().is_empty());
+        if !asked {
+            return Ok((all.parse().into_iter().collect(), false));
+        }
+        if let Some(other) = ranges.iter().find(|range| range.addr().is_ipv6() != is_v6) {
+            let family = if is_v6 { "IPv6" } else { "IPv4" };
+            return Err(refused(&format!(
+                "spec.loadBalancerSourceRanges {other}: not a range of {family}, the first IP family of the Service"
+            )));
+        }
+        Ok((ranges.iter().copied().collect(), true))
+    }
+
+    fn monitor(&self) -> Result<Monitor, ProviderError> {
+        let lb = &self.config.load_balancer;
+        let seconds = |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        Ok(Monitor {
+            delay: self.number(&keys::HEALTH_MONITOR_DELAY, seconds(lb.monitor_delay))?,
+            timeout: self.number(&keys::HEALTH_MONITOR_TIMEOUT, seconds(lb.monitor_timeout))?,
+            max_retries: self.number(&keys::HEALTH_MONITOR_MAX_RETRIES, lb.monitor_max_retries)?,
+            max_retries_down: self.number(&keys::HEALTH_MONITOR_MAX_RETRIES_DOWN, lb.monitor_max_retries_down)?,
+        })
+    }
+
+    /// The subnet is decided by the first of class, annotations and configuration that says anything about it.
+    fn floating(&self) -> Result<Floating, ProviderError> {
+        let lb = &self.config.load_balancer;
+        let of_class = self.class.map(|class| {
+            (class.floating_subnet_id.clone(), class.floating_subnet.clone(), class.floating_subnet_tags.clone())
+        });
+        let of_annotations = (
+            self.text(&keys::FLOATING_SUBNET_ID, ""),
+            self.text(&keys::FLOATING_SUBNET, ""),
+            self.text(&keys::FLOATING_SUBNET_TAGS, ""),
+        );
+        let of_config = (lb.floating_subnet_id.clone(), lb.floating_subnet.clone(), lb.floating_subnet_tags.clone());
+        let said = |(id, pattern, tags): &(String, String, String)| ![id, pattern, tags].iter().all(|s| s.is_empty());
+        let levels = of_class.into_iter().chain([of_annotations, of_config]);
+        let (subnet, pattern, tags) = levels.into_iter().find(said).unwrap_or_default();
+        let key = || keys::FLOATING_SUBNET.row;
+        if subnet.is_empty() {
+            NamePattern::parse(&pattern).map_err(|why| self.annotations.refuse(key(), why))?;
+        }
+        Ok(Floating {
+            network: self.place(
+                &keys::FLOATING_NETWORK_ID,
+                |class| &class.floating_network_id,
+                &lb.floating_network_id,
+            ),
+            subnet,
+            pattern,
+            tags,
+            address: self.service.spec.load_balancer_ip.clone(),
+        })
+    }
+}
+
+impl Settings {
+    /// The protocol of the pool of a port.
+    pub(crate) fn pool_protocol(&self, port: &Port) -> String {
+        match self.proxy_protocol {
+            Some(proxy) => proxy.to_owned(),
+            None if self.forwards_client_address || !self.tls_container.is_empty() => "HTTP".to_owned(),
+            None => port.protocol.clone(),
+        }
+    }
+}
+
+/// What a node is to the balancer of a Service, as a text to compare: its address. `None`: no host of it.
+pub(crate) fn backend_of(config: &Config, service: &Service, node: &Node) -> Option<String> {
+    let annotation = service.metadata.annotations.get(keys::NODE_SELECTOR.row.key);
+    let selector = NodeSelector::parse(annotation.unwrap_or(&config.load_balancer.node_selector));
+    let family = service.spec.ip_families.first().map(|f| if f == "IPv6" { Family::V6 } else { Family::V4 });
+    // A node without an address yet becomes a host when it gets one.
+    selector.matches(&node.labels).then(|| backend::address(node, family).unwrap_or_default())
+}
+
+fn refused(message: &str) -> ProviderError {
+    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
+}

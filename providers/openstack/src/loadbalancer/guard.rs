@@ -1,0 +1,49 @@
+//! What no plan may do, whatever it was made from. Pure.
+
+use ccm_provider::ProviderError;
+
+use super::desired::Desired;
+use super::names;
+use super::observe::{Observed, service_tags};
+use super::step::{Step, Write};
+use crate::client::operation::{LISTENER_DELETE, LISTENER_UPDATE};
+
+/// Refuses a plan that touches what is not ours.
+pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> Result<(), ProviderError> {
+    for step in steps {
+        let Some(item) = desired.items.get(&step.item) else {
+            return Err(ProviderError::bug("a step is for no Service"));
+        };
+        let is_ours = |tag: &str| tag == item.name || names::renamed(tag, &item.name).is_some();
+        match &step.write {
+            Write::DeleteBalancer { id, .. } => {
+                let lb = observed.balancers.get(id).map(|balancer| &balancer.lb);
+                let may = lb.is_some_and(|lb| {
+                    let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
+                    made_by_us && service_tags(&lb.tags).all(is_ours)
+                });
+                if !may {
+                    return Err(ProviderError::bug(format!(
+                        "load balancer {id} is not this Service's alone: not deleted"
+                    )));
+                }
+            }
+            Write::Octavia { balancer, operation, path, .. }
+                if [LISTENER_DELETE, LISTENER_UPDATE].contains(operation) =>
+            {
+                let id = path.rsplit('/').next().unwrap_or_default();
+                let listeners =
+                    observed.balancers.get(balancer).map(|balancer| &*balancer.listeners).unwrap_or_default();
+                let foreign = listeners.iter().find(|listener| listener.id == id).is_some_and(|listener| {
+                    let mut tags = service_tags(&listener.tags);
+                    tags.clone().next().is_some() && !tags.any(is_ours)
+                });
+                if foreign {
+                    return Err(ProviderError::bug(format!("listener {id} is another Service's: not changed")));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

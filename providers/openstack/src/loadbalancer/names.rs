@@ -1,0 +1,146 @@
+//! Names, tags and descriptions of what is made for a Service, and whose an object is.
+//!
+//! Upstream: `pkg/openstack/loadbalancer.go` and `loadbalancer_rename.go`.
+
+use ccm_provider::Service;
+
+/// What the name of every balancer made for a Service begins with; such a name is also the tag of the Service.
+pub(crate) const PREFIX: &str = "kube_service_";
+/// The longest name and description that the services take, in bytes.
+const LONGEST: usize = 255;
+
+/// Cut at a character boundary.
+pub(crate) fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(LONGEST));
+    text
+}
+
+/// The name of the balancer, which is also the tag of the Service.
+pub(crate) fn balancer(cluster: &str, service: &Service) -> String {
+    let (namespace, name) = (&service.metadata.namespace, &service.metadata.name);
+    cut(format!("{PREFIX}{cluster}_{namespace}_{name}"))
+}
+
+/// `listener_0_…`, `pool_0_…`, `monitor_0_…`
+pub(crate) fn part(kind: &str, index: usize, balancer: &str) -> String {
+    cut(format!("{kind}_{index}_{balancer}"))
+}
+
+/// A member in serial mode.
+pub(crate) fn serial_member(node: &str, address: &str, port: i32) -> String {
+    cut(format!("member_{node}_{address}_{port}"))
+}
+
+/// The security group of a Service.
+pub(crate) fn security_group(service: &Service) -> String {
+    let metadata = &service.metadata;
+    cut(format!("lb-sg-{}-{}-{}", metadata.uid, metadata.namespace, metadata.name))
+}
+
+/// The descriptions of a Service's objects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Descriptions {
+    pub(crate) balancer: String,
+    pub(crate) floating_ip: String,
+    pub(crate) security_group: String,
+}
+
+impl Descriptions {
+    pub(crate) fn new(cluster: &str, service: &Service) -> Self {
+        let key = service.key();
+        Self {
+            balancer: cut(format!("Kubernetes external service {key} from cluster {cluster}")),
+            floating_ip: cut(format!("Floating IP for Kubernetes external service {key} from cluster {cluster}")),
+            security_group: cut(format!("Security Group for {key} Service LoadBalancer in cluster {cluster}")),
+        }
+    }
+}
+
+/// The description of the floating IP that was made for a balancer with this description.
+pub(crate) fn floating_ip_of(balancer_description: &str) -> String {
+    cut(format!("Floating IP for {balancer_description}"))
+}
+
+/// Whether a tag is that of a Service.
+pub(crate) fn is_service_tag(tag: &str) -> bool {
+    tag.starts_with(PREFIX)
+}
+
+/// A name of ours under another cluster name, as the name under this one; `None` for any other name. Neither a namespace nor the
+/// name of a Service has an underscore, so the last two fields are theirs, and the cluster has the rest.
+pub(crate) fn renamed(name: &str, ours: &str) -> Option<String> {
+    let at = name.find(PREFIX)?;
+    let (head, tail) = name.split_at(at);
+    let fields = |text: &str| -> Option<(String, String, String)> {
+        let rest = text.strip_prefix(PREFIX)?;
+        let mut parts = rest.rsplitn(3, '_');
+        let (service, namespace, cluster) = (parts.next()?, parts.next()?, parts.next()?);
+        Some((cluster.to_owned(), namespace.to_owned(), service.to_owned()))
+    };
+    let (cluster, namespace, service) = fields(tail)?;
+    let (our_cluster, our_namespace, our_service) = fields(ours)?;
+    // A name that was cut keeps the beginning of its last field.
+    let is_cut = name.len() == LONGEST || ours.len() == LONGEST;
+    let same_service =
+        service == our_service || (is_cut && (service.starts_with(&our_service) || our_service.starts_with(&service)));
+    (namespace == our_namespace && same_service && cluster != our_cluster).then(|| cut(format!("{head}{ours}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(namespace: &str, name: &str) -> Service {
+        let mut service = Service::default();
+        service.metadata.namespace = namespace.into();
+        service.metadata.name = name.into();
+        service.metadata.uid = "u-1".into();
+        service
+    }
+
+    #[test]
+    fn names_are_upstreams() {
+        let web = service("default", "web");
+        assert_eq!(balancer("k8s", &web), "kube_service_k8s_default_web");
+        assert_eq!(part("listener", 0, "kube_service_k8s_default_web"), "listener_0_kube_service_k8s_default_web");
+        assert_eq!(security_group(&web), "lb-sg-u-1-default-web");
+        let texts = Descriptions::new("k8s", &web);
+        assert_eq!(texts.balancer, "Kubernetes external service default/web from cluster k8s");
+        assert_eq!(texts.floating_ip, "Floating IP for Kubernetes external service default/web from cluster k8s");
+        assert_eq!(floating_ip_of(&texts.balancer), texts.floating_ip);
+        assert_eq!(texts.security_group, "Security Group for default/web Service LoadBalancer in cluster k8s");
+        let long = balancer(&"ü".repeat(200), &web);
+        assert_eq!(long.len(), 255);
+        assert!(long.ends_with('ü'), "cut between characters");
+    }
+
+    #[test]
+    fn a_name_is_ours_under_another_cluster_only_if_namespace_and_service_are() {
+        let ours = "kube_service_new_one_default_web";
+        for (name, expected) in [
+            ("kube_service_old_one_default_web", Some(ours)),
+            ("kube_service_a_b_c_default_web", Some(ours)),
+            ("kube_service_new_one_default_web", None),
+            ("kube_service_old_default_other", None),
+            ("kube_service_old_kube-system_web", None),
+            ("by-hand", None),
+            ("kube_service_web", None),
+        ] {
+            assert_eq!(renamed(name, ours).as_deref(), expected, "{name}");
+        }
+        let listener = renamed("listener_0_kube_service_old_default_web", "kube_service_new_default_web");
+        assert_eq!(listener.as_deref(), Some("listener_0_kube_service_new_default_web"));
+    }
+
+    #[test]
+    fn a_name_that_was_cut_is_renamed_once() {
+        let web = service("default", &"w".repeat(63));
+        let (old, new) = (balancer(&"a".repeat(220), &web), balancer(&"b".repeat(220), &web));
+        assert_eq!((old.len(), new.len()), (255, 255));
+        // The namespace is cut away too: such a name is nobody's, and there is no loop.
+        assert_eq!(renamed(&new, &new), None);
+        let (old, new) = (balancer(&"a".repeat(180), &web), balancer(&"b".repeat(178), &web));
+        assert_eq!(renamed(&old, &new).as_deref(), Some(&*new));
+        assert_eq!(renamed(&new, &new), None);
+    }
+}

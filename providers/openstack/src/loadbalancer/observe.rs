@@ -1,0 +1,521 @@
+//! What the cloud has for a group of Services. The only place of this module that reads.
+//!
+//! A balancer that shows the time of change that was noted when it last matched, for the same desired state, is not read any
+//! further. Of others, four lists give everything but what members hold beside name, address and port; that is read only where
+//! the Service needs it. What several Services need at the same time is read once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::batch::{Batcher, Bulk, Interrupted, Limits};
+use ccm_kit::{Cached, Stamped};
+use ccm_provider::{ProviderError, ServiceAction};
+use futures::FutureExt;
+use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
+
+use super::desired::{Desired, Item, Settings};
+use super::names;
+use super::pattern::{NamePattern, tag_query};
+use crate::client::network::{FloatingIp, Network, Port, SecurityGroup, Subnet};
+use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
+use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, LB_VERSIONS, NETWORK_LIST};
+use crate::client::{ApiError, Client, Query};
+use crate::node::ports::NodePorts;
+
+/// An upgrade of Octavia is noticed after this time.
+const VERSION_AGE: Duration = Duration::from_secs(3600);
+/// External networks and their subnets hardly change.
+const NETWORKS_AGE: Duration = Duration::from_secs(300);
+/// So many nodes are tried to find a subnet.
+const CANDIDATES: usize = 20;
+/// So many balancers are read one by one; more by a list.
+const ONE_BY_ONE: usize = 2;
+
+/// What was read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    pub(crate) version: Version,
+    /// The ID of the balancer of each item, by the place of the item. Missing: there is none.
+    pub(crate) balancer_of: BTreeMap<usize, String>,
+    pub(crate) balancers: BTreeMap<String, Balancer>,
+    /// Floating IPs on the balancers, those with the wanted addresses, and leftovers of these Services.
+    pub(crate) floating_ips: Vec<FloatingIp>,
+    /// For items that need a floating IP or a subnet: where it may be made.
+    pub(crate) places: BTreeMap<usize, Places>,
+    /// The security groups with the names of the items.
+    pub(crate) groups: BTreeMap<usize, Group>,
+}
+
+/// A balancer and what is below it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Balancer {
+    pub(crate) lb: LoadBalancer,
+    /// Read no further: it is as noted.
+    pub(crate) is_unread: bool,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) pools: Vec<Pool>,
+    /// By the ID of the pool.
+    pub(crate) members: BTreeMap<String, Vec<Member>>,
+    /// The pools whose members were read whole.
+    pub(crate) whole: BTreeSet<String>,
+    pub(crate) monitors: Vec<Monitor>,
+}
+
+/// Where something new may be made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Places {
+    /// The subnet of a node.
+    pub(crate) node_subnet: Option<String>,
+    /// The external network; `None`: there is none.
+    pub(crate) external: Option<String>,
+    /// The subnets of floating IPs in order; empty: Neutron chooses.
+    pub(crate) external_subnets: Vec<String>,
+    /// Why no floating IP can be made.
+    pub(crate) problem: Option<String>,
+}
+
+/// A security group of a Service and the ports that concern it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Group {
+    /// `None`: not made yet.
+    pub(crate) group: Option<SecurityGroup>,
+    /// Of the members: `None` where there is none.
+    pub(crate) subnet: Option<Subnet>,
+    /// The ports of the members.
+    pub(crate) ports: Vec<Port>,
+    /// The ports that have the group.
+    pub(crate) with_group: Vec<Port>,
+}
+
+/// The reads, shared by all Services.
+#[derive(Debug)]
+pub(super) struct Reads {
+    client: Client,
+    version: Cached<Version, ApiError>,
+    networks: Cached<Vec<Network>, ApiError>,
+    balancers: Batcher<Balancers>,
+    floating_ips: Batcher<FloatingIps>,
+    ports: NodePorts,
+}
+
+/// Balancers by ID or name: one by one, or many with a list.
+#[derive(Debug, Clone)]
+struct Balancers(Client);
+
+/// How a balancer is found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum By {
+    Id(String),
+    Name(String),
+}
+
+#[async_trait]
+impl Bulk for Balancers {
+    type Item = By;
+    type Answer = Vec<LoadBalancer>;
+    type Error = ApiError;
+
+    async fn call(&self, items: &[By]) -> Result<BTreeMap<By, Vec<LoadBalancer>>, ApiError> {
+        if items.len() > ONE_BY_ONE {
+            let all = self.0.load_balancers(Query::default()).await?;
+            let found = |by: &By| -> Vec<LoadBalancer> {
+                let fits = |lb: &&LoadBalancer| match by {
+                    By::Id(id) => lb.id == *id,
+                    By::Name(name) => lb.name == *name,
+                };
+                all.iter().filter(fits).cloned().collect()
+            };
+            let mut answers: BTreeMap<By, Vec<LoadBalancer>> = items.iter().map(|by| (by.clone(), found(by))).collect();
+            // Another project may own a balancer that is named by its ID: it is not in the list of this one.
+            for (by, found) in answers.iter_mut().filter(|(_, found)| found.is_empty()) {
+                if let By::Id(id) = by {
+                    found.extend(self.0.load_balancer(id).await?);
+                }
+            }
+            return Ok(answers);
+        }
+        let one = async |by: &By| match by {
+            By::Id(id) => Ok(self.0.load_balancer(id).await?.into_iter().collect()),
+            By::Name(name) => self.0.load_balancers(Query::default().with("name", name)).await,
+        };
+        try_join_all(items.iter().map(|by| async { Ok((by.clone(), one(by).await?)) })).await.map(BTreeMap::from_iter)
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(LB_LIST, how)
+    }
+}
+
+/// Floating IPs by the port that they are bound to.
+#[derive(Debug, Clone)]
+struct FloatingIps(Client);
+
+#[async_trait]
+impl Bulk for FloatingIps {
+    type Item = String;
+    type Answer = FloatingIp;
+    type Error = ApiError;
+
+    async fn call(&self, ports: &[String]) -> Result<BTreeMap<String, FloatingIp>, ApiError> {
+        let query = Query::default().each("port_id", ports.iter().map(String::as_str));
+        let found = self.0.floating_ips(query).await?;
+        Ok(found.into_iter().filter_map(|ip| Some((ip.port_id.clone()?, ip))).collect())
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(FLOATING_IP_LIST, how)
+    }
+}
+
+impl Reads {
+    pub(super) fn new(client: Client, ports: NodePorts) -> Self {
+        let (of_version, of_networks) = (client.clone(), client.clone());
+        let version = move || {
+            let client = of_version.clone();
+            async move { client.octavia_version().await }.boxed()
+        };
+        let networks = move || {
+            let client = of_networks.clone();
+            async move { client.networks().await }.boxed()
+        };
+        Self {
+            version: Cached::new(version, |how| ApiError::interrupted(LB_VERSIONS, how)),
+            networks: Cached::new(networks, |how| ApiError::interrupted(NETWORK_LIST, how)),
+            balancers: Batcher::new(Balancers(client.clone()), Limits::of(1000)),
+            floating_ips: Batcher::new(FloatingIps(client.clone()), Limits::of(100)),
+            ports,
+            client,
+        }
+    }
+
+    /// Everything that a plan for these items needs.
+    pub(super) async fn observe(&self, desired: &Desired) -> Result<Observed, ProviderError> {
+        let Stamped { value: version, .. } = self.version.get(VERSION_AGE, None).await?;
+        let mut observed = Observed { version: *version, ..Observed::default() };
+        for (place, found) in try_join_all(
+            desired
+                .items
+                .iter()
+                .map(|(place, item)| async move { Ok::<_, ProviderError>((*place, self.find(item).await?)) }),
+        )
+        .await?
+        {
+            if let Some(lb) = found {
+                observed.balancer_of.insert(place, lb.id.clone());
+                let balancer = Balancer { lb, is_unread: true, ..Balancer::default() };
+                observed.balancers.insert(balancer.lb.id.clone(), balancer);
+            }
+        }
+        self.read_floating_ips(&mut observed, desired).await?;
+        for (id, whole) in needed(&observed, desired) {
+            if let Some(balancer) = observed.balancers.get_mut(&id) {
+                self.read_below(balancer, &whole).await?;
+            }
+        }
+        for (place, item) in &desired.items {
+            if let Some(places) = self.places(item, &observed, *place).await? {
+                observed.places.insert(*place, places);
+            }
+            if let Some(group) = self.group(item, &observed, *place).await? {
+                observed.groups.insert(*place, group);
+            }
+        }
+        Ok(observed)
+    }
+
+    /// The balancer of a Service: by the noted ID, else by its name, else by the name that older releases gave.
+    async fn find(&self, item: &Item) -> Result<Option<LoadBalancer>, ProviderError> {
+        if let Some(id) = &item.annotated
+            && let Some(found) = self.one(By::Id(id.clone())).await?
+        {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.one(By::Name(item.name.clone())).await? {
+            return Ok(Some(found));
+        }
+        // A Service with a noted ID is not that old.
+        if item.annotated.is_some() { Ok(None) } else { self.one(By::Name(item.legacy.clone())).await }
+    }
+
+    async fn one(&self, by: By) -> Result<Option<LoadBalancer>, ProviderError> {
+        let found = self.balancers.ask_one(by.clone()).await?.unwrap_or_default();
+        let is_going = |lb: &&LoadBalancer| matches!(&*lb.provisioning_status, "DELETED" | "PENDING_DELETE");
+        let by_name = matches!(by, By::Name(_));
+        let mut living: Vec<LoadBalancer> = found.into_iter().filter(|lb| !by_name || !is_going(&lb)).collect();
+        match living.len() {
+            0 | 1 => Ok(living.pop()),
+            several => Err(ProviderError::unknown(format!(
+                "multiple results where only one expected: {several} load balancers have the name {:?}; delete those that are \
+                 not in use",
+                living.first().map(|lb| &*lb.name).unwrap_or_default()
+            ))),
+        }
+    }
+
+    async fn read_floating_ips(&self, observed: &mut Observed, desired: &Desired) -> Result<(), ProviderError> {
+        let mut ports = BTreeSet::new();
+        let (mut addresses, mut descriptions) = (BTreeSet::new(), BTreeSet::new());
+        for (place, item) in &desired.items {
+            let lb = observed.balancer(*place).map(|balancer| &balancer.lb);
+            // Neither an update of members nor an IPv6 address concerns a floating IP.
+            let concerned =
+                item.action != ServiceAction::UpdateHosts && lb.is_none_or(|lb| !lb.vip_address.contains(':'));
+            if !concerned {
+                continue;
+            }
+            ports.extend(lb.map(|lb| lb.vip_port_id.clone()).filter(|port| !port.is_empty()));
+            match &item.settings {
+                Some(settings) if !settings.is_internal => {
+                    addresses.extend(Some(&settings.floating.address).filter(|address| !address.is_empty()));
+                }
+                Some(_) => {}
+                None => drop(descriptions.insert(&item.descriptions.floating_ip)),
+            }
+        }
+        let bound = try_join_all(ports.into_iter().map(|port| self.floating_ips.ask_one(port))).await?;
+        let mut found: BTreeMap<String, FloatingIp> =
+            bound.into_iter().flatten().map(|ip| (ip.id.clone(), ip)).collect();
+        let bound_to = |found: &BTreeMap<String, FloatingIp>, address: &str| {
+            found.values().any(|ip| ip.floating_ip_address == address)
+        };
+        for address in addresses {
+            if !bound_to(&found, address) {
+                let query = Query::default().with("floating_ip_address", address);
+                found.extend(self.client.floating_ips(query).await?.into_iter().map(|ip| (ip.id.clone(), ip)));
+            }
+        }
+        for description in descriptions {
+            let query = Query::default().with("description", description);
+            found.extend(self.client.floating_ips(query).await?.into_iter().map(|ip| (ip.id.clone(), ip)));
+        }
+        observed.floating_ips = found.into_values().collect();
+        Ok(())
+    }
+
+    async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ProviderError> {
+        let id = balancer.lb.id.clone();
+        let tree = async { self.client.status_tree(&id).await.map(|tree| tree.members()) };
+        let (listeners, pools, tree) = futures::try_join!(self.client.listeners(&id), self.client.pools(&id), tree)?;
+        balancer.is_unread = false;
+        balancer.listeners = listeners;
+        balancer.members = tree;
+        let has_monitors = pools.iter().any(|pool| !pool.healthmonitor_id.is_empty());
+        if has_monitors {
+            let of_pools: BTreeSet<&str> = pools.iter().map(|pool| &*pool.healthmonitor_id).collect();
+            let monitors = self.client.monitors().await?;
+            balancer.monitors = monitors.into_iter().filter(|monitor| of_pools.contains(&*monitor.id)).collect();
+        }
+        if whole.members {
+            let all = pools.iter().map(|pool| async { Ok((pool.id.clone(), self.client.members(&pool.id).await?)) });
+            let all: Vec<(String, Vec<Member>)> = try_join_all(all).await.map_err(|error: ApiError| error)?;
+            balancer.whole = all.iter().map(|(pool, _)| pool.clone()).collect();
+            balancer.members.extend(all);
+        }
+        balancer.pools = pools;
+        Ok(())
+    }
+
+    /// Where a new balancer or floating IP may be; `None` where nothing new is needed.
+    async fn places(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Places>, ProviderError> {
+        let Some(settings) = &item.settings else { return Ok(None) };
+        let balancer = observed.balancer(place);
+        let makes_balancer = balancer.is_none();
+        let is_v6 = match balancer {
+            Some(balancer) => balancer.lb.vip_address.contains(':'),
+            None => settings.family == Some(super::desired::Family::V6),
+        };
+        let has_floating_ip = observed.floating_ip_of(place).is_some();
+        let makes_floating_ip =
+            !settings.is_internal && !is_v6 && !has_floating_ip && item.action == ServiceAction::Ensure;
+        if !makes_balancer && !makes_floating_ip {
+            return Ok(None);
+        }
+        let mut places = Places::default();
+        if makes_balancer && settings.vip.follows_nodes() && settings.vip.port.is_empty() {
+            places.node_subnet = Some(self.node_subnet(settings).await?);
+        }
+        if makes_floating_ip {
+            self.external(settings, &mut places).await?;
+        }
+        Ok(Some(places))
+    }
+
+    /// The subnet of the first node, by name, whose address is on a port of its server.
+    async fn node_subnet(&self, settings: &Settings) -> Result<String, ProviderError> {
+        let with_server = settings.members.iter().filter_map(|member| Some((member.server.clone()?, member)));
+        let candidates: Vec<_> = with_server.take(CANDIDATES).collect();
+        let ports = self.ports.of(&candidates.iter().map(|(server, _)| server.clone()).collect(), None).await?;
+        let subnet = candidates.iter().find_map(|(server, member)| {
+            let ports = ports.get(server)?;
+            let ips = ports.iter().flat_map(|port| &port.fixed_ips);
+            ips.into_iter().find(|ip| ip.ip_address == member.address).map(|ip| ip.subnet_id.clone())
+        });
+        subnet.ok_or_else(|| {
+            ProviderError::unknown(
+                "failed to find object: no port of a node has the address of the node, so its subnet is not known; set \
+                 subnet-id or network-id in [LoadBalancer] of cloud.conf",
+            )
+        })
+    }
+
+    /// The external network, and the subnets in it.
+    async fn external(&self, settings: &Settings, places: &mut Places) -> Result<(), ProviderError> {
+        let floating = &settings.floating;
+        let network = match floating.network.is_empty() {
+            false => Some(floating.network.clone()),
+            true => self.detected().await?,
+        };
+        let Some(network) = network else { return Ok(()) };
+        if !floating.subnet.is_empty() {
+            match self.client.subnet(&floating.subnet).await? {
+                Some(subnet) if subnet.network_id == network => places.external_subnets = vec![subnet.id],
+                Some(subnet) => {
+                    places.problem = Some(format!(
+                        "floating IP subnet {:?} doesn't belong to the network {network:?}: it is in {:?}",
+                        subnet.id, subnet.network_id
+                    ));
+                }
+                None => places.problem = Some(format!("floating IP subnet {:?} does not exist", floating.subnet)),
+            }
+        } else if (!floating.pattern.is_empty() || !floating.tags.is_empty()) && floating.address.is_empty() {
+            let query = Query::default().with("network_id", &network);
+            let query = match tag_query(&floating.tags) {
+                Some((key, value)) => query.with(key, &value),
+                None => query,
+            };
+            let subnets = self.client.subnets(query).await?;
+            let pattern = Some(&floating.pattern).filter(|pattern| !pattern.is_empty());
+            let pattern = pattern.and_then(|pattern| NamePattern::parse(pattern).ok());
+            let found_any = !subnets.is_empty();
+            let fits = |subnet: &Subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name));
+            places.external_subnets = subnets.into_iter().filter(fits).map(|subnet| subnet.id).collect();
+            if places.external_subnets.is_empty() {
+                places.problem = Some(match found_any {
+                    false => format!("could not find subnets for network {network} with the tags {:?}", floating.tags),
+                    true => format!("no subnet matching {:?} in the network {network}", floating.pattern),
+                });
+            }
+        }
+        places.external = Some(network);
+        Ok(())
+    }
+
+    /// The first external network with a subnet that is of IPv4, or that the project does not see.
+    async fn detected(&self) -> Result<Option<String>, ProviderError> {
+        let networks = self.networks.get(NETWORKS_AGE, None).await?.value;
+        let external: Vec<&Network> =
+            networks.iter().filter(|network| network.is_external && !network.subnets.is_empty()).collect();
+        for network in external {
+            let visible = self.client.subnets(Query::default().with("network_id", &network.id)).await?;
+            let hides_some = network.subnets.iter().any(|id| !visible.iter().any(|subnet| subnet.id == *id));
+            if hides_some || visible.iter().any(|subnet| subnet.ip_version == 4) {
+                return Ok(Some(network.id.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The security group of a Service: where groups are managed, and where one may be left.
+    async fn group(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Group>, ProviderError> {
+        let managed = item.settings.as_ref().filter(|settings| settings.manages_group);
+        // A balancer that is as noted has had no group when it was noted.
+        let may_be_left = match &item.settings {
+            None => true,
+            Some(_) => item.action == ServiceAction::Ensure && observed.is_read(place),
+        };
+        if managed.is_none() && !may_be_left {
+            return Ok(None);
+        }
+        let mut found = self.client.security_groups(&item.group).await?;
+        if found.len() > 1 {
+            return Err(ProviderError::unknown(format!(
+                "{} security groups have the name {:?}: delete those that are not in use",
+                found.len(),
+                item.group
+            )));
+        }
+        let mut group = Group { group: found.pop(), ..Group::default() };
+        if let Some(existing) = &group.group {
+            let query = Query::default().with("security_groups", &existing.id);
+            group.with_group = self.client.ports(query).await?;
+        }
+        if let Some(settings) = managed {
+            let servers = settings.members.iter().filter_map(|member| member.server.clone()).collect();
+            if let Some(unknown) = settings.members.iter().find(|member| member.server.is_none()) {
+                return Err(ProviderError::unknown(format!(
+                    "node {} has no provider ID yet: its ports are not known",
+                    unknown.node
+                )));
+            }
+            let ports = self.ports.of(&servers, None).await?;
+            group.ports = ports.into_values().flatten().collect();
+            group.subnet = match observed.member_subnet(place, settings) {
+                Some(id) => self.client.subnet(&id).await?,
+                None => None,
+            };
+        }
+        Ok(Some(group).filter(|group| managed.is_some() || group.group.is_some()))
+    }
+}
+
+/// What must be read below a balancer.
+struct Below {
+    /// What members hold beside name, address and port.
+    members: bool,
+}
+
+/// The balancers that are read further.
+fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
+    let mut needed: BTreeMap<String, Below> = BTreeMap::new();
+    for (place, id) in &observed.balancer_of {
+        let Some((item, balancer)) = desired.items.get(place).zip(observed.balancers.get(id)) else { continue };
+        if super::applied::is_as_noted(item, &balancer.lb, observed) {
+            continue;
+        }
+        let checks_kube_proxy = item
+            .settings
+            .as_ref()
+            .is_some_and(|settings| settings.monitor.is_some() && settings.health_check_port.is_some());
+        let below = needed.entry(id.clone()).or_insert(Below { members: false });
+        below.members |= checks_kube_proxy;
+    }
+    needed
+}
+
+impl Observed {
+    /// The balancer of an item.
+    pub(crate) fn balancer(&self, place: usize) -> Option<&Balancer> {
+        self.balancers.get(self.balancer_of.get(&place)?)
+    }
+
+    /// The floating IP on the balancer of an item.
+    pub(crate) fn floating_ip_of(&self, place: usize) -> Option<&FloatingIp> {
+        let port = &self.balancer(place)?.lb.vip_port_id;
+        self.floating_ips.iter().find(|ip| ip.port_id.as_ref() == Some(port) && !port.is_empty())
+    }
+
+    /// Whether more than the balancer itself was read for an item, or there is none.
+    pub(crate) fn is_read(&self, place: usize) -> bool {
+        self.balancer(place).is_none_or(|balancer| !balancer.is_unread)
+    }
+
+    /// The subnet of the members of an item. With a network alone there is none: Octavia then takes the address as reachable.
+    pub(crate) fn member_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
+        if let Some(subnet) = &settings.member_subnet {
+            return Some(subnet.clone());
+        }
+        if !settings.vip.follows_nodes() && !settings.manages_group {
+            return None;
+        }
+        let of_balancer = self.balancer(place).map(|balancer| balancer.lb.vip_subnet_id.clone());
+        let of_nodes = || self.places.get(&place).and_then(|places| places.node_subnet.clone());
+        of_balancer.filter(|subnet| !subnet.is_empty()).or_else(of_nodes)
+    }
+}
+
+/// The tags of Services on an object.
+pub(crate) fn service_tags(tags: &[String]) -> impl Iterator<Item = &str> + Clone {
+    tags.iter().map(String::as_str).filter(|tag| names::is_service_tag(tag))
+}

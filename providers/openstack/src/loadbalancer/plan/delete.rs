@@ -1,0 +1,104 @@
+//! The end of a Service: what was made for it goes, what others share or made stays.
+
+use ccm_provider::{ProviderError, Verb};
+use serde_json::json;
+
+use super::super::names;
+use super::super::observe::{Balancer, service_tags};
+use super::super::step::Write;
+use super::{BUSY, Draft, change};
+use crate::client::octavia::{ACTIVE, ERROR, Listener};
+
+impl Draft<'_> {
+    pub(super) fn delete(&mut self) -> Result<(), ProviderError> {
+        let Some(balancer) = self.observed.balancer(self.place) else {
+            self.delete_loose_floating_ips();
+            self.delete_group();
+            return Ok(());
+        };
+        let (id, status) = (&balancer.lb.id, &*balancer.lb.provisioning_status);
+        if status == "PENDING_DELETE" {
+            return Err(ProviderError::in_progress(format!("load balancer {id} is being deleted"), BUSY));
+        }
+        if ![ACTIVE, ERROR].contains(&status) {
+            let text = format!("load balancer {id} is in immutable status, current provisioning status: {status}");
+            return Err(ProviderError::in_progress(text, BUSY));
+        }
+        let name = &self.item.name;
+        let is_own_name =
+            |other: &str| other == name || other == self.item.legacy || names::renamed(other, name).is_some();
+        let is_own_tag = |tag: &str| tag == name || names::renamed(tag, name).is_some();
+        let is_user = balancer.lb.tags.iter().any(|tag| is_own_tag(tag)) || is_own_name(&balancer.lb.name);
+        let made_by_us = names::is_service_tag(&balancer.lb.name) || balancer.lb.name == self.item.legacy;
+        let shared = service_tags(&balancer.lb.tags).any(|tag| !is_own_tag(tag));
+        if is_user && made_by_us && !shared {
+            let ips = self.observed.floating_ips.iter();
+            let bound = ips.clone().filter(|ip| ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id));
+            for ip in bound.collect::<Vec<_>>() {
+                // Any other one is detached with the port.
+                if self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
+                    self.remove_floating_ip(balancer, ip, "the Service goes");
+                }
+            }
+            self.delete_balancer(balancer);
+        } else if is_user {
+            self.leave(balancer);
+        }
+        self.delete_loose_floating_ips();
+        self.delete_group();
+        Ok(())
+    }
+
+    fn delete_balancer(&mut self, balancer: &Balancer) {
+        let cascade = self.env.config.load_balancer.cascade_delete;
+        if !cascade {
+            for monitor in &balancer.monitors {
+                self.delete_monitor(balancer, monitor, "the Service goes");
+            }
+            for listener in &balancer.listeners {
+                self.delete_listener(balancer, listener);
+            }
+        }
+        let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade };
+        self.push(write, (Verb::Delete, "LoadBalancer", &balancer.lb.name), "the Service goes");
+    }
+
+    /// Removes this Service's part of a balancer that others use.
+    fn leave(&mut self, balancer: &Balancer) {
+        let name = self.item.name.clone();
+        let is_own_tag = |tag: &String| *tag == name || names::renamed(tag, &name).is_some();
+        let only_ours = |listener: &&Listener| {
+            listener.tags.iter().any(&is_own_tag) && service_tags(&listener.tags).all(|tag| is_own_tag(&tag.to_owned()))
+        };
+        for listener in balancer.listeners.iter().filter(only_ours) {
+            let of_listener = balancer.pools.iter().filter(|pool| pool.listeners.iter().any(|l| l.id == listener.id));
+            let monitors: Vec<_> = of_listener
+                .filter_map(|pool| balancer.monitors.iter().find(|monitor| monitor.id == pool.healthmonitor_id))
+                .collect();
+            for monitor in monitors {
+                self.delete_monitor(balancer, monitor, "its listener goes");
+            }
+            self.delete_listener(balancer, listener);
+        }
+        let tags: Vec<String> = balancer.lb.tags.iter().filter(|tag| !is_own_tag(tag)).cloned().collect();
+        if tags != balancer.lb.tags {
+            let changes = vec![change("tags", &balancer.lb.tags.join(" "), &tags.join(" "))];
+            let body = json!({"loadbalancer": {"tags": tags}});
+            self.update_balancer(&balancer.lb.id.clone(), body, changes, "the Service no longer uses it");
+        }
+    }
+
+    /// Floating IPs that were made for this Service and are bound to nothing: their balancer was deleted by hand.
+    fn delete_loose_floating_ips(&mut self) {
+        if self.item.keep_floating_ip {
+            return;
+        }
+        let is_loose = |port: &Option<String>| port.as_ref().is_none_or(String::is_empty);
+        let ours = &self.item.descriptions.floating_ip;
+        let loose = self.observed.floating_ips.iter().filter(|ip| is_loose(&ip.port_id) && ip.description == *ours);
+        for ip in loose {
+            let write = Write::DeleteFloatingIp { id: ip.id.clone() };
+            self.push(write, (Verb::Delete, "FloatingIP", &ip.floating_ip_address), "the Service goes");
+        }
+    }
+}

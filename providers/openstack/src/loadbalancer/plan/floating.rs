@@ -1,0 +1,119 @@
+//! The floating IP of a balancer.
+
+use ccm_provider::{Finding, ProviderError, Verb};
+use serde_json::json;
+
+use super::super::desired::Settings;
+use super::super::names;
+use super::super::observe::Balancer;
+use super::super::step::Write;
+use super::{Draft, refused};
+use crate::client::network::FloatingIp;
+
+impl Draft<'_> {
+    pub(super) fn floating_ip(
+        &mut self,
+        balancer: &Balancer,
+        settings: &Settings,
+        is_owner: bool,
+    ) -> Result<(), ProviderError> {
+        let port = &balancer.lb.vip_port_id;
+        if balancer.lb.vip_address.contains(':') {
+            if !settings.is_internal {
+                let text = "the address of the load balancer is an IPv6 address, which needs no floating IP";
+                self.findings.push(Finding::warning("LoadBalancerFloatingIPSkipped", text));
+            }
+            return Ok(());
+        }
+        let bound = self.observed.floating_ips.iter().find(|ip| ip.port_id.as_ref() == Some(port) && !port.is_empty());
+        match bound {
+            Some(ip) if settings.is_internal && is_owner => {
+                self.remove_floating_ip(balancer, ip, "the Service is internal");
+                return Ok(());
+            }
+            Some(_) => return Ok(()),
+            None if settings.is_internal => return Ok(()),
+            None if !is_owner => {
+                return Err(refused(format!(
+                    "cannot attach a floating IP to a load balancer for a shared Service: {} is that of another Service",
+                    balancer.lb.id
+                )));
+            }
+            None => {}
+        }
+        let address = &settings.floating.address;
+        let named =
+            self.observed.floating_ips.iter().filter(|ip| ip.floating_ip_address == *address && !address.is_empty());
+        let in_network = |ip: &&FloatingIp| {
+            settings.floating.network.is_empty() || ip.floating_network_id == settings.floating.network
+        };
+        let mut named: Vec<&FloatingIp> = named.collect();
+        named.sort_by_key(|ip| !in_network(ip));
+        if let Some(ip) = named.first() {
+            if ip.port_id.as_ref().is_some_and(|port| !port.is_empty()) {
+                return Err(refused(format!(
+                    "floating IP {address} is not available: it is bound to the port {}",
+                    ip.port_id.as_deref().unwrap_or_default()
+                )));
+            }
+            let write = Write::BindFloatingIp { id: ip.id.clone(), port: Some(port.clone()) };
+            self.push(write, (Verb::Attach, "FloatingIP", address), "spec.loadBalancerIP names it");
+            return Ok(());
+        }
+        self.create_floating_ip(settings, port)
+    }
+
+    fn create_floating_ip(&mut self, settings: &Settings, port: &str) -> Result<(), ProviderError> {
+        let places = self.observed.places.get(&self.place).cloned().unwrap_or_default();
+        if let Some(problem) = &places.problem {
+            return Err(refused(problem.clone()));
+        }
+        let Some(network) = &places.external else {
+            let text = "failed to find an external network: set floating-network-id; the address of the load balancer is published";
+            self.findings.push(Finding::warning("LoadBalancerExternalNetworkSearchFailed", text));
+            let text = "no floating IP: the Service is reachable inside of the cloud alone";
+            self.findings.push(Finding::warning("LoadBalancerForcedInternal", text));
+            return Ok(());
+        };
+        let body = |subnet: Option<&String>| {
+            let mut body = json!({
+                "floating_network_id": network,
+                "port_id": port,
+                "description": self.item.descriptions.floating_ip,
+            });
+            if let Some(subnet) = subnet {
+                body["subnet_id"] = subnet.clone().into();
+            }
+            if !settings.floating.address.is_empty() {
+                body["floating_ip_address"] = settings.floating.address.clone().into();
+            }
+            body
+        };
+        let bodies = match places.external_subnets.as_slice() {
+            [] => vec![body(None)],
+            subnets => subnets.iter().map(|subnet| body(Some(subnet))).collect(),
+        };
+        let pattern = settings.floating.pattern.clone();
+        let write = Write::CreateFloatingIp { bodies, pattern };
+        self.push(write, (Verb::Create, "FloatingIP", &self.item.name), "the Service is external");
+        Ok(())
+    }
+
+    /// Deletes a floating IP that was made for the balancer; detaches any other one.
+    pub(super) fn remove_floating_ip(&mut self, balancer: &Balancer, ip: &FloatingIp, reason: &'static str) {
+        let address = ip.floating_ip_address.clone();
+        if self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
+            self.push(Write::DeleteFloatingIp { id: ip.id.clone() }, (Verb::Delete, "FloatingIP", &address), reason);
+        } else {
+            let write = Write::BindFloatingIp { id: ip.id.clone(), port: None };
+            self.push(write, (Verb::Detach, "FloatingIP", &address), reason);
+        }
+    }
+
+    /// Whether a floating IP was made for this Service or, by the balancer's description, for the one that made the balancer.
+    pub(super) fn is_our_floating_ip(&self, balancer: &Balancer, ip: &FloatingIp) -> bool {
+        let of_balancer = !balancer.lb.description.is_empty() && names::is_service_tag(&balancer.lb.name);
+        ip.description == self.item.descriptions.floating_ip
+            || of_balancer && ip.description == names::floating_ip_of(&balancer.lb.description)
+    }
+}

@@ -1,0 +1,136 @@
+//! The security group of a Service: who may reach the node ports.
+//!
+//! Upstream: `pkg/openstack/loadbalancer_sg.go`.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{ProviderError, Verb};
+
+use super::super::desired::{Port as ServicePort, Settings};
+use super::super::observe::Group;
+use super::super::step::{Write, made};
+use super::{Draft, refused};
+use crate::client::network::{Port, Rule};
+
+/// A rule as far as two rules are compared.
+type Key = (String, String, String, String, Option<i64>, Option<i64>);
+
+fn key(rule: &Rule) -> Key {
+    let protocol = rule.protocol.to_lowercase();
+    let (direction, ethertype, prefix) = (&rule.direction, &rule.ethertype, &rule.remote_ip_prefix);
+    (direction.clone(), ethertype.clone(), protocol, prefix.clone(), rule.port_range_min, rule.port_range_max)
+}
+
+impl Draft<'_> {
+    /// The group of the Service where groups are managed; none where they are not.
+    pub(super) fn managed_group(&mut self, settings: &Settings) -> Result<(), ProviderError> {
+        if !settings.manages_group {
+            self.delete_group();
+            return Ok(());
+        }
+        let Some(observed) = self.observed.groups.get(&self.place) else { return Ok(()) };
+        let desired = self.desired_rules(settings, observed)?;
+        let group = match &observed.group {
+            Some(group) => group.id.clone(),
+            None => {
+                let (name, description) = (self.item.group.clone(), self.item.descriptions.security_group.clone());
+                let id = made(&format!("group {name}"));
+                self.push(
+                    Write::CreateGroup { name: name.clone(), description },
+                    (Verb::Create, "SecurityGroup", &name),
+                    "[LoadBalancer] manage-security-groups is on",
+                );
+                id
+            }
+        };
+        let present = observed.group.as_ref().map(|group| &*group.security_group_rules).unwrap_or_default();
+        let (have, want): (BTreeSet<Key>, BTreeSet<Key>) =
+            (present.iter().map(key).collect(), desired.iter().map(key).collect());
+        for rule in desired.iter().filter(|rule| !have.contains(&key(rule))) {
+            let write = Write::CreateRule { group: group.clone(), rule: rule.clone() };
+            self.push(write, (Verb::Create, "SecurityGroupRule", &shown(rule)), "the Service needs it");
+        }
+        self.ports_of_members(observed, settings, &group);
+        for rule in present.iter().filter(|rule| !want.contains(&key(rule))) {
+            let write = Write::DeleteRule { id: rule.id.clone() };
+            self.push(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
+        }
+        Ok(())
+    }
+
+    fn desired_rules(&self, settings: &Settings, observed: &Group) -> Result<Vec<Rule>, ProviderError> {
+        let subnet = observed.subnet.as_ref().ok_or_else(|| {
+            refused(
+                "the subnet of the members is not known, so no rule can be made; set subnet-id or member-subnet-id in \
+                 [LoadBalancer] of cloud.conf",
+            )
+        })?;
+        let is_v6 = subnet.ip_version == 6;
+        let ingress = |protocol: &str, prefix: &str, port: i32| Rule {
+            direction: "ingress".to_owned(),
+            ethertype: if is_v6 { "IPv6" } else { "IPv4" }.to_owned(),
+            protocol: protocol.to_lowercase(),
+            port_range_min: Some(port.into()),
+            port_range_max: Some(port.into()),
+            remote_ip_prefix: prefix.to_owned(),
+            ..Rule::default()
+        };
+        // With ovn nodes see the addresses of clients.
+        let sources: Vec<String> = match self.env.is_ovn() {
+            true => {
+                let of_family = settings.sources.iter().filter(|net| net.addr().is_ipv6() == is_v6);
+                of_family.map(ToString::to_string).collect()
+            }
+            false => vec![subnet.cidr.clone()],
+        };
+        let health_check = settings.health_check_port.map(|port| ingress("tcp", &subnet.cidr, port));
+        let ports: Vec<&ServicePort> = settings.ports.iter().filter(|port| port.node_port != 0).collect();
+        let rules = ports
+            .iter()
+            .flat_map(|port| sources.iter().map(move |source| ingress(&port.transport, source, port.node_port)));
+        let rules: Vec<Rule> = health_check.into_iter().chain(rules).collect();
+        // No rule at all would lock every client out.
+        if rules.is_empty() && !ports.is_empty() {
+            return Err(refused("no source of traffic is of the IP family of the members' subnet: no rule is changed"));
+        }
+        Ok(rules)
+    }
+
+    /// Adds the group to the ports of members, and removes it from those of former members.
+    fn ports_of_members(&mut self, observed: &Group, settings: &Settings, group: &str) {
+        let addresses: BTreeSet<&str> = settings.members.iter().map(|member| &*member.address).collect();
+        let is_member = |port: &Port| port.fixed_ips.iter().any(|ip| addresses.contains(&*ip.ip_address));
+        for port in observed.ports.iter().filter(|port| is_member(port) && port.is_secured()) {
+            if !port.security_groups.iter().any(|present| present == group) {
+                let groups = port.security_groups.iter().cloned().chain([group.to_owned()]).collect();
+                let write = Write::PortGroups { port: Box::new(port.clone()), groups };
+                self.push(write, (Verb::Attach, "Port", &port.id), "its node is a member");
+            }
+        }
+        for port in observed.with_group.iter().filter(|port| !is_member(port)) {
+            self.without_group(port, group, "its node is no member any more");
+        }
+    }
+
+    fn without_group(&mut self, port: &Port, group: &str, reason: &'static str) {
+        let groups = port.security_groups.iter().filter(|present| *present != group).cloned().collect();
+        let write = Write::PortGroups { port: Box::new(port.clone()), groups };
+        self.push(write, (Verb::Detach, "Port", &port.id), reason);
+    }
+
+    /// Removes the group from all ports, and deletes it.
+    pub(super) fn delete_group(&mut self) {
+        let Some(Group { group: Some(group), with_group, .. }) = self.observed.groups.get(&self.place) else { return };
+        for port in with_group {
+            self.without_group(port, &group.id, "the security group goes");
+        }
+        let write = Write::DeleteGroup { id: group.id.clone() };
+        self.push(write, (Verb::Delete, "SecurityGroup", &group.name), "no Service needs it");
+    }
+}
+
+/// `ingress tcp 30080 from 10.0.0.0/24`
+fn shown(rule: &Rule) -> String {
+    let port = rule.port_range_min.map(|port| port.to_string()).unwrap_or_default();
+    format!("{} {} {port} from {}", rule.direction, rule.protocol, rule.remote_ip_prefix)
+}

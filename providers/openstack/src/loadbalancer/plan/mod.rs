@@ -1,0 +1,363 @@
+//! The writes from what is there to what is desired. Pure.
+//!
+//! Upstream: `ensureOctaviaLoadBalancer`, `updateOctaviaLoadBalancer` and `ensureLoadBalancerDeleted` in
+//! `pkg/openstack/loadbalancer.go`. Any prefix of a plan may be all that is done: the next plan is made from what is there then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Steps, Verb};
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::Env;
+use super::desired::{Desired, Item, Settings};
+use super::names;
+use super::observe::{Balancer, Observed, service_tags};
+use super::step::{Step, Write};
+use crate::client::octavia::{ACTIVE, ERROR, Version};
+use crate::client::operation::{LB_UPDATE, Operation};
+
+pub(crate) mod create;
+mod delete;
+mod floating;
+mod group;
+mod ports;
+mod rename;
+#[cfg(test)]
+mod tests;
+
+/// How soon a balancer that another program changes is looked at again.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// What Octavia's version and the provider driver allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Features {
+    pub(crate) tags: bool,
+    pub(crate) allowed_cidrs: bool,
+    pub(crate) flavors: bool,
+    pub(crate) timeouts: bool,
+    pub(crate) zones: bool,
+    pub(crate) http_monitors_on_udp: bool,
+    pub(crate) http_monitors: bool,
+}
+
+impl Features {
+    pub(crate) fn of(version: Version, is_ovn: bool) -> Self {
+        let since = |minor| version >= Version(2, minor);
+        Self {
+            tags: since(5),
+            allowed_cidrs: since(12) && !is_ovn,
+            flavors: since(6) && !is_ovn,
+            timeouts: since(1) && !is_ovn,
+            zones: since(14) && !is_ovn,
+            http_monitors_on_udp: since(16) && !is_ovn,
+            http_monitors: !is_ovn,
+        }
+    }
+}
+
+/// A plan that is being made for one item.
+pub(super) struct Draft<'a> {
+    env: &'a Env,
+    features: Features,
+    place: usize,
+    item: &'a Item,
+    observed: &'a Observed,
+    steps: Vec<Step>,
+    findings: Vec<Finding>,
+}
+
+/// The plan for all items, one after the other: each sees the tags that those before it add.
+pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<Step> {
+    let features = Features::of(observed.version, env.is_ovn());
+    let mut all = Steps { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() };
+    let mut observed = observed.clone();
+    for (place, item) in &desired.items {
+        let mut draft = Draft {
+            env,
+            features,
+            place: *place,
+            item,
+            observed: &observed,
+            steps: Vec::new(),
+            findings: item.findings.clone(),
+        };
+        let planned = match item.action {
+            ServiceAction::Delete => draft.delete(),
+            ServiceAction::Ensure | ServiceAction::UpdateHosts => draft.ensure(),
+        };
+        let Draft { steps, findings, .. } = draft;
+        all.findings.extend(findings.into_iter().map(|mut finding| {
+            // Events go to the Service that a finding is about.
+            finding.value.get_or_insert_with(|| item.key.clone());
+            finding
+        }));
+        match planned {
+            Ok(()) => {
+                take_over(&mut observed, *place, item, &steps);
+                all.steps.extend(steps);
+            }
+            Err(error) => drop(all.failed.insert(*place, error)),
+        }
+    }
+    wait_once(&mut all.steps);
+    all
+}
+
+/// What later items must know of the steps for an earlier one: tags that come and go.
+fn take_over(observed: &mut Observed, place: usize, item: &Item, steps: &[Step]) {
+    let Some(balancer) = observed.balancer_of.get(&place).and_then(|id| observed.balancers.get_mut(id)) else { return };
+    for step in steps {
+        if let Write::Octavia { operation: LB_UPDATE, body: Some(body), .. } = &step.write
+            && let Some(tags) = body.pointer("/loadbalancer/tags").and_then(Value::as_array)
+        {
+            balancer.lb.tags = tags.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        }
+    }
+    if item.action == ServiceAction::Ensure {
+        for port in item.settings.iter().flat_map(|settings| &settings.ports) {
+            if !balancer.listeners.iter().any(|listener| ports::same_port(listener, port)) {
+                // So that a later item sees the conflict.
+                balancer.listeners.push(crate::client::octavia::Listener {
+                    protocol: port.protocol.clone(),
+                    protocol_port: port.port,
+                    tags: vec![item.name.clone()],
+                    ..Default::default()
+                });
+            }
+        }
+    }
+}
+
+/// Only the last change of a balancer waits for its end: the one before it are waited for by the next change.
+fn wait_once(steps: &mut [Step]) {
+    let mut seen: Vec<String> = Vec::new();
+    for step in steps.iter_mut().rev() {
+        if let Write::Octavia { balancer, is_last, .. } = &mut step.write {
+            *is_last = !seen.contains(balancer);
+            seen.push(balancer.clone());
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// Ensures the balancer and everything around it, or its members alone.
+    fn ensure(&mut self) -> Result<(), ProviderError> {
+        let Some(settings) = &self.item.settings else { return Ok(()) };
+        let hosts_only = self.item.action == ServiceAction::UpdateHosts;
+        self.say_what_is_ignored(settings);
+        let Some(balancer) = self.observed.balancer(self.place) else {
+            if hosts_only {
+                let text = format!("the load balancer {} does not exist", self.item.name);
+                return Err(ProviderError::new(ErrorClass::NotFound, text));
+            }
+            self.must_be_ours_to_replace()?;
+            self.create_balancer(settings)?;
+            return self.managed_group(settings);
+        };
+        self.must_be_changeable(balancer)?;
+        let renamed = self.rename(balancer);
+        let is_owner = balancer.lb.name == self.item.name || balancer.lb.name == self.item.legacy || renamed;
+        self.may_share(balancer, settings, is_owner)?;
+        if !balancer.is_unread {
+            self.ports(balancer, settings, is_owner, hosts_only)?;
+        }
+        if !hosts_only {
+            self.floating_ip(balancer, settings, is_owner)?;
+            if !renamed && !balancer.is_unread {
+                self.own_tag(balancer, settings);
+            }
+        }
+        self.managed_group(settings)
+    }
+
+    /// A noted ID that is gone is replaced; one that was never ours is not.
+    fn must_be_ours_to_replace(&self) -> Result<(), ProviderError> {
+        let Some(id) = self.item.annotated.as_ref().filter(|_| !self.item.was_noted) else { return Ok(()) };
+        let text = format!(
+            "failed to get load balancer {id}: it does not exist; correct or remove the annotation load-balancer-id"
+        );
+        Err(ProviderError::new(ErrorClass::NotFound, text))
+    }
+
+    fn must_be_changeable(&self, balancer: &Balancer) -> Result<(), ProviderError> {
+        let (id, status) = (&balancer.lb.id, &*balancer.lb.provisioning_status);
+        let text = format!("load balancer {id} is not ACTIVE, current provisioning status: {status}");
+        match status {
+            ACTIVE => Ok(()),
+            ERROR => {
+                let children = children_in_error(balancer);
+                Err(ProviderError::unknown(format!(
+                    "{text}{children}; it is not recreated by itself: repair it, for example with `openstack loadbalancer \
+                     failover {id}`, or delete it and the annotation load-balancer-id"
+                )))
+            }
+            _ => Err(ProviderError::in_progress(text, BUSY)),
+        }
+    }
+
+    /// Whether this Service may use the balancer.
+    fn may_share(&self, balancer: &Balancer, settings: &Settings, is_owner: bool) -> Result<(), ProviderError> {
+        let (id, refuse) = (&balancer.lb.id, |text: String| Err(refused(text)));
+        if is_owner {
+            return Ok(());
+        }
+        if !self.features.tags {
+            return refuse(format!(
+                "the load balancer {id} is that of another Service, and this Octavia (before version 2.5) has no tags to share it"
+            ));
+        }
+        let others = service_tags(&balancer.lb.tags).filter(|tag| *tag != self.item.name).count();
+        let is_member = balancer.lb.tags.contains(&self.item.name);
+        let most = usize::try_from(self.env.config.load_balancer.max_shared_lb).unwrap_or(0);
+        if !is_member && others + 1 > most {
+            return refuse(format!(
+                "load balancer {id} already shared with {others} Services; [LoadBalancer] max-shared-lb is {most}"
+            ));
+        }
+        if settings.is_internal {
+            return refuse(format!("internal Service cannot share a load balancer: {id} is that of another Service"));
+        }
+        Ok(())
+    }
+
+    /// Adds the tag of the Service, and those that it asks for.
+    fn own_tag(&mut self, balancer: &Balancer, settings: &Settings) {
+        if !self.features.tags {
+            return;
+        }
+        let mut tags = balancer.lb.tags.clone();
+        let missing = |tags: &[String], tag: &String| !tags.contains(tag);
+        for tag in std::iter::once(&self.item.name).chain(&settings.tags.balancer) {
+            if missing(&tags, tag) {
+                tags.push(tag.clone());
+            }
+        }
+        if tags != balancer.lb.tags {
+            let changes = vec![change("tags", &balancer.lb.tags.join(" "), &tags.join(" "))];
+            let body = json!({"loadbalancer": {"tags": tags}});
+            let id = balancer.lb.id.clone();
+            self.update_balancer(&id, body, changes, "the Service uses it");
+        }
+    }
+
+    fn update_balancer(&mut self, id: &str, body: Value, changes: Vec<Change>, reason: &'static str) {
+        let call = Octavia {
+            operation: LB_UPDATE,
+            method: Method::PUT,
+            path: format!("loadbalancers/{id}"),
+            body: Some(body),
+        };
+        let step = self.octavia(id, call, (Verb::Update, "LoadBalancer", id), changes, reason);
+        self.steps.push(step);
+    }
+
+    /// A change of a balancer.
+    fn octavia(
+        &self,
+        balancer: &str,
+        call: Octavia,
+        (verb, kind, id): (Verb, &'static str, &str),
+        changes: Vec<Change>,
+        reason: &'static str,
+    ) -> Step {
+        let Octavia { operation, method, path, body } = call;
+        let write = Write::Octavia {
+            balancer: balancer.to_owned(),
+            operation,
+            method,
+            path,
+            body,
+            output: None,
+            is_last: true,
+            may_fail: None,
+        };
+        let risk = if verb == Verb::Delete { Risk::Disruptive } else { Risk::None };
+        Step { item: self.place, write, verb, kind, id: id.to_owned(), changes, reason, risk }
+    }
+
+    fn push(&mut self, write: Write, (verb, kind, id): (Verb, &'static str, &str), reason: &'static str) {
+        let risk = match verb {
+            Verb::Delete | Verb::Detach => Risk::Disruptive,
+            _ => Risk::None,
+        };
+        let step = Step { item: self.place, write, verb, kind, id: id.to_owned(), changes: Vec::new(), reason, risk };
+        self.steps.push(step);
+    }
+
+    /// Events about what the cloud cannot do.
+    fn say_what_is_ignored(&mut self, settings: &Settings) {
+        let warn = |reason: &str, text: &str| Finding::warning(reason, text);
+        let restricted_by_group = settings.manages_group && self.env.is_ovn();
+        if settings.restricts_sources && !self.features.allowed_cidrs && !restricted_by_group {
+            let text =
+                "loadBalancerSourceRanges are ignored: this Octavia or its provider has no allowed CIDRs (since 2.12)";
+            self.findings.push(warn("LoadBalancerSourceRangesIgnored", text));
+        }
+        if !settings.zone.is_empty() && !self.features.zones {
+            let text = "the availability zone is ignored: this Octavia or its provider has none (since 2.14)";
+            self.findings.push(warn("LoadBalancerAvailabilityZonesIgnored", text));
+        }
+    }
+}
+
+/// A call of Octavia.
+struct Octavia {
+    operation: Operation,
+    method: Method,
+    path: String,
+    body: Option<Value>,
+}
+
+/// `; listener a is in ERROR`
+fn children_in_error(balancer: &Balancer) -> String {
+    let failed = |status: &str| status == ERROR;
+    let listeners =
+        balancer.listeners.iter().filter(|l| failed(&l.provisioning_status)).map(|l| format!("listener {}", l.name));
+    let pools = balancer.pools.iter().filter(|p| failed(&p.provisioning_status)).map(|p| format!("pool {}", p.name));
+    let members = balancer.members.values().flatten().filter(|m| failed(&m.provisioning_status));
+    let members = members.map(|m| format!("member {}", m.name));
+    let all: Vec<String> = listeners.chain(pools).chain(members).collect();
+    if all.is_empty() { String::new() } else { format!(" (in ERROR: {})", all.join(", ")) }
+}
+
+fn change(field: &'static str, before: &str, after: &str) -> Change {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    Change { field: field.into(), before: some(before), after: some(after) }
+}
+
+fn refused(message: impl Into<String>) -> ProviderError {
+    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
+}
+
+/// A body of changed fields, and the changes in words.
+#[derive(Default)]
+struct Changed {
+    body: Map<String, Value>,
+    changes: Vec<Change>,
+}
+
+impl Changed {
+    /// Adds a field if it differs.
+    fn field<T: PartialEq + Into<Value> + Clone>(&mut self, name: &'static str, before: &T, after: &T) {
+        if before != after {
+            let (before, after): (Value, Value) = (before.clone().into(), after.clone().into());
+            self.changes.push(change(name, &shown(&before), &shown(&after)));
+            self.body.insert(name.to_owned(), after);
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// The name of a part of the balancer of an item.
+fn part(kind: &str, index: usize, item: &Item) -> String {
+    names::part(kind, index, &item.name)
+}

@@ -1,0 +1,574 @@
+//! Listener, pool, members and monitor of each port.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{ErrorClass, Finding, ProviderError, Verb};
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::super::desired::{Monitor as DesiredMonitor, Port, Settings};
+use super::super::names;
+use super::super::observe::{Balancer, service_tags};
+use super::super::step::{Write, made};
+use super::{Changed, Draft, Octavia, change, part, refused};
+use crate::client::octavia::{Listener, Member, Monitor, Pool};
+use crate::client::operation::{
+    LISTENER_CREATE, LISTENER_DELETE, LISTENER_UPDATE, MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE, MONITOR_CREATE,
+    MONITOR_DELETE, MONITOR_UPDATE, POOL_CREATE, POOL_DELETE, POOL_UPDATE,
+};
+
+const FORWARDED: &str = "X-Forwarded-For";
+const SOURCE_IP: &str = "SOURCE_IP";
+
+/// The transport that the protocol of a listener uses: no two listeners share its port.
+fn transport(protocol: &str) -> &str {
+    match protocol {
+        "UDP" | "SCTP" => protocol,
+        _ => "TCP",
+    }
+}
+
+/// Whether a listener has the port of the Service.
+pub(super) fn same_port(listener: &Listener, port: &Port) -> bool {
+    listener.protocol_port == port.port && transport(&listener.protocol) == port.transport
+}
+
+/// Where a pool or listener is: its ID, or the name of the ID that it will have.
+struct Place<'a, T> {
+    id: String,
+    found: Option<&'a T>,
+}
+
+impl Draft<'_> {
+    /// All ports, then what is left of former ones.
+    pub(super) fn ports(
+        &mut self,
+        balancer: &Balancer,
+        settings: &Settings,
+        is_owner: bool,
+        hosts_only: bool,
+    ) -> Result<(), ProviderError> {
+        for port in &settings.ports {
+            self.must_be_free(balancer, port, is_owner)?;
+        }
+        // A listener of another protocol holds the port that the new one needs.
+        if !hosts_only {
+            for listener in self.left_over(balancer, settings, is_owner) {
+                self.delete_listener(balancer, listener);
+            }
+        }
+        let subnet = self.observed.member_subnet(self.place, settings);
+        for (index, port) in settings.ports.iter().enumerate() {
+            let found = balancer
+                .listeners
+                .iter()
+                .find(|listener| listener.protocol_port == port.port && listener.protocol == port.protocol);
+            let listener = match (found, hosts_only) {
+                (Some(found), _) => Place { id: found.id.clone(), found: Some(found) },
+                (None, false) => {
+                    self.create_listener(balancer, settings, index, port);
+                    Place { id: made(&part("listener", index, self.item)), found: None }
+                }
+                (None, true) => {
+                    let text = format!(
+                        "loadbalancer {} does not contain required listener for port {} and protocol {}",
+                        balancer.lb.id, port.port, port.protocol
+                    );
+                    return Err(ProviderError::new(ErrorClass::Conflict, text));
+                }
+            };
+            if let (Some(listener), false) = (listener.found, hosts_only) {
+                self.update_listener(balancer, settings, listener);
+            }
+            let pool = self.pool(balancer, settings, index, port, &listener);
+            self.members(balancer, settings, port, &pool, subnet.as_deref());
+            self.monitor(balancer, settings, index, port, &pool);
+        }
+        Ok(())
+    }
+
+    /// Another Service, or somebody else, has a listener on this port.
+    fn must_be_free(&self, balancer: &Balancer, port: &Port, is_owner: bool) -> Result<(), ProviderError> {
+        let taken = |listener: &&Listener| same_port(listener, port) && !self.is_ours(listener, is_owner);
+        match balancer.listeners.iter().find(taken) {
+            None => Ok(()),
+            Some(listener) => {
+                let whose =
+                    service_tags(&listener.tags).next().map(|tag| format!(", used by {tag}")).unwrap_or_default();
+                Err(refused(format!("the listener port {} already exists ({}{whose})", port.port, listener.protocol)))
+            }
+        }
+    }
+
+    /// A listener is ours by its tag; without tags at all it is the owner's.
+    fn is_ours(&self, listener: &Listener, is_owner: bool) -> bool {
+        let name = &self.item.name;
+        let is_tag = |tag: &String| tag == name || names::renamed(tag, name).is_some() && is_owner;
+        listener.tags.iter().any(is_tag) || (is_owner && service_tags(&listener.tags).next().is_none())
+    }
+
+    fn left_over<'b>(&self, balancer: &'b Balancer, settings: &Settings, is_owner: bool) -> Vec<&'b Listener> {
+        let is_used = |listener: &Listener| {
+            settings.ports.iter().any(|port| listener.protocol_port == port.port && listener.protocol == port.protocol)
+        };
+        // A listener that other Services share is theirs too.
+        let others = |listener: &Listener| service_tags(&listener.tags).any(|tag| tag != self.item.name);
+        let listeners = balancer.listeners.iter().filter(|listener| !listener.id.is_empty());
+        listeners
+            .filter(|listener| self.is_ours(listener, is_owner) && !is_used(listener) && !others(listener))
+            .collect()
+    }
+
+    pub(super) fn delete_listener(&mut self, balancer: &Balancer, listener: &Listener) {
+        let pools = balancer.pools.iter().filter(|pool| has_listener(pool, &listener.id));
+        for pool in pools {
+            self.delete_pool(balancer, pool, "its listener goes");
+        }
+        let path = format!("listeners/{}", listener.id);
+        let call = Octavia { operation: LISTENER_DELETE, method: Method::DELETE, path, body: None };
+        let named = (Verb::Delete, "Listener", &*listener.name);
+        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "no port of the Service needs it");
+        self.steps.push(step);
+    }
+
+    fn delete_pool(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
+        let path = format!("pools/{}", pool.id);
+        let call = Octavia { operation: POOL_DELETE, method: Method::DELETE, path, body: None };
+        let step = self.octavia(&balancer.lb.id, call, (Verb::Delete, "Pool", &pool.name), Vec::new(), reason);
+        self.steps.push(step);
+    }
+
+    /// The fields of a new listener.
+    fn listener_fields(&self, settings: &Settings, index: usize, port: &Port) -> Map<String, Value> {
+        let timeouts = &settings.timeouts;
+        let mut body = json!({
+            "name": part("listener", index, self.item),
+            "protocol": port.protocol,
+            "protocol_port": port.port,
+            "connection_limit": settings.connection_limit,
+        });
+        if self.features.tags {
+            let tags: Vec<&String> = std::iter::once(&self.item.name).chain(&settings.tags.listener).collect();
+            body["tags"] = json!(tags);
+        }
+        if self.features.timeouts {
+            body["timeout_client_data"] = timeouts.client_data.into();
+            body["timeout_member_connect"] = timeouts.member_connect.into();
+            body["timeout_member_data"] = timeouts.member_data.into();
+            body["timeout_tcp_inspect"] = timeouts.tcp_inspect.into();
+        }
+        if settings.forwards_client_address {
+            body["insert_headers"] = json!({FORWARDED: "true"});
+        }
+        if !settings.tls_container.is_empty() {
+            body["default_tls_container_ref"] = settings.tls_container.clone().into();
+        }
+        if self.features.allowed_cidrs {
+            body["allowed_cidrs"] = sources(settings).into();
+        }
+        match body {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+
+    /// A listener with everything below it, for a balancer that is made whole.
+    pub(super) fn listener_tree(&self, settings: &Settings, index: usize) -> Option<Value> {
+        let port = settings.ports.get(index)?;
+        let subnet = self.observed.member_subnet(self.place, settings);
+        let mut pool = self.pool_fields(settings, index, port);
+        let members = self.desired_members(settings, port, subnet.as_deref());
+        pool.insert("members".to_owned(), members.iter().map(|member| member.body()).collect());
+        if let Some(monitor) = self.desired_monitor(settings, index, port) {
+            pool.insert("healthmonitor".to_owned(), Value::Object(monitor.fields()));
+        }
+        let mut listener = self.listener_fields(settings, index, port);
+        listener.insert("default_pool".to_owned(), Value::Object(pool));
+        Some(Value::Object(listener))
+    }
+
+    fn create_listener(&mut self, balancer: &Balancer, settings: &Settings, index: usize, port: &Port) {
+        let mut fields = self.listener_fields(settings, index, port);
+        fields.insert("loadbalancer_id".to_owned(), balancer.lb.id.clone().into());
+        let name = part("listener", index, self.item);
+        let body = Some(json!({ "listener": fields }));
+        let call = Octavia { operation: LISTENER_CREATE, method: Method::POST, path: "listeners".to_owned(), body };
+        self.create_part(balancer, call, "Listener", name, "listener", "a port of the Service needs it");
+    }
+
+    /// A creation whose ID later steps name.
+    fn create_part(
+        &mut self,
+        balancer: &Balancer,
+        call: Octavia,
+        kind: &'static str,
+        name: String,
+        key: &'static str,
+        reason: &'static str,
+    ) {
+        let mut step = self.octavia(&balancer.lb.id, call, (Verb::Create, kind, &name), Vec::new(), reason);
+        if let Write::Octavia { output, .. } = &mut step.write {
+            *output = Some((name, key));
+        }
+        self.steps.push(step);
+    }
+
+    fn update_listener(&mut self, balancer: &Balancer, settings: &Settings, listener: &Listener) {
+        let mut changed = Changed::default();
+        if self.features.tags {
+            // Tags of others stay.
+            let mut tags: Vec<String> = listener
+                .tags
+                .iter()
+                .map(|tag| names::renamed(tag, &self.item.name).unwrap_or_else(|| tag.clone()))
+                .collect();
+            for tag in std::iter::once(&self.item.name).chain(&settings.tags.listener) {
+                if !tags.contains(tag) {
+                    tags.push(tag.clone());
+                }
+            }
+            // The rename writes the tags of what it renames.
+            let is_renamed = names::renamed(&listener.name, &self.item.name).is_some();
+            if !is_renamed || tags.len() != listener.tags.len() {
+                changed.field("tags", &listener.tags, &tags);
+            }
+        }
+        changed.field("connection_limit", &listener.connection_limit, &settings.connection_limit);
+        let forwards = listener.insert_headers.get(FORWARDED).is_some_and(|value| value == "true");
+        if forwards != settings.forwards_client_address {
+            let mut headers = listener.insert_headers.clone();
+            match settings.forwards_client_address {
+                true => drop(headers.insert(FORWARDED.to_owned(), "true".to_owned())),
+                false => drop(headers.remove(FORWARDED)),
+            }
+            let shown = |on: bool| if on { FORWARDED } else { "" };
+            changed.changes.push(change("insert_headers", shown(forwards), shown(!forwards)));
+            changed.body.insert("insert_headers".to_owned(), json!(headers));
+        }
+        if !settings.tls_container.is_empty() {
+            changed.field("default_tls_container_ref", &listener.default_tls_container_ref, &settings.tls_container);
+        }
+        if self.features.timeouts {
+            let timeouts = &settings.timeouts;
+            let mut field = |name, before: Option<i64>, after: i64| changed.field(name, &before, &Some(after));
+            field("timeout_client_data", listener.timeout_client_data, timeouts.client_data);
+            field("timeout_member_connect", listener.timeout_member_connect, timeouts.member_connect);
+            field("timeout_member_data", listener.timeout_member_data, timeouts.member_data);
+            field("timeout_tcp_inspect", listener.timeout_tcp_inspect, timeouts.tcp_inspect);
+        }
+        if self.features.allowed_cidrs {
+            let set = |cidrs: &[String]| -> BTreeSet<String> { cidrs.iter().map(|cidr| normalized(cidr)).collect() };
+            let desired = sources(settings);
+            if set(&listener.allowed_cidrs) != set(&desired) {
+                changed.field("allowed_cidrs", &listener.allowed_cidrs, &desired);
+            }
+        }
+        if !changed.body.is_empty() {
+            let path = format!("listeners/{}", listener.id);
+            let body = Some(json!({"listener": changed.body}));
+            let call = Octavia { operation: LISTENER_UPDATE, method: Method::PUT, path, body };
+            let named = (Verb::Update, "Listener", &*listener.name);
+            let step = self.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
+            self.steps.push(step);
+        }
+    }
+
+    fn pool_fields(&self, settings: &Settings, index: usize, port: &Port) -> Map<String, Value> {
+        let mut fields = Map::new();
+        fields.insert("name".to_owned(), part("pool", index, self.item).into());
+        fields.insert("protocol".to_owned(), settings.pool_protocol(port).into());
+        fields.insert("lb_algorithm".to_owned(), settings.algorithm.clone().into());
+        if settings.is_sticky {
+            fields.insert("session_persistence".to_owned(), json!({"type": SOURCE_IP}));
+        }
+        if !settings.tags.pool.is_empty() && self.features.tags {
+            fields.insert("tags".to_owned(), json!(settings.tags.pool));
+        }
+        fields
+    }
+
+    /// The pool of a listener: as it is, changed, or made anew.
+    fn pool<'b>(
+        &mut self,
+        balancer: &'b Balancer,
+        settings: &Settings,
+        index: usize,
+        port: &Port,
+        listener: &Place<'b, Listener>,
+    ) -> Place<'b, Pool> {
+        let found = listener.found.and_then(|listener| {
+            balancer.pools.iter().find(|pool| has_listener(pool, &listener.id) || pool.id == listener.default_pool_id)
+        });
+        let protocol = settings.pool_protocol(port);
+        match found {
+            Some(pool) if pool.protocol == protocol => {
+                self.update_pool(balancer, settings, pool);
+                return Place { id: pool.id.clone(), found: Some(pool) };
+            }
+            Some(pool) => self.delete_pool(balancer, pool, "its protocol cannot be changed"),
+            None => {}
+        }
+        let mut fields = self.pool_fields(settings, index, port);
+        fields.insert("listener_id".to_owned(), listener.id.clone().into());
+        let name = part("pool", index, self.item);
+        let body = Some(json!({ "pool": fields }));
+        let call = Octavia { operation: POOL_CREATE, method: Method::POST, path: "pools".to_owned(), body };
+        self.create_part(balancer, call, "Pool", name.clone(), "pool", "a port of the Service needs it");
+        Place { id: made(&name), found: None }
+    }
+
+    fn update_pool(&mut self, balancer: &Balancer, settings: &Settings, pool: &Pool) {
+        let update = |draft: &mut Self, changed: Changed, is_optional: bool| {
+            let path = format!("pools/{}", pool.id);
+            let body = Some(json!({"pool": changed.body}));
+            let call = Octavia { operation: POOL_UPDATE, method: Method::PUT, path, body };
+            let named = (Verb::Update, "Pool", &*pool.name);
+            let mut step = draft.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
+            if let (true, Write::Octavia { may_fail, .. }) = (is_optional, &mut step.write) {
+                *may_fail = Some(draft.item.subject.clone());
+            }
+            draft.steps.push(step);
+        };
+        let is_sticky = pool.session_persistence.as_ref().is_some_and(|persistence| persistence.kind == SOURCE_IP);
+        let mut changed = Changed::default();
+        if is_sticky != settings.is_sticky && (settings.is_sticky || pool.session_persistence.is_some()) {
+            let shown = |on: bool| if on { SOURCE_IP } else { "" };
+            changed.changes.push(change("session_persistence", shown(is_sticky), shown(settings.is_sticky)));
+            let persistence = if settings.is_sticky { json!({"type": SOURCE_IP}) } else { Value::Null };
+            changed.body.insert("session_persistence".to_owned(), persistence);
+        }
+        if self.features.tags && settings.tags.pool.iter().any(|tag| !pool.tags.contains(tag)) {
+            let more = settings.tags.pool.iter().filter(|tag| !pool.tags.contains(*tag));
+            changed.field("tags", &pool.tags, &pool.tags.iter().chain(more).cloned().collect());
+        }
+        if !changed.body.is_empty() {
+            update(self, changed, false);
+        }
+        // Alone: an algorithm that Octavia does not know must not keep the rest from being done.
+        let mut changed = Changed::default();
+        changed.field("lb_algorithm", &pool.lb_algorithm, &settings.algorithm);
+        if !changed.body.is_empty() {
+            update(self, changed, true);
+        }
+    }
+
+    fn desired_members(&self, settings: &Settings, port: &Port, subnet: Option<&str>) -> Vec<Member> {
+        if port.node_port == 0 {
+            return Vec::new();
+        }
+        let monitor_port = settings.health_check_port.filter(|_| self.checks_kube_proxy(settings, port));
+        let serial = self.env.config.load_balancer.serial_calls;
+        let member = |target: &super::super::desired::Target| Member {
+            name: match serial {
+                true => names::serial_member(&target.node, &target.address, port.node_port),
+                false => target.node.clone(),
+            },
+            address: target.address.clone(),
+            protocol_port: port.node_port,
+            monitor_port,
+            subnet_id: subnet.unwrap_or_default().to_owned(),
+            ..Member::default()
+        };
+        settings.members.iter().map(member).collect()
+    }
+
+    fn members(
+        &mut self,
+        balancer: &Balancer,
+        settings: &Settings,
+        port: &Port,
+        pool: &Place<'_, Pool>,
+        subnet: Option<&str>,
+    ) {
+        let desired = self.desired_members(settings, port, subnet);
+        let empty = Vec::new();
+        let present = pool.found.and_then(|pool| balancer.members.get(&pool.id)).unwrap_or(&empty);
+        let is_whole = pool.found.is_none_or(|pool| balancer.whole.contains(&pool.id));
+        let key = |member: &Member| {
+            let monitor_port = member.monitor_port.filter(|_| is_whole);
+            (member.address.clone(), member.protocol_port, member.name.clone(), monitor_port)
+        };
+        let keys = |members: &[Member]| -> BTreeSet<_> { members.iter().map(key).collect() };
+        let (before, after) = (keys(present), keys(&desired));
+        if before == after {
+            return;
+        }
+        let names = |keys: &BTreeSet<(String, i32, String, Option<i32>)>| {
+            keys.iter().map(|(address, ..)| address.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let (gone, new): (BTreeSet<_>, BTreeSet<_>) =
+            (before.difference(&after).cloned().collect(), after.difference(&before).cloned().collect());
+        if self.env.config.load_balancer.serial_calls {
+            let surplus: Vec<&Member> = present.iter().filter(|member| gone.contains(&key(member))).collect();
+            let missing: Vec<&Member> = desired.iter().filter(|member| new.contains(&key(member))).collect();
+            self.one_by_one(balancer, &pool.id, &missing, &surplus);
+            return;
+        }
+        let path = format!("pools/{}/members", pool.id);
+        let body: Vec<Value> = desired.iter().map(Member::body).collect();
+        let body = Some(json!({ "members": body }));
+        let call = Octavia { operation: MEMBERS_UPDATE, method: Method::PUT, path, body };
+        let changes = vec![change("members", &names(&gone), &names(&new))];
+        let id = pool.found.map_or(&*pool.id, |pool| &pool.name);
+        let step = self.octavia(&balancer.lb.id, call, (Verb::Update, "Pool", id), changes, "the nodes changed");
+        self.steps.push(step);
+    }
+
+    fn one_by_one(&mut self, balancer: &Balancer, pool: &str, missing: &[&Member], surplus: &[&Member]) {
+        for member in missing {
+            let (path, body) = (format!("pools/{pool}/members"), Some(json!({"member": member.body()})));
+            let call = Octavia { operation: MEMBER_CREATE, method: Method::POST, path, body };
+            let named = (Verb::Create, "Member", &*member.name);
+            let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
+            self.steps.push(step);
+        }
+        for member in surplus {
+            let path = format!("pools/{pool}/members/{}", member.id);
+            let call = Octavia { operation: MEMBER_DELETE, method: Method::DELETE, path, body: None };
+            let named = (Verb::Delete, "Member", &*member.name);
+            let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
+            self.steps.push(step);
+        }
+    }
+
+    /// Whether the monitor asks kube-proxy.
+    fn checks_kube_proxy(&self, settings: &Settings, port: &Port) -> bool {
+        let able = match &*port.transport {
+            "UDP" => self.features.http_monitors_on_udp,
+            _ => self.features.http_monitors,
+        };
+        settings.monitor.is_some() && settings.health_check_port.is_some() && able
+    }
+
+    fn desired_monitor(&self, settings: &Settings, index: usize, port: &Port) -> Option<MonitorFields> {
+        let times = settings.monitor?;
+        let kind = match (self.checks_kube_proxy(settings, port), &*port.transport) {
+            (true, _) => "HTTP",
+            (false, "UDP") => "UDP-CONNECT",
+            (false, transport) => transport,
+        };
+        Some(MonitorFields { name: part("monitor", index, self.item), kind: kind.to_owned(), times })
+    }
+
+    fn monitor(&mut self, balancer: &Balancer, settings: &Settings, index: usize, port: &Port, pool: &Place<'_, Pool>) {
+        let present = pool.found.map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
+        let present = present.and_then(|id| balancer.monitors.iter().find(|monitor| monitor.id == *id));
+        let desired = self.desired_monitor(settings, index, port);
+        match (present, desired) {
+            (None, None) => {}
+            (None, Some(desired)) => self.create_monitor(balancer, &pool.id, desired),
+            (Some(present), None) => self.delete_monitor(balancer, present, "no health monitor is asked for"),
+            (Some(present), Some(desired)) if present.kind != desired.kind => {
+                self.delete_monitor(balancer, present, "its type cannot be changed");
+                self.create_monitor(balancer, &pool.id, desired);
+            }
+            (Some(present), Some(desired)) => self.update_monitor(balancer, present, &desired),
+        }
+    }
+
+    fn create_monitor(&mut self, balancer: &Balancer, pool: &str, desired: MonitorFields) {
+        let mut fields = desired.fields();
+        fields.insert("pool_id".to_owned(), pool.into());
+        let body = Some(json!({ "healthmonitor": fields }));
+        let call = Octavia { operation: MONITOR_CREATE, method: Method::POST, path: "healthmonitors".to_owned(), body };
+        self.create_part(
+            balancer,
+            call,
+            "HealthMonitor",
+            desired.name,
+            "healthmonitor",
+            "the Service asks for health checks",
+        );
+    }
+
+    pub(super) fn delete_monitor(&mut self, balancer: &Balancer, monitor: &Monitor, reason: &'static str) {
+        let path = format!("healthmonitors/{}", monitor.id);
+        let call = Octavia { operation: MONITOR_DELETE, method: Method::DELETE, path, body: None };
+        let named = (Verb::Delete, "HealthMonitor", &*monitor.name);
+        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), reason);
+        self.steps.push(step);
+    }
+
+    fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, desired: &MonitorFields) {
+        let mut changed = Changed::default();
+        // The rename gives the name.
+        if names::renamed(&present.name, &self.item.name).is_none() {
+            changed.field("name", &present.name, &desired.name);
+        }
+        let times = &desired.times;
+        changed.field("delay", &present.delay, &times.delay);
+        changed.field("timeout", &present.timeout, &times.timeout);
+        changed.field("max_retries", &present.max_retries, &times.max_retries);
+        changed.field("max_retries_down", &present.max_retries_down, &times.max_retries_down);
+        if !changed.body.is_empty() {
+            let path = format!("healthmonitors/{}", present.id);
+            let body = Some(json!({"healthmonitor": changed.body}));
+            let call = Octavia { operation: MONITOR_UPDATE, method: Method::PUT, path, body };
+            let named = (Verb::Update, "HealthMonitor", &*present.name);
+            let step = self.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
+            self.steps.push(step);
+        }
+    }
+
+    /// Warns where a Service asks for a health check that the cloud cannot make.
+    pub(super) fn warn_about_checks(&mut self, settings: &Settings) {
+        let asks = settings.monitor.is_some() && settings.health_check_port.is_some();
+        if asks && settings.ports.iter().any(|port| !self.checks_kube_proxy(settings, port)) {
+            let text = "kube-proxy is not asked for the nodes with local pods: this Octavia or its provider has no such monitor";
+            self.findings.push(Finding::warning("spec.externalTrafficPolicy", text));
+        }
+    }
+}
+
+/// A monitor that is desired.
+struct MonitorFields {
+    name: String,
+    kind: String,
+    times: DesiredMonitor,
+}
+
+impl MonitorFields {
+    fn fields(&self) -> Map<String, Value> {
+        let times = &self.times;
+        let mut body = json!({
+            "name": self.name, "type": self.kind, "delay": times.delay, "timeout": times.timeout,
+            "max_retries": times.max_retries, "max_retries_down": times.max_retries_down,
+        });
+        if self.kind == "HTTP" {
+            body["url_path"] = "/healthz".into();
+            body["http_method"] = "GET".into();
+            body["expected_codes"] = "200".into();
+        }
+        match body {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+}
+
+impl Member {
+    /// As it is sent.
+    fn body(&self) -> Value {
+        let mut body = json!({"name": self.name, "address": self.address, "protocol_port": self.protocol_port});
+        if !self.subnet_id.is_empty() {
+            body["subnet_id"] = self.subnet_id.clone().into();
+        }
+        if let Some(port) = self.monitor_port {
+            body["monitor_port"] = port.into();
+        }
+        body
+    }
+}
+
+fn has_listener(pool: &Pool, listener: &str) -> bool {
+    pool.listeners.iter().any(|of_pool| of_pool.id == listener)
+}
+
+fn sources(settings: &Settings) -> Vec<String> {
+    settings.sources.iter().map(ToString::to_string).collect()
+}
+
+/// Octavia keeps what it was sent, host bits included.
+fn normalized(cidr: &str) -> String {
+    ccm_provider::address::parse_cidr(cidr).map_or_else(|| cidr.to_owned(), |net| net.trunc().to_string())
+}

@@ -1,0 +1,177 @@
+//! The writes of a plan, as data.
+//!
+//! A later write may need what an earlier one makes: its ID stands as `{name}` in the path or as a text of the body, and is
+//! filled in from the [`Outputs`] when the write is sent.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ccm_provider::{Change, Risk, Subject, Verb};
+use http::Method;
+use serde_json::Value;
+
+use crate::client::network::{Port, Rule};
+use crate::client::octavia::LoadBalancer;
+use crate::client::operation::Operation;
+
+/// One write.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    /// The item of the work that it is for.
+    pub(crate) item: usize,
+    pub(crate) write: Write,
+    pub(crate) verb: Verb,
+    /// `LoadBalancer`, `Listener`, …
+    pub(crate) kind: &'static str,
+    /// Its name or ID.
+    pub(crate) id: String,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) reason: &'static str,
+    pub(crate) risk: Risk,
+}
+
+/// What is sent.
+#[derive(Debug, Clone)]
+pub(crate) enum Write {
+    /// Creates a balancer and waits until it is active.
+    CreateBalancer {
+        name: String,
+        body: Value,
+        cascade: bool,
+    },
+    /// Deletes a balancer and waits until it is gone.
+    DeleteBalancer {
+        id: String,
+        cascade: bool,
+    },
+    /// Changes a balancer or what is below it, when the balancer is ready for it.
+    Octavia {
+        balancer: String,
+        operation: Operation,
+        method: Method,
+        /// Below `lbaas/`.
+        path: String,
+        body: Option<Value>,
+        /// The name of the ID that the answer has, and the key of the answer.
+        output: Option<(String, &'static str)>,
+        /// Whether the balancer must be active again before the step ends.
+        is_last: bool,
+        /// The Service on which a refusal is reported, and the plan goes on; `None`: it ends the plan.
+        may_fail: Option<Subject>,
+    },
+    /// Creates a floating IP with the first of these bodies that Neutron takes.
+    CreateFloatingIp {
+        bodies: Vec<Value>,
+        pattern: String,
+    },
+    /// Binds a floating IP to a port, or to none.
+    BindFloatingIp {
+        id: String,
+        port: Option<String>,
+    },
+    DeleteFloatingIp {
+        id: String,
+    },
+    CreateGroup {
+        name: String,
+        description: String,
+    },
+    DeleteGroup {
+        id: String,
+    },
+    CreateRule {
+        group: String,
+        rule: Rule,
+    },
+    DeleteRule {
+        id: String,
+    },
+    /// Sets the security groups of a port.
+    PortGroups {
+        port: Box<Port>,
+        groups: Vec<String>,
+    },
+}
+
+/// What the writes of a plan made.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs(Mutex<Made>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// IDs by name.
+    pub(crate) ids: BTreeMap<String, String>,
+    /// Balancers as last seen, by their ID.
+    pub(crate) balancers: BTreeMap<String, LoadBalancer>,
+}
+
+impl Outputs {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn put(&self, name: &str, id: &str) {
+        self.lock().ids.insert(name.to_owned(), id.to_owned());
+    }
+
+    /// The text with the IDs that it names.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let made = self.lock();
+        let mut text = text.to_owned();
+        while let Some((start, end)) =
+            text.find('{').and_then(|start| Some((start, text.get(start..)?.find('}')? + start)))
+        {
+            let Some(id) = text.get(start + 1..end).and_then(|name| made.ids.get(name)) else { break };
+            text.replace_range(start..=end, id);
+        }
+        text
+    }
+
+    /// The body with the IDs that it names.
+    pub(crate) fn fill_body(&self, body: &Value) -> Value {
+        match body {
+            Value::String(text) if text.starts_with('{') => Value::String(self.fill(text)),
+            Value::Array(list) => list.iter().map(|value| self.fill_body(value)).collect(),
+            Value::Object(map) => {
+                Value::Object(map.iter().map(|(key, value)| (key.clone(), self.fill_body(value))).collect())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// How an ID that is not known yet is named.
+pub(crate) fn made(name: &str) -> String {
+    format!("{{{name}}}")
+}
+
+impl Step {
+    /// The step as users see it.
+    pub(crate) fn describe(&self) -> ccm_provider::Step {
+        ccm_provider::Step {
+            verb: self.verb,
+            kind: self.kind.into(),
+            id: self.id.clone(),
+            changes: self.changes.clone(),
+            reason: self.reason.to_owned(),
+            risk: self.risk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_filled_in_where_they_are_named() {
+        let outputs = Outputs::default();
+        outputs.put("listener 80", "l-1");
+        assert_eq!(outputs.fill(&format!("pools/{}/members", made("listener 80"))), "pools/l-1/members");
+        let body = json!({"pool": {"listener_id": made("listener 80"), "name": "a", "tags": ["x"]}});
+        assert_eq!(outputs.fill_body(&body), json!({"pool": {"listener_id": "l-1", "name": "a", "tags": ["x"]}}));
+        assert_eq!(outputs.fill("{unknown}"), "{unknown}");
+    }
+}
