@@ -4,8 +4,10 @@
 //! does the rest, the same for every cloud: it plans each route from one read of the table ([`plan`], pure), checks the plan,
 //! writes it, and reports what became of it.
 //!
-//! * A route that leads elsewhere than to a node of this cluster is neither listed nor changed.
+//! * A route that leads elsewhere than to a node of this cluster is neither listed nor changed, unless the cloud says that its
+//!   range is the cluster's ([`RouteTable::leads_nowhere`]).
 //! * A route that leads nowhere is replaced when a node has its range.
+//! * A range may have several routes; each is listed and removed by itself.
 //! * A node that is deleted while its instance lives keeps its name in the list, so that its routes can be removed.
 //! * A table that changed since it was listed is a conflict: the core lists it again.
 
@@ -15,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{NewRoute, Node, NodeName, ProviderError, Route, Routes, address};
+use ccm_provider::{ErrorClass, NewRoute, Node, NodeName, ProviderError, Route, Routes, address};
 use futures::StreamExt;
 use ipnet::IpNet;
 use tokio::time::Instant;
@@ -30,8 +32,6 @@ pub use plan::{Observed, Step};
 
 /// A table this young is planned with, unless it was written to since.
 const TABLE_AGE: Duration = Duration::from_secs(5);
-/// Routes that are written at the same time.
-const IN_FLIGHT: usize = 20;
 
 /// Where a route leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +77,8 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
     type Write: Clone + Debug + Display + Send + Sync;
     /// Why no route can lead to a node without a hop: "has no EC2 instance as its provider ID".
     const NO_HOP: &'static str;
+    /// Routes that are written at the same time.
+    const IN_FLIGHT: usize = 20;
 
     /// Reads the table, at most `max_age` ago and not before `not_before`, the time of the last write to it.
     ///
@@ -103,8 +105,8 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         not_before: Option<Instant>,
     ) -> Result<Self::Facts, ProviderError>;
 
-    /// Sends one write. Up to 20 are sent at the same time: a cloud that writes its table whole joins them with a
-    /// [`crate::Batcher`].
+    /// Sends one write. Up to [`RouteTable::IN_FLIGHT`] are sent at the same time: a cloud that writes its table whole joins them
+    /// with a [`crate::Batcher`].
     ///
     /// # Errors
     ///
@@ -114,9 +116,25 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
     /// The hops of a node.
     fn hops(node: &Node) -> Vec<Self::Hop>;
 
+    /// Hops that lead to the node, too, but that no new route gets.
+    fn other_hops(_node: &Node) -> Vec<Self::Hop> {
+        Vec::new()
+    }
+
     /// The hop for a range.
     fn hop<'a>(hops: &'a [Self::Hop], _destination: &IpNet) -> Option<&'a Self::Hop> {
         hops.first()
+    }
+
+    /// The error of a new route to a node without a hop for it; `is_new`: the node has no hop at all. On a conflict the core lists
+    /// the routes again before it reports anything.
+    fn no_hop(message: String, _is_new: bool) -> ProviderError {
+        ProviderError::new(ErrorClass::Conflict, message)
+    }
+
+    /// Whether a route of this range leads nowhere if no node has its hop. If not, it belongs to somebody else.
+    fn leads_nowhere(_id: &Self::Id, _destination: &IpNet) -> bool {
+        false
     }
 
     /// Whether a hop that is in the way exists and does not belong to this cluster.
@@ -191,7 +209,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
     pub async fn observe_for(&self, cluster: &str, routes: &[NewRoute]) -> Result<Observed<T>, ProviderError> {
         let mut observed = self.observe(cluster, TABLE_AGE).await?;
         let wanted = routes.iter().filter_map(|new| observed.hop(&new.route).cloned()).collect();
-        let in_the_way = routes.iter().filter_map(|new| observed.in_the_way(&new.route).cloned()).collect();
+        let in_the_way = routes.iter().flat_map(|new| observed.in_the_way(&new.route)).cloned().collect();
         let last_write = self.memory().last_write;
         observed.facts = self.table.facts(&wanted, &in_the_way, last_write).await?;
         Ok(observed)
@@ -215,7 +233,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
             Ok(())
         };
         let mut answers = Vec::with_capacity(plans.len());
-        let mut running = futures::stream::iter(plans.into_iter().map(run)).buffered(IN_FLIGHT);
+        let mut running = futures::stream::iter(plans.into_iter().map(run)).buffered(T::IN_FLIGHT);
         while let Some(answer) = running.next().await {
             answers.push(answer);
         }

@@ -12,9 +12,10 @@ use super::{Entry, RouteTable, Table, Target, range};
 #[derive(Debug)]
 pub struct Observed<T: RouteTable> {
     id: T::Id,
-    entries: BTreeMap<IpNet, Entry<T::Hop>>,
+    entries: BTreeMap<IpNet, Vec<Entry<T::Hop>>>,
     // The nodes of hops. A hop that several nodes claim is that of none.
     nodes: BTreeMap<T::Hop, NodeName>,
+    contested: BTreeSet<T::Hop>,
     hops: BTreeMap<NodeName, Vec<T::Hop>>,
     // Nodes that hops of the table had, as long as a route leads there.
     pub(super) former: BTreeMap<T::Hop, NodeName>,
@@ -44,38 +45,43 @@ impl<T: RouteTable> Observed<T> {
     pub fn new(table: Table<T::Id, T::Hop>, nodes: &[NodeRef], former: &BTreeMap<T::Hop, NodeName>) -> Self {
         let hops: BTreeMap<NodeName, Vec<T::Hop>> =
             nodes.iter().map(|node| (node.name.clone(), T::hops(node))).collect();
-        let mut claims: BTreeMap<T::Hop, Vec<&NodeName>> = BTreeMap::new();
-        for (node, hops) in &hops {
-            for hop in hops {
-                claims.entry(hop.clone()).or_default().push(node);
+        let mut claims: BTreeMap<T::Hop, BTreeSet<&NodeName>> = BTreeMap::new();
+        for node in nodes {
+            for hop in hops.get(&node.name).into_iter().flatten().cloned().chain(T::other_hops(node)) {
+                claims.entry(hop).or_default().insert(&node.name);
             }
         }
-        let nodes = claims.into_iter().filter_map(|(hop, nodes)| match nodes.as_slice() {
-            [node] => Some((hop, (*node).clone())),
-            _ => {
-                tracing::warn!(instance = %hop, "several nodes have this instance: its routes are left alone");
-                None
+        let (mut nodes, mut contested) = (BTreeMap::new(), BTreeSet::new());
+        for (hop, claimants) in claims {
+            match claimants.first().filter(|_| claimants.len() == 1) {
+                Some(node) => drop(nodes.insert(hop, (*node).clone())),
+                None => {
+                    tracing::warn!(%hop, "several nodes have this hop: its routes are left alone");
+                    contested.insert(hop);
+                }
             }
-        });
-        let nodes: BTreeMap<T::Hop, NodeName> = nodes.collect();
-        let entries = table.entries.into_iter();
-        let entries: BTreeMap<IpNet, Entry<T::Hop>> =
-            entries.filter_map(|entry| Some((address::parse_cidr(&entry.destination)?, entry))).collect();
+        }
+        let mut entries: BTreeMap<IpNet, Vec<Entry<T::Hop>>> = BTreeMap::new();
+        for entry in table.entries {
+            if let Some(range) = address::parse_cidr(&entry.destination) {
+                entries.entry(range).or_default().push(entry);
+            }
+        }
         let name = |entry: &Entry<T::Hop>| {
             let Target::Hop(hop) = &entry.target else { return None };
             Some((hop.clone(), nodes.get(hop).or_else(|| former.get(hop))?.clone()))
         };
-        let former = entries.values().filter_map(name).collect();
-        Self { id: table.id, entries, nodes, hops, former, facts: T::Facts::default() }
+        let former = entries.values().flatten().filter_map(name).collect();
+        Self { id: table.id, entries, nodes, contested, hops, former, facts: T::Facts::default() }
     }
 
     /// The routes of this cluster: those to its nodes, also to nodes that are gone while their instance lives, and all that
-    /// lead nowhere. A route to a hop that was never that of a node belongs to somebody else.
+    /// lead nowhere. Another route to a hop that was never that of a node belongs to somebody else.
     pub fn routes(&self) -> Vec<Route> {
-        let route = |entry: &Entry<T::Hop>| {
+        let route = |range: &IpNet, entry: &Entry<T::Hop>| {
             let target_node = match &entry.target {
-                Target::Nowhere => None,
-                Target::Hop(hop) => Some(self.former.get(hop)?.clone()),
+                Target::Hop(hop) if !self.is_stray(range, hop) => Some(self.former.get(hop)?.clone()),
+                Target::Nowhere | Target::Hop(_) => None,
                 Target::Foreign(_) => return None,
             };
             Some(Route {
@@ -86,7 +92,19 @@ impl<T: RouteTable> Observed<T> {
                 ..Route::default()
             })
         };
-        self.entries.values().filter_map(route).collect()
+        self.entries
+            .iter()
+            .flat_map(|(range, entries)| entries.iter().filter_map(move |entry| route(range, entry)))
+            .collect()
+    }
+
+    /// Whether a route to a hop leads nowhere, because the hop is that of no node.
+    fn is_stray(&self, range: &IpNet, hop: &T::Hop) -> bool {
+        !self.former.contains_key(hop) && !self.contested.contains(hop) && T::leads_nowhere(&self.id, range)
+    }
+
+    fn of_range(&self, range: Option<&IpNet>) -> &[Entry<T::Hop>] {
+        range.and_then(|range| self.entries.get(range)).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The hop of the node that a route is to lead to.
@@ -94,12 +112,12 @@ impl<T: RouteTable> Observed<T> {
         T::hop(self.hops.get(route.target_node.as_ref()?)?, &range(route)?)
     }
 
-    /// The hop without a node that the route's range leads to now.
-    pub(super) fn in_the_way(&self, route: &Route) -> Option<&T::Hop> {
-        match &self.entries.get(&range(route)?)?.target {
+    /// The hops without a node that the route's range leads to now.
+    pub(super) fn in_the_way(&self, route: &Route) -> impl Iterator<Item = &T::Hop> {
+        self.of_range(range(route).as_ref()).iter().filter_map(|entry| match &entry.target {
             Target::Hop(hop) if !self.nodes.contains_key(hop) && !self.former.contains_key(hop) => Some(hop),
             _ => None,
-        }
+        })
     }
 
     /// What creates the routes, one plan each. A hop is prepared once, with the first route to it.
@@ -112,13 +130,16 @@ impl<T: RouteTable> Observed<T> {
         let (route, node) = (&new.route, new.route.target_node.clone().unwrap_or_default());
         let destination = range(route)
             .ok_or_else(|| ProviderError::unknown(format!("{:?} of node {node} is no CIDR", route.destination_cidr)))?;
-        // A new node gets its hop within moments: on a conflict the core lists the routes again before it reports anything.
-        let hop =
-            self.hop(route).ok_or_else(|| changed(format!("node {node} {}: no route can lead there", T::NO_HOP)))?;
+        let hop = self.hop(route).ok_or_else(|| {
+            let is_new = self.hops.get(&node).is_none_or(Vec::is_empty);
+            T::no_hop(format!("node {node} {}: no route can lead there", T::NO_HOP), is_new)
+        })?;
         let preparations = T::prepare(&self.facts, &node, hop)?;
         let mut steps: Vec<Step<T::Write>> =
             preparations.into_iter().map(|(write, reason)| Step { write, reason, removes: None }).collect();
-        let entry = self.entries.get(&destination);
+        let entries = self.of_range(Some(&destination));
+        let is_mine = |entry: &&Entry<T::Hop>| matches!(&entry.target, Target::Hop(present) if present == hop);
+        let entry = entries.iter().find(is_mine).or_else(|| entries.first());
         let create = |old: Option<&Entry<T::Hop>>, reason: String| Step {
             write: T::create(&self.id, &self.facts, new, destination, hop, old),
             reason,
@@ -154,20 +175,27 @@ impl<T: RouteTable> Observed<T> {
     ///
     /// It leads elsewhere now.
     pub fn delete(&self, route: &Route) -> Plan<T> {
-        let entry = range(route).and_then(|range| Some((range, self.entries.get(&range)?)));
-        let Some((range, entry)) = entry else { return Ok(Vec::new()) };
-        let now = match &entry.target {
-            Target::Nowhere => return Ok(vec![self.remove(range, entry, "it leads nowhere".to_owned())]),
-            Target::Hop(hop) => match self.former.get(hop) {
-                Some(node) if Some(node) == route.target_node.as_ref() => {
-                    return Ok(vec![self.remove(range, entry, format!("node {node} has no such pod range"))]);
+        let Some(range) = range(route) else { return Ok(Vec::new()) };
+        let mut leads_elsewhere = None;
+        for entry in self.of_range(Some(&range)) {
+            let now = match &entry.target {
+                Target::Nowhere => return Ok(vec![self.remove(range, entry, "it leads nowhere".to_owned())]),
+                Target::Hop(hop) if self.is_stray(&range, hop) => {
+                    return Ok(vec![self.remove(range, entry, format!("{hop} is no node"))]);
                 }
-                Some(node) => format!("node {node}"),
-                None => hop.to_string(),
-            },
-            Target::Foreign(what) => what.clone(),
-        };
-        Err(changed(format!("route {} leads to {now} by now: it is looked at again", entry.destination)))
+                Target::Hop(hop) => match self.former.get(hop) {
+                    Some(node) if Some(node) == route.target_node.as_ref() => {
+                        return Ok(vec![self.remove(range, entry, format!("node {node} has no such pod range"))]);
+                    }
+                    Some(node) => format!("node {node}"),
+                    None => hop.to_string(),
+                },
+                Target::Foreign(what) => what.clone(),
+            };
+            leads_elsewhere
+                .get_or_insert(format!("route {} leads to {now} by now: it is looked at again", entry.destination));
+        }
+        leads_elsewhere.map_or(Ok(Vec::new()), |message| Err(changed(message)))
     }
 
     /// The write that removes a route which leads nowhere; `None` when it is not in the table any more.
@@ -192,12 +220,12 @@ impl<T: RouteTable> Observed<T> {
     ///
     /// One does.
     pub fn guard(&self, steps: &[Step<T::Write>]) -> Result<(), ProviderError> {
-        let is_ours = |range: IpNet| match self.entries.get(&range).map(|entry| &entry.target) {
-            _ if range.prefix_len() == 0 => false,
-            Some(Target::Nowhere) => true,
-            Some(Target::Hop(hop)) => !T::is_stranger(&self.facts, hop),
-            Some(Target::Foreign(_)) | None => false,
+        let may_go = |entry: &Entry<T::Hop>| match &entry.target {
+            Target::Nowhere => true,
+            Target::Hop(hop) => !T::is_stranger(&self.facts, hop),
+            Target::Foreign(_) => false,
         };
+        let is_ours = |range: IpNet| range.prefix_len() > 0 && self.of_range(Some(&range)).iter().any(may_go);
         match steps.iter().find(|step| step.removes.is_some_and(|range| !is_ours(range))) {
             Some(step) => Err(ProviderError::bug(format!("refused: {step}: the route is not of this cluster"))),
             None => Ok(()),

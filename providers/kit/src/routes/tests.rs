@@ -1,4 +1,5 @@
-//! A table whose routes lead to addresses, as routers of OpenStack have. One of instances is tested with the AWS provider.
+//! A table whose routes lead to addresses, as routers of OpenStack have, in a cluster with the ranges 10.1.0.0/16 and fd00::/16.
+//! One of instances is tested with the AWS provider.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,6 +37,18 @@ impl RouteTable for Router {
 
     fn hop<'a>(hops: &'a [IpAddr], destination: &IpNet) -> Option<&'a IpAddr> {
         hops.iter().find(|hop| hop.is_ipv4() == destination.addr().is_ipv4())
+    }
+
+    fn other_hops(node: &Node) -> Vec<IpAddr> {
+        node.labels.get("other-hop").and_then(|ip| ip.parse().ok()).into_iter().collect()
+    }
+
+    fn no_hop(message: String, is_new: bool) -> ProviderError {
+        if is_new { ProviderError::in_progress(message, TABLE_AGE) } else { ProviderError::unknown(message) }
+    }
+
+    fn leads_nowhere((): &(), destination: &IpNet) -> bool {
+        ["10.1.0.0/16", "fd00::/16"].iter().any(|range| range.parse::<IpNet>().unwrap().contains(destination))
     }
 
     fn is_stranger((): &(), _: &IpAddr) -> bool {
@@ -88,7 +101,7 @@ fn the_hop_is_that_of_the_range_and_is_prepared_once() {
     let wanted = wanted.map(|(name, range)| NewRoute { name_hint: String::new(), route: route(name, range) });
     let mut plans = observed.create_all(&wanted);
     let error = plans.pop().unwrap().unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Conflict);
+    assert_eq!(error.class(), ErrorClass::Unknown);
     assert_eq!(error.to_string(), "node b has no internal address: no route can lead there");
     let plans: Vec<_> = plans.into_iter().map(text).collect();
     assert_eq!(plans[0], ["allow 10.0.0.1", "remove 10.1.1.0/24", "add 10.1.1.0/24 -> 10.0.0.1"]);
@@ -112,4 +125,50 @@ fn a_node_that_is_gone_keeps_its_route_in_the_list_until_it_is_deleted() {
     assert_eq!(text(second.delete(&second.routes()[0])), ["remove 10.1.1.0/24 -> 10.0.0.1"]);
     let third = observed(&[], &[], &second.former);
     assert!(third.former.is_empty(), "a hop is forgotten with its last route");
+}
+
+fn listed(observed: &Observed<Router>) -> Vec<String> {
+    let text = |route: &Route| {
+        let target = route.target_node.as_ref().map_or("nowhere", |node| node.as_str());
+        format!("{} -> {target}", route.destination_cidr)
+    };
+    observed.routes().iter().map(text).collect()
+}
+
+#[test]
+fn a_route_to_no_node_leads_nowhere_in_the_ranges_of_the_cluster_and_is_foreign_elsewhere() {
+    let routes = [("10.1.1.0/24", "10.9.9.9"), ("10.2.0.0/24", "10.9.9.9"), ("10.1.2.0/24", "10.0.0.1")];
+    let observed = observed(&[node("a", &["10.0.0.1"])], &routes, &BTreeMap::new());
+    assert_eq!(listed(&observed), ["10.1.1.0/24 -> nowhere", "10.1.2.0/24 -> a"]);
+    let nowhere = |range: &str| Route { target_node: None, ..route("", range) };
+    assert_eq!(text(observed.delete(&nowhere("10.1.1.0/24"))), ["remove 10.1.1.0/24 -> 10.9.9.9"]);
+    assert_eq!(observed.delete(&nowhere("10.2.0.0/24")).unwrap_err().class(), ErrorClass::Conflict);
+}
+
+#[test]
+fn each_of_two_routes_of_a_range_is_listed_and_removed_by_itself() {
+    for routes in [
+        [("10.1.1.0/24", "10.9.9.9"), ("10.1.1.0/24", "10.0.0.1")],
+        [("10.1.1.0/24", "10.0.0.1"), ("10.1.1.0/24", "10.9.9.9")],
+    ] {
+        let observed = observed(&[node("a", &["10.0.0.1"])], &routes, &BTreeMap::new());
+        let mut list = listed(&observed);
+        list.sort();
+        assert_eq!(list, ["10.1.1.0/24 -> a", "10.1.1.0/24 -> nowhere"]);
+        let new = NewRoute { name_hint: String::new(), route: route("a", "10.1.1.0/24") };
+        assert_eq!(text(observed.create_all(&[new]).remove(0)), ["allow 10.0.0.1"], "the right one is there");
+        let stray = observed.routes().into_iter().find(|route| route.blackhole).unwrap();
+        assert_eq!(text(observed.delete(&stray)), ["remove 10.1.1.0/24 -> 10.9.9.9"]);
+    }
+}
+
+#[test]
+fn a_route_to_another_hop_of_a_node_is_that_of_the_node_but_no_new_route_gets_it() {
+    let mut odd = Node { name: "a".into(), ..Node::default() };
+    odd.labels = [("other-hop", "192.0.2.1")].into_iter().collect();
+    let observed = observed(&[Arc::new(odd)], &[("10.1.1.0/24", "192.0.2.1")], &BTreeMap::new());
+    assert_eq!(listed(&observed), ["10.1.1.0/24 -> a"]);
+    let new = NewRoute { name_hint: String::new(), route: route("a", "10.1.2.0/24") };
+    let error = observed.create_all(&[new]).remove(0).unwrap_err();
+    assert!(matches!(error.class(), ErrorClass::InProgress { .. }), "{error:?}");
 }
