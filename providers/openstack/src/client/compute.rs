@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::operation::{FLAVOR_GET, FLAVOR_LIST, SERVER_GET, SERVER_LIST};
-use super::{ApiError, Client, Query, null};
+use super::{ApiError, Client, Query, escaped, null};
 
 /// Servers on a page of a list.
 pub(crate) const PAGE: usize = 1000;
@@ -83,7 +83,7 @@ impl Client {
 
     /// A flavor; `None` where Nova says that it does not exist.
     pub(crate) async fn flavor(&self, id: &str) -> Result<Option<Flavor>, ApiError> {
-        self.find(FLAVOR_GET, format!("flavors/{id}"), "flavor").await
+        self.find(FLAVOR_GET, format!("flavors/{}", escaped(id)), "flavor").await
     }
 
     /// All flavors that the project sees.

@@ -44,12 +44,7 @@ impl Query {
         self.0.push(if self.0.is_empty() { '?' } else { '&' });
         self.0.push_str(key);
         self.0.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => self.0.push(char::from(byte)),
-                byte => self.0.push_str(&format!("%{byte:02X}")),
-            }
-        }
+        self.0.push_str(&escaped(value));
         self
     }
 
@@ -58,6 +53,18 @@ impl Query {
     pub(crate) fn each<'a>(self, key: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
         values.into_iter().fold(self, |query, value| query.with(key, value))
     }
+}
+
+/// A text as part of a path or query.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(char::from(byte)),
+            byte => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }
 
 impl Client {
@@ -176,6 +183,17 @@ fn known(answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
             _ => Ok(None),
         },
         answer => answer.map(Some),
+    }
+}
+
+/// What the service lets the project see: nothing, where it refuses the read. No answer is still an error.
+pub(crate) async fn seen<T: Default>(read: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    match read.await {
+        Err(error) if error.kind == ErrorKind::Refused => {
+            tracing::error!(%error, "treated as not visible");
+            Ok(T::default())
+        }
+        answer => answer,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Neutron: networks, subnets, ports, routers, floating IPs, security groups.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::operation::{
     EXTENSION_LIST, FLOATING_IP_CREATE, FLOATING_IP_DELETE, FLOATING_IP_LIST, FLOATING_IP_UPDATE, NETWORK_LIST,
-    PORT_DELETE, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
+    Operation, PORT_DELETE, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
     SECURITY_GROUP_DELETE, SECURITY_GROUP_LIST, SECURITY_GROUP_RULE_CREATE, SECURITY_GROUP_RULE_DELETE, SUBNET_GET,
     SUBNET_LIST,
 };
@@ -186,6 +187,38 @@ impl Client {
         }
         let list: Vec<Extension> = self.list(EXTENSION_LIST, "extensions", Query::default(), "extensions").await?;
         Ok(list.into_iter().map(|extension| extension.alias).collect())
+    }
+
+    /// Those of these networks that the project sees.
+    pub(crate) async fn networks_by_id(&self, ids: &[&str]) -> Result<Vec<Network>, ApiError> {
+        self.by_each(NETWORK_LIST, "networks", "id", ids).await
+    }
+
+    /// Those of these ports that the project sees.
+    pub(crate) async fn ports_by_id(&self, ids: &[&str]) -> Result<Vec<Port>, ApiError> {
+        self.by_each(PORT_LIST, "ports", "id", ids).await
+    }
+
+    /// The ports with one of these addresses, in all networks that the project sees.
+    pub(crate) async fn ports_at(&self, addresses: &[String]) -> Result<Vec<Port>, ApiError> {
+        let filters: Vec<String> = addresses.iter().map(|address| format!("ip_address={address}")).collect();
+        let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
+        self.by_each(PORT_LIST, "ports", "fixed_ips", &filters).await
+    }
+
+    /// What matches one of these values, in as many lists as the length of a URL needs.
+    async fn by_each<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        key: &str,
+        filter: &str,
+        values: &[&str],
+    ) -> Result<Vec<T>, ApiError> {
+        let lists = values.chunks(IDS_AT_ONCE).map(|some| {
+            let query = Query::default().each(filter, some.iter().copied());
+            self.list(operation, key, query, key)
+        });
+        Ok(futures::future::try_join_all(lists).await?.into_iter().flatten().collect())
     }
 
     /// All networks that the project sees.

@@ -1,0 +1,173 @@
+//! The instance types of servers: the names of their flavors.
+//!
+//! Upstream: `getInstanceType` in `pkg/openstack/instances.go`, which fails for ever once the flavor is deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::{Bulk, Interrupted, Known, Limits};
+use ccm_provider::ProviderError;
+
+use crate::client::compute::{Flavor, Server};
+use crate::client::operation::FLAVOR_GET;
+use crate::client::{ApiError, Client, seen};
+use crate::node::labels::is_value;
+
+/// A flavor does not change: its operator deletes it and makes another.
+const KEPT: Duration = Duration::from_secs(3600);
+/// How long it is not asked again for a flavor that is gone.
+const MISS_KEPT: Duration = Duration::from_secs(600);
+const AT_ONCE: usize = 100;
+
+/// How the flavor of a server is found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FlavorRef {
+    Id(String),
+    /// A name that is no label: its ID is wanted.
+    Name(String),
+}
+
+/// Flavors that were read.
+#[derive(Debug)]
+pub(super) struct Flavors(Known<Read>);
+
+/// Instance types by flavor.
+pub(super) type Types = Result<BTreeMap<FlavorRef, String>, ProviderError>;
+
+#[derive(Debug)]
+struct Read(Client);
+
+impl Flavors {
+    pub(super) fn new(client: Client) -> Self {
+        Self(Known::new(Read(client), Limits::of(AT_ONCE), KEPT, MISS_KEPT))
+    }
+
+    /// What is needed for the instance types of these servers.
+    pub(super) async fn of(&self, servers: impl Iterator<Item = &Server>) -> Types {
+        let wanted: BTreeSet<FlavorRef> = servers.filter_map(|server| embedded(server).err().flatten()).collect();
+        if wanted.is_empty() { Ok(BTreeMap::new()) } else { Ok(self.0.get(&wanted, KEPT, None).await?) }
+    }
+}
+
+/// The type that the server itself names, or the flavor that does.
+fn embedded(server: &Server) -> Result<&str, Option<FlavorRef>> {
+    let (id, name) = (&server.flavor.id, &server.flavor.original_name);
+    match () {
+        () if is_value(name) => Ok(name),
+        () if !id.is_empty() => Err(Some(FlavorRef::Id(id.clone()))),
+        () if !name.is_empty() => Err(Some(FlavorRef::Name(name.clone()))),
+        () => Err(None),
+    }
+}
+
+/// The instance type of a server; empty where there is none that a label can hold.
+///
+/// # Errors
+///
+/// Its flavor could not be read.
+pub(super) fn instance_type(server: &Server, types: &Types) -> Result<String, ProviderError> {
+    let flavor = match embedded(server) {
+        Ok(name) => return Ok(name.to_owned()),
+        Err(flavor) => flavor,
+    };
+    let found = match &flavor {
+        None => None,
+        Some(flavor) => types.as_ref().map_err(Clone::clone)?.get(flavor).cloned(),
+    };
+    // A deleted flavor still has the ID.
+    let found = found.or_else(|| Some(server.flavor.id.clone()).filter(|id| is_value(id)));
+    if found.is_none() {
+        tracing::warn!(
+            server = server.id,
+            ?flavor,
+            "flavor original_name/id not found: the node gets no instance type"
+        );
+    }
+    Ok(found.unwrap_or_default())
+}
+
+/// The name of the flavor if a label can hold it, else the ID.
+fn type_of(flavor: Flavor) -> Option<String> {
+    [flavor.name, flavor.id].into_iter().find(|text| is_value(text))
+}
+
+#[async_trait]
+impl Bulk for Read {
+    type Item = FlavorRef;
+    type Answer = String;
+    type Error = ApiError;
+
+    async fn call(&self, flavors: &[FlavorRef]) -> Result<BTreeMap<FlavorRef, String>, ApiError> {
+        let (mut types, mut names) = (BTreeMap::new(), BTreeSet::new());
+        for flavor in flavors {
+            match flavor {
+                FlavorRef::Name(name) => drop(names.insert(name)),
+                FlavorRef::Id(id) => {
+                    let found = seen(self.0.flavor(id)).await?;
+                    types.extend(found.and_then(type_of).map(|text| (flavor.clone(), text)));
+                }
+            }
+        }
+        if !names.is_empty() {
+            let all = seen(self.0.flavors()).await?;
+            let named = all.into_iter().filter(|flavor| names.contains(&flavor.name));
+            types.extend(named.filter_map(|flavor| Some((FlavorRef::Name(flavor.name.clone()), type_of(flavor)?))));
+        }
+        Ok(types)
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(FLAVOR_GET, how)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn server(flavor: &serde_json::Value) -> Server {
+        serde_json::from_value(json!({"id": "x", "flavor": flavor})).unwrap()
+    }
+
+    fn flavor(id: &str, name: &str) -> Flavor {
+        Flavor { id: id.to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn the_embedded_name_is_the_type_and_costs_no_read() {
+        let named = server(&json!({"original_name": "m1.tiny", "vcpus": 1}));
+        assert_eq!(embedded(&named), Ok("m1.tiny"));
+        assert_eq!(instance_type(&named, &Ok(BTreeMap::new())).unwrap(), "m1.tiny");
+    }
+
+    #[test]
+    fn a_flavor_whose_name_is_no_label_gives_its_id() {
+        assert_eq!(type_of(flavor("42", "m1 tiny/x")).unwrap(), "42");
+        assert_eq!(type_of(flavor("42", "m1.tiny")).unwrap(), "m1.tiny");
+        assert_eq!(type_of(flavor("a b", "m1 tiny/x")), None);
+        let odd = server(&json!({"original_name": "m1 tiny/x"}));
+        let name = FlavorRef::Name("m1 tiny/x".to_owned());
+        assert_eq!(embedded(&odd), Err(Some(name.clone())));
+        assert_eq!(instance_type(&odd, &Ok([(name, "42".to_owned())].into())).unwrap(), "42");
+    }
+
+    #[test]
+    fn a_deleted_flavor_gives_its_id_and_no_error() {
+        let old = server(&json!({"id": "42"}));
+        assert_eq!(embedded(&old), Err(Some(FlavorRef::Id("42".to_owned()))));
+        assert_eq!(instance_type(&old, &Ok(BTreeMap::new())).unwrap(), "42");
+        for nothing in [json!({}), json!(null), json!({"id": "a b"}), json!({"original_name": "m1 tiny/x"})] {
+            assert_eq!(instance_type(&server(&nothing), &Ok(BTreeMap::new())).unwrap(), "");
+        }
+    }
+
+    #[test]
+    fn a_flavor_that_could_not_be_read_is_an_error_only_for_its_servers() {
+        let failed = Err(ProviderError::unknown("no answer"));
+        assert!(instance_type(&server(&json!({"id": "42"})), &failed).is_err());
+        assert_eq!(instance_type(&server(&json!({"original_name": "m1"})), &failed).unwrap(), "m1");
+    }
+}

@@ -1,0 +1,199 @@
+//! The servers behind the nodes.
+//!
+//! Upstream: `pkg/openstack/instances.go`, up to four calls per node. Here the core asks about many nodes at once: their servers
+//! are read ([`Directory`] over [`source`]), then the ports and flavors of all of them together, and the answers are judged
+//! ([`Judge`], pure).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::{Cluster, Directory, call, directory};
+use ccm_provider::well_known::TAINT_UNINITIALIZED;
+use ccm_provider::{Aspects, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, ProviderError, Snapshot};
+
+use self::attached::BySubport;
+use self::flavors::{Flavors, Types};
+use self::source::Nova;
+use super::identity::{BadProviderId, Identity, ServerId, Wanted};
+use super::labels;
+use super::ports::NodePorts;
+use crate::client::compute::Server;
+use crate::client::network::Port;
+use crate::client::{ApiError, Client};
+use crate::start::config::Networking;
+
+mod addresses;
+mod attached;
+mod flavors;
+mod source;
+#[cfg(test)]
+mod tests;
+
+/// The databases of Nova's cells may answer a little late: a node younger than this is not judged by absence.
+const GRACE: Duration = Duration::from_secs(60);
+/// The only status that counts as shut down.
+const SHUTOFF: &str = "SHUTOFF";
+
+/// What the look-ups need to know of the configuration.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) identity: Identity,
+    pub(crate) networking: Networking,
+}
+
+/// Nova and Neutron behind [`InstancesV2`].
+#[derive(Debug)]
+pub(crate) struct NovaInstances {
+    settings: Settings,
+    client: Client,
+    cluster: Cluster,
+    directory: Directory<Nova>,
+    ports: NodePorts,
+    flavors: Flavors,
+}
+
+type Observed = directory::Observed<Nova>;
+
+/// What is read beside the servers.
+#[derive(Debug)]
+struct Details {
+    ports: Result<BTreeMap<ServerId, Vec<Port>>, ApiError>,
+    attached: BySubport,
+    /// `None`: the caller reads no types.
+    types: Option<Types>,
+}
+
+impl NovaInstances {
+    pub(crate) fn new(settings: Settings, client: Client, ports: NodePorts, cluster: Cluster) -> Self {
+        let directory = Directory::new(Nova::new(client.clone()), cluster.clone());
+        let flavors = Flavors::new(client.clone());
+        Self { settings, client, cluster, directory, ports, flavors }
+    }
+
+    fn wanted(&self, nodes: &[NodeRef]) -> Vec<Wanted> {
+        nodes.iter().map(|node| self.settings.identity.wanted(node)).collect()
+    }
+
+    /// One list of ports for all of the servers.
+    async fn details(&self, wanted: &[Wanted], observed: &Observed, with_types: bool) -> Details {
+        let servers = || wanted.iter().filter_map(|wanted| observed.one(wanted)).map(|server| &**server);
+        let ids: BTreeSet<ServerId> = servers().filter_map(|server| ServerId::parse(&server.id)).collect();
+        let ports = async {
+            let ports = self.ports.of(&ids, None).await;
+            let attached = match &ports {
+                Ok(ports) => attached::read(&self.client, ports.values().flatten()).await,
+                Err(_) => Ok(BTreeMap::new()),
+            };
+            (ports, attached)
+        };
+        let types = async {
+            match with_types {
+                true => Some(self.flavors.of(servers()).await),
+                false => None,
+            }
+        };
+        let ((ports, attached), types) = futures::join!(ports, types);
+        Details { ports, attached, types }
+    }
+
+    fn judge<'a>(&'a self, observed: &'a Observed, details: Option<&'a Details>) -> Judge<'a> {
+        Judge { settings: &self.settings, observed, details }
+    }
+}
+
+/// What there is to be read.
+fn keys(wanted: &[Wanted]) -> BTreeSet<Wanted> {
+    wanted.iter().filter(|wanted| !matches!(wanted, Wanted::Never(_))).cloned().collect()
+}
+
+#[async_trait]
+impl InstancesV2 for NovaInstances {
+    async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
+        let wanted = self.wanted(nodes);
+        let keys = keys(&wanted);
+        let read = async {
+            let observed = match aspects {
+                // Only what Nova says now shows whether a server exists or is stopped.
+                Aspects { existence: true, .. } | Aspects { shutdown: true, .. } => self.directory.look_up(keys).await,
+                _ => self.directory.recent(keys).await,
+            };
+            let details = match aspects.addresses || aspects.metadata {
+                true => Some(self.details(&wanted, &observed, aspects.metadata).await),
+                false => None,
+            };
+            (observed, details)
+        };
+        let (observed, details) = match aspects {
+            // Nobody waits for addresses of nodes that work already.
+            Aspects::ADDRESSES => call::refreshing(read).await,
+            _ => read.await,
+        };
+        let judge = self.judge(&observed, details.as_ref());
+        nodes.iter().zip(&wanted).map(|(node, wanted)| judge.node(node, wanted)).collect()
+    }
+
+    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
+        // Without the nodes it is not known which IDs an answer must hold.
+        let nodes = self.cluster.nodes()?.list();
+        let wanted = self.wanted(&nodes);
+        let observed = match self.directory.all(keys(&wanted)).await {
+            Ok(observed) => observed,
+            Err(error) => return Some(Err(error)),
+        };
+        // Types are labels, which are set once, at initialization.
+        let is_any_new = nodes.iter().any(|node| node.has_taint(TAINT_UNINITIALIZED));
+        let details = self.details(&wanted, &observed, is_any_new).await;
+        let judge = self.judge(&observed, Some(&details));
+        let answers = nodes.iter().zip(&wanted).map(|(node, wanted)| {
+            let id = observed.one(wanted).map(|server| self.settings.identity.format(&server.id));
+            (node, id, judge.node(node, wanted))
+        });
+        Some(Ok(observed.snapshot(GRACE, answers)))
+    }
+}
+
+/// What an answer of Nova means for a node. Pure.
+struct Judge<'a> {
+    settings: &'a Settings,
+    observed: &'a Observed,
+    /// `None`: the caller reads no metadata.
+    details: Option<&'a Details>,
+}
+
+impl Judge<'_> {
+    fn node(&self, node: &Node, wanted: &Wanted) -> Lookup {
+        match wanted {
+            Wanted::Never(BadProviderId::Foreign(_)) => Lookup::Foreign,
+            Wanted::Never(error) => Lookup::Unknown(ProviderError::unknown(error.to_string())),
+            _ => self.observed.judge(wanted, GRACE, |server| {
+                Lookup::Found(Arc::new(Instance {
+                    shutdown: Ok(server.status == SHUTOFF),
+                    metadata: self.details.map(|details| self.metadata(node, server, details)).transpose(),
+                }))
+            }),
+        }
+    }
+
+    fn metadata(&self, node: &Node, server: &Server, details: &Details) -> Result<InstanceMetadata, ProviderError> {
+        let by_server = details.ports.as_ref().map_err(Clone::clone)?;
+        let ports = by_server.get(&*server.id).map(Vec::as_slice).unwrap_or_default();
+        let attached = attached::of_server(ports, &details.attached)?;
+        let instance_type = match &details.types {
+            Some(types) => flavors::instance_type(server, types)?,
+            None => String::new(),
+        };
+        Ok(InstanceMetadata {
+            provider_id: match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+                Some(id) => id.to_owned(),
+                None => self.settings.identity.format(&server.id),
+            },
+            instance_type,
+            node_addresses: addresses::of_server(server, ports, &attached, &self.settings.networking),
+            zone: labels::sanitized(&server.zone),
+            region: self.settings.identity.region.clone(),
+            additional_labels: BTreeMap::new(),
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Where servers come from: Nova by ID, by name, and the list of the project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use ccm_kit::Interrupted;
+use ccm_kit::directory::{Answer, Seen, Source};
+use ccm_provider::ProviderError;
+
+use crate::client::compute::Server;
+use crate::client::operation::SERVER_LIST;
+use crate::client::{ApiError, Client};
+use crate::node::identity::{ServerId, Wanted};
+
+/// A list of so many servers takes Nova about as long as one of them alone.
+const WORTH_ONE: usize = 100;
+/// The status of a server that runs.
+const ACTIVE: &str = "ACTIVE";
+
+type List = BTreeMap<Wanted, Seen<Arc<Server>>>;
+
+/// Nova, as far as nodes are found in it.
+#[derive(Debug)]
+pub(crate) struct Nova {
+    client: Client,
+    // Servers of the last list; 0 before the first.
+    size: AtomicUsize,
+}
+
+impl Nova {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, size: AtomicUsize::new(0) }
+    }
+
+    async fn by_id(&self, id: ServerId) -> (Wanted, Answer<Self>) {
+        let found = self.client.server(id.as_str()).await;
+        let seen = found.map(|server| server.map_or(Seen::Absent, |server| Seen::One(Arc::new(server))));
+        (Wanted::Server(id), seen)
+    }
+
+    async fn by_name(&self, name: String) -> (Wanted, Answer<Self>) {
+        let seen = self.client.servers_named(&name).await.map(|mut servers| {
+            // Nova matches in its database, which may ignore case.
+            servers.retain(|server| server.name == name);
+            one_of(&servers.into_iter().map(Arc::new).collect::<Vec<_>>())
+        });
+        (Wanted::Name(name), seen)
+    }
+
+    /// A list, if it is cheaper than so many look-ups.
+    async fn list_for(&self, keys: &BTreeSet<Wanted>) -> Result<List, ApiError> {
+        let servers = match self.size.load(Ordering::Relaxed) {
+            0 => keys.len(),
+            size => size,
+        };
+        match Self::list_calls(servers) < Self::look_up_calls(keys) {
+            true => self.list().await.map(|(_, list)| list),
+            false => Ok(List::new()),
+        }
+    }
+}
+
+fn one_of(found: &[Arc<Server>]) -> Seen<Arc<Server>> {
+    match found {
+        [] => Seen::Unlisted,
+        [one] => Seen::One(one.clone()),
+        several => Seen::Several(several.iter().map(|server| server.id.clone()).collect()),
+    }
+}
+
+#[async_trait]
+impl Source for Nova {
+    type Key = Wanted;
+    type Value = Arc<Server>;
+    type Error = ApiError;
+
+    async fn list(&self) -> Result<(usize, List), ApiError> {
+        let mut by_name: BTreeMap<String, Vec<Arc<Server>>> = BTreeMap::new();
+        let mut list = List::new();
+        for server in self.client.servers().await?.into_iter().map(Arc::new) {
+            by_name.entry(server.name.clone()).or_default().push(server.clone());
+            list.extend(ServerId::parse(&server.id).map(|id| (Wanted::Server(id), Seen::One(server))));
+        }
+        let size = list.len();
+        self.size.store(size, Ordering::Relaxed);
+        list.extend(by_name.into_iter().map(|(name, found)| (Wanted::Name(name), one_of(&found))));
+        Ok((size, list))
+    }
+
+    /// An ID that a list lacks is asked for alone: Nova leaves servers of unreachable cells out of lists.
+    async fn look_up(&self, keys: BTreeSet<Wanted>) -> BTreeMap<Wanted, Answer<Self>> {
+        let mut list = match self.list_for(&keys).await {
+            Ok(list) => list,
+            Err(error) => return keys.into_iter().map(|key| (key, Err(error.clone()))).collect(),
+        };
+        let (mut answers, mut ids, mut names) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for key in keys {
+            match (list.remove(&key), key) {
+                (Some(seen), key) => drop(answers.insert(key, Ok(seen))),
+                (None, Wanted::Server(id)) => ids.push(self.by_id(id)),
+                (None, Wanted::Name(name)) => names.push(self.by_name(name)),
+                (None, Wanted::Never(_)) => {}
+            }
+        }
+        let (ids, names) = futures::join!(futures::future::join_all(ids), futures::future::join_all(names));
+        answers.extend(ids.into_iter().chain(names));
+        answers
+    }
+
+    fn list_calls(servers: usize) -> usize {
+        servers.div_ceil(WORTH_ONE)
+    }
+
+    fn look_up_calls(keys: &BTreeSet<Wanted>) -> usize {
+        keys.len()
+    }
+
+    fn is_settled(server: &Arc<Server>) -> bool {
+        server.status == ACTIVE && server.addresses.values().any(|addresses| !addresses.is_empty())
+    }
+
+    /// The name of a node is that of its server.
+    fn is_evidence(_: &Wanted) -> bool {
+        true
+    }
+
+    fn ambiguous(&self, key: &Wanted, ids: &[String]) -> ProviderError {
+        let Wanted::Name(name) = key else { return ProviderError::bug(format!("{key:?} is not unique")) };
+        ProviderError::unknown(format!(
+            "multiple results where only one expected: servers {} have the name {name:?}; set the provider ID of the node",
+            ids.join(", ")
+        ))
+    }
+
+    fn interrupted(how: Interrupted) -> ApiError {
+        ApiError::interrupted(SERVER_LIST, how)
+    }
+}

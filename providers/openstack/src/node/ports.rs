@@ -1,0 +1,84 @@
+//! The ports of servers: one list for all that are asked for within a moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::{Bulk, Interrupted, Known, Limits};
+use ccm_provider::NodeRef;
+use tokio::time::Instant;
+
+use super::identity::{Identity, ServerId};
+use crate::client::network::Port;
+use crate::client::operation::PORT_LIST;
+use crate::client::{ApiError, Client};
+
+/// How old the ports of a server may be, unless they were written to since.
+const AGE: Duration = Duration::from_secs(5);
+/// Servers in one list.
+const AT_ONCE: usize = 100_000;
+
+/// Ports by server. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct NodePorts {
+    known: Known<OfServers>,
+    identity: Identity,
+}
+
+#[derive(Debug)]
+struct OfServers(Client);
+
+impl NodePorts {
+    pub(crate) fn new(client: Client, identity: Identity) -> Self {
+        Self { known: Known::new(OfServers(client), Limits::of(AT_ONCE), AGE, AGE), identity }
+    }
+
+    /// The ports of these nodes, in Neutron's order, read after `not_before`, the time of the last write to one of them. A node
+    /// that names no server is left out; a server without ports has an empty list.
+    ///
+    /// # Errors
+    ///
+    /// Neutron gave no complete answer.
+    pub(crate) async fn get(
+        &self,
+        nodes: &[NodeRef],
+        not_before: Option<Instant>,
+    ) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
+        self.of(&nodes.iter().filter_map(|node| self.identity.server_of(node)).collect(), not_before).await
+    }
+
+    /// The same for servers.
+    ///
+    /// # Errors
+    ///
+    /// Neutron gave no complete answer.
+    pub(crate) async fn of(
+        &self,
+        servers: &BTreeSet<ServerId>,
+        not_before: Option<Instant>,
+    ) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
+        self.known.get(servers, AGE, not_before).await
+    }
+}
+
+#[async_trait]
+impl Bulk for OfServers {
+    type Item = ServerId;
+    type Answer = Vec<Port>;
+    type Error = ApiError;
+
+    async fn call(&self, servers: &[ServerId]) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
+        let ids: Vec<&str> = servers.iter().map(ServerId::as_str).collect();
+        let mut ports: BTreeMap<ServerId, Vec<Port>> = servers.iter().map(|id| (id.clone(), Vec::new())).collect();
+        for port in self.0.ports_of(&ids).await? {
+            if let Some(of_server) = ports.get_mut(&*port.device_id) {
+                of_server.push(port);
+            }
+        }
+        Ok(ports)
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(PORT_LIST, how)
+    }
+}
