@@ -1,0 +1,273 @@
+//! Routes to the pods of each node, in one router.
+//!
+//! Upstream: `pkg/openstack/routes.go`, up to five calls per route. Here the router is read once for all routes of a reconcile
+//! ([`PlannedRoutes`] plans from that), and what is written at the same time is one write per router and one per port
+//! ([`extra_routes`], [`pairs`]).
+//!
+//! A port must be allowed to forward a range before a route leads there: pairs are written first, so that a route whose pair is
+//! refused is never made. They are removed first, too: a route that is still listed is removed again.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::routes::{Entry, RouteTable, Table, Target};
+use ccm_kit::{Batcher, Cached, Interrupted, Limits, PlannedRoutes};
+use ccm_provider::address::{parse_cidr, parse_ip};
+use ccm_provider::{AddressType, ErrorClass, NewRoute, Node, NodeAddress, NodeName, ProviderError};
+use futures::FutureExt;
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use self::extra_routes::ExtraRoutes;
+use self::pairs::Pairs;
+use crate::client::network::{ExtraRoute, Router};
+use crate::client::operation::ROUTER_GET;
+use crate::client::{ApiError, Client};
+
+mod extra_routes;
+mod pairs;
+#[cfg(test)]
+mod tests;
+
+/// As many writes are joined; more than any router may have.
+const AT_ONCE: usize = 10_000;
+/// How soon a node without addresses is looked at again.
+const NEW_NODE: Duration = Duration::from_secs(10);
+
+/// The routes of a router.
+pub(crate) type RouterRoutes = PlannedRoutes<RouterTable>;
+
+/// What is needed of the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// `[Route] router-id`
+    pub(crate) router: String,
+    /// `--cluster-cidr`: a route in it to an address that no node has is a former node's.
+    pub(crate) cluster_cidrs: Vec<IpNet>,
+    pub(crate) extensions: Extensions,
+}
+
+/// What Neutron can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extensions {
+    /// Routes are added and removed without the others.
+    pub(crate) is_atomic: bool,
+    /// Ports drop what is not from their own addresses, or from those that they are allowed.
+    pub(crate) has_pairs: bool,
+}
+
+impl Extensions {
+    /// `None`: routers have no routes of their own.
+    pub(crate) fn of(aliases: &[String]) -> Option<Self> {
+        let has = |alias: &str| aliases.iter().any(|present| present == alias);
+        let is_atomic = has("extraroute-atomic");
+        (is_atomic || has("extraroute")).then(|| Self { is_atomic, has_pairs: has("allowed-address-pairs") })
+    }
+}
+
+/// A router.
+#[derive(Debug)]
+pub(crate) struct RouterTable {
+    cluster_cidrs: Arc<[IpNet]>,
+    routers: Cached<Router, ApiError>,
+    routes: Batcher<ExtraRoutes>,
+    /// `None`: the cloud has no such thing.
+    pairs: Option<Batcher<Pairs>>,
+}
+
+/// A write of routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RouteWrite {
+    Add(ExtraRoute),
+    Remove(ExtraRoute),
+    Replace { old: ExtraRoute, new: ExtraRoute },
+}
+
+impl fmt::Display for RouteWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add(new) => write!(f, "add {}", text(new)),
+            Self::Remove(old) => write!(f, "remove {}", text(old)),
+            Self::Replace { old, new } => write!(f, "remove {}, add {}", text(old), text(new)),
+        }
+    }
+}
+
+fn text(route: &ExtraRoute) -> String {
+    format!("{} via {}", route.destination, route.nexthop)
+}
+
+/// What is to become of a route, or of the address pair for it. Removals come first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Change {
+    is_added: bool,
+    route: ExtraRoute,
+}
+
+impl RouterTable {
+    pub(crate) fn new(settings: Settings, client: &Client) -> Self {
+        let Settings { router, cluster_cidrs, extensions } = settings;
+        let (reader, id) = (client.clone(), router.clone());
+        let read = move || {
+            let (client, id) = (reader.clone(), id.clone());
+            async move { client.router(&id).await }.boxed()
+        };
+        let pairs = extensions.has_pairs.then(|| Pairs::new(client.clone(), router.clone()));
+        let routes = ExtraRoutes::new(client.clone(), router, extensions.is_atomic);
+        Self {
+            cluster_cidrs: cluster_cidrs.into(),
+            routers: Cached::new(read, interrupted as fn(Interrupted) -> ApiError),
+            routes: Batcher::new(routes, Limits::of(AT_ONCE)),
+            pairs: pairs.map(|pairs| Batcher::new(pairs, Limits::of(AT_ONCE))),
+        }
+    }
+
+    async fn add(&self, route: &ExtraRoute) -> Result<(), ProviderError> {
+        let change = Change { is_added: true, route: route.clone() };
+        self.change_pair(change.clone()).await?;
+        self.change_route(change).await
+    }
+
+    async fn remove(&self, route: &ExtraRoute) -> Result<(), ProviderError> {
+        let change = Change { is_added: false, route: route.clone() };
+        match self.change_pair(change.clone()).await {
+            // What may not be changed was not made by this program.
+            Err(error) if matches!(error.class(), ErrorClass::Denied { .. }) => {
+                tracing::warn!(%error, "an allowed address pair is left");
+            }
+            answer => answer?,
+        }
+        self.change_route(change).await
+    }
+
+    async fn change_pair(&self, change: Change) -> Result<(), ProviderError> {
+        match &self.pairs {
+            Some(pairs) => answer(pairs.ask_one(change).await?),
+            None => Ok(()),
+        }
+    }
+
+    async fn change_route(&self, change: Change) -> Result<(), ProviderError> {
+        answer(self.routes.ask_one(change).await?)
+    }
+}
+
+fn answer(answer: Option<Result<(), ProviderError>>) -> Result<(), ProviderError> {
+    answer.unwrap_or_else(|| Err(ProviderError::bug("a change of routes was not written")))
+}
+
+/// A route as read. One that leads there and to more than the cluster is somebody else's.
+fn entry(route: &ExtraRoute, cluster_cidrs: &[IpNet]) -> Option<Entry<IpAddr>> {
+    let (range, hop) = (parse_cidr(&route.destination)?, parse_ip(&route.nexthop)?);
+    let is_wider = cluster_cidrs.iter().any(|cluster| range.contains(cluster) && range != *cluster);
+    let target = if is_wider { Target::Foreign(route.nexthop.clone()) } else { Target::Hop(hop) };
+    Some(Entry { name: route.destination.clone(), destination: route.destination.clone(), target })
+}
+
+/// A route as it is written.
+fn extra_route(entry: &Entry<IpAddr>) -> ExtraRoute {
+    let nexthop = match &entry.target {
+        Target::Hop(hop) => hop.to_string(),
+        Target::Foreign(nexthop) => nexthop.clone(),
+        Target::Nowhere => String::new(),
+    };
+    ExtraRoute { destination: entry.destination.clone(), nexthop }
+}
+
+fn interrupted(how: Interrupted) -> ApiError {
+    ApiError::interrupted(ROUTER_GET, how)
+}
+
+#[async_trait]
+impl RouteTable for RouterTable {
+    type Id = Arc<[IpNet]>;
+    type Hop = IpAddr;
+    type Facts = ();
+    type Write = RouteWrite;
+    const NO_HOP: &'static str = "has no internal IP address of the family (no address found for host)";
+    const IN_FLIGHT: usize = AT_ONCE;
+
+    async fn read(
+        &self,
+        _: &str,
+        max_age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Table<Self::Id, IpAddr>, ProviderError> {
+        let router = self.routers.get(max_age, not_before).await?;
+        let entries = router.value.routes.iter().filter_map(|route| entry(route, &self.cluster_cidrs)).collect();
+        Ok(Table { id: self.cluster_cidrs.clone(), entries })
+    }
+
+    async fn facts(&self, _: &BTreeSet<IpAddr>, _: &BTreeSet<IpAddr>, _: Option<Instant>) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
+    async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {
+        match write {
+            RouteWrite::Add(new) => self.add(new).await,
+            RouteWrite::Remove(old) => self.remove(old).await,
+            RouteWrite::Replace { old, new } => {
+                self.remove(old).await?;
+                self.add(new).await
+            }
+        }
+    }
+
+    fn hops(node: &Node) -> Vec<IpAddr> {
+        let internal = node.addresses.iter().filter(|address| address.kind == AddressType::InternalIp);
+        internal.filter_map(NodeAddress::ip).collect()
+    }
+
+    /// A route to any address of a node is that of the node.
+    fn other_hops(node: &Node) -> Vec<IpAddr> {
+        let others = node.addresses.iter().filter(|address| address.kind != AddressType::InternalIp);
+        others.filter_map(NodeAddress::ip).collect()
+    }
+
+    fn hop<'a>(hops: &'a [IpAddr], destination: &IpNet) -> Option<&'a IpAddr> {
+        hops.iter().find(|hop| hop.is_ipv4() == destination.addr().is_ipv4())
+    }
+
+    /// A node without any address is not initialized yet: its route waits, and no event says so.
+    fn no_hop(message: String, is_new: bool) -> ProviderError {
+        match is_new {
+            true => ProviderError::in_progress(message, NEW_NODE),
+            false => ProviderError::unknown(message),
+        }
+    }
+
+    fn leads_nowhere(cluster_cidrs: &Self::Id, destination: &IpNet) -> bool {
+        cluster_cidrs.iter().any(|range| range.contains(destination))
+    }
+
+    fn is_stranger((): &(), _: &IpAddr) -> bool {
+        false
+    }
+
+    fn prepare((): &(), _: &NodeName, _: &IpAddr) -> Result<Vec<(RouteWrite, String)>, ProviderError> {
+        Ok(Vec::new())
+    }
+
+    fn create(
+        _: &Self::Id,
+        (): &(),
+        _: &NewRoute,
+        range: IpNet,
+        hop: &IpAddr,
+        old: Option<&Entry<IpAddr>>,
+    ) -> RouteWrite {
+        let new = ExtraRoute { destination: range.to_string(), nexthop: hop.to_string() };
+        match old {
+            Some(old) => RouteWrite::Replace { old: extra_route(old), new },
+            None => RouteWrite::Add(new),
+        }
+    }
+
+    fn delete(_: &Self::Id, entry: &Entry<IpAddr>) -> RouteWrite {
+        RouteWrite::Remove(extra_route(entry))
+    }
+}
