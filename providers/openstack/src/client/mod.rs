@@ -9,6 +9,7 @@ pub(crate) mod network;
 pub(crate) mod octavia;
 pub(crate) mod operation;
 pub(crate) mod session;
+pub(crate) mod storage;
 
 use std::sync::Arc;
 

@@ -1,0 +1,3 @@
+//! What only some clouds do.
+
+pub(crate) mod volumes;
