@@ -10,5 +10,7 @@ fn main() -> ExitCode {
     let app = app.register(ccm_provider_aws::Factory);
     #[cfg(feature = "fake")]
     let app = app.register(ccm_provider_fake::Factory);
+    #[cfg(feature = "openstack")]
+    let app = app.register(ccm_provider_openstack::Factory);
     app.run(std::env::args_os())
 }

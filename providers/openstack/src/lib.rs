@@ -7,15 +7,14 @@
 //! the Go program.
 #![deny(missing_docs)]
 
-#[allow(dead_code)] // Used by what follows.
 mod annotations;
-#[allow(dead_code)] // Used by what follows.
 mod client;
-#[allow(dead_code)] // Used by what follows.
+mod extras;
 mod flags;
-#[allow(dead_code)] // Used by what follows.
 mod loadbalancer;
-#[allow(dead_code)] // Used by what follows.
 mod node;
-#[allow(dead_code)] // Used by what follows.
+mod provider;
+mod routes;
 mod start;
+
+pub use provider::Factory;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::Answer;
-use ccm_provider::LeaderToken;
+use ccm_provider::{LeaderToken, ProviderError};
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -76,6 +76,15 @@ impl Client {
     /// Allows writes while this process leads.
     pub(crate) fn lend(&self, leader: Arc<dyn LeaderToken>) {
         self.caller.lend(leader);
+    }
+
+    /// The error of a start without a token or an endpoint.
+    pub(crate) fn unusable(&self, failure: Failure) -> ProviderError {
+        match failure.cause {
+            // The catalog lacks something: the text says what.
+            Cause::Malformed => ProviderError::unknown(failure.message),
+            _ => ApiError::new(operation::TOKEN_CREATE, failure).into(),
+        }
     }
 
     pub(crate) fn session(&self) -> &Session {

@@ -1,0 +1,293 @@
+//! The provider: wiring of its parts, and what it can do with the catalog it finds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::call::Caller;
+use ccm_kit::{Background, Cluster, gcfg, http};
+use ccm_provider::flag::{Flag, FlagValues};
+use ccm_provider::metric::Registry;
+use ccm_provider::{
+    CloudConfig, CloudProvider, ErrorClass, Finding, InstancesV2, LoadBalancer, PlannedLoadBalancer, ProviderContext,
+    ProviderError, ProviderFactory, Routes, ServiceAction, Severity, Volumes, address,
+};
+use ipnet::IpNet;
+
+use crate::client::Client;
+use crate::client::metrics::{Metrics, caller};
+use crate::client::operation::{Operation, Service};
+use crate::client::session::{Credentials, Endpoints, Session, refusal};
+use crate::extras::volumes::{self, CinderVolumes};
+use crate::flags::{FLAGS, USER_AGENT, user_agent};
+use crate::loadbalancer::{Balancers, Env};
+use crate::node::identity::Identity;
+use crate::node::instances::{self, NovaInstances};
+use crate::node::ports::NodePorts;
+use crate::routes::{self, RouterRoutes, RouterTable};
+use crate::start::clouds::{self, Variable};
+use crate::start::config::{Config, Global};
+use crate::start::environment::Environment;
+use crate::start::login::Login;
+
+/// Keystone has answered after this time, or the start fails.
+const LOGIN_LIMIT: Duration = Duration::from_secs(60);
+
+/// Builds the provider for `--cloud-provider=openstack`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Factory;
+
+#[async_trait]
+impl ProviderFactory for Factory {
+    fn name(&self) -> &'static str {
+        "openstack"
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    async fn build(
+        &self,
+        config: Option<CloudConfig>,
+        flags: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        let variable: Variable<'_> = &|name| std::env::var(name).ok();
+        let (environment, findings) = Environment::read(variable);
+        log(&findings);
+        let mut start = Start::read(config, variable)?;
+        log(&start.findings);
+        let registry = Registry::new();
+        let agent = user_agent(&flags.list(USER_AGENT), concat!("v", env!("CARGO_PKG_VERSION")));
+        let (client, metrics) = start.client(&registry, &agent)?;
+        let session = client.session().token();
+        let limit = |_| ProviderError::deadline("the login at Keystone", LOGIN_LIMIT);
+        let token = tokio::time::timeout(LOGIN_LIMIT, session).await.map_err(limit)?;
+        token.map_err(|failure| client.unusable(failure))?;
+        let identity = Identity { region: start.config.global.region.clone(), is_regional: environment.is_regional };
+        let cidrs = flags.text("cluster-cidr");
+        let cluster_cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
+        let parts = Parts { client, metrics, registry, identity, environment, cluster_cidrs };
+        Ok(Arc::new(OpenStack::new(start.config, parts).await?))
+    }
+}
+
+/// The configuration, and how it is read again.
+struct Start {
+    config: Config,
+    credentials: Credentials,
+    findings: Vec<Finding>,
+}
+
+impl Start {
+    fn read(file: Option<CloudConfig>, variable: Variable<'_>) -> Result<Self, ProviderError> {
+        let (mut config, mut findings) = Config::parse(file.as_ref().map(|file| &*file.text))?;
+        let folders = clouds::folders(variable("HOME").map(PathBuf::from).as_deref());
+        findings.extend(clouds::fill(&mut config.global, variable, &folders)?);
+        let (login, doubts) = Login::from(&config.global)?;
+        findings.extend(doubts);
+        let path = file.map(|file| file.path);
+        let credentials: Credentials = Arc::new(move || {
+            // A file that is being replaced is no reason to stop.
+            Ok(path.as_ref().and_then(|path| read_again(path, &folders)).unwrap_or_else(|| login.clone()))
+        });
+        Ok(Self { config, credentials, findings })
+    }
+
+    fn client(&mut self, registry: &Registry, agent: &str) -> Result<(Client, Metrics), ProviderError> {
+        let global = &self.config.global;
+        let (caller, metrics) = caller(registry);
+        let timeout = self.config.metadata.request_timeout;
+        // An operation may be sent twice before it is given up.
+        let caller: Caller<Operation> = caller.deadline(timeout.saturating_mul(2));
+        let given = |text: &'_ String| !text.is_empty();
+        let settings = http::Settings {
+            cloud: "OpenStack",
+            environment: &|name| std::env::var(name).ok(),
+            tls: http::Tls {
+                authorities: Some(&*global.ca_file).filter(|file| !file.is_empty()),
+                authorities_pem: Some(&*global.ca_file_contents).filter(|pem| !pem.is_empty()),
+                identity: (given(&global.cert_file) && given(&global.key_file))
+                    .then_some((&*global.cert_file, &*global.key_file)),
+                insecure: global.tls_insecure == Some(true),
+            },
+            timeout,
+            user_agent: agent,
+            request_ids: &["x-openstack-request-id", "x-compute-request-id"],
+            refusal,
+        };
+        let http = http::Client::new(&settings).map_err(|problem| {
+            let text = format!("cannot connect to OpenStack: {problem}");
+            ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
+        })?;
+        let endpoints = Endpoints {
+            region: global.region.clone(),
+            interface: global.endpoint_type.unwrap_or_default().as_str().to_owned(),
+        };
+        let session = Session::new(http, caller.clone(), self.credentials.clone(), endpoints);
+        Ok((Client::new(caller, session), metrics))
+    }
+}
+
+/// The login that the file describes now; `None` where it is not readable.
+fn read_again(path: &PathBuf, folders: &[PathBuf]) -> Option<Login> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut global: Global = Config::parse(Some(&text)).ok()?.0.global;
+    clouds::fill(&mut global, &|name| std::env::var(name).ok(), folders).ok()?;
+    Some(Login::from(&global).ok()?.0)
+}
+
+fn log(findings: &[Finding]) {
+    for finding in findings {
+        match finding.severity {
+            Severity::Info => tracing::info!("{}", gcfg::table::line(finding)),
+            _ => tracing::warn!("{}", gcfg::table::line(finding)),
+        }
+    }
+}
+
+/// What the provider is made of, beside the configuration.
+struct Parts {
+    client: Client,
+    metrics: Metrics,
+    registry: Registry,
+    identity: Identity,
+    environment: Environment,
+    /// `--cluster-cidr`
+    cluster_cidrs: Vec<IpNet>,
+}
+
+/// What the service controller works with.
+type LoadBalancers = Background<PlannedLoadBalancer<Balancers>>;
+
+#[derive(Debug)]
+struct OpenStack {
+    client: Client,
+    registry: Registry,
+    cluster: Cluster,
+    instances: Option<Arc<NovaInstances>>,
+    balancers: Option<Arc<LoadBalancers>>,
+    routes: Option<Arc<RouterRoutes>>,
+    volumes: Arc<CinderVolumes>,
+}
+
+impl OpenStack {
+    async fn new(config: Config, parts: Parts) -> Result<Self, ProviderError> {
+        let (client, cluster) = (parts.client.clone(), Cluster::default());
+        let ports = NodePorts::new(client.clone(), parts.identity.clone());
+        let instances = match missing(&client, &[Service::Compute, Service::Network]).await {
+            None => {
+                let settings =
+                    instances::Settings { identity: parts.identity.clone(), networking: config.networking.clone() };
+                Some(Arc::new(NovaInstances::new(settings, client.clone(), ports.clone(), cluster.clone())))
+            }
+            Some(error) => {
+                tracing::error!(%error, "no nodes are initialized or removed");
+                None
+            }
+        };
+        let routes = routes(&config, &parts, &cluster).await?.map(Arc::new);
+        let settings = volumes::Settings {
+            region: config.global.region.clone(),
+            ignore_zones: config.block_storage.ignore_volume_az,
+        };
+        let volumes = Arc::new(CinderVolumes::new(settings, client.clone()));
+        let registry = parts.registry.clone();
+        let balancers = balancers(config, parts, ports, &cluster).await?.map(Arc::new);
+        Ok(Self { client, registry, cluster, instances, balancers, routes, volumes })
+    }
+}
+
+/// Why one of these services is not used: the catalog lacks it.
+async fn missing(client: &Client, services: &[Service]) -> Option<ProviderError> {
+    for service in services {
+        if let Err(failure) = client.session().endpoint(*service).await {
+            return Some(client.unusable(failure));
+        }
+    }
+    None
+}
+
+/// Routes, where the cloud has extra routes and the configuration names a router.
+async fn routes(config: &Config, parts: &Parts, cluster: &Cluster) -> Result<Option<RouterRoutes>, ProviderError> {
+    // Upstream lists the extensions first, and never says that the router is missing.
+    let Some(router) = config.route_router.clone() else {
+        tracing::info!("no routes: [Route] router-id is not set");
+        return Ok(None);
+    };
+    let Some(extensions) = routes::Extensions::of(&parts.client.extensions().await?) else {
+        tracing::warn!("no routes: Neutron has neither the extension extraroute-atomic nor extraroute");
+        return Ok(None);
+    };
+    let settings = routes::Settings { router, cluster_cidrs: parts.cluster_cidrs.clone(), extensions };
+    Ok(Some(RouterRoutes::new(RouterTable::new(settings, &parts.client), cluster.clone())))
+}
+
+/// Load balancers, where they are enabled. A cloud without them then ends the process: one that leaves Services alone would be
+/// worse.
+async fn balancers(
+    config: Config,
+    parts: Parts,
+    ports: NodePorts,
+    cluster: &Cluster,
+) -> Result<Option<LoadBalancers>, ProviderError> {
+    let Parts { client, metrics, identity, environment, .. } = parts;
+    if !config.load_balancer.enabled {
+        return Ok(None);
+    }
+    if let Some(error) = missing(&client, &[Service::Network, Service::LoadBalancer]).await {
+        return Err(error.wrap("load balancers are enabled"));
+    }
+    if let Some(error) = missing(&client, &[Service::KeyManager]).await {
+        tracing::warn!(%error, "no load balancer can end TLS");
+    }
+    let env = Env { config, identity };
+    let made = Balancers::new(client, ports, cluster.clone(), env, environment.wait_steps);
+    let ended = Arc::new(move |action, succeeded, took| {
+        let operation = match action {
+            ServiceAction::Ensure => "loadbalancer_ensure",
+            ServiceAction::UpdateHosts => "loadbalancer_update",
+            ServiceAction::Delete => "loadbalancer_delete",
+        };
+        metrics.reconciled(operation, succeeded, took);
+    });
+    Ok(Some(Background::new(Arc::new(PlannedLoadBalancer(made)), ended)))
+}
+
+#[async_trait]
+impl CloudProvider for OpenStack {
+    fn name(&self) -> &str {
+        "openstack"
+    }
+
+    async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
+        self.client.lend(context.leader.clone());
+        self.cluster.set(context);
+        Ok(())
+    }
+
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(self.instances.clone()?)
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        Some(self.routes.clone()?)
+    }
+
+    fn volumes(&self) -> Option<Arc<dyn Volumes>> {
+        Some(self.volumes.clone())
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(self.balancers.clone()?)
+    }
+
+    fn service_annotations(&self) -> &[&str] {
+        &[crate::annotations::PREFIX, crate::loadbalancer::APPLIED]
+    }
+
+    fn metrics(&self) -> Option<Registry> {
+        Some(self.registry.clone())
+    }
+}
