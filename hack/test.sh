@@ -14,7 +14,7 @@
 #   fmt          formatting
 #   deny         licences, bans and sources of dependencies (hack/deny.sh)
 #   clippy       lints, as errors
-#   tests        all tests of the workspace, except those in modules named long_lane
+#   tests        all tests of the workspace, except those in modules named long_lane or real_openstack
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
 #   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
 #   docs         the documentation builds without warnings
@@ -23,6 +23,8 @@
 #   tests-long   the tests in modules named long_lane: beside a kube-controller-manager, on moto, with seeds of the day (not in `ci`)
 #   kubernetes-1.33, kubernetes-1.37
 #                as etcd-3.5, on the oldest and the newest Kubernetes that are supported
+#   openstack    the tests in modules named real_openstack: on real OpenStack services (hack/openstack/bed.sh), whose
+#                installation needs root, 4 minutes and 1 GB, once
 #   each         the crates and features that people use alone, built alone; the demo as newcomers build it, and its tests
 #   benches      a small run of the benchmarks, to see that they run
 #   image        what the Dockerfile puts into the image, built and run with nothing else around it; needs root
@@ -45,16 +47,18 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 workspace=(--workspace --all-features --locked)
 
 fast_lane=(toolchain components fmt deny clippy tests edges example docs)
-long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 each benches image fuzz)
+long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz)
 in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
 declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780
-	[fuzz]=900 [benches]=180)
+	[openstack]=900 [fuzz]=900 [benches]=180)
 # CI ends a run after 90 minutes; the last stage started gets ten of them as a reserve.
 ci_seconds=4800
 not_run=3
 reason=
 group=
+bed=hack/openstack/bed.sh
+bed_started=
 
 stop() {
 	local status=$?
@@ -63,6 +67,7 @@ stop() {
 		kill -TERM -- "-$group" 2>/dev/null || true
 		wait "$group" 2>/dev/null || true
 	fi
+	if [[ -n $bed_started ]]; then "$bed" stop; fi
 	exit "$status"
 }
 trap stop EXIT
@@ -142,7 +147,7 @@ stage_advisories() { run hack/deny.sh advisories; }
 
 stage_clippy() { run cargo clippy "${workspace[@]}" --all-targets -- -D warnings; }
 
-stage_tests() { run cargo test "${workspace[@]}" --no-fail-fast -- --skip long_lane; }
+stage_tests() { run cargo test "${workspace[@]}" --no-fail-fast -- --skip long_lane --skip real_openstack; }
 
 # With what the tests have built.
 stage_edges() {
@@ -205,6 +210,22 @@ stage_etcd-3.5() { other_server etcd CCM_TEST_ETCD=3.5; }
 stage_kubernetes-1.33() { other_server kube-apiserver CCM_TEST_KUBERNETES=1.33; }
 
 stage_kubernetes-1.37() { other_server kube-apiserver CCM_TEST_KUBERNETES=1.37; }
+
+# Leaves a bed alone that was running before.
+stage_openstack() {
+	local status=0
+	run "$bed" install || status=$?
+	if ((status == not_run)); then
+		skip 'no OpenStack services on this machine, for the reason above'
+		return
+	fi
+	((status == 0)) || return "$status"
+	if ! "$bed" status >/dev/null; then bed_started=1; fi
+	run "$bed" start && run cargo test "${workspace[@]}" --lib --bins --tests --no-fail-fast -- real_openstack || status=1
+	if [[ -n $bed_started ]]; then run "$bed" stop || status=1; fi
+	bed_started=
+	return "$status"
+}
 
 stage_each() {
 	local status=0

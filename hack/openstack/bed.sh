@@ -3,8 +3,8 @@
 # RabbitMQ. There are no virtual machines, agents or load balancers behind them: Nova boots with its fake driver, Neutron's
 # ports are ACTIVE at once, and Octavia configures no-op amphorae. The APIs, databases, quotas, states and conflicts are real.
 #
-#   hack/openstack/bed.sh install          obtain it, once: 4 minutes and 1 GB; start does it too
-#   hack/openstack/bed.sh start            start what does not run; 15 seconds, the first time a minute
+#   hack/openstack/bed.sh install          obtain it, once: 4 minutes and 1 GB
+#   hack/openstack/bed.sh start            start what does not run; 15 seconds, the first time two minutes
 #   hack/openstack/bed.sh stop             stop what start has started
 #   hack/openstack/bed.sh status           what runs; exit status 0 if all of it does
 #   hack/openstack/bed.sh erase            stop, and delete all data, but not what install obtained
@@ -214,7 +214,7 @@ keystone_database() {
 # Makes the schemas of all databases, side by side.
 make_databases() {
 	local name account jobs=() job status=0 etc=$bed/etc
-	say 'making the databases, once; usually 40 seconds'
+	say 'making the databases, once; usually a minute'
 	for name in "${databases[@]}"; do sql "CREATE DATABASE IF NOT EXISTS $name CHARACTER SET utf8mb3"; done
 	for account in "bed@'127.0.0.1'" bed@localhost; do
 		sql "CREATE USER IF NOT EXISTS $account IDENTIFIED BY 'bed'; GRANT ALL ON *.* TO $account"
@@ -238,7 +238,7 @@ all_run() {
 
 start() {
 	local began=$SECONDS certificates=$bed/data/certificates pid entry account=()
-	installed || install
+	installed || unavailable "no OpenStack services in $bed; hack/openstack/bed.sh install obtains them"
 	resume_worker
 	if all_run && [[ -f $bed/run/ready ]]; then return; fi
 	rm -f "$bed/run/ready"

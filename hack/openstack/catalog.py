@@ -42,7 +42,7 @@ def wait(cloud):
             for answer in (cloud.image.images(), cloud.network.networks(), cloud.load_balancer.load_balancers()):
                 list(answer)
             if any(s.binary == 'nova-compute' and s.state == 'up' for s in cloud.compute.services()) and \
-                    list(cloud.compute.hypervisors()):
+                    list(cloud.compute.hypervisors()) and list(cloud.placement.resource_providers()):
                 return
             last = 'nova-compute is not up'
         except Exception as error:  # whatever a service says before it is ready

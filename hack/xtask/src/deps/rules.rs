@@ -111,6 +111,7 @@ pub(crate) const RULES: &[Rule] = &[
     tool("ccm-test-apiserver", "tests/apiserver"),
     tool("ccm-test-bed", "tests/bed"),
     tool("ccm-test-manifests", "tests/manifests"),
+    tool("ccm-test-openstack", "tests/openstack-bed"),
     tool("ccm-test-simulation", "tests/simulation"),
     tool("ccm-test-suite", "tests/suite"),
 ];

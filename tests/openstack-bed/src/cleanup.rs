@@ -1,0 +1,107 @@
+//! Deletes a project and everything in it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::http::{Service, Session, text};
+use crate::sql;
+
+/// Until load balancers with a pending change, such as those of a worker that was restarted, are put into ERROR.
+const PENDING: Duration = Duration::from_secs(30);
+/// For load balancers and servers to go.
+const GONE: Duration = Duration::from_secs(90);
+
+/// What a project can have, in an order in which it can be deleted: the name, the service, and where the list is.
+const KINDS: &[(&str, Service, &str)] = &[
+    ("loadbalancers", Service::LoadBalancer, "/v2.0/lbaas/loadbalancers?"),
+    ("servers", Service::Compute, "/v2.1/servers/detail?all_tenants=1&"),
+    ("floatingips", Service::Network, "/v2.0/floatingips?"),
+    ("routers", Service::Network, "/v2.0/routers?"),
+    ("trunks", Service::Network, "/v2.0/trunks?"),
+    ("ports", Service::Network, "/v2.0/ports?"),
+    ("networks", Service::Network, "/v2.0/networks?"),
+    // Without the filter for the project: Neutron makes the default group of a project whose groups are listed.
+    ("security-groups", Service::Network, "/v2.0/security-groups"),
+];
+
+async fn list(admin: &Session, service: Service, path: &str, project: &str) -> anyhow::Result<Vec<Value>> {
+    let filter = if path.contains('?') { format!("project_id={project}") } else { String::new() };
+    let mut objects = admin.list(service, &format!("{path}{filter}")).await?;
+    objects.retain(|object| [text(object, "project_id"), text(object, "tenant_id")].contains(&project));
+    Ok(objects)
+}
+
+pub(crate) async fn leftovers(admin: &Session, project: &str) -> anyhow::Result<Vec<String>> {
+    let mut left = Vec::new();
+    for (kind, service, path) in KINDS {
+        let objects = list(admin, *service, path, project).await?;
+        left.extend(objects.iter().map(|object| format!("{kind} {}", text(object, "id"))));
+    }
+    Ok(left)
+}
+
+pub(crate) async fn delete(admin: &Session, project: &str, user: &str) -> anyhow::Result<()> {
+    for (kind, service, path) in KINDS {
+        let collection = path.split('?').next().unwrap_or_default().trim_end_matches("/detail");
+        let begin = Instant::now();
+        // Load balancers and servers go after a while; the others at once, or at the second try.
+        loop {
+            let objects = list(admin, *service, path, project).await?;
+            if objects.is_empty() || begin.elapsed() > GONE {
+                break;
+            }
+            let tried = begin.elapsed() > Duration::from_secs(5);
+            if tried && !matches!(*kind, "loadbalancers" | "servers") {
+                break;
+            }
+            for object in &objects {
+                delete_one(admin, kind, *service, collection, object, begin.elapsed() > PENDING).await?;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+    let left = leftovers(admin, project).await?;
+    // Nothing to delete it with would be left otherwise.
+    anyhow::ensure!(left.is_empty(), "the project {project} still has {}", left.join(", "));
+    admin.call("DELETE", Service::Identity, &format!("/v3/users/{user}"), None).await?;
+    admin.call("DELETE", Service::Identity, &format!("/v3/projects/{project}"), None).await?;
+    Ok(())
+}
+
+/// Refusals do not matter: what is left is seen in the list.
+async fn delete_one(
+    admin: &Session,
+    kind: &str,
+    service: Service,
+    collection: &str,
+    object: &Value,
+    late: bool,
+) -> anyhow::Result<()> {
+    let id = text(object, "id");
+    let path = format!("{collection}/{id}");
+    match kind {
+        "loadbalancers" => {
+            let pending = text(object, "provisioning_status").starts_with("PENDING");
+            if pending && late {
+                sql(&format!("UPDATE octavia.load_balancer SET provisioning_status = 'ERROR' WHERE id = '{id}'"))
+                    .await?;
+            }
+            if !pending || late {
+                admin.send("DELETE", service, &format!("{path}?cascade=true"), None).await?;
+            }
+            return Ok(());
+        }
+        "routers" => {
+            admin.send("PUT", service, &path, Some(&json!({"router": {"routes": []}}))).await?;
+            for port in admin.list(service, &format!("/v2.0/ports?device_id={id}")).await? {
+                let body = json!({"port_id": text(&port, "id")});
+                admin.send("PUT", service, &format!("{path}/remove_router_interface"), Some(&body)).await?;
+            }
+        }
+        _ => {}
+    }
+    admin.send("DELETE", service, &path, None).await?;
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Real OpenStack services for tests, and a tenant of its own for each test.
+//!
+//! Keystone, Neutron, Octavia, Nova, Placement and Glance run on 127.0.0.1, with no machines, agents or load balancers
+//! behind them; `hack/openstack/bed.sh` says what is real and installs them. A machine has one bed: [`OpenStack::start`]
+//! starts it unless it runs, and leaves it running, because a start takes seconds. `hack/test.sh openstack` stops it.
+//! Without the services [`OpenStack::start`] answers `None` and says so on stderr; with `CI=true` that is an error.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use ccm_test_openstack::{OpenStack, Service};
+//!
+//! let Some(openstack) = OpenStack::start().await? else { return Ok(()) };
+//! let tenant = openstack.tenant().await?;
+//! let ports = tenant.list(Service::Network, "/v2.0/ports").await?;
+//! assert!(ports.iter().all(|port| port["project_id"] == tenant.project_id.as_str()));
+//! tenant.delete().await
+//! # }
+//! ```
+//!
+//! By convention such tests live in a module named `real_openstack` of a test binary named `it`. The fast lane skips such
+//! modules; the stage `openstack` of `hack/test.sh` runs them.
+
+mod cleanup;
+mod http;
+mod tenant;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+
+pub use http::{Answer, Service};
+pub use tenant::{ApplicationCredential, FailingCreations, Tenant};
+
+/// Where Keystone is.
+pub const AUTH_URL: &str = "http://127.0.0.1:15000/v3";
+
+/// The availability zone of all servers.
+pub const ZONE: &str = "zone-1";
+
+/// The exit status of the script for what is not available on this machine.
+const NOT_AVAILABLE: i32 = 3;
+
+/// The running services, as the administrator sees them.
+#[derive(Clone, Debug)]
+pub struct OpenStack {
+    admin: http::Session,
+}
+
+impl OpenStack {
+    /// Finds the services, and starts them if they do not run.
+    pub async fn start() -> anyhow::Result<Option<Self>> {
+        let started = blocking(|| {
+            let mut command = script();
+            // In CI too: what is missing there is reported below.
+            let output =
+                command.arg("start").env_remove("CI").stdout(Stdio::null()).output().context("running bed.sh")?;
+            let log = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            if output.status.code() == Some(NOT_AVAILABLE) {
+                ccm_test_bed::not_run(&log)?;
+                return Ok(false);
+            }
+            anyhow::ensure!(output.status.success(), "hack/openstack/bed.sh start: {}\n{log}", output.status);
+            Ok(true)
+        })
+        .await?;
+        if !started {
+            return Ok(None);
+        }
+        let admin = http::Session::with_password("admin", "bed", "admin").await?;
+        Ok(Some(Self { admin }))
+    }
+
+    /// A new project with a user and a network, for one test.
+    pub async fn tenant(&self) -> anyhow::Result<Tenant> {
+        Tenant::new(self).await
+    }
+
+    /// One request of the administrator.
+    pub async fn request(
+        &self,
+        method: &str,
+        service: Service,
+        path: &str,
+        body: Option<&serde_json::Value>,
+    ) -> anyhow::Result<Answer> {
+        self.admin.send(method, service, path, body).await
+    }
+
+    /// Everything of a project that still exists, such as `ports 1c5c…`.
+    pub async fn leftovers(&self, project_id: &str) -> anyhow::Result<Vec<String>> {
+        cleanup::leftovers(&self.admin, project_id).await
+    }
+
+    /// Runs a statement as the administrator of the databases, which are named after the services. Answers the rows, with
+    /// tabs between the columns.
+    pub async fn sql(&self, statement: &str) -> anyhow::Result<String> {
+        sql(statement).await
+    }
+
+    /// Suspends the worker of Octavia until the answer is dropped: load balancers stay in a PENDING state. It works for all
+    /// tests, so a second caller waits.
+    pub async fn pause_worker(&self) -> anyhow::Result<PausedWorker> {
+        blocking(|| {
+            let path = folder()?.join("run/worker.lock");
+            let lock = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+            lock.lock()?;
+            let paused = PausedWorker { _lock: lock };
+            run(&["pause", "octavia-worker"])?;
+            Ok(paused)
+        })
+        .await
+    }
+}
+
+/// Resumes the worker when it is dropped. If the process dies before, the next [`OpenStack::start`] does.
+#[derive(Debug)]
+pub struct PausedWorker {
+    _lock: File,
+}
+
+impl Drop for PausedWorker {
+    fn drop(&mut self) {
+        let _ = run(&["resume", "octavia-worker"]);
+    }
+}
+
+fn script() -> Command {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/openstack/bed.sh");
+    let mut command = Command::new(path);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs the script and answers its output.
+fn run(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = script().args(arguments).output().context("running hack/openstack/bed.sh")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "hack/openstack/bed.sh {arguments:?}: {}\n{errors}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+async fn sql(statement: &str) -> anyhow::Result<String> {
+    let statement = statement.to_owned();
+    blocking(move || run(&["sql", &statement])).await
+}
+
+/// Where the script keeps everything.
+fn folder() -> anyhow::Result<PathBuf> {
+    Ok(ccm_test_bed::cache_folder().context("neither XDG_CACHE_HOME nor HOME is set")?.join("openstack"))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await.context("a task of the test bed was lost")?
+}
