@@ -4,7 +4,7 @@
 # ports are ACTIVE at once, and Octavia configures no-op amphorae. The APIs, databases, quotas, states and conflicts are real.
 #
 #   hack/openstack/bed.sh install          obtain it, once: 4 minutes and 1 GB
-#   hack/openstack/bed.sh start            start what does not run; 15 seconds, the first time two minutes
+#   hack/openstack/bed.sh start            start what does not run; half a minute, the first time two
 #   hack/openstack/bed.sh stop             stop what start has started
 #   hack/openstack/bed.sh status           what runs; exit status 0 if all of it does
 #   hack/openstack/bed.sh erase            stop, and delete all data, but not what install obtained
@@ -242,7 +242,7 @@ start() {
 	resume_worker
 	if all_run && [[ -f $bed/run/ready ]]; then return; fi
 	rm -f "$bed/run/ready"
-	mkdir -p "$bed/data/images" "$certificates" "$bed/run/fail"
+	mkdir -p "$bed/data/images" "$bed/data/nova" "$certificates" "$bed/run/fail"
 	"$bin/python" "$here/configure.py" "$bed"
 	if [[ ! -f $certificates/ca.pem ]]; then
 		logged openssl openssl req -x509 -newkey rsa:2048 -nodes -keyout "$certificates/ca.key" -out "$certificates/new.pem" \
@@ -323,10 +323,10 @@ send() {
 	kill "-$1" -- "-$pid"
 }
 
-mkdir -p "$bed/log" "$bed/run"
 case ${1:-} in
 install | start | stop | erase)
 	command -v flock >/dev/null && command -v setsid >/dev/null || unavailable 'no flock or setsid (util-linux)'
+	mkdir -p "$bed/log" "$bed/run"
 	exec 9>"$bed/lock"
 	flock -n 9 || { say 'another run works on the bed; waiting for it' && flock 9; }
 	case $1 in

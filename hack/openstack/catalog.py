@@ -35,9 +35,9 @@ def users(identity):
 
 
 def wait(cloud):
-    """Until each service answers and a server could be scheduled, for a minute."""
+    """Until each service answers and a server could be scheduled, for some minutes."""
     last = None
-    for _ in range(120):
+    for _ in range(360):
         try:
             for answer in (cloud.image.images(), cloud.network.networks(), cloud.load_balancer.load_balancers()):
                 list(answer)

@@ -117,7 +117,9 @@ def placement():
 def nova_compute():
     return {
         'DEFAULT': {
-            'transport_url': RABBIT, 'compute_driver': 'ccm_bed.Driver', 'host': 'bed', 'my_ip': '127.0.0.1', 'state_path': RUN,
+            # The one fake driver whose node keeps its ID, which is in state_path, when nova-compute starts again.
+            'transport_url': RABBIT, 'compute_driver': 'fake.FakeDriverWithoutFakeNodes', 'host': 'bed', 'my_ip': '127.0.0.1',
+            'state_path': DATA / 'nova',
             'instances_path': RUN / 'instances', 'osapi_compute_workers': 1, 'vif_plugging_is_fatal': False,
             'vif_plugging_timeout': 0, 'use_stderr': True,
         },
@@ -172,8 +174,6 @@ for name, sections in FILES.items():
     with path.open('w') as file:
         parser.write(file)
 
-# Without it, nova-compute starts only once.
-(RUN / 'compute_id').write_text('b473a716-6bed-42cf-9ca2-3e475651dd5b')
 # Nova wants it beside nova.conf, whatever api_paste_config says.
 (BED / 'etc/nova/api-paste.ini').write_bytes((BED / 'venv/etc/nova/api-paste.ini').read_bytes())
 (BED / 'etc/rabbitmq.conf').write_text('listeners.tcp.1 = 127.0.0.1:15673\n')

@@ -58,7 +58,7 @@ impl OpenStack {
                 command.arg("start").env_remove("CI").stdout(Stdio::null()).output().context("running bed.sh")?;
             let log = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             if output.status.code() == Some(NOT_AVAILABLE) {
-                ccm_test_bed::not_run(&log)?;
+                ccm_test_bed::not_run(log.lines().next_back().unwrap_or_default())?;
                 return Ok(false);
             }
             anyhow::ensure!(output.status.success(), "hack/openstack/bed.sh start: {}\n{log}", output.status);
