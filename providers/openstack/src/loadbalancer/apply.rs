@@ -33,6 +33,9 @@ const LOOKS_AT_DELETION: u32 = 53;
 const USUAL: Duration = Duration::from_millis(450);
 /// A change that takes longer is not waited for blindly.
 const LONGEST_USUAL: Duration = Duration::from_secs(3);
+const LEAST: Duration = Duration::from_millis(100);
+/// How much sooner the next change is sent after one that was not too early.
+const EASE: f64 = 0.97;
 /// Conflicts of one write until it is given up: another program writes too.
 const CONFLICTS: u32 = 3;
 
@@ -53,6 +56,23 @@ type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
 struct Pace {
     usual: Duration,
     busy_since: BTreeMap<String, Instant>,
+}
+
+impl Pace {
+    /// A change was taken; `at_once`: the one before it had ended by then.
+    fn sent(&mut self, balancer: &str, at_once: bool) {
+        if at_once {
+            self.usual = self.usual.mul_f64(EASE).max(LEAST);
+        }
+        self.busy_since.insert(balancer.to_owned(), Instant::now());
+    }
+
+    /// A change came too early: the time until the next attempt, by which changes take longer than believed.
+    fn conflict(&mut self, conflicts: u32) -> Duration {
+        let pause = (self.usual / 3).max(LEAST).mul_f64(1.2_f64.powi(i32::try_from(conflicts).unwrap_or(i32::MAX)));
+        self.usual = (self.usual + pause).min(LONGEST_USUAL);
+        pause.min(LONGEST_PAUSE)
+    }
 }
 
 impl Writer {
@@ -247,28 +267,29 @@ impl Writer {
         if let Some(ready) = ready {
             sleep_until(ready).await;
         }
-        let (mut looks, mut pause) = (0, FIRST_LOOK / 2);
+        let mut conflicts = 0;
         loop {
             let answer = self.client.write_octavia(operation, method.clone(), path, body.clone()).await;
             match answer {
                 Ok(answer) => {
-                    self.pace().busy_since.insert(balancer.to_owned(), Instant::now());
+                    self.pace().sent(balancer, conflicts == 0);
                     return Ok(answer);
                 }
                 Err(error) if *method == Method::DELETE && error.status == Some(404) && error.code != "404" => {
                     return Ok(Value::Null);
                 }
-                Err(error) if is_busy(&error) && looks < self.looks => {
+                Err(error) if is_busy(&error) && conflicts < self.looks => {
+                    conflicts += 1;
                     // Never ready again: 409 is also what a balancer in ERROR answers.
-                    if let Some(lb) = self.client.load_balancer(balancer).await?
-                        && lb.provisioning_status == ERROR
+                    if conflicts > 1
                         && operation != LB_DELETE
+                        && let Some(lb) = self.client.load_balancer(balancer).await?
+                        && lb.provisioning_status == ERROR
                     {
                         return Err(WriteError::Wait(Wait::Failed, balancer.to_owned()));
                     }
-                    looks += 1;
+                    let pause = self.pace().conflict(conflicts);
                     sleep(pause).await;
-                    pause = next(pause);
                 }
                 Err(error) => return Err(error.into()),
             }
