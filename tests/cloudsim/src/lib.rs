@@ -7,3 +7,4 @@
 pub mod aws;
 pub mod core;
 pub mod moto;
+pub mod openstack;

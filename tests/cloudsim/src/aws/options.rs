@@ -2,7 +2,8 @@
 
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
-use crate::core::throttle::{BucketSpec, matches};
+pub use crate::core::latency::Latency;
+use crate::core::throttle::BucketSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,31 +66,6 @@ impl Default for Options {
             port: 0,
             admin_port: 0,
         }
-    }
-}
-
-/// Latency of calls in real time; the effect takes place half-way.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Latency {
-    /// Of reads.
-    #[serde(with = "crate::core::millis")]
-    pub read: Duration,
-    /// Of writes.
-    #[serde(with = "crate::core::millis")]
-    pub write: Duration,
-    /// By action name (`*` at the end matches any rest), milliseconds; wins over the two above.
-    pub actions: BTreeMap<String, u64>,
-}
-
-impl Latency {
-    /// What this action takes.
-    #[must_use]
-    pub fn of(&self, action: &str, mutating: bool) -> Duration {
-        self.actions
-            .iter()
-            .find(|(pattern, _)| matches(pattern, action))
-            .map_or(if mutating { self.write } else { self.read }, |(_, millis)| Duration::from_millis(*millis))
     }
 }
 

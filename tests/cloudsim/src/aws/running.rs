@@ -11,8 +11,7 @@ use crate::core::ledger::Ledger;
 use crate::core::lock;
 use crate::core::server::{Answer, Handler as _, Request, Runtime, Server, Spawner};
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
-use std::path::Path;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 /// A simulated AWS that listens on loopback until it is dropped.
@@ -160,29 +159,9 @@ impl Aws {
     }
 }
 
-/// The variable that names a folder for the calls of each simulated cloud: what two builds do can be compared.
-const RECORD: &str = "CCM_CLOUD_CALLS";
-
 impl Drop for Aws {
     fn drop(&mut self) {
-        let Some(folder) = std::env::var_os(RECORD) else { return };
-        let thread = std::thread::current();
-        let name = thread.name().unwrap_or("unnamed").replace(':', "-");
-        let calls = self.ledger(|ledger| ledger.record_of_calls());
-        // Several clouds of one test get one file each.
-        let file = (0..).map(|number| format!("{name}.{number}")).map(|name| Path::new(&folder).join(name));
-        for path in file {
-            match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(mut file) => {
-                    if let Err(error) = file.write_all(calls.as_bytes()) {
-                        eprintln!("{}: {error}", path.display());
-                    }
-                    return;
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return eprintln!("{}: {error}", path.display()),
-            }
-        }
+        self.ledger(|ledger| ledger.write_calls());
     }
 }
 

@@ -3,6 +3,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// The variable that names a folder for the calls of each simulated cloud: what two builds do can be compared.
+const RECORD: &str = "CCM_CLOUD_CALLS";
 
 /// One call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,11 +16,11 @@ pub struct Entry {
     pub seq: u64,
     /// Virtual time of its arrival.
     pub at: Timestamp,
-    /// `ec2`, `elb`, `elbv2`, `sts`; `imds` for instance metadata, whose action is the path.
+    /// The service, named as by the cloud: `ec2`, `network`, …; `imds` for instance metadata, whose action is the path.
     pub service: String,
     /// Operation name.
     pub action: String,
-    /// Access key ID of the caller; empty if the call was not signed.
+    /// The caller: access key ID or user; empty if the call was not signed.
     pub access_key: String,
     /// User agent of the caller.
     pub user_agent: String,
@@ -132,6 +137,27 @@ impl Ledger {
         let mut reads: Vec<String> = self.since(0).filter(|entry| !entry.mutating).map(line).collect();
         reads.sort();
         reads.into_iter().chain(self.mutating(0).map(line)).collect()
+    }
+
+    /// Writes the calls into the folder that [`RECORD`] names, if it is set: a file for each cloud of a test.
+    pub fn write_calls(&self) {
+        let Some(folder) = std::env::var_os(RECORD) else { return };
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("unnamed").replace(':', "-");
+        // Several clouds of one test get one file each.
+        let file = (0..).map(|number| format!("{name}.{number}")).map(|name| Path::new(&folder).join(name));
+        for path in file {
+            match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(mut file) => {
+                    if let Err(error) = file.write_all(self.record_of_calls().as_bytes()) {
+                        eprintln!("{}: {error}", path.display());
+                    }
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return eprintln!("{}: {error}", path.display()),
+            }
+        }
     }
 
     /// Forgets calls and totals; the numbering goes on, so that marks stay valid.

@@ -1,10 +1,15 @@
 //! What every simulated cloud shares.
 
 pub mod clock;
+pub mod endpoint;
 pub mod faults;
 pub mod lag;
+pub mod latency;
 pub mod ledger;
+pub mod rest;
+pub mod rows;
 pub mod server;
+pub mod shape;
 pub mod throttle;
 
 /// Serde of a [`std::time::Duration`] as whole milliseconds, so that options can be written by hand.

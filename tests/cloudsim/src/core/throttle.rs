@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One bucket: which calls it holds back, and how it refills. Time is the virtual clock's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BucketSpec {
-    /// `ec2`, `elb`, `elbv2` or `sts`; none: every service.
+    /// The service, named as in the ledger; none: every service.
     #[serde(default)]
     pub service: Option<String>,
     /// Action names, `*` at the end matches any rest; empty: every action.

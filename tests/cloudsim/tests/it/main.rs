@@ -1,4 +1,5 @@
-//! The simulated AWS held against others: cases written once run against it and against moto, and boto3 drives it.
+//! The simulated clouds held against others: cases written once run against them and against moto or a real OpenStack, and boto3
+//! drives the AWS.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod api;
@@ -7,5 +8,6 @@ mod case;
 mod cases;
 mod deviations;
 mod long_lane;
+mod openstack;
 mod scene;
 mod suite;

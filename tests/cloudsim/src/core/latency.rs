@@ -1,0 +1,31 @@
+//! How long calls take in real time.
+
+use super::throttle::matches;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Latency of calls in real time; the effect takes place half-way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Latency {
+    /// Of reads.
+    #[serde(with = "crate::core::millis")]
+    pub read: Duration,
+    /// Of writes.
+    #[serde(with = "crate::core::millis")]
+    pub write: Duration,
+    /// By action name (`*` at the end matches any rest), milliseconds; wins over the two above.
+    pub actions: BTreeMap<String, u64>,
+}
+
+impl Latency {
+    /// What this action takes.
+    #[must_use]
+    pub fn of(&self, action: &str, mutating: bool) -> Duration {
+        self.actions
+            .iter()
+            .find(|(pattern, _)| matches(pattern, action))
+            .map_or(if mutating { self.write } else { self.read }, |(_, millis)| Duration::from_millis(*millis))
+    }
+}

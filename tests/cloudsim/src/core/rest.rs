@@ -1,0 +1,284 @@
+//! What clouds with JSON over REST share: a table of routes, the call with its parts, answers and errors.
+
+use super::server::Request;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// A route of a cloud whose state is a `W`.
+#[derive(Debug)]
+pub struct Route<W: 'static> {
+    /// Service in ledger, faults and throttles.
+    pub service: &'static str,
+    /// Method.
+    pub method: &'static str,
+    /// Path; `{}` stands for one segment.
+    pub path: &'static str,
+    /// Action in ledger, faults and throttles.
+    pub action: &'static str,
+    /// Whether it changes something that users see.
+    pub mutating: bool,
+    /// Carries the call out.
+    pub run: fn(&mut W, &Call) -> Result<Reply, Problem>,
+}
+
+/// A call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Service.
+    pub service: &'static str,
+    /// Action.
+    pub action: &'static str,
+    /// Whether it changes something.
+    pub mutating: bool,
+    /// Method.
+    pub method: Method,
+    /// Path as it was sent, without the query.
+    pub path: String,
+    /// What stood for the `{}` of the route.
+    pub ids: Vec<String>,
+    /// Query, decoded, in its order.
+    pub query: Vec<(String, String)>,
+    /// Body as it was sent.
+    pub body: Bytes,
+    /// Headers.
+    pub headers: HeaderMap,
+}
+
+/// An answer.
+#[derive(Debug, Clone, Default)]
+pub struct Reply {
+    /// Status.
+    pub status: u16,
+    /// Body: JSON, if [`Reply::kind`] says nothing else.
+    pub body: Vec<u8>,
+    /// Content type; empty means JSON.
+    pub kind: &'static str,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// How many objects it lists.
+    pub items: u64,
+    /// What the service tolerates and the caller should not have sent.
+    pub violation: Option<String>,
+}
+
+/// An error of a service, before it is put into the service's own form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// HTTP status.
+    pub status: u16,
+    /// The service's code or type.
+    pub code: String,
+    /// Text.
+    pub message: String,
+    /// The call does not follow the service's API: a defect of the caller.
+    pub violation: bool,
+}
+
+/// Why no route takes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// No route has this path.
+    Path,
+    /// Routes have this path, but not with this method.
+    Method,
+}
+
+impl Problem {
+    /// An error that a caller has to expect.
+    #[must_use]
+    pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
+        Problem { status, code: code.to_owned(), message: message.into(), violation: false }
+    }
+
+    /// An error that shows a defect of the caller.
+    #[must_use]
+    pub fn violation(status: u16, code: &str, message: impl Into<String>) -> Self {
+        Problem { violation: true, ..Problem::new(status, code, message) }
+    }
+}
+
+impl Reply {
+    /// A JSON answer.
+    #[must_use]
+    pub fn json(status: u16, value: &impl Serialize) -> Self {
+        Reply { status, body: serde_json::to_vec(value).unwrap_or_default(), ..Reply::default() }
+    }
+
+    /// An answer without a body.
+    #[must_use]
+    pub fn empty(status: u16) -> Self {
+        Reply { status, ..Reply::default() }
+    }
+
+    /// As an HTTP response.
+    #[must_use]
+    pub fn response(self) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(self.body));
+        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let kind = if self.kind.is_empty() { "application/json" } else { self.kind };
+        let headers = std::iter::once(("content-type", kind.to_owned())).chain(self.headers);
+        for (name, value) in headers {
+            if let Ok(value) = http::HeaderValue::from_str(&value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+}
+
+impl Call {
+    /// The first value of a query parameter.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// All values of a query parameter.
+    pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.query.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The segment that stood for the n-th `{}`, from 0.
+    #[must_use]
+    pub fn id(&self, n: usize) -> &str {
+        self.ids.get(n).map(String::as_str).unwrap_or_default()
+    }
+
+    /// A header, or nothing.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Whether it is to make something.
+    #[must_use]
+    pub fn method_is_post(&self) -> bool {
+        self.method == Method::POST
+    }
+
+    /// The body, if it is a JSON object.
+    #[must_use]
+    pub fn object(&self) -> Option<Map<String, Value>> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+/// Finds the route of a request.
+///
+/// # Errors
+/// There is none.
+pub fn find<W>(routes: &'static [Route<W>], request: &Request) -> Result<(&'static Route<W>, Call), Lost> {
+    let path = request.uri().path();
+    let mut lost = Lost::Path;
+    for route in routes {
+        let Some(ids) = ids(route.path, path) else { continue };
+        if Method::from_bytes(route.method.as_bytes()).is_ok_and(|method| method == request.method()) {
+            let call = Call {
+                service: route.service,
+                action: route.action,
+                mutating: route.mutating,
+                method: request.method().clone(),
+                path: path.to_owned(),
+                ids,
+                query: query(request.uri().query().unwrap_or_default()),
+                body: request.body().clone(),
+                headers: request.headers().clone(),
+            };
+            return Ok((route, call));
+        }
+        lost = Lost::Method;
+    }
+    Err(lost)
+}
+
+/// What stands for the `{}` of a template, if a path fits it. A slash at the end makes no difference.
+fn ids(template: &str, path: &str) -> Option<Vec<String>> {
+    let mut ids = Vec::new();
+    let mut segments = path.trim_end_matches('/').split('/');
+    for wanted in template.trim_end_matches('/').split('/') {
+        let segment = segments.next()?;
+        if wanted == "{}" && !segment.is_empty() {
+            ids.push(decoded(segment, false));
+        } else if wanted != segment {
+            return None;
+        }
+    }
+    segments.next().is_none().then_some(ids)
+}
+
+/// A query, decoded.
+#[must_use]
+pub fn query(text: &str) -> Vec<(String, String)> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(k, v)| (decoded(k, true), decoded(v, true)))
+        .collect()
+}
+
+/// Percent-decoding; in queries a plus is a blank.
+fn decoded(text: &str, plus: bool) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match (*first, code.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = tail.get(2..).unwrap_or_default();
+                continue;
+            }
+            (b'+', _) if plus => bytes.push(b' '),
+            (byte, _) => bytes.push(byte),
+        }
+        rest = tail;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Percent-encoding of what is no letter, digit or one of `-._~:`.
+#[must_use]
+pub fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing(_: &mut (), _: &Call) -> Result<Reply, Problem> {
+        Ok(Reply::empty(204))
+    }
+
+    const fn route(method: &'static str, path: &'static str, action: &'static str) -> Route<()> {
+        Route { service: "s", method, path, action, mutating: false, run: nothing }
+    }
+
+    static ROUTES: &[Route<()>] =
+        &[route("GET", "/a/detail", "list"), route("GET", "/a/{}", "get"), route("PUT", "/a/{}/b/{}", "put")];
+
+    fn found(method: &str, uri: &str) -> Result<(&'static str, Vec<String>), Lost> {
+        let request = http::Request::builder().method(method).uri(uri).body(Bytes::new()).unwrap();
+        find(ROUTES, &request).map(|(route, call)| (route.action, call.ids))
+    }
+
+    #[test]
+    fn a_request_finds_the_first_route_that_fits() {
+        assert_eq!(found("GET", "/a/detail").unwrap().0, "list");
+        assert_eq!(found("GET", "/a/x%2Fy?q=1"), Ok(("get", vec!["x/y".to_owned()])));
+        assert_eq!(found("PUT", "/a/1/b/2/"), Ok(("put", vec!["1".to_owned(), "2".to_owned()])));
+        assert_eq!(found("PUT", "/a/1"), Err(Lost::Method));
+        assert_eq!(found("GET", "/b"), Err(Lost::Path));
+    }
+
+    #[test]
+    fn queries_are_decoded_and_keep_their_order() {
+        let pairs = query("name=%5Ea+b%24&id=1&id=2&x");
+        let pairs: Vec<(&str, &str)> = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(pairs, [("name", "^a b$"), ("id", "1"), ("id", "2"), ("x", "")]);
+        assert_eq!(encoded("a b/ü:c"), "a%20b%2F%C3%BC:c");
+    }
+}

@@ -1,0 +1,175 @@
+//! Resources as JSON objects in tables, and lists of them in pages.
+
+use jiff::Timestamp;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// A resource: what the answers show, and fields of the simulation, whose names begin with `_`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Number in the order of creation.
+    pub seq: u64,
+    /// When it was made.
+    pub made: Timestamp,
+    /// Its fields.
+    pub fields: Map<String, Value>,
+}
+
+/// All resources of a kind, by ID.
+pub type Table = BTreeMap<String, Row>;
+
+impl Row {
+    /// A field's text, or nothing.
+    #[must_use]
+    pub fn text(&self, name: &str) -> &str {
+        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether a field is true.
+    #[must_use]
+    pub fn is(&self, name: &str) -> bool {
+        self.fields.get(name).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// A field's number, or 0.
+    #[must_use]
+    pub fn number(&self, name: &str) -> i64 {
+        self.fields.get(name).and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    /// A field's list, or nothing.
+    #[must_use]
+    pub fn list(&self, name: &str) -> &[Value] {
+        self.fields.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The texts in a field's list.
+    pub fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.list(name).iter().filter_map(Value::as_str)
+    }
+
+    /// Sets a field.
+    pub fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.fields.insert(name.to_owned(), value.into());
+    }
+
+    /// Its fields as answers show them.
+    #[must_use]
+    pub fn shown(&self) -> Map<String, Value> {
+        let seen = self.fields.iter().filter(|(name, _)| !name.starts_with('_'));
+        seen.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Its ID.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.text("id")
+    }
+
+    /// Whether a field has one of these values, as a query writes them.
+    #[must_use]
+    pub fn matches<'a>(&self, name: &str, mut wanted: impl Iterator<Item = &'a str>) -> bool {
+        let value = self.fields.get(name);
+        wanted.any(|wanted| match value {
+            None | Some(Value::Null) => wanted.is_empty(),
+            Some(Value::String(text)) => text == wanted,
+            Some(Value::Bool(is)) => is.to_string().eq_ignore_ascii_case(wanted),
+            Some(Value::Array(items)) => items.iter().any(|item| item.as_str() == Some(wanted)),
+            Some(Value::Number(number)) => wanted.parse().is_ok_and(|wanted: serde_json::Number| wanted == *number),
+            Some(Value::Object(_)) => false,
+        })
+    }
+}
+
+/// A resource as an answer shows it: without the fields of the simulation, and only with those asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// Its fields.
+    pub fields: &'a Map<String, Value>,
+    /// The fields asked for; empty: all.
+    pub only: &'a [&'a str],
+}
+
+impl Serialize for View<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.fields {
+            if !name.starts_with('_') && (self.only.is_empty() || self.only.contains(&name.as_str())) {
+                map.serialize_entry(name, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// A list under its name, with links to further pages.
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// Name of the list.
+    pub name: &'a str,
+    /// What it holds.
+    pub rows: Vec<View<'a>>,
+    /// Links, under the name of the list and `_links`; none: no such field.
+    pub links: Option<Value>,
+}
+
+impl Serialize for Page<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(self.name, &self.rows)?;
+        if let Some(links) = &self.links {
+            map.serialize_entry(&format!("{}_links", self.name), links)?;
+        }
+        map.end()
+    }
+}
+
+/// The part of a list after a marker, of at most `limit` rows. None: the marker is not in the list.
+#[must_use]
+pub fn page<'a>(mut rows: Vec<&'a Row>, marker: Option<&str>, limit: Option<usize>) -> Option<Vec<&'a Row>> {
+    if let Some(marker) = marker {
+        let at = rows.iter().position(|row| row.id() == marker)?;
+        rows.drain(..=at);
+    }
+    rows.truncate(limit.unwrap_or(usize::MAX));
+    Some(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn row(seq: u64, fields: &Value) -> Row {
+        Row { seq, made: Timestamp::UNIX_EPOCH, fields: fields.as_object().unwrap().clone() }
+    }
+
+    #[test]
+    fn an_answer_shows_what_was_asked_for_and_nothing_of_the_simulation() {
+        let row = row(1, &json!({"id": "1", "name": "a", "_pool": "p"}));
+        let shown = |only| serde_json::to_string(&View { fields: &row.fields, only }).unwrap();
+        assert_eq!(shown(&[]), r#"{"id":"1","name":"a"}"#);
+        assert_eq!(shown(&["name", "_pool"]), r#"{"name":"a"}"#);
+    }
+
+    #[test]
+    fn filters_compare_as_queries_write_values() {
+        let row = row(1, &json!({"id": "1", "up": true, "port": 80, "groups": ["a", "b"], "none": null}));
+        let has = |name, wanted: &'static str| row.matches(name, [wanted].into_iter());
+        assert!(has("id", "1") && has("up", "True") && has("port", "80") && has("groups", "b") && has("none", ""));
+        assert!(!has("groups", "c") && !has("port", "8"));
+    }
+
+    #[test]
+    fn a_page_begins_behind_its_marker() {
+        let rows: Vec<Row> = (1..=4).map(|n| row(n, &json!({"id": n.to_string()}))).collect();
+        let ids = |marker, limit| {
+            let found = page(rows.iter().collect(), marker, limit)?;
+            Some(found.iter().map(|row| row.id().to_owned()).collect::<String>())
+        };
+        assert_eq!(ids(Some("1"), Some(2)).unwrap(), "23");
+        assert_eq!(ids(None, None).unwrap(), "1234");
+        assert_eq!(ids(Some("9"), None), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Lists of resources: filters, tags, the fields asked for, and pages.
+
+use super::World;
+use crate::core::rest::{Call, Problem, Reply, encoded};
+use crate::core::rows::{Page, Row, View, page};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Shows a resource with what does not stand in its own fields.
+pub(super) type Show = fn(&World, &Row) -> Map<String, Value>;
+
+/// How a kind of resource is listed.
+pub(super) struct Listing {
+    /// Its kind.
+    pub(super) kind: &'static str,
+    /// Name of the list.
+    pub(super) name: &'static str,
+    /// What it can be filtered by.
+    pub(super) filters: &'static [&'static str],
+    /// A resource as it is shown, where that is more than its own fields.
+    pub(super) shown: Option<Show>,
+}
+
+/// What a query says besides filters by fields.
+const CONTROLS: &[&str] =
+    &["limit", "marker", "fields", "sort_key", "sort_dir", "tags", "tags-any", "not-tags", "not-tags-any"];
+
+impl Listing {
+    /// The first parameter that is neither a filter nor a control.
+    pub(super) fn unknown<'a>(&self, call: &'a Call) -> Option<&'a str> {
+        let known = |name: &str| CONTROLS.contains(&name) || self.filters.contains(&name);
+        call.query.iter().map(|(name, _)| name.as_str()).find(|name| !known(name))
+    }
+
+    /// The rows that the caller sees and the query asks for, in the order of creation or, if so asked, of a field.
+    pub(super) fn rows<'a>(&self, world: &'a World, call: &Call) -> Vec<&'a Row> {
+        let mut names: Vec<&str> = call.query.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.retain(|name| !CONTROLS.contains(name));
+        let fits = |row: &Row| {
+            let by_fields = names.iter().all(|name| {
+                let hidden = format!("_{name}");
+                let field = if row.fields.contains_key(*name) { *name } else { hidden.as_str() };
+                row.matches(field, call.all(name))
+            });
+            by_fields && has_tags(row, call)
+        };
+        // Compared with what callers may see last: most lists ask for one object.
+        let table = world.table(self.kind).values().filter(|row| fits(row) && world.sees(self.kind, row));
+        let mut rows: Vec<&Row> = table.collect();
+        rows.sort_by_key(|row| row.seq);
+        if let Some(key) = call.get("sort_key") {
+            rows.sort_by(|one, other| one.text(key).cmp(other.text(key)));
+            if call.get("sort_dir") == Some("desc") {
+                rows.reverse();
+            }
+        }
+        rows
+    }
+
+    /// A page of rows as an answer.
+    pub(super) fn reply(&self, world: &World, call: &Call, rows: &[&Row], links: Option<Value>) -> Reply {
+        let only: Vec<&str> = call.all("fields").collect();
+        let shown: Vec<Cow<'_, Map<String, Value>>> = match self.shown {
+            None => rows.iter().map(|row| Cow::Borrowed(&row.fields)).collect(),
+            Some(show) => rows.iter().map(|row| Cow::Owned(show(world, row))).collect(),
+        };
+        let views = shown.iter().map(|fields| View { fields, only: &only }).collect();
+        let reply = Reply::json(200, &Page { name: self.name, rows: views, links });
+        Reply { items: u64::try_from(rows.len()).unwrap_or(u64::MAX), ..reply }
+    }
+
+    /// One resource under its name.
+    pub(super) fn one(&self, world: &World, status: u16, name: &str, row: &Row) -> Reply {
+        let fields = self.shown.map_or(Cow::Borrowed(&row.fields), |show| Cow::Owned(show(world, row)));
+        Reply::json(status, &std::collections::BTreeMap::from([(name, View { fields: &fields, only: &[] })]))
+    }
+}
+
+/// Whether a row has the tags that a query asks for.
+fn has_tags(row: &Row, call: &Call) -> bool {
+    let tags =
+        |name: &str| call.get(name).map(|text| text.split(',').map(|tag| row.texts("tags").any(|has| has == tag)));
+    tags("tags").is_none_or(|mut has| has.all(|has| has))
+        && tags("tags-any").is_none_or(|mut has| has.any(|has| has))
+        && tags("not-tags").is_none_or(|mut has| !has.all(|has| has))
+        && tags("not-tags-any").is_none_or(|mut has| !has.any(|has| has))
+}
+
+/// A page, and whether it is as long as the limit: then there is a link to the next one.
+pub(super) fn paged<'a>(
+    rows: Vec<&'a Row>,
+    call: &Call,
+    limit: Option<usize>,
+) -> Result<(Vec<&'a Row>, bool), Problem> {
+    let marker = call.get("marker").filter(|marker| !marker.is_empty());
+    let rows = page(rows, marker, limit).ok_or_else(|| Problem::new(400, "marker", marker.unwrap_or_default()))?;
+    let full = limit.is_some_and(|limit| limit > 0 && rows.len() >= limit);
+    Ok((rows, full))
+}
+
+/// The URL of another page: the parameters of this one that are kept, and a marker.
+pub(super) fn other_page(url: &str, call: &Call, keep: impl Fn(&str) -> bool, marker: &str) -> String {
+    let mut link = format!("{url}{}?", call.path);
+    for (name, value) in call.query.iter().filter(|(name, _)| name != "marker" && name != "page_reverse" && keep(name))
+    {
+        // Writing to a string can't fail.
+        let _ = write!(link, "{}={}&", encoded(name), encoded(value));
+    }
+    let _ = write!(link, "marker={marker}");
+    link
+}
+
+/// A link as it stands in `…_links`.
+pub(super) fn link(rel: &str, href: &str) -> Value {
+    json!({"rel": rel, "href": href})
+}

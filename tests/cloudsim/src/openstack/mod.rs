@@ -1,0 +1,24 @@
+//! A simulated OpenStack: Keystone, Nova, Neutron, Octavia, Barbican and Cinder on one endpoint, each under a path of its own;
+//! instance metadata on ports of their own.
+//!
+//! What it answers was taken from real services (Keystone 30, Nova 34, Neutron 29, Octavia 19), and `tests/it/openstack` holds
+//! it against them. What could not be asked there is marked `unverified`.
+
+mod catalog;
+pub mod keystone;
+mod lists;
+mod metadata;
+mod neutron;
+mod nova;
+mod octavia;
+pub mod options;
+mod routes;
+mod running;
+pub mod seed;
+mod stores;
+mod world;
+
+pub use metadata::Metadata;
+pub use options::{CatalogEntry, Options};
+pub use running::OpenStack;
+pub use world::{Who, World};

@@ -1,0 +1,287 @@
+//! Load balancers.
+
+use super::{
+    BALANCER, begin, ids, invalid, list, listeners, members, monitors, parts, pools, providers, refused, shapes, stamp,
+};
+use crate::core::rest::{Call, Problem, Reply};
+use crate::core::rows::Row;
+use crate::openstack::World;
+use crate::openstack::neutron::ports;
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
+
+/// `GET /loadbalancers`
+pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    list(&BALANCER, world, call, |_| true)
+}
+
+/// `GET /loadbalancers/{id}`
+pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    BALANCER.find(world, call.id(0))?;
+    BALANCER.reply(world, 200, call.id(0))
+}
+
+/// Where the VIP is to be.
+struct Vip {
+    port: String,
+    address: String,
+    subnet: String,
+    network: String,
+    /// The port was made for it, and goes with it.
+    own: bool,
+}
+
+/// `POST /loadbalancers`
+pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let mut body = BALANCER.body(call, shapes::BALANCER)?;
+    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+    let project = text("project_id").unwrap_or_else(|| world.who.project.clone());
+    if project != world.who.project && !world.who.admin {
+        return Err(refused(403, "Policy does not allow this request to be performed."));
+    }
+    let (subnet, network) = place(world, &body)?;
+    let provider = text("provider").or_else(|| world.options.providers.first().cloned()).unwrap_or_default();
+    if !world.options.providers.contains(&provider) {
+        return Err(refused(400, format!("Provider '{provider}' is not enabled.")));
+    }
+    if text("flavor_id").is_some_and(|flavor| !world.options.balancer_flavors.contains(&flavor)) {
+        return Err(invalid("Invalid flavor_id."));
+    }
+    if text("availability_zone").is_some_and(|zone| !world.options.balancer_zones.contains(&zone)) {
+        return Err(invalid("Invalid availability zone."));
+    }
+    if world.full("loadbalancer") {
+        return Err(refused(403, "Quota has been met for resources: Load Balancer"));
+    }
+    let id = world.uuid();
+    let vip = vip(world, &body, &id, &project, &provider, subnet, network)?;
+    // The port stays behind when one of these is refused: so it is with Octavia.
+    let inside = body.remove("listeners").and_then(|listeners| listeners.as_array().cloned()).unwrap_or_default();
+    populated(&provider, &inside)?;
+    let base = json!({
+        "id": id, "name": "", "description": "", "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",
+        "admin_state_up": true, "project_id": project, "tenant_id": project, "created_at": stamp(world),
+        "updated_at": null, "vip_sg_ids": [], "additional_vips": [], "listeners": [], "pools": [],
+        "flavor_id": null, "vip_qos_policy_id": null, "tags": [], "availability_zone": null, "vip_vnic_type": "normal",
+    });
+    body.retain(|_, value| !value.is_null());
+    let place = json!({
+        "provider": provider, "vip_address": vip.address, "vip_port_id": vip.port, "vip_subnet_id": vip.subnet,
+        "vip_network_id": vip.network, "_own_port": vip.own,
+    });
+    body.extend(place.as_object().cloned().unwrap_or_default());
+    world.add("loadbalancer", base, body);
+    for listener in inside {
+        fill(world, &id, listener)?;
+    }
+    begin(world, &id, "PENDING_CREATE", &[]);
+    let row = world.row("loadbalancer", &id).ok_or_else(|| BALANCER.not_found(&id))?;
+    Ok(Reply::json(201, &json!({"loadbalancer": whole(world, row)})))
+}
+
+/// The subnet and the network that a body names for the VIP.
+fn place(world: &World, body: &Map<String, Value>) -> Result<(String, String), Problem> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let find = |kind: &'static str, what: &str, id: &str| {
+        world.seen(kind, id).ok_or_else(|| refused(400, format!("{what} {id} not found.")))
+    };
+    if let Some(port) = text("vip_port_id") {
+        let port = find("port", "Port", port)?;
+        let first = port.list("fixed_ips").first().and_then(|fixed| fixed.get("subnet_id")?.as_str());
+        return Ok((first.unwrap_or_default().to_owned(), port.text("network_id").to_owned()));
+    }
+    let network = text("vip_network_id").map(|network| find("network", "Network", network)).transpose()?;
+    if let Some(subnet) = text("vip_subnet_id") {
+        let subnet = find("subnet", "Subnet", subnet)?;
+        return Ok((subnet.id().to_owned(), subnet.text("network_id").to_owned()));
+    }
+    let Some(network) = network else {
+        return Err(invalid("VIP must contain one of: vip_port_id, vip_network_id, vip_subnet_id."));
+    };
+    // The first subnet of IPv4, or else the first.
+    let subnets: Vec<&Row> = network.texts("subnets").filter_map(|subnet| world.row("subnet", subnet)).collect();
+    let subnet = subnets.iter().find(|subnet| subnet.number("ip_version") == 4).or(subnets.first());
+    let subnet = subnet.ok_or_else(|| invalid("Supplied network does not contain a subnet."))?;
+    Ok((subnet.id().to_owned(), network.id().to_owned()))
+}
+
+/// The port of the VIP: the one that the body names, or a new one.
+fn vip(
+    world: &mut World,
+    body: &Map<String, Value>,
+    id: &str,
+    project: &str,
+    provider: &str,
+    subnet: String,
+    network: String,
+) -> Result<Vip, Problem> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let (port, own) = match text("vip_port_id") {
+        Some(port) => (port.to_owned(), false),
+        None => {
+            let wanted = text("vip_address").and_then(|address| address.parse::<IpAddr>().ok());
+            let groups: Vec<&str> = world
+                .table("security_group")
+                .values()
+                .filter(|group| group.text("project_id") == project && group.text("name") == "default")
+                .map(Row::id)
+                .collect();
+            let with = json!({
+                "name": format!("octavia-lb-{id}"), "device_id": format!("lb-{id}"), "device_owner": "Octavia",
+                "admin_state_up": false, "project_id": project, "security_groups": groups,
+            });
+            let made = ports::make(world, &[(&subnet, wanted)], with.as_object().cloned().unwrap_or_default());
+            // unverified for addresses that are taken and subnets that are full.
+            (
+                made.ok_or_else(|| {
+                    refused(500, format!("Provider '{provider}' reports error: BadRequestException: 400"))
+                })?,
+                true,
+            )
+        }
+    };
+    let row = world.row("port", &port);
+    let address = row.and_then(|row| row.list("fixed_ips").first()?.get("ip_address")?.as_str());
+    Ok(Vip { address: address.unwrap_or_default().to_owned(), port, subnet, network, own })
+}
+
+/// Whether the listeners of a fully populated request can be made.
+fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
+    let mut seen: Vec<(&str, i64, &str)> = Vec::new();
+    for listener in inside.iter().filter_map(Value::as_object) {
+        let protocol = listener.get("protocol").and_then(Value::as_str).unwrap_or_default();
+        let port = listener.get("protocol_port").and_then(Value::as_i64).unwrap_or_default();
+        listeners::free(protocol, port, seen.iter().copied())?;
+        seen.push((protocol, port, protocol));
+        listeners::sensible(listener)?;
+        let Some(pool) = listener.get("default_pool").and_then(Value::as_object) else { continue };
+        if pool.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
+            return Err(invalid("Pools must be named when creating a fully populated loadbalancer."));
+        }
+        pools::compatible(protocol, pool.get("protocol").and_then(Value::as_str).unwrap_or_default())?;
+        if provider == "ovn" {
+            // Amphora takes here what it refuses elsewhere.
+            providers::listener(provider, listener)?;
+            providers::pool(provider, pool)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a listener of a fully populated request with its pool, members and monitor.
+fn fill(world: &mut World, balancer: &str, listener: Value) -> Result<(), Problem> {
+    let Value::Object(mut listener) = listener else { return Ok(()) };
+    let pool = listener.remove("default_pool");
+    let listener = listeners::make(world, balancer, listener)?;
+    let Some(Value::Object(mut pool)) = pool else { return Ok(()) };
+    let (inside, monitor) = (pool.remove("members"), pool.remove("healthmonitor"));
+    let pool = pools::make(world, balancer, Some(&listener), pool);
+    for member in inside.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object) {
+        members::make(world, &pool, member.clone());
+    }
+    if let Some(Value::Object(monitor)) = monitor {
+        monitors::make(world, &pool, monitor);
+    }
+    Ok(())
+}
+
+/// A load balancer with everything in it.
+pub(in super::super) fn whole(world: &World, balancer: &Row) -> Value {
+    let all = |kind: &str, row: &Row, list: &str| -> Vec<Map<String, Value>> {
+        ids(row, list).iter().filter_map(|id| world.row(kind, id)).map(Row::shown).collect()
+    };
+    let mut whole = balancer.shown();
+    whole.insert("listeners".to_owned(), json!(all("listener", balancer, "listeners")));
+    let mut pools: Vec<Value> = Vec::new();
+    for pool in ids(balancer, "pools").iter().filter_map(|id| world.row("pool", id)) {
+        let mut shown = pool.shown();
+        shown.insert("members".to_owned(), json!(all("member", pool, "members")));
+        let monitor = world.row("healthmonitor", pool.text("healthmonitor_id")).map(Row::shown);
+        shown.remove("healthmonitor_id");
+        shown.insert("healthmonitor".to_owned(), json!(monitor));
+        pools.push(Value::Object(shown));
+    }
+    whole.insert("pools".to_owned(), Value::Array(pools));
+    Value::Object(whole)
+}
+
+/// `PUT /loadbalancers/{id}`
+pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let body = BALANCER.body(call, shapes::BALANCER_PUT)?;
+    let id = call.id(0);
+    let status = BALANCER.find(world, id)?.text("provisioning_status");
+    if status != "ACTIVE" {
+        return Err(wrong_state(status, id));
+    }
+    if let Some(row) = world.row_mut("loadbalancer", id) {
+        row.fields.extend(body);
+    }
+    begin(world, id, "PENDING_UPDATE", &[]);
+    BALANCER.reply(world, 200, id)
+}
+
+fn wrong_state(status: &str, id: &str) -> Problem {
+    refused(409, format!("Invalid state {status} of loadbalancer resource {id}"))
+}
+
+/// `DELETE /loadbalancers/{id}`
+pub(in super::super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let id = call.id(0);
+    let row = BALANCER.find(world, id)?;
+    let status = row.text("provisioning_status");
+    if !matches!(status, "ACTIVE" | "ERROR") {
+        return Err(wrong_state(status, id));
+    }
+    let cascade = call.get("cascade").is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    let parts = parts(world, row);
+    if !cascade && !parts.is_empty() {
+        return Err(invalid(&format!("Cannot delete Load Balancer {id} - it has children")));
+    }
+    let parts: Vec<(&'static str, &str, &str)> =
+        parts.iter().map(|(kind, id)| (*kind, id.as_str(), "PENDING_DELETE")).collect();
+    begin(world, id, "PENDING_DELETE", &parts);
+    Ok(Reply::empty(204))
+}
+
+/// Removes a load balancer with its parts and the port that was made for it.
+pub(super) fn remove(world: &mut World, id: &str, parts: &[(&'static str, String)]) {
+    for (kind, part) in parts {
+        world.remove(kind, part);
+    }
+    if let Some(row) = world.remove("loadbalancer", id).filter(|row| row.is("_own_port")) {
+        ports::remove(world, row.text("vip_port_id"));
+    }
+}
+
+/// `GET /loadbalancers/{id}/status`
+pub(in super::super) fn status(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let balancer = BALANCER.find(world, call.id(0))?;
+    let tell = |row: &Row, more: &[&str]| {
+        let names = ["id", "name", "operating_status", "provisioning_status"];
+        let names = names.iter().chain(more);
+        names
+            .map(|name| ((*name).to_owned(), row.fields.get(*name).cloned().unwrap_or_default()))
+            .collect::<Map<String, Value>>()
+    };
+    let mut listeners = Vec::new();
+    for listener in ids(balancer, "listeners").iter().filter_map(|id| world.row("listener", id)) {
+        let mut shown = tell(listener, &[]);
+        let mut inside = Vec::new();
+        if let Some(pool) = world.row("pool", listener.text("default_pool_id")) {
+            let mut shown = tell(pool, &[]);
+            if let Some(monitor) = world.row("healthmonitor", pool.text("healthmonitor_id")) {
+                shown.insert("health_monitor".to_owned(), Value::Object(tell(monitor, &["type"])));
+            }
+            let members = ids(pool, "members");
+            let members = members.iter().filter_map(|id| world.row("member", id));
+            let members: Vec<_> = members.map(|member| tell(member, &["address", "protocol_port"])).collect();
+            shown.insert("members".to_owned(), json!(members));
+            inside.push(shown);
+        }
+        shown.insert("pools".to_owned(), json!(inside));
+        listeners.push(shown);
+    }
+    let mut shown = tell(balancer, &[]);
+    shown.insert("listeners".to_owned(), json!(listeners));
+    Ok(Reply::json(200, &json!({"statuses": {"loadbalancer": shown}})))
+}

@@ -1,0 +1,123 @@
+//! Health monitors.
+
+use super::pools::{above, around};
+use super::{
+    BALANCER, MONITOR, POOL, begin, ids, immutable, invalid, list, mutable, providers, refused, shapes, stamp,
+};
+use crate::core::rest::{Call, Problem, Reply};
+use crate::openstack::World;
+use serde_json::{Map, Value, json};
+
+/// `GET /healthmonitors`
+pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    list(&MONITOR, world, call, |_| true)
+}
+
+/// `GET /healthmonitors/{id}`
+pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    MONITOR.find(world, call.id(0))?;
+    MONITOR.reply(world, 200, call.id(0))
+}
+
+/// Whether the monitors of a pool can be changed.
+fn open(world: &World, pool: &str) -> Result<(String, Vec<String>), Problem> {
+    let row = POOL.find(world, pool)?;
+    let (balancer, listeners) = above(row);
+    if row.text("provisioning_status") != "ACTIVE" {
+        return Err(immutable("Pool", pool));
+    }
+    mutable(world, &balancer)?;
+    Ok((balancer, listeners))
+}
+
+/// Whether the fields of a monitor go with its type.
+fn sensible(kind: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
+    let http = matches!(kind, "HTTP" | "HTTPS");
+    let has = |name: &&&str| fields.get(**name).is_some_and(|value| !value.is_null());
+    match ["http_method", "url_path", "expected_codes", "domain_name", "http_version"].iter().find(has) {
+        Some(name) if !http => {
+            Err(refused(400, format!("{name} is not a valid option for health monitors of type {kind}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `POST /healthmonitors`
+pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let mut body = MONITOR.body(call, shapes::MONITOR)?;
+    let pool = body.remove("pool_id").and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default();
+    let kind = body.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (balancer, listeners) = open(world, &pool)?;
+    sensible(&kind, &body)?;
+    let row = POOL.find(world, &pool)?;
+    let datagrams = matches!(row.text("protocol"), "UDP" | "SCTP");
+    if kind == "UDP-CONNECT" && !datagrams {
+        return Err(invalid("The UDP-CONNECT type is only supported for pools of type UDP/SCTP."));
+    }
+    if datagrams && !matches!(kind.as_str(), "UDP-CONNECT" | "SCTP" | "TCP" | "HTTP") {
+        // unverified: the text.
+        return Err(invalid(
+            "The associated pool protocol is UDP/SCTP, so only UDP-CONNECT, SCTP, TCP and HTTP are supported.",
+        ));
+    }
+    providers::monitor(BALANCER.find(world, &balancer)?.text("provider"), &kind)?;
+    if !row.text("healthmonitor_id").is_empty() {
+        return Err(refused(409, "This pool already has a health monitor"));
+    }
+    let id = make(world, &pool, body);
+    begin(world, &balancer, "PENDING_UPDATE", &around(&pool, "PENDING_UPDATE", &listeners));
+    MONITOR.reply(world, 201, &id)
+}
+
+/// Makes a monitor whose fields are good.
+pub(super) fn make(world: &mut World, pool: &str, mut fields: Map<String, Value>) -> String {
+    fields.retain(|_, value| !value.is_null());
+    let project = world.row("pool", pool).map(|row| row.text("project_id").to_owned());
+    let http = fields.get("type").is_some_and(|kind| kind == "HTTP" || kind == "HTTPS");
+    let default = |text: &str| if http { json!(text) } else { Value::Null };
+    let base = json!({
+        "name": "", "max_retries_down": 3, "http_method": default("GET"), "url_path": default("/"),
+        "expected_codes": default("200"), "admin_state_up": true, "project_id": project, "tenant_id": project,
+        "pools": [{"id": pool}], "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",
+        "created_at": stamp(world), "updated_at": null, "tags": [], "http_version": null, "domain_name": null,
+        "_pool_id": pool,
+    });
+    let id = world.add("healthmonitor", base, fields);
+    let members = world.row("pool", pool).map(|row| ids(row, "members")).unwrap_or_default();
+    if let Some(row) = world.row_mut("pool", pool) {
+        row.set("healthmonitor_id", id.as_str());
+    }
+    for member in members {
+        if let Some(row) = world.row_mut("member", &member) {
+            row.set("operating_status", "ONLINE");
+        }
+    }
+    id
+}
+
+/// `PUT /healthmonitors/{id}`
+pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let body = MONITOR.body(call, shapes::MONITOR_PUT)?;
+    let id = call.id(0);
+    let row = MONITOR.find(world, id)?;
+    sensible(row.text("type"), &body)?;
+    let pool = row.text("_pool_id").to_owned();
+    let (balancer, listeners) = open(world, &pool)?;
+    if let Some(row) = world.row_mut("healthmonitor", id) {
+        row.fields.extend(body);
+    }
+    let mut parts = around(&pool, "PENDING_UPDATE", &listeners);
+    parts.push(("healthmonitor", id, "PENDING_UPDATE"));
+    begin(world, &balancer, "PENDING_UPDATE", &parts);
+    MONITOR.reply(world, 200, id)
+}
+
+/// `DELETE /healthmonitors/{id}`
+pub(in super::super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let pool = MONITOR.find(world, call.id(0))?.text("_pool_id").to_owned();
+    let (balancer, listeners) = open(world, &pool)?;
+    let mut parts = around(&pool, "PENDING_UPDATE", &listeners);
+    parts.push(("healthmonitor", call.id(0), "PENDING_DELETE"));
+    begin(world, &balancer, "PENDING_UPDATE", &parts);
+    Ok(Reply::empty(204))
+}

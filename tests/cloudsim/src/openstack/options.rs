@@ -1,0 +1,118 @@
+//! How a simulated OpenStack behaves.
+
+use crate::core::clock::Mode;
+use crate::core::lag::Lag;
+use crate::core::latency::Latency;
+use crate::core::throttle::BucketSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Everything that can be set. Durations are milliseconds in JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Seed of IDs and of the fault injector.
+    pub seed: u64,
+    /// How the clock runs.
+    pub clock: Mode,
+    /// Real time that calls take.
+    pub latency: Latency,
+    /// Token buckets; none by default. A call that is held back gets 429 (503 from Octavia) with `Retry-After`.
+    pub throttle: Vec<BucketSpec>,
+    /// What `Retry-After` says to a call that is held back, seconds.
+    pub retry_after: u64,
+    /// How long new objects stay unknown to reads, by kind: `loadbalancer`, `listener`, `floatingip`, `security_group`, …
+    pub lag: Lag,
+    /// Port: 0 takes any free one.
+    pub port: u16,
+    /// How many calls the ledger keeps.
+    pub ledger_entries: usize,
+    /// How long tokens are good for.
+    #[serde(with = "crate::core::millis")]
+    pub token_lifetime: Duration,
+    /// The service catalog.
+    pub catalog: Vec<CatalogEntry>,
+    /// Aliases of the extensions of Neutron.
+    pub extensions: Vec<String>,
+    /// Highest microversion of Nova, the part behind `2.`.
+    pub compute_version: u32,
+    /// Most servers in a page of Nova.
+    pub compute_page: usize,
+    /// Versions of Octavia, as its version document lists them; the last one is the current one.
+    pub balancer_versions: Vec<String>,
+    /// Providers of Octavia that are enabled; the first one is the default.
+    pub providers: Vec<String>,
+    /// IDs of the flavors of Octavia.
+    pub balancer_flavors: Vec<String>,
+    /// Availability zones of Octavia.
+    pub balancer_zones: Vec<String>,
+    /// How long a change to a load balancer takes until it is ACTIVE (or gone).
+    #[serde(with = "crate::core::millis")]
+    pub provisioning: Duration,
+    /// Quotas of each project, by kind: `loadbalancer`, `floatingip`, `security_group`, `security_group_rule`; a kind that is
+    /// not named has none.
+    pub quotas: BTreeMap<String, usize>,
+}
+
+/// An endpoint of a service, for each of its regions and interfaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatalogEntry {
+    /// Service type, e.g. `network`.
+    pub kind: String,
+    /// Service name, e.g. `neutron`.
+    pub name: String,
+    /// Path behind the URL of the simulation, or a whole URL.
+    pub path: String,
+    /// Regions.
+    pub regions: Vec<String>,
+    /// Interfaces.
+    pub interfaces: Vec<String>,
+}
+
+impl CatalogEntry {
+    /// An endpoint with all interfaces in `RegionOne`.
+    #[must_use]
+    pub fn new(kind: &str, name: &str, path: &str) -> Self {
+        CatalogEntry {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            path: path.to_owned(),
+            regions: vec!["RegionOne".to_owned()],
+            interfaces: ["public", "internal", "admin"].map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            seed: 1,
+            clock: Mode::default(),
+            latency: Latency::default(),
+            throttle: Vec::new(),
+            retry_after: 1,
+            lag: Lag::default(),
+            port: 0,
+            ledger_entries: 100_000,
+            token_lifetime: Duration::from_secs(3600),
+            catalog: vec![
+                CatalogEntry::new("identity", "keystone", "/identity/v3"),
+                CatalogEntry::new("compute", "nova", "/compute/v2.1"),
+                CatalogEntry::new("network", "neutron", "/network"),
+                CatalogEntry::new("load-balancer", "octavia", "/load-balancer"),
+                CatalogEntry::new("key-manager", "barbican", "/key-manager"),
+                CatalogEntry::new("block-storage", "cinder", "/volume/v3"),
+            ],
+            extensions: super::neutron::EXTENSIONS.iter().map(|(alias, ..)| (*alias).to_owned()).collect(),
+            compute_version: 104,
+            compute_page: 1000,
+            balancer_versions: (0..=30).map(|minor| format!("v2.{minor}")).collect(),
+            providers: ["amphora", "octavia", "ovn"].map(str::to_owned).to_vec(),
+            balancer_flavors: Vec::new(),
+            balancer_zones: Vec::new(),
+            provisioning: Duration::from_millis(3),
+            quotas: BTreeMap::new(),
+        }
+    }
+}

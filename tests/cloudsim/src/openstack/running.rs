@@ -1,0 +1,180 @@
+//! A running simulated OpenStack.
+
+use super::metadata::{Metadata, Service};
+use super::octavia::balancers::whole;
+use super::{Options, World};
+use crate::core::clock::Clock;
+use crate::core::endpoint::{Cloud as _, Endpoint, Inside};
+use crate::core::faults::{Faults, Rule};
+use crate::core::ledger::Ledger;
+use crate::core::lock;
+use crate::core::rows::Row;
+use crate::core::server::{Answer, Handler as _, Request, Runtime, Server};
+use serde_json::Value;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// A simulated OpenStack that listens on loopback until it is dropped.
+#[derive(Debug)]
+pub struct OpenStack {
+    endpoint: Arc<Endpoint<World>>,
+    clock: Clock,
+    server: Server,
+    // Last: the servers stop before their thread.
+    runtime: Runtime,
+}
+
+impl OpenStack {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The port is taken, or no thread can be made.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let runtime = Runtime::start("cloudsim-openstack")?;
+        let (port, seed, entries, throttle) =
+            (options.port, options.seed, options.ledger_entries, options.throttle.clone());
+        let world = World::new(options);
+        let clock = world.clock.clone();
+        let inside = Mutex::new(Inside::new(world, seed, entries, &throttle));
+        let endpoint = Arc::new(Endpoint { inside });
+        let server = runtime.spawner().serve(port, endpoint.clone())?;
+        lock(&endpoint.inside).cloud.url = server.url();
+        Ok(OpenStack { endpoint, clock, server, runtime })
+    }
+
+    /// URL of the endpoint of all services; each is at a path of its own.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// URL of Keystone, without a version.
+    #[must_use]
+    pub fn auth_url(&self) -> String {
+        format!("{}/identity", self.url())
+    }
+
+    /// Answers a request as the endpoint would, without a socket: for callers in the same process whose time stands still.
+    pub async fn answer(&self, request: Request) -> Answer {
+        self.endpoint.clone().answer(request).await
+    }
+
+    /// Starts the metadata service of a server, on any free port or on this one.
+    ///
+    /// # Errors
+    /// There is no such server, or the port is taken.
+    pub fn metadata(&self, server: &str, port: u16) -> io::Result<Metadata> {
+        if self.world(|world| world.row("server", server).is_none()) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no server {server}")));
+        }
+        let service = Service { endpoint: self.endpoint.clone(), server: server.to_owned() };
+        Ok(Metadata { server: self.runtime.spawner().serve(port, Arc::new(service))? })
+    }
+
+    /// Changes how it behaves from now on; the clock's mode and the port stay what they were.
+    pub fn change(&self, change: impl FnOnce(&mut Options)) {
+        let mut inside = lock(&self.endpoint.inside);
+        let buckets = inside.cloud.options.throttle.clone();
+        change(&mut inside.cloud.options);
+        let new = inside.cloud.options.throttle.clone();
+        if new != buckets {
+            inside.set_throttle(&new);
+        }
+    }
+
+    /// The virtual clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Looks into the world or changes it, between two calls. What is due by now has happened.
+    pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
+        let mut inside = lock(&self.endpoint.inside);
+        inside.cloud.settle();
+        look(&mut inside.cloud)
+    }
+
+    /// All load balancers with everything in them, in the order of creation.
+    #[must_use]
+    pub fn balancers(&self) -> Vec<Value> {
+        self.world(|world| {
+            let mut rows: Vec<_> = world.table("loadbalancer").values().collect();
+            rows.sort_by_key(|row| row.seq);
+            rows.into_iter().map(|row| whole(world, row)).collect()
+        })
+    }
+
+    /// All resources of a kind as their service shows them, in the order of creation: `floatingip`, `port`, `server`, …
+    #[must_use]
+    pub fn resources(&self, kind: &str) -> Vec<Value> {
+        self.world(|world| {
+            let mut rows: Vec<_> = world.table(kind).values().collect();
+            rows.sort_by_key(|row| row.seq);
+            rows.into_iter().map(Row::shown).map(Value::Object).collect()
+        })
+    }
+
+    /// Ends all tokens: the next calls get 401.
+    pub fn expire_tokens(&self) {
+        self.world(|world| world.identity.expire_tokens());
+    }
+
+    /// Changes of load balancers do not end (any more), or end again.
+    pub fn freeze_provisioning(&self, frozen: bool) {
+        self.world(|world| world.frozen = frozen);
+    }
+
+    /// The next so many changes of load balancers end in ERROR.
+    pub fn fail_provisioning(&self, times: u32) {
+        self.world(|world| world.failing = times);
+    }
+
+    /// Sets the provisioning status of a load balancer.
+    pub fn set_balancer_status(&self, id: &str, status: &str) {
+        self.world(|world| {
+            if let Some(row) = world.row_mut("loadbalancer", id) {
+                row.set("provisioning_status", status);
+            }
+        });
+    }
+
+    /// Adds a fault rule behind the others.
+    pub fn fault(&self, rule: Rule) {
+        self.faults(|faults| faults.add(rule));
+    }
+
+    /// Looks at the fault rules or changes them.
+    pub fn faults<T>(&self, look: impl FnOnce(&mut Faults) -> T) -> T {
+        look(&mut lock(&self.endpoint.inside).faults)
+    }
+
+    /// Reads the ledger of calls or clears it.
+    pub fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
+        look(&mut lock(&self.endpoint.inside).ledger)
+    }
+
+    /// A mark in the ledger: the number of the last call so far.
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        self.ledger(|ledger| ledger.mark())
+    }
+
+    /// What callers sent that does not follow the APIs, one line each; tests assert that there is nothing.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        lock(&self.endpoint.inside).violations.clone()
+    }
+
+    /// The same, and forgets them: for tests that send what is wrong on purpose.
+    #[must_use]
+    pub fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.endpoint.inside).violations)
+    }
+}
+
+impl Drop for OpenStack {
+    fn drop(&mut self) {
+        self.ledger(|ledger| ledger.write_calls());
+    }
+}

@@ -1,0 +1,32 @@
+//! Barbican and Cinder, as far as they are read. `unverified`: neither could be asked; the forms are those of their documents.
+
+use super::World;
+use crate::core::rest::{Call, Problem, Reply};
+use crate::core::rows::View;
+
+/// `GET /v1/containers/{id}`
+pub(super) fn get_container(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    show(world, "container", call.id(0))
+}
+
+/// `GET /v1/secrets/{id}`
+pub(super) fn get_secret(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    show(world, "secret", call.id(0))
+}
+
+fn show(world: &World, kind: &str, id: &str) -> Result<Reply, Problem> {
+    let text = format!("Not Found. Sorry but your {kind} is in another castle.");
+    let row = world.seen(kind, id).ok_or_else(|| Problem::new(404, "Not Found", text))?;
+    Ok(Reply::json(
+        200,
+        &View { fields: &row.fields, only: &["created", "name", "status", "type", "container_ref", "secret_ref"] },
+    ))
+}
+
+/// `GET /v3/volumes/{id}`, with the ID of a project in front or without.
+pub(super) fn get_volume(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let id = call.ids.last().map(String::as_str).unwrap_or_default();
+    let text = format!("Volume {id} could not be found.");
+    let row = world.seen("volume", id).ok_or_else(|| Problem::new(404, "itemNotFound", text))?;
+    Ok(Reply::json(200, &serde_json::json!({"volume": row.fields})))
+}

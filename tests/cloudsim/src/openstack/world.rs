@@ -1,0 +1,279 @@
+//! The one world that all services share.
+
+use super::keystone::Identity;
+use super::options::Options;
+use super::{octavia, routes};
+use crate::core::clock::{Clock, later};
+use crate::core::endpoint::Cloud;
+use crate::core::faults::Fault;
+use crate::core::latency::Latency;
+use crate::core::rest::{Call, Lost, Problem, Reply, Route};
+use crate::core::rows::{Row, Table};
+use crate::core::server::Request;
+use jiff::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// State of all services.
+#[derive(Debug)]
+pub struct World {
+    /// How it behaves.
+    pub options: Options,
+    /// The virtual clock.
+    pub clock: Clock,
+    /// URL of the endpoint.
+    pub url: String,
+    /// Users, projects, tokens.
+    pub identity: Identity,
+    /// All other resources, by kind.
+    pub tables: BTreeMap<&'static str, Table>,
+    /// Which addresses are taken, by ID of the subnet.
+    pub addresses: BTreeMap<String, Taken>,
+    /// The caller of the call that is being carried out.
+    pub who: Who,
+    /// Load balancers whose changes are being carried out, by the time they end.
+    pub pending: BTreeMap<(Timestamp, u64), String>,
+    /// Changes of load balancers do not end.
+    pub frozen: bool,
+    /// How many load balancers go into ERROR when their next change ends.
+    pub failing: u32,
+    rng: StdRng,
+    count: u64,
+}
+
+/// Addresses of a subnet that are taken.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// All of them.
+    pub all: BTreeSet<IpAddr>,
+    /// The last one that was given to a caller who asked for any, as a number.
+    pub last: u128,
+}
+
+/// A caller.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Who {
+    /// ID of the user.
+    pub user: String,
+    /// ID of the project.
+    pub project: String,
+    /// Whether it is an administrator.
+    pub admin: bool,
+}
+
+impl World {
+    /// An empty cloud.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        World {
+            clock: Clock::new(options.clock),
+            rng: StdRng::seed_from_u64(options.seed),
+            options,
+            url: String::new(),
+            identity: Identity::default(),
+            tables: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            who: Who::default(),
+            pending: BTreeMap::new(),
+            frozen: false,
+            failing: 0,
+            count: 0,
+        }
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The virtual time in a format of `strftime`.
+    #[must_use]
+    pub fn stamp(&self, format: &str) -> String {
+        self.now().strftime(format).to_string()
+    }
+
+    /// Random hexadecimal digits.
+    pub fn hex(&mut self, digits: usize) -> String {
+        let mut text = String::with_capacity(digits + 16);
+        while text.len() < digits {
+            text.push_str(&format!("{:016x}", self.rng.random::<u64>()));
+        }
+        text.truncate(digits);
+        text
+    }
+
+    /// A random UUID.
+    pub fn uuid(&mut self) -> String {
+        let digits = self.hex(32);
+        let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
+        format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+    }
+
+    /// The next number in the order of events.
+    pub fn number(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// The resources of a kind.
+    #[must_use]
+    pub fn table(&self, kind: &str) -> &Table {
+        static NONE: Table = Table::new();
+        self.tables.get(kind).unwrap_or(&NONE)
+    }
+
+    /// Adds a resource; the fields of `with` win over those of `base`. Returns its ID: that of the fields, or a new one.
+    pub fn add(&mut self, kind: &'static str, base: Value, with: Map<String, Value>) -> String {
+        let mut fields = if let Value::Object(fields) = base { fields } else { Map::new() };
+        fields.extend(with);
+        let id = match fields.get("id").and_then(Value::as_str) {
+            Some(id) => id.to_owned(),
+            None => self.uuid(),
+        };
+        fields.insert("id".to_owned(), json!(id));
+        let row = Row { seq: self.number(), made: self.now(), fields };
+        self.tables.entry(kind).or_default().insert(id.clone(), row);
+        id
+    }
+
+    /// A resource of any project.
+    #[must_use]
+    pub fn row(&self, kind: &str, id: &str) -> Option<&Row> {
+        self.table(kind).get(id)
+    }
+
+    /// A resource of any project, to change it.
+    pub fn row_mut(&mut self, kind: &'static str, id: &str) -> Option<&mut Row> {
+        self.tables.entry(kind).or_default().get_mut(id)
+    }
+
+    /// Removes a resource.
+    pub fn remove(&mut self, kind: &'static str, id: &str) -> Option<Row> {
+        self.tables.entry(kind).or_default().remove(id)
+    }
+
+    /// A resource that the caller sees.
+    #[must_use]
+    pub fn seen(&self, kind: &str, id: &str) -> Option<&Row> {
+        self.row(kind, id).filter(|row| self.sees(kind, row))
+    }
+
+    /// Whether the caller sees a resource: its own, shared ones, and those that are already known.
+    #[must_use]
+    pub fn sees(&self, kind: &str, row: &Row) -> bool {
+        let open = row.is("shared") || row.is("router:external");
+        let mine = self.who.admin || open || row.text("project_id") == self.who.project;
+        mine && self.options.lag.known(kind, row.made, self.now())
+    }
+
+    /// The resources of a kind that the caller sees, by ID.
+    pub fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.table(kind).values().filter(move |row| self.sees(kind, row))
+    }
+
+    /// Whether the caller's project has as many resources of a kind as it may.
+    #[must_use]
+    pub fn full(&self, kind: &str) -> bool {
+        let mine = || self.table(kind).values().filter(|row| row.text("project_id") == self.who.project).count();
+        self.options.quotas.get(kind).is_some_and(|most| mine() >= *most)
+    }
+}
+
+impl Cloud for World {
+    fn routes() -> &'static [Route<Self>] {
+        routes::ROUTES
+    }
+
+    fn settle(&mut self) -> Timestamp {
+        let now = self.now();
+        while !self.frozen
+            && let Some(entry) = self.pending.first_entry()
+            && entry.key().0 <= now
+        {
+            let id = entry.remove();
+            octavia::settle(self, &id);
+        }
+        now
+    }
+
+    fn latency(&self) -> &Latency {
+        &self.options.latency
+    }
+
+    fn authenticate(&mut self, call: &Call) -> Result<String, Problem> {
+        self.who = Who::default();
+        if routes::is_open(call.action) {
+            return Ok(String::new());
+        }
+        self.who = self.identity.who(call.header("x-auth-token"), self.clock.now()).ok_or_else(unauthorized)?;
+        Ok(self.who.user.clone())
+    }
+
+    fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply) {
+        routes::lost(request, lost)
+    }
+
+    fn injected(&self, call: &Call, fault: &Fault) -> Reply {
+        let retry = |mut reply: Reply| {
+            reply.headers.push(("retry-after", self.options.retry_after.to_string()));
+            reply
+        };
+        match fault {
+            Fault::Status { status, body } => {
+                Reply { status: *status, body: body.clone().into_bytes(), kind: "text/plain", ..Reply::default() }
+            }
+            Fault::Html { status } => {
+                let body = "<html>\r\n<head><title>Error</title></head>\r\n<body><center><h1>Error</h1></center></body>\r\n</html>\r\n";
+                Reply { status: *status, body: body.into(), kind: "text/html", ..Reply::default() }
+            }
+            Fault::Code { status, code, message } => {
+                let reply = self.render(call.service, &Problem::new(*status, code, message.as_str()));
+                if matches!(status, 413 | 429 | 503) { retry(reply) } else { reply }
+            }
+            // unverified: limits of rate stand in front of the services, if there are any.
+            Fault::Throttle => {
+                let status = if call.service == "load-balancer" { 503 } else { 429 };
+                retry(self.render(call.service, &Problem::new(status, "OverLimit", "This request was rate-limited.")))
+            }
+            Fault::ExpiredCredentials => self.render(call.service, &unauthorized()),
+            Fault::Deny => self.render(call.service, &routes::denied(call)),
+            _ => Reply::empty(500),
+        }
+    }
+
+    fn render(&self, service: &str, problem: &Problem) -> Reply {
+        routes::render(service, problem, &self.url)
+    }
+
+    fn finish(&mut self, call: &Call, reply: &mut Reply) {
+        let id = format!("req-{}", self.uuid());
+        reply.headers.push(("x-openstack-request-id", id));
+        if call.service == "compute" {
+            super::nova::version_headers(self, call, reply);
+        }
+    }
+
+    fn params(&self, call: &Call) -> String {
+        let query: Vec<String> = call.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let ids = call.ids.iter().map(|id| format!("id={id}"));
+        let text: String = ids.chain(query).collect::<Vec<String>>().join("&");
+        // Logins carry secrets.
+        let body = if call.service == "identity" { "" } else { std::str::from_utf8(&call.body).unwrap_or_default() };
+        if body.is_empty() { text } else { format!("{text}&body={body}") }
+    }
+}
+
+/// No token, or one that is not good (any more).
+pub(super) fn unauthorized() -> Problem {
+    Problem::new(401, "Unauthorized", "The request you have made requires authentication.")
+}
+
+/// The end of a time that begins now.
+pub(super) fn ends(world: &World, after: Duration) -> Timestamp {
+    later(world.now(), after)
+}

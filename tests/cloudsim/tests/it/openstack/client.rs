@@ -1,0 +1,113 @@
+//! Requests to an OpenStack, simulated or real.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) text: String,
+    /// The body, or null if it is no JSON.
+    pub(crate) json: Value,
+}
+
+/// Sends one request over a connection of its own. An error is a connection that breaks off.
+pub(crate) fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<Answer> {
+    let rest = url.strip_prefix("http://").expect("a plain URL");
+    let (address, path) = rest.split_once('/').map_or((rest, String::from("/")), |(at, path)| (at, format!("/{path}")));
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str(&format!("Content-Length: {}\r\nContent-Type: application/json\r\n\r\n{body}", body.len()));
+    stream.write_all(request.as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let answer = String::from_utf8_lossy(&bytes);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other("no HTTP answer"))?;
+    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let pair = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+    let headers: BTreeMap<String, String> = head.lines().skip(1).filter_map(pair).collect();
+    let length = headers.get("content-length").and_then(|length| length.parse::<usize>().ok());
+    if length.is_some_and(|length| length > body.len()) {
+        return Err(std::io::Error::other("the body breaks off"));
+    }
+    let json = serde_json::from_str(body).unwrap_or_default();
+    Ok(Answer { status, headers, text: body.to_owned(), json })
+}
+
+/// A project of a cloud, with a token for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) token: String,
+    pub(crate) project: String,
+    /// Base URLs by type of service.
+    pub(crate) urls: BTreeMap<String, String>,
+}
+
+/// A login with a password, scoped to a project.
+pub(crate) fn password(user: &str, password: &str, project: &str) -> Value {
+    let domain = json!({"id": "default"});
+    json!({"auth": {
+        "identity": {"methods": ["password"], "password": {"user": {"name": user, "domain": domain, "password": password}}},
+        "scope": {"project": {"name": project, "domain": domain}},
+    }})
+}
+
+impl Client {
+    /// Logs in at a Keystone, whose URL ends in its version.
+    pub(crate) fn login(keystone: &str, login: &Value) -> Self {
+        let answer = send("POST", &format!("{keystone}/auth/tokens"), &[], &login.to_string()).expect("an answer");
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        let mut urls = BTreeMap::from([("identity".to_owned(), keystone.to_owned())]);
+        for service in answer.json["token"]["catalog"].as_array().expect("a catalog") {
+            let public = service["endpoints"].as_array().unwrap().iter().find(|entry| entry["interface"] == "public");
+            let kind = service["type"].as_str().unwrap();
+            // As clients see them: with the version.
+            let version = match kind {
+                "network" => "/v2.0",
+                "load-balancer" => "/v2.0/lbaas",
+                "key-manager" => "/v1",
+                _ => "",
+            };
+            let url = public.expect("a public endpoint")["url"].as_str().unwrap();
+            urls.insert(kind.to_owned(), format!("{url}{version}"));
+        }
+        Client {
+            token: answer.headers["x-subject-token"].clone(),
+            project: answer.json["token"]["project"]["id"].as_str().unwrap().to_owned(),
+            urls,
+        }
+    }
+
+    /// Carries out a call: `network GET /ports?name=x`.
+    pub(crate) fn call(&self, what: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.try_call(what, headers, body).expect("an answer")
+    }
+
+    /// The same, where the connection may break.
+    pub(crate) fn try_call(&self, what: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<Answer> {
+        let (service, method, path) = {
+            let mut parts = what.splitn(3, ' ');
+            (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap())
+        };
+        let url = format!("{}{path}", self.urls[service]);
+        let headers: Vec<(&str, &str)> =
+            headers.iter().copied().chain([("X-Auth-Token", self.token.as_str())]).collect();
+        send(method, &url, &headers, body)
+    }
+
+    /// Makes something and returns its ID.
+    pub(crate) fn make(&self, path: &str, kind: &str, fields: &Value) -> String {
+        let answer = self.call(path, &[], &json!({ kind: fields }).to_string());
+        assert!(matches!(answer.status, 200..=202), "{path} {fields}: {} {}", answer.status, answer.text);
+        answer.json[kind]["id"].as_str().unwrap_or_default().to_owned()
+    }
+}

@@ -1,0 +1,28 @@
+//! Runs all cases on real services too, where `CCM_TEST_OPENSTACK` names their Keystone (`http://…/v3`) and `OS_USERNAME` and
+//! `OS_PASSWORD` an administrator: they may differ from the simulation where the table says so and nowhere else.
+
+use super::client::{Client, password};
+use super::run::compare;
+use super::{cases, deviations, scene};
+use crate::case::like;
+use ccm_cloudsim::openstack::{OpenStack, Options};
+
+#[test]
+fn real_services_differ_only_where_the_table_says_so() {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let Some(keystone) = variable("CCM_TEST_OPENSTACK") else { return };
+    let (user, secret) = (variable("OS_USERNAME").expect("OS_USERNAME"), variable("OS_PASSWORD").expect("OS_PASSWORD"));
+    let admin = Client::login(&keystone, &password(&user, &secret, "admin"));
+    let cloud = OpenStack::start(Options::default()).unwrap();
+    let (client, mut values) = scene::simulated(&cloud);
+    let (real, mut real_values) = scene::real(&admin);
+    let mut report = Vec::new();
+    for case in cases::all() {
+        let (answers, _) = case.run(&client, &mut values, |_| Vec::new());
+        let (real_answers, _) = case.run(&real, &mut real_values, |_| Vec::new());
+        report.extend(compare(&case, (&real_answers, &real_values), (&answers, &values)));
+    }
+    scene::remove(&admin, &real, &real_values);
+    report.retain(|line| !deviations::KNOWN.iter().any(|(pattern, _)| like(line, pattern)));
+    assert!(report.is_empty(), "\n{}", report.join("\n"));
+}

@@ -1,0 +1,210 @@
+//! A case is a list of calls with the status that each answers; what two clouds answer can be compared, call by call.
+
+use super::client::{Answer, Client};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Values by name: IDs of the scene and what answers gave.
+pub(crate) type Values = BTreeMap<String, String>;
+
+/// A case.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A call and what it has to answer.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// `service METHOD /path?query`; `{name}` stands for a value.
+    what: String,
+    headers: Vec<(&'static str, &'static str)>,
+    body: String,
+    status: u16,
+    is: Vec<(&'static str, String)>,
+    saves: Vec<(&'static str, &'static str)>,
+    /// The call is against the API on purpose.
+    pub(crate) wrong: bool,
+}
+
+/// Begins a case.
+pub(crate) fn case(name: &'static str) -> Case {
+    Case { name, steps: Vec::new() }
+}
+
+impl Case {
+    /// A call without a body that answers this status.
+    pub(crate) fn call(mut self, what: &str, status: u16) -> Self {
+        let (headers, is, saves) = (Vec::new(), Vec::new(), Vec::new());
+        self.steps.push(Step { what: what.to_owned(), headers, body: String::new(), status, is, saves, wrong: false });
+        self
+    }
+
+    /// A call with a body.
+    pub(crate) fn send(self, what: &str, body: &Value, status: u16) -> Self {
+        let mut case = self.call(what, status);
+        case.last().body = body.to_string();
+        case
+    }
+
+    /// A call that is against the API.
+    pub(crate) fn wrong(self, what: &str, body: &Value, status: u16) -> Self {
+        let mut case = self.send(what, body, status);
+        if body.is_null() {
+            case.last().body = String::new();
+        }
+        case.last().wrong = true;
+        case
+    }
+
+    /// Waits until a load balancer is being changed no more.
+    pub(crate) fn wait(self, balancer: &str) -> Self {
+        self.call(&format!("wait {balancer}"), 0)
+    }
+
+    fn last(&mut self) -> &mut Step {
+        self.steps.last_mut().expect("a step")
+    }
+
+    /// Adds a header to the last call.
+    pub(crate) fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.last().headers.push((name, value));
+        self
+    }
+
+    /// What is at a pointer of the last answer; `{name}` stands for a value.
+    pub(crate) fn is(mut self, pointer: &'static str, text: &str) -> Self {
+        self.last().is.push((pointer, text.to_owned()));
+        self
+    }
+
+    /// Saves what is at a pointer.
+    pub(crate) fn save(mut self, name: &'static str, pointer: &'static str) -> Self {
+        self.last().saves.push((name, pointer));
+        self
+    }
+
+    /// Runs it: the answers, and a line for each difference to what they have to be.
+    pub(crate) fn run(
+        &self,
+        client: &Client,
+        values: &mut Values,
+        mut after: impl FnMut(&Step) -> Vec<String>,
+    ) -> (Vec<Answer>, Vec<String>) {
+        let (mut answers, mut found) = (Vec::new(), Vec::new());
+        for step in &self.steps {
+            let what = filled(&step.what, values);
+            let answer = match what.strip_prefix("wait ") {
+                Some(balancer) => wait(client, balancer),
+                None => client.call(&what, &step.headers, &filled(&step.body, values)),
+            };
+            let mut say = |text: String| found.push(named(&format!("{}: {}: {text}", self.name, step.what), values));
+            if answer.status != step.status && step.status != 0 {
+                say(format!("{} instead of {}: {}", answer.status, step.status, answer.text));
+            }
+            for (pointer, wanted) in &step.is {
+                let wanted = filled(wanted, values);
+                let is = answer.json.pointer(pointer).map(plain).unwrap_or("absent".to_owned());
+                if is != wanted {
+                    say(format!("{pointer} is {is}, not {wanted}"));
+                }
+            }
+            for line in after(step) {
+                say(line);
+            }
+            for (name, pointer) in &step.saves {
+                let value = answer.json.pointer(pointer).map(plain).unwrap_or("absent".to_owned());
+                values.insert((*name).to_owned(), value);
+            }
+            answers.push(answer);
+        }
+        (answers, found)
+    }
+}
+
+fn wait(client: &Client, balancer: &str) -> Answer {
+    for _ in 0..3000 {
+        let answer = client.call(&format!("load-balancer GET /loadbalancers/{balancer}"), &[], "");
+        let status = answer.json.pointer("/loadbalancer/provisioning_status").map(plain).unwrap_or_default();
+        if !status.starts_with("PENDING") {
+            return answer;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("load balancer {balancer} does not get ready");
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A text with its values filled in; braces around what is no value stay.
+pub(crate) fn filled(text: &str, values: &Values) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// The other way round, so that texts of two clouds can be compared.
+pub(crate) fn named(text: &str, values: &Values) -> String {
+    let mut pairs: Vec<(&String, &String)> = values.iter().filter(|(_, value)| value.len() > 5).collect();
+    pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+    pairs.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(value.as_str(), &format!("{{{name}}}")))
+}
+
+/// What an answer has: its fields, each with the type of its value.
+fn shape(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| shape(value, &format!("{path}.{name}"), into)),
+        Value::Array(items) => items.iter().for_each(|item| shape(item, &format!("{path}[]"), into)),
+        Value::Null => {
+            into.insert(format!("{path} null"));
+        }
+        Value::Bool(_) => {
+            into.insert(format!("{path} bool"));
+        }
+        Value::Number(_) => {
+            into.insert(format!("{path} number"));
+        }
+        Value::String(_) => {
+            into.insert(format!("{path} string"));
+        }
+    }
+}
+
+/// How the answers of a real cloud differ from those of the simulation, a line each.
+pub(crate) fn compare(case: &Case, real: (&[Answer], &Values), simulated: (&[Answer], &Values)) -> Vec<String> {
+    let mut found = Vec::new();
+    for ((step, real_answer), answer) in case.steps.iter().zip(real.0).zip(simulated.0) {
+        let mut say = |text: String| found.push(format!("{}: {}: {text}", case.name, step.what));
+        if real_answer.status != answer.status {
+            say(format!("status {}, simulated {}", real_answer.status, answer.status));
+        }
+        if step.status >= 400 {
+            let (theirs, ours) = (named(&message(real_answer), real.1), named(&message(answer), simulated.1));
+            if theirs != ours {
+                say(format!("says {theirs:?}, simulated {ours:?}"));
+            }
+        }
+        let (mut theirs, mut ours) = (BTreeSet::new(), BTreeSet::new());
+        shape(&real_answer.json, "", &mut theirs);
+        shape(&answer.json, "", &mut ours);
+        theirs.difference(&ours).for_each(|path| say(format!("has{path}")));
+        ours.difference(&theirs).for_each(|path| say(format!("lacks{path}")));
+        let kind = |answer: &Answer| answer.headers.get("content-type").cloned().unwrap_or_default();
+        let (theirs, ours) = (kind(real_answer), kind(answer));
+        let media = |kind: &str| kind.split(';').next().unwrap_or_default().to_owned();
+        if !real_answer.text.is_empty() && media(&theirs) != media(&ours) {
+            say(format!("is {theirs:?}, simulated {ours:?}"));
+        }
+    }
+    found
+}
+
+/// The code and the text of an error, in whichever form.
+fn message(answer: &Answer) -> String {
+    let at = |pointer: &str| answer.json.pointer(pointer).map(plain);
+    let neutron =
+        at("/NeutronError/message").map(|text| format!("{} {text}", at("/NeutronError/type").unwrap_or_default()));
+    let others = ["/faultstring", "/error/message", "/description", "/badRequest/message", "/itemNotFound/message"];
+    neutron.or_else(|| others.iter().find_map(|pointer| at(pointer))).unwrap_or_else(|| answer.text.clone())
+}
