@@ -90,10 +90,14 @@ impl World {
             "name": name, "tenant_id": project, "project_id": project, "admin_state_up": true, "mtu": 1500,
             "status": "ACTIVE", "subnets": [], "shared": false, "availability_zone_hints": [], "availability_zones": [],
             "ipv4_address_scope": null, "ipv6_address_scope": null, "router:external": false, "description": "",
-            "port_security_enabled": true, "qos_policy_id": null, "is_default": false, "tags": [], "created_at": stamp,
+            "port_security_enabled": true, "qos_policy_id": null, "tags": [], "created_at": stamp,
             "updated_at": stamp, "revision_number": 2,
         });
-        self.add("network", base, object(fields))
+        let mut fields = object(fields);
+        if fields.get("router:external") == Some(&json!(true)) {
+            fields.entry("is_default").or_insert(json!(false));
+        }
+        self.add("network", base, fields)
     }
 
     /// A subnet; returns its ID.
@@ -138,6 +142,7 @@ impl World {
             "name": name, "project_id": project, "tenant_id": project, "admin_state_up": true, "status": "ACTIVE",
             "external_gateway_info": outside, "description": "", "availability_zones": [], "availability_zone_hints": [],
             "routes": [], "flavor_id": null, "tags": [], "created_at": stamp, "updated_at": stamp, "revision_number": 3,
+            "_gw_port_id": self.uuid(),
         });
         let id = self.add("router", base, Map::new());
         for subnet in subnets {
@@ -200,12 +205,15 @@ impl World {
         }
         let flavor = self.row("flavor", seed.flavor).map(|row| Value::Object(row.fields.clone()));
         let stamp = stamp(self);
+        let image = self.uuid();
+        let bookmark = json!([{"rel": "bookmark", "href": format!("{}/compute/images/{image}", self.url)}]);
+        let image = json!({"id": image, "links": bookmark});
         let base = json!({
             "id": id, "name": seed.name, "status": "ACTIVE", "accessIPv4": "", "accessIPv6": "", "addresses": addresses,
-            "created": stamp, "updated": stamp, "hostId": self.hex(56), "image": "", "metadata": {},
+            "created": stamp, "updated": stamp, "hostId": self.hex(56), "image": image, "metadata": {},
             "tenant_id": seed.project, "user_id": "", "OS-DCF:diskConfig": "MANUAL",
             "progress": 0, "OS-EXT-AZ:availability_zone": zone, "config_drive": "", "key_name": null,
-            "OS-SRV-USG:launched_at": null, "OS-SRV-USG:terminated_at": null, "security_groups": [{"name": "default"}],
+            "OS-SRV-USG:launched_at": self.stamp("%Y-%m-%dT%H:%M:%S.000000"), "OS-SRV-USG:terminated_at": null, "security_groups": [{"name": "default"}],
             "OS-EXT-STS:task_state": null, "OS-EXT-STS:vm_state": "active", "OS-EXT-STS:power_state": 1,
             "os-extended-volumes:volumes_attached": [], "OS-EXT-SRV-ATTR:host": "host-1",
             "_flavor": flavor.unwrap_or_else(|| json!({"id": seed.flavor, "name": seed.flavor})),

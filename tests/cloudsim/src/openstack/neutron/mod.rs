@@ -280,6 +280,9 @@ pub(super) fn list(kind: &Kind, world: &World, call: &Call) -> Result<Reply, Pro
             return Err(Problem { violation: true, ..invalid(&format!("'{wrong}' cannot be converted to boolean.")) });
         }
     }
+    if call.all("sort_key").count() != call.all("sort_dir").count() {
+        return Err(bad("The number of sort_keys and sort_dirs must be same"));
+    }
     let limit = match call.get("limit") {
         None => None,
         Some(text) => Some(text.parse::<usize>().map_err(|_| {

@@ -72,7 +72,7 @@ fn store(world: &mut World, call: &Call, routes: Vec<Value>) -> Result<Reply, Pr
     let mut shown = router.shown();
     // Only these two calls show what belongs to the implementation.
     let more = json!({
-        "enable_snat": true, "gw_port_id": null, "distributed": false, "ha": false, "ha_vr_id": 0,
+        "enable_snat": true, "gw_port_id": router.text("_gw_port_id"), "distributed": false, "ha": false, "ha_vr_id": 0,
         "enable_default_route_ecmp": false, "enable_default_route_bfd": false,
     });
     shown.extend(more.as_object().cloned().unwrap_or_default());

@@ -187,18 +187,22 @@ fn fill(world: &mut World, balancer: &str, listener: Value) -> Result<(), Proble
 
 /// A load balancer with everything in it.
 pub(in super::super) fn whole(world: &World, balancer: &Row) -> Value {
+    // What is around a part is not shown in it again.
+    let part = |row: &Row| -> Map<String, Value> {
+        row.shown().into_iter().filter(|(name, _)| name != "loadbalancers" && name != "healthmonitor_id").collect()
+    };
     let all = |kind: &str, row: &Row, list: &str| -> Vec<Map<String, Value>> {
-        ids(row, list).iter().filter_map(|id| world.row(kind, id)).map(Row::shown).collect()
+        ids(row, list).iter().filter_map(|id| world.row(kind, id)).map(part).collect()
     };
     let mut whole = balancer.shown();
     whole.insert("listeners".to_owned(), json!(all("listener", balancer, "listeners")));
     let mut pools: Vec<Value> = Vec::new();
     for pool in ids(balancer, "pools").iter().filter_map(|id| world.row("pool", id)) {
-        let mut shown = pool.shown();
+        let mut shown = part(pool);
         shown.insert("members".to_owned(), json!(all("member", pool, "members")));
         let monitor = world.row("healthmonitor", pool.text("healthmonitor_id")).map(Row::shown);
-        shown.remove("healthmonitor_id");
-        shown.insert("healthmonitor".to_owned(), json!(monitor));
+        let monitor = monitor.map(|fields| fields.into_iter().filter(|(name, _)| name != "pools").collect());
+        shown.insert("healthmonitor".to_owned(), monitor.map_or(Value::Null, Value::Object));
         pools.push(Value::Object(shown));
     }
     whole.insert("pools".to_owned(), Value::Array(pools));

@@ -5,7 +5,7 @@ use super::client::{Client, password};
 use super::run::compare;
 use super::{cases, deviations, scene};
 use crate::case::like;
-use ccm_cloudsim::openstack::{OpenStack, Options};
+use std::time::Duration;
 
 #[test]
 fn real_services_differ_only_where_the_table_says_so() {
@@ -13,13 +13,14 @@ fn real_services_differ_only_where_the_table_says_so() {
     let Some(keystone) = variable("CCM_TEST_OPENSTACK") else { return };
     let (user, secret) = (variable("OS_USERNAME").expect("OS_USERNAME"), variable("OS_PASSWORD").expect("OS_PASSWORD"));
     let admin = Client::login(&keystone, &password(&user, &secret, "admin"));
-    let cloud = OpenStack::start(Options::default()).unwrap();
+    let cloud = scene::cloud();
     let (client, mut values) = scene::simulated(&cloud);
     let (real, mut real_values) = scene::real(&admin);
     let mut report = Vec::new();
     for case in cases::all() {
-        let (answers, _) = case.run(&client, &mut values, |_| Vec::new());
-        let (real_answers, _) = case.run(&real, &mut real_values, |_| Vec::new());
+        let (answers, _) = case.run(&client, &mut values, &|| scene::later(&cloud), |_| Vec::new());
+        let (real_answers, _) =
+            case.run(&real, &mut real_values, &|| std::thread::sleep(Duration::from_millis(100)), |_| Vec::new());
         report.extend(compare(&case, (&real_answers, &real_values), (&answers, &values)));
     }
     scene::remove(&admin, &real, &real_values);

@@ -85,18 +85,19 @@ impl Case {
         self
     }
 
-    /// Runs it: the answers, and a line for each difference to what they have to be.
+    /// Runs it, with a pause between two looks at a load balancer: the answers, and a line for each difference to what they have to be.
     pub(crate) fn run(
         &self,
         client: &Client,
         values: &mut Values,
+        pause: &dyn Fn(),
         mut after: impl FnMut(&Step) -> Vec<String>,
     ) -> (Vec<Answer>, Vec<String>) {
         let (mut answers, mut found) = (Vec::new(), Vec::new());
         for step in &self.steps {
             let what = filled(&step.what, values);
             let answer = match what.strip_prefix("wait ") {
-                Some(balancer) => wait(client, balancer),
+                Some(balancer) => wait(client, balancer, pause),
                 None => client.call(&what, &step.headers, &filled(&step.body, values)),
             };
             let mut say = |text: String| found.push(named(&format!("{}: {}: {text}", self.name, step.what), values));
@@ -123,14 +124,14 @@ impl Case {
     }
 }
 
-fn wait(client: &Client, balancer: &str) -> Answer {
-    for _ in 0..3000 {
+fn wait(client: &Client, balancer: &str, pause: &dyn Fn()) -> Answer {
+    for _ in 0..300 {
         let answer = client.call(&format!("load-balancer GET /loadbalancers/{balancer}"), &[], "");
         let status = answer.json.pointer("/loadbalancer/provisioning_status").map(plain).unwrap_or_default();
         if !status.starts_with("PENDING") {
             return answer;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        pause();
     }
     panic!("load balancer {balancer} does not get ready");
 }
@@ -205,6 +206,14 @@ fn message(answer: &Answer) -> String {
     let at = |pointer: &str| answer.json.pointer(pointer).map(plain);
     let neutron =
         at("/NeutronError/message").map(|text| format!("{} {text}", at("/NeutronError/type").unwrap_or_default()));
-    let others = ["/faultstring", "/error/message", "/description", "/badRequest/message", "/itemNotFound/message"];
+    let others = [
+        "/faultstring",
+        "/error/message",
+        "/description",
+        "/badRequest/message",
+        "/itemNotFound/message",
+        "/computeFault/message",
+        "/forbidden/message",
+    ];
     neutron.or_else(|| others.iter().find_map(|pointer| at(pointer))).unwrap_or_else(|| answer.text.clone())
 }

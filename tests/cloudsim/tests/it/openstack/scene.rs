@@ -2,11 +2,24 @@
 
 use super::client::{Client, password};
 use super::run::Values;
-use ccm_cloudsim::openstack::OpenStack;
+use ccm_cloudsim::core::clock::Mode;
 use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
+use ccm_cloudsim::openstack::{OpenStack, Options};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const NAMES: [&str; 3] = ["node1", "Node1", "other"];
+
+/// A simulation whose time stands still: [`later`] lets it go on.
+pub(crate) fn cloud() -> OpenStack {
+    let clock = Mode::Stepped { start: "2026-01-01T00:00:00Z".parse().unwrap() };
+    OpenStack::start(Options { clock, provisioning: Duration::from_secs(2), ..Options::default() }).unwrap()
+}
+
+/// Ends what is being provisioned.
+pub(crate) fn later(cloud: &OpenStack) {
+    cloud.clock().step(Duration::from_secs(2));
+}
 
 /// Puts the scene into a simulation.
 pub(crate) fn simulated(cloud: &OpenStack) -> (Client, Values) {
@@ -138,7 +151,7 @@ pub(crate) fn real(admin: &Client) -> (Client, Values) {
         let path = format!("compute GET /servers/{server}");
         let ready = || client.call(&path, &[], "").json["server"]["status"] == "ACTIVE";
         while !ready() {
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(200));
         }
         keep(name, &server);
     }
@@ -160,7 +173,7 @@ pub(crate) fn remove(admin: &Client, client: &Client, values: &Values) {
     for balancer in ids("load-balancer GET /loadbalancers", "loadbalancers") {
         delete("load-balancer", &format!("/loadbalancers/{balancer}?cascade=true"));
         while client.call(&format!("load-balancer GET /loadbalancers/{balancer}"), &[], "").status == 200 {
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(200));
         }
     }
     for floating in ids("network GET /floatingips", "floatingips") {
@@ -171,7 +184,7 @@ pub(crate) fn remove(admin: &Client, client: &Client, values: &Values) {
     let body = json!({"subnet_id": values["sub"]}).to_string();
     client.call(&format!("network PUT /routers/{router}/remove_router_interface"), &[], &body);
     delete("network", &format!("/routers/{router}"));
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
     for port in ids("network GET /ports", "ports") {
         delete("network", &format!("/ports/{port}"));
     }

@@ -4,6 +4,7 @@ use super::client::{Client, password, send};
 use super::scene;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::throttle::BucketSpec;
+use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
 use ccm_cloudsim::openstack::{CatalogEntry, OpenStack, Options};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -132,7 +133,6 @@ fn quotas_are_kept_in_the_words_of_each_service() {
 fn balancer(client: &Client, provider: &str) -> String {
     let subnet = client.call("network GET /subnets?name=sub", &[], "").json["subnets"][0]["id"].clone();
     let body = json!({"vip_subnet_id": subnet, "provider": provider});
-    client.try_call("load-balancer GET /pools", &[], "").unwrap();
     let answer = client.call("load-balancer POST /loadbalancers", &[], &json!({ "loadbalancer": body }).to_string());
     answer.json["loadbalancer"]["id"].as_str().unwrap().to_owned()
 }
@@ -208,4 +208,31 @@ fn new_objects_stay_unknown_for_their_lag() {
     assert_eq!((list(), status(&client, &id)), (0, Value::Null));
     cloud.clock().step(Duration::from_secs(61));
     assert_eq!(list(), 1);
+}
+
+#[test]
+fn five_thousand_servers_are_listed_in_pages_and_their_ports_at_once() {
+    let (cloud, client) = start(|_| {});
+    let project = client.project.clone();
+    cloud.world(|world| {
+        let network = world.network(&project, "large", Value::Null);
+        let seed = SubnetSeed { network: &network, name: "large", cidr: "10.0.0.0/16", ..SubnetSeed::default() };
+        let subnet = world.subnet(&seed);
+        for number in 0..5000 {
+            let name = format!("large-{number}");
+            let subnets: &[&str] = &[&subnet];
+            world.server(&ServerSeed { project: &project, name: &name, flavor: "1", subnets, ..ServerSeed::default() });
+        }
+    });
+    let (mut found, mut next) = (0, "/servers/detail?name=large".to_owned());
+    loop {
+        let answer = client.call(&format!("compute GET {next}"), &[], "").json;
+        found += answer["servers"].as_array().unwrap().len();
+        let Some(link) = answer["servers_links"][0]["href"].as_str() else { break };
+        next = link.split_once("/v2.1").unwrap().1.to_owned();
+    }
+    let ports = client.call("network GET /ports?device_owner=compute:nova", &[], "").json;
+    let pages = cloud.ledger(|ledger| ledger.since(0).filter(|entry| entry.action == "server_list").count());
+    // The last page is full: only the one behind it shows that it was the last.
+    assert_eq!((found, ports["ports"].as_array().unwrap().len(), pages), (5000, 5003, 6));
 }

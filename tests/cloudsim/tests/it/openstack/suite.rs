@@ -1,19 +1,22 @@
 //! Runs all cases on the simulation.
 
 use super::{cases, scene};
-use ccm_cloudsim::openstack::{OpenStack, Options};
 
 #[test]
 fn the_simulation_passes_every_case() {
-    let cloud = OpenStack::start(Options::default()).unwrap();
+    let cloud = scene::cloud();
     let (client, mut values) = scene::simulated(&cloud);
     assert_eq!(cloud.take_violations(), Vec::<String>::new());
     let mut report = Vec::new();
     for case in cases::all() {
-        let (_, found) = case.run(&client, &mut values, |step| match (cloud.take_violations(), step.wrong) {
-            (violations, true) if violations.is_empty() => vec!["is against the API, and was not noticed".to_owned()],
-            (_, true) => Vec::new(),
-            (violations, false) => violations,
+        let (_, found) = case.run(&client, &mut values, &|| scene::later(&cloud), |step| {
+            match (cloud.take_violations(), step.wrong) {
+                (violations, true) if violations.is_empty() => {
+                    vec!["is against the API, and was not noticed".to_owned()]
+                }
+                (_, true) => Vec::new(),
+                (violations, false) => violations,
+            }
         });
         report.extend(found);
     }

@@ -162,7 +162,7 @@ fn ports() -> Vec<Case> {
     vec![
         case("port: filters")
             .call(
-                "network GET /ports?device_id=dev1&device_id=dev2&network_id={net}&fields=device_id&sort_key=name",
+                "network GET /ports?device_id=dev1&device_id=dev2&network_id={net}&fields=device_id&sort_key=name&sort_dir=asc",
                 200,
             )
             .is("/ports", r#"[{"device_id":"dev1"},{"device_id":"dev2"}]"#)
@@ -180,13 +180,14 @@ fn ports() -> Vec<Case> {
             .wrong("network GET /ports?fixed_ips=bogus", &Value::Null, 400)
             .call("network GET /ports/nosuch", 404),
         case("port: pages")
-            .call("network GET /ports?name=port1&name=port2&limit=1&sort_key=name&fields=name", 200)
+            .call("network GET /ports?name=port1&name=port2&limit=1&sort_key=name&sort_dir=asc&fields=name", 200)
             .is("/ports/0/name", "port1")
             .is("/ports_links/0/rel", "next")
-            .call("network GET /ports?name=port1&name=port2&limit=2&sort_key=name&marker={port1}&fields=name", 200)
+            .call("network GET /ports?name=port1&name=port2&limit=2&sort_key=name&sort_dir=asc&marker={port1}&fields=name", 200)
             .is("/ports/0/name", "port2")
             .is("/ports_links/0/rel", "previous")
             .call("network GET /ports?limit=1&marker=nosuch", 404)
+            .wrong("network GET /ports?sort_key=name", &Value::Null, 400)
             .wrong("network GET /ports?limit=x", &Value::Null, 400),
         case("port: address pairs")
             .send(port, &pair("10.244.0.0/24"), 200)

@@ -43,7 +43,11 @@ fn members(addresses: &[&str]) -> Value {
 
 /// A case that begins with a load balancer.
 fn with_balancer(name: &'static str) -> Case {
-    case(name).send(BALANCERS, &balancer(&json!({"name": "case"})), 201).save("lb", "/loadbalancer/id").wait("{lb}")
+    case(name)
+        .send(BALANCERS, &balancer(&json!({"name": "case"})), 201)
+        .save("lb", "/loadbalancer/id")
+        .save("vip", "/loadbalancer/vip_address")
+        .wait("{lb}")
 }
 
 /// The end of such a case.
