@@ -61,15 +61,16 @@ fn address(bits: u128, like: &IpAddr) -> IpAddr {
     }
 }
 
-/// The pool of a subnet that is given none: all its addresses but the first, the gateway and the last of IPv4.
+/// The pool of a subnet that is given none: all its addresses but those of the network and the gateway, and the last of IPv4.
 pub(in super::super) fn default_pools(range: IpNet) -> Value {
     let (low, high) = (bits(range.network()), bits(range.broadcast()));
-    let last = if range.addr().is_ipv4() { high - 1 } else { high };
+    // In IPv6 the gateway has the address of the network, in IPv4 the one after.
+    let (first, last) = if range.addr().is_ipv4() { (low + 2, high - 1) } else { (low + 1, high) };
     let of = |number| address(number, &range.addr()).to_string();
-    json!([{"start": of(low + 2), "end": of(last)}])
+    json!([{"start": of(first), "end": of(last)}])
 }
 
-/// The first address of a subnet: its gateway.
+/// The gateway of a subnet that is given none.
 pub(in super::super) fn gateway(range: IpNet) -> String {
-    address(bits(range.network()) + 1, &range.addr()).to_string()
+    address(bits(range.network()) + u128::from(range.addr().is_ipv4()), &range.addr()).to_string()
 }

@@ -165,7 +165,6 @@ fn attach_to(world: &mut World, id: &str, port_id: &str, wanted: Option<&str>) -
         wanted.map_or_else(|| text.parse::<std::net::Ipv4Addr>().is_ok(), |wanted| wanted == text)
     };
     let Some(fixed) = port.list("fixed_ips").iter().find(four) else {
-        // unverified: the text.
         let text = format!(
             "Bad floatingip request: Cannot add floating IP to port {port_id} that has no fixed IPv4 addresses."
         );

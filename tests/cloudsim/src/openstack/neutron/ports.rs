@@ -1,7 +1,7 @@
 //! Ports: changes, and what goes with a port that goes.
 
 use super::super::World;
-use super::{GROUP, PORT, addresses, bad, change, floating, python};
+use super::{GROUP, PORT, addresses, bad, change, floating};
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::shape::{Field, Kind, answer, cidr, may};
 use serde_json::{Map, Value, json};
@@ -35,8 +35,8 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
     if let Some(pairs) = body.get("allowed_address_pairs") {
         let owner = world.row("network", port.text("network_id")).map(|network| network.text("project_id"));
         if !world.who.admin && owner != Some(world.who.project.as_str()) {
-            // unverified: the text.
-            let text = "(rule:update_port and rule:update_port:allowed_address_pairs) is disallowed by policy";
+            let rule = "rule:update_port:allowed_address_pairs";
+            let text = format!("(rule:update_port and ({rule} and ({rule}:ip_address))) is disallowed by policy");
             return Err(Problem::new(403, "PolicyNotAuthorized", text));
         }
         let pairs = address_pairs(pairs, port.text("mac_address"))?;
@@ -103,11 +103,8 @@ fn address_pairs(pairs: &Value, mac: &str) -> Result<Value, Problem> {
 pub(in super::super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let port = PORT.find(world, call.id(0))?;
     if port.text("device_owner").starts_with("network:router") {
-        let id = port.id();
-        let text = format!(
-            "Port {id} cannot be deleted directly via the port API: has device owner {}.",
-            python(&json!(port.text("device_owner"))).trim_matches('\'')
-        );
+        let (id, owner) = (port.id(), port.text("device_owner"));
+        let text = format!("Port {id} cannot be deleted directly via the port API: has device owner {owner}.");
         return Err(Problem::new(409, "ServicePortInUse", text));
     }
     remove(world, call.id(0));

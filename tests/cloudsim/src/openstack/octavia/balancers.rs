@@ -7,6 +7,7 @@ use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
 use crate::openstack::World;
 use crate::openstack::neutron::ports;
+use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
@@ -131,18 +132,25 @@ fn vip(
                 "admin_state_up": false, "project_id": project, "security_groups": groups,
             });
             let made = ports::make(world, &[(&subnet, wanted)], with.as_object().cloned().unwrap_or_default());
-            // unverified for addresses that are taken and subnets that are full.
-            (
-                made.ok_or_else(|| {
-                    refused(500, format!("Provider '{provider}' reports error: BadRequestException: 400"))
-                })?,
-                true,
-            )
+            (made.ok_or_else(|| no_port(world, wanted, provider, &subnet, &network))?, true)
         }
     };
     let row = world.row("port", &port);
     let address = row.and_then(|row| row.list("fixed_ips").first()?.get("ip_address")?.as_str());
     Ok(Vip { address: address.unwrap_or_default().to_owned(), port, subnet, network, own })
+}
+
+/// Why there is no port for a VIP.
+fn no_port(world: &World, wanted: Option<IpAddr>, provider: &str, subnet: &str, network: &str) -> Problem {
+    let range = world.row("subnet", subnet).and_then(|row| row.text("cidr").parse::<IpNet>().ok());
+    let why = match wanted {
+        None => format!("No more IP addresses available on network {network}."),
+        Some(address) if range.is_some_and(|range| range.contains(&address)) => {
+            format!("IP address {address} already allocated in subnet {subnet}")
+        }
+        Some(_) => return refused(500, format!("Provider '{provider}' reports error: BadRequestException: 400")),
+    };
+    refused(409, format!("The VIP IP address is already in use: {why}"))
 }
 
 /// Whether the listeners of a fully populated request can be made.

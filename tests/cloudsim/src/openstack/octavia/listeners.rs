@@ -60,7 +60,10 @@ pub(super) fn sensible(fields: &Map<String, Value>) -> Result<(), Problem> {
         };
         if headers.keys().any(|name| !known(name)) {
             let names: Value = headers.keys().cloned().collect();
-            return Err(refused(400, format!("{} is not a valid option for insert_headers", python(&names))));
+            return Err(refused(
+                400,
+                format!("dict_keys({}) is not a valid option for insert_headers", python(&names)),
+            ));
         }
     }
     let reference = fields.get("default_tls_container_ref").is_some_and(Value::is_string)

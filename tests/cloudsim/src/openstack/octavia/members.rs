@@ -1,7 +1,9 @@
 //! Members of pools.
 
 use super::pools::{above, around};
-use super::{MEMBER, POOL, add_id, begin, ids, immutable, invalid, list, mismatch, mutable, refused, shapes, stamp};
+use super::{
+    MEMBER, POOL, add_id, begin, ids, immutable, invalid, list, mismatch, mutable, providers, refused, shapes, stamp,
+};
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
 use crate::core::shape::check;
@@ -52,6 +54,25 @@ fn subnet(world: &World, fields: &Map<String, Value>) -> Result<(), Problem> {
     }
 }
 
+/// Whether members are of the family of the VIP, where datagrams are balanced.
+fn families<'a>(
+    world: &World,
+    call: &Call,
+    mut members: impl Iterator<Item = &'a Map<String, Value>>,
+) -> Result<(), Problem> {
+    let row = POOL.find(world, call.id(0))?;
+    let protocol = row.text("protocol");
+    let balancer = world.row("loadbalancer", row.text("_loadbalancer_id"));
+    let (vip, provider) = balancer.map(|row| (row.text("vip_address"), row.text("provider"))).unwrap_or_default();
+    if !matches!(protocol, "UDP" | "SCTP") || provider == "ovn" {
+        return Ok(());
+    }
+    if members.any(|fields| key(fields).0.contains(':') != vip.contains(':')) {
+        return Err(providers::mixed(protocol));
+    }
+    Ok(())
+}
+
 /// What tells members of a pool apart.
 fn key(fields: &Map<String, Value>) -> (&str, i64) {
     let address = fields.get("address").and_then(Value::as_str).unwrap_or_default();
@@ -63,6 +84,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     let body = MEMBER.body(call, shapes::MEMBER)?;
     subnet(world, &body)?;
     let (balancer, listeners) = open(world, call)?;
+    families(world, call, std::iter::once(&body))?;
     let pool = POOL.find(world, call.id(0))?;
     let same = |id: &String| world.row("member", id).is_some_and(|row| key(&row.fields) == key(&body));
     if ids(pool, "members").iter().any(same) {
@@ -110,6 +132,7 @@ pub(in super::super) fn replace(world: &mut World, call: &Call) -> Result<Reply,
     if keys.windows(2).any(|pair| pair.first() == pair.last()) {
         return Err(invalid("Member must be updated only once in the same request."));
     }
+    families(world, call, wanted.iter().copied())?;
     for fields in &wanted {
         subnet(world, fields)?;
     }

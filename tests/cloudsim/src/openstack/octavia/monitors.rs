@@ -55,10 +55,9 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
         return Err(invalid("The UDP-CONNECT type is only supported for pools of type UDP/SCTP."));
     }
     if datagrams && !matches!(kind.as_str(), "UDP-CONNECT" | "SCTP" | "TCP" | "HTTP") {
-        // unverified: the text.
-        return Err(invalid(
-            "The associated pool protocol is UDP/SCTP, so only UDP-CONNECT, SCTP, TCP and HTTP are supported.",
-        ));
+        let protocol = row.text("protocol");
+        let which = "so only a UDP-CONNECT/SCTP/TCP/HTTP health monitor is supported.";
+        return Err(invalid(&format!("The associated pool protocol is {protocol}, {which}")));
     }
     providers::monitor(BALANCER.find(world, &balancer)?.text("provider"), &kind)?;
     if !row.text("healthmonitor_id").is_empty() {

@@ -29,7 +29,6 @@ pub(super) fn compatible(listener: &str, pool: &str) -> Result<(), Problem> {
     if fits {
         return Ok(());
     }
-    // unverified: the text.
     Err(invalid(&format!("The pool protocol '{pool}' is invalid while the listener protocol is '{listener}'.")))
 }
 

@@ -56,3 +56,9 @@ pub(super) fn monitor(provider: &str, kind: &str) -> Result<(), Problem> {
     }
     Ok(())
 }
+
+/// Members of another family than the VIP, where amphora balances datagrams.
+pub(super) fn mixed(protocol: &str) -> Problem {
+    let what = "This provider doesn't support mixing IPv4 and IPv6 addresses for its VIP and members in";
+    unsupported("amphora", &format!("{what} {protocol} load balancers."))
+}

@@ -166,6 +166,20 @@ fn provisioning_can_stand_still_and_fail() {
 }
 
 #[test]
+fn what_happens_by_hand_is_not_the_callers() {
+    let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
+    let id = balancer(&client, "amphora");
+    let mark = cloud.mark();
+    let path = format!("/load-balancer/v2.0/lbaas/loadbalancers/{id}");
+    let body = json!({"loadbalancer": {"tags": ["foreign"]}});
+    cloud.by_hand(&client.project, "PUT", &path, &body).unwrap();
+    assert_eq!(cloud.balancers()[0]["tags"], json!(["foreign"]));
+    cloud.by_hand(&client.project, "DELETE", &path, &Value::Null).unwrap();
+    assert_eq!(cloud.by_hand(&client.project, "GET", &path, &Value::Null).unwrap_err().status, 404);
+    assert_eq!((cloud.mark(), cloud.balancers().len()), (mark, 0));
+}
+
+#[test]
 fn the_ovn_provider_knows_only_its_own_algorithm_and_plain_protocols() {
     let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
     let id = balancer(&client, "ovn");

@@ -121,6 +121,7 @@ pub(crate) fn balancers() -> Vec<Case> {
             .send(BALANCERS, &json!({"loadbalancer": {"vip_network_id": NOWHERE}}), 400)
             .send(BALANCERS, &json!({"loadbalancer": {"vip_port_id": NOWHERE}}), 400)
             .send(BALANCERS, &balancer(&json!({"vip_address": "1.1.1.1"})), 500)
+            .send(BALANCERS, &balancer(&json!({"vip_address": "{port1_ip}"})), 409)
             .send(BALANCERS, &balancer(&json!({"provider": "bogus"})), 400)
             .send(BALANCERS, &balancer(&json!({"flavor_id": NOWHERE})), 400)
             .send(BALANCERS, &balancer(&json!({"availability_zone": "bogus"})), 400)
@@ -194,6 +195,7 @@ pub(crate) fn parts() -> Vec<Case> {
                 .send(LISTENERS, &listener(&json!({"loadbalancer_id": NOWHERE})), 404)
                 .send(LISTENERS, &listener(&json!({"insert_headers": {"X-Forwarded-For": "true"}})), 400)
                 .send(LISTENERS, &listener(&json!({"default_tls_container_ref": "http://x/v1/containers/x"})), 400)
+                .send(LISTENERS, &listener(&json!({"protocol": "HTTP", "insert_headers": {"X-Bogus": "true"}})), 400)
                 .send(LISTENERS, &listener(&json!({"default_pool_id": NOWHERE})), 404)
                 .send(LISTENERS, &listener(&json!({"protocol": "TERMINATED_HTTPS"})), 400),
         ),
@@ -270,6 +272,19 @@ pub(crate) fn parts() -> Vec<Case> {
                 .call("load-balancer DELETE /pools/{pool}/members/{member}", 204)
                 .wait("{lb}")
                 .call("load-balancer DELETE /pools/{pool}/members/{member}", 404),
+        ),
+        without(
+            with_balancer("pool: datagrams")
+                .send(LISTENERS, &listener(&json!({"protocol": "UDP", "protocol_port": 53})), 201)
+                .save("listener", "/listener/id")
+                .wait("{lb}")
+                .send(POOLS, &pool(&json!({"protocol": "UDP"})), 201)
+                .save("pool", "/pool/id")
+                .wait("{lb}")
+                .send(MEMBERS, &json!({"members": [{"address": "2001:db8::1", "protocol_port": 1}]}), 501)
+                .send(MONITORS, &monitor(&json!({"type": "PING"})), 400)
+                .send(MONITORS, &monitor(&json!({"type": "UDP-CONNECT"})), 201)
+                .wait("{lb}"),
         ),
         without(
             with_pool("health monitor: a life")
