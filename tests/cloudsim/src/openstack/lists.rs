@@ -33,23 +33,22 @@ impl Listing {
         call.query.iter().map(|(name, _)| name.as_str()).find(|name| !known(name))
     }
 
-    /// The rows that the caller sees and the query asks for, in the order of creation or, if so asked, of a field.
-    pub(super) fn rows<'a>(&self, world: &'a World, call: &Call) -> Vec<&'a Row> {
+    /// Those of some rows that the caller sees and the query asks for, in the order of creation or, if so asked, of a field.
+    pub(super) fn rows<'a>(&self, world: &'a World, call: &Call, among: impl Iterator<Item = &'a Row>) -> Vec<&'a Row> {
         let mut names: Vec<&str> = call.query.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         names.retain(|name| !CONTROLS.contains(name));
+        let names: Vec<(&str, String)> = names.into_iter().map(|name| (name, format!("_{name}"))).collect();
         let fits = |row: &Row| {
-            let by_fields = names.iter().all(|name| {
-                let hidden = format!("_{name}");
-                let field = if row.fields.contains_key(*name) { *name } else { hidden.as_str() };
+            let by_fields = names.iter().all(|(name, hidden)| {
+                let field = if row.fields.contains_key(*name) { name } else { hidden.as_str() };
                 row.matches(field, call.all(name))
             });
             by_fields && has_tags(row, call)
         };
-        // Compared with what callers may see last: most lists ask for one object.
-        let table = world.table(self.kind).values().filter(|row| fits(row) && world.sees(self.kind, row));
-        let mut rows: Vec<&Row> = table.collect();
+        // Whether the caller may see a row is asked last: most lists ask for one object.
+        let mut rows: Vec<&Row> = among.filter(|row| fits(row) && world.sees(self.kind, row)).collect();
         rows.sort_by_key(|row| row.seq);
         if let Some(key) = call.get("sort_key") {
             rows.sort_by(|one, other| one.text(key).cmp(other.text(key)));

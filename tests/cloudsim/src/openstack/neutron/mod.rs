@@ -320,12 +320,13 @@ fn matching<'a>(kind: &Kind, world: &'a World, call: &Call) -> Result<Vec<&'a Ro
             }
         }
     }
+    let table = world.table(kind.listing.kind).values();
     if pairs.is_empty() {
-        return Ok(kind.listing.rows(world, call));
+        return Ok(kind.listing.rows(world, call, table));
     }
     let mut call = call.clone();
     call.query.retain(|(name, _)| name != "fixed_ips");
-    let mut rows = kind.listing.rows(world, &call);
+    let mut rows = kind.listing.rows(world, &call, table);
     let of = |row: &Row, name: &str| {
         let has = |value: &str| row.list("fixed_ips").iter().any(|fixed| fixed.get(name).is_some_and(|is| is == value));
         let mut wanted = pairs.iter().filter(|(key, _)| *key == name).peekable();

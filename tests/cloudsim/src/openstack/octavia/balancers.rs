@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 /// `GET /loadbalancers`
 pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    list(&BALANCER, world, call, |_| true)
+    list(&BALANCER, world, call)
 }
 
 /// `GET /loadbalancers/{id}`

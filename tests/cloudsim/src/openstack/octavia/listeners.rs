@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 /// `GET /listeners`
 pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    list(&LISTENER, world, call, |_| true)
+    list(&LISTENER, world, call)
 }
 
 /// `GET /listeners/{id}`

@@ -2,7 +2,8 @@
 
 use super::pools::{above, around};
 use super::{
-    MEMBER, POOL, add_id, begin, ids, immutable, invalid, list, mismatch, mutable, providers, refused, shapes, stamp,
+    MEMBER, POOL, add_id, begin, ids, immutable, invalid, list_among, mismatch, mutable, providers, refused, shapes,
+    stamp,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
@@ -26,8 +27,8 @@ fn member<'a>(world: &'a World, call: &Call) -> Result<&'a Row, Problem> {
 
 /// `GET /pools/{id}/members`
 pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    pool(world, call)?;
-    list(&MEMBER, world, call, |row| row.text("_pool_id") == call.id(0))
+    let members = ids(pool(world, call)?, "members");
+    list_among(&MEMBER, world, call, members.iter().filter_map(|id| world.row("member", id)))
 }
 
 /// `GET /pools/{id}/members/{id}`

@@ -129,8 +129,18 @@ fn stamp(world: &World) -> String {
     world.stamp("%Y-%m-%dT%H:%M:%S")
 }
 
-/// A list of Octavia. `inside` narrows it further.
-fn list(kind: &Kind, world: &World, call: &Call, inside: impl Fn(&Row) -> bool) -> Result<Reply, Problem> {
+/// A list of Octavia: all of a kind.
+fn list(kind: &Kind, world: &World, call: &Call) -> Result<Reply, Problem> {
+    list_among(kind, world, call, world.table(kind.listing.kind).values())
+}
+
+/// A list of Octavia: those among some rows.
+fn list_among<'a>(
+    kind: &Kind,
+    world: &'a World,
+    call: &Call,
+    among: impl Iterator<Item = &'a Row>,
+) -> Result<Reply, Problem> {
     if kind.listing.unknown(call).is_some() {
         return Err(Problem::violation(400, "", "One or more arguments are either duplicate or invalid"));
     }
@@ -140,9 +150,7 @@ fn list(kind: &Kind, world: &World, call: &Call, inside: impl Fn(&Row) -> bool) 
             Problem::violation(400, "plain", format!("Supplied pagination limit '{text}' is not valid."))
         })?),
     };
-    let mut rows = kind.listing.rows(world, call);
-    rows.retain(|row| inside(row));
-    let (rows, full) = paged(rows, call, limit)
+    let (rows, full) = paged(kind.listing.rows(world, call, among), call, limit)
         .map_err(|marker| refused(400, format!("Supplied pagination marker '{}' is not valid.", marker.message)))?;
     // The links keep the limit and forget the filters: so does Octavia.
     let url = |marker: &str| other_page(&world.url, call, |name| name == "limit", marker);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 /// `GET /healthmonitors`
 pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    list(&MONITOR, world, call, |_| true)
+    list(&MONITOR, world, call)
 }
 
 /// `GET /healthmonitors/{id}`

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// `GET /pools`
 pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    list(&POOL, world, call, |_| true)
+    list(&POOL, world, call)
 }
 
 /// `GET /pools/{id}`

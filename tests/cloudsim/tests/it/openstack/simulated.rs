@@ -250,3 +250,28 @@ fn five_thousand_servers_are_listed_in_pages_and_their_ports_at_once() {
     // The last page is full: only the one behind it shows that it was the last.
     assert_eq!((found, ports["ports"].as_array().unwrap().len(), pages), (5000, 5003, 6));
 }
+
+#[test]
+fn a_thousand_load_balancers_are_listed_and_found_by_name() {
+    let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
+    let subnet = client.call("network GET /networks?name=net", &[], "").json["networks"][0]["subnets"][0].clone();
+    cloud.world(|world| {
+        // The subnet of the scene is too small for so many.
+        let network = world.row("subnet", subnet.as_str().unwrap()).unwrap().text("network_id").to_owned();
+        world.subnet(&SubnetSeed { network: &network, name: "vips", cidr: "10.200.0.0/16", ..SubnetSeed::default() });
+    });
+    let vips = client.call("network GET /subnets?name=vips", &[], "").json["subnets"][0]["id"].clone();
+    let member = |number: usize| json!({"address": format!("10.77.1.{number}"), "protocol_port": 30000});
+    let members: Vec<Value> = (1..=2).map(member).collect();
+    let pool = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": members});
+    let listeners = json!([{"protocol": "TCP", "protocol_port": 80, "default_pool": pool}]);
+    for number in 0..1000 {
+        let body =
+            json!({"loadbalancer": {"name": format!("lb-{number}"), "vip_subnet_id": vips, "listeners": listeners}});
+        cloud.by_hand(&client.project, "POST", "/load-balancer/v2.0/lbaas/loadbalancers", &body).unwrap();
+    }
+    let count = |what: &str, list: &str| client.call(what, &[], "").json[list].as_array().unwrap().len();
+    assert_eq!(count("load-balancer GET /loadbalancers", "loadbalancers"), 1000);
+    assert_eq!(count("load-balancer GET /loadbalancers?name=lb-77", "loadbalancers"), 1);
+    assert_eq!(count("load-balancer GET /pools", "pools"), 1000);
+}
