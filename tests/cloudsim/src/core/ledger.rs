@@ -139,7 +139,7 @@ impl Ledger {
         reads.into_iter().chain(self.mutating(0).map(line)).collect()
     }
 
-    /// Writes the calls into the folder that [`RECORD`] names, if it is set: a file for each cloud of a test.
+    /// Writes the calls into the folder that `CCM_CLOUD_CALLS` names, if it is set: a file for each cloud of a test.
     pub fn write_calls(&self) {
         let Some(folder) = std::env::var_os(RECORD) else { return };
         let thread = std::thread::current();
