@@ -323,6 +323,10 @@ impl RouteController {
 
     fn creation_failed(&self, route: &NewRoute, error: &ProviderError, took: Duration) {
         let node = route.route.target_node.clone().unwrap_or_default();
+        if let ErrorClass::InProgress { .. } = error.class() {
+            tracing::info!(%node, cidr = route.route.destination_cidr, %error, "the route waits");
+            return;
+        }
         let message = format!(
             "Could not create route {} {} for node {node} after {}: {error}",
             route.name_hint,

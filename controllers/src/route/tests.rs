@@ -1,12 +1,14 @@
 //! Which routes are deleted, created and kept: table tests and property tests.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::{
-    AddressType, NewRoute, Node, NodeAddress, NodeName, NodeRef, ProviderError, Route, Routes, Schemes,
+    AddressType, EventSink, EventType, NewRoute, Node, NodeAddress, NodeName, NodeRef, ProviderError, Route, Routes,
+    Schemes, Subject,
 };
 use ipnet::IpNet;
 use proptest::prelude::*;
@@ -547,4 +549,47 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     let error = controller.reconcile().await.unwrap_err();
     assert!(error.contains("nodes lack routes"), "{error}");
     assert_eq!(began.elapsed(), WRITE_DEADLINE);
+}
+
+/// Makes no route: the first node is not ready for one, the second never will be.
+struct Unready;
+
+#[async_trait::async_trait]
+impl Routes for Unready {
+    async fn list(&self, _cluster: &str) -> Result<Vec<Route>, ProviderError> {
+        Ok(Vec::new())
+    }
+    async fn create(&self, _cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
+        let answer = |new: &NewRoute| match new.route.target_node.as_deref() {
+            Some("new") => Err(ProviderError::in_progress("node new has no address", Duration::from_secs(10))),
+            _ => Err(ProviderError::unknown("no")),
+        };
+        routes.iter().map(answer).collect()
+    }
+    async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        Vec::new()
+    }
+}
+
+#[derive(Default)]
+struct Events(Mutex<Vec<String>>);
+
+impl EventSink for Events {
+    fn event(&self, _: &Subject, _: EventType, reason: &str, message: &str) {
+        self.0.lock().unwrap().push(format!("{reason}: {message}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks_it() {
+    let shared = test_shared::shared();
+    shared.nodes.apply(node("new", "10.0.1.0/24", ""));
+    shared.nodes.apply(node("odd", "10.0.2.0/24", "10.9.0.1"));
+    let events = Arc::new(Events::default());
+    let controller = RouteController::new(shared, Arc::new(Unready), schemes(), events.clone(), cluster());
+    let error = controller.reconcile().await.unwrap_err();
+    assert!(error.starts_with("2 nodes lack routes"), "{error}");
+    let events = events.0.lock().unwrap();
+    let [event] = &**events else { panic!("{events:?}") };
+    assert!(event.starts_with("FailedToCreateRoute: Could not create route uid-odd "), "{event}");
 }
