@@ -16,5 +16,8 @@ mod node;
 mod provider;
 mod routes;
 mod start;
+#[cfg(test)]
+mod world;
 
+pub use extras::volumes::VOLUME_SOURCES;
 pub use provider::Factory;

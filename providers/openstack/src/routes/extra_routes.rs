@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use ccm_kit::call::Meaning;
 use ccm_kit::{Bulk, Interrupted};
 use ccm_provider::ProviderError;
 use ccm_provider::address::{parse_cidr, parse_ip};
@@ -30,7 +31,8 @@ impl ExtraRoutes {
         Self { client, router, is_atomic, turn: tokio::sync::Mutex::default() }
     }
 
-    /// Neutron refuses all routes of a write because of one, and does not say which: then each half is sent alone.
+    /// Neutron refuses all routes of a write because of one, or because they are too many, and does not say which: then each half
+    /// is sent alone.
     async fn send_all(&self, changes: &[Change], answers: &mut BTreeMap<Change, Result<(), ProviderError>>) {
         let mut todo = vec![changes];
         while let Some(some) = todo.pop() {
@@ -42,7 +44,7 @@ impl ExtraRoutes {
                 false => self.send_whole(some).await,
             };
             match answer {
-                Err(error) if error.status == Some(400) && some.len() > 1 => {
+                Err(error) if some.len() > 1 && matches!(error.meaning(), Meaning::Invalid | Meaning::Quota) => {
                     let (first, second) = some.split_at(some.len() / 2);
                     todo.extend([second, first]);
                 }

@@ -1,1 +1,243 @@
+use std::time::SystemTime;
 
+use ccm_cloudsim::openstack::Options;
+use ccm_provider::{Evidence, EvidenceKind};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::world::{REGION, World, cluster};
+
+const MISSING: &str = "11111111-2222-3333-4444-555555555555";
+
+fn provider(world: &World, nodes: &[NodeRef]) -> NovaInstances {
+    let identity = Identity { region: REGION.to_owned(), is_regional: false };
+    let ports = NodePorts::new(world.client.clone(), identity.clone());
+    let settings = Settings { identity, networking: Networking::default() };
+    NovaInstances::new(settings, world.client.clone(), ports, cluster(nodes.to_vec()).0)
+}
+
+fn known(id: &str) -> NodeRef {
+    Arc::new(Node { name: id.into(), provider_id: Some(format!("openstack:///{id}").into()), ..Node::default() })
+}
+
+fn named(name: &str) -> NodeRef {
+    Arc::new(Node { name: name.into(), ..Node::default() })
+}
+
+fn found(answer: &Lookup) -> &Instance {
+    match answer {
+        Lookup::Found(instance) => instance,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn metadata(answer: &Lookup) -> &InstanceMetadata {
+    found(answer).metadata.as_ref().unwrap().as_ref().unwrap()
+}
+
+fn evidence(answer: &Lookup) -> &Evidence {
+    match answer {
+        Lookup::Gone(evidence) => evidence,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unknown(answer: &Lookup) -> String {
+    match answer {
+        Lookup::Unknown(error) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn count(calls: &[String], action: &str) -> usize {
+    calls.iter().filter(|call| call.ends_with(action)).count()
+}
+
+#[tokio::test]
+async fn new_nodes_that_join_together_cost_one_list_of_servers_and_one_of_ports() {
+    let world = World::with(30).await;
+    let nodes: Vec<NodeRef> = (1..=30).map(|number| named(&format!("n{number}"))).collect();
+    let answers = provider(&world, &nodes).lookup(&nodes, Aspects::METADATA).await;
+    assert_eq!(world.calls(), ["compute:server_list", "network:port_list"]);
+    let first = metadata(&answers[0]);
+    assert_eq!(first.provider_id, format!("openstack:///{}", world.id("n1")));
+    assert_eq!((&*first.instance_type, &*first.zone, &*first.region), ("m1.tiny", "nova", REGION));
+    assert_eq!(first.node_addresses, world.node("n1", &[]).addresses.to_vec());
+    assert!(first.additional_labels.is_empty());
+}
+
+#[tokio::test]
+async fn whether_one_server_exists_costs_one_call() {
+    let world = World::with(2).await;
+    let answers = provider(&world, &[]).lookup(&[known(&world.id("n1"))], Aspects::LIFECYCLE).await;
+    assert!(matches!(found(&answers[0]).metadata, Ok(None)));
+    assert_eq!(world.calls(), ["compute:server_get"]);
+}
+
+#[tokio::test]
+async fn what_a_list_lacks_is_asked_for_alone_before_it_is_gone() {
+    let world = World::with(5).await;
+    let mut nodes: Vec<NodeRef> = (1..=5).map(|number| known(&world.id(&format!("n{number}")))).collect();
+    nodes.extend([known(MISSING), named("n1"), named("none")]);
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Lookup::Found(_))).count(), 6);
+    let before = evidence(&answers[5]).read_began;
+    assert!(before <= SystemTime::now());
+    assert_eq!(*evidence(&answers[5]), Evidence { kind: EvidenceKind::Absent, read_began: before, grace: GRACE });
+    let calls = world.calls();
+    assert_eq!((count(&calls, "server_list"), count(&calls, "server_get")), (2, 1), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_node_without_provider_id_is_gone_when_no_server_has_its_name_and_unknown_when_nova_fails() {
+    let world = World::with(0).await;
+    let instances = provider(&world, &[]);
+    let answers = instances.lookup(&[named("n1")], Aspects::LIFECYCLE).await;
+    assert_eq!(evidence(&answers[0]).kind, EvidenceKind::Unlisted);
+    for status in [500, 403, 404, 429] {
+        world.fail(("compute", "server_list"), status, 1);
+        let answers = instances.lookup(&[named("n1")], Aspects::LIFECYCLE).await;
+        unknown(&answers[0]);
+        world.fail(("compute", "server_get"), if status == 404 { 502 } else { status }, 1);
+        let answers = instances.lookup(&[known(MISSING)], Aspects::LIFECYCLE).await;
+        unknown(&answers[0]);
+    }
+}
+
+#[tokio::test]
+async fn of_names_that_differ_only_by_case_the_exact_one_counts_and_two_equal_ones_are_ambiguous() {
+    let world = World::with(0).await;
+    let exact = world.server("node1", json!({}));
+    world.server("NODE1", json!({}));
+    let (one, two) = (world.server("twin", json!({})), world.server("twin", json!({})));
+    let instances = provider(&world, &[]);
+    for nodes in [vec![named("node1")], vec![named("node1"), named("twin"), named("node1"), named("x")]] {
+        let answers = instances.lookup(&nodes, Aspects::METADATA).await;
+        assert_eq!(metadata(&answers[0]).provider_id, format!("openstack:///{exact}"));
+    }
+    let error = unknown(&instances.lookup(&[named("twin")], Aspects::METADATA).await[0]);
+    assert!(error.starts_with("multiple results where only one expected: servers "), "{error}");
+    assert!(error.contains(&one) && error.contains(&two), "{error}");
+}
+
+#[tokio::test]
+async fn a_provider_id_that_names_no_server_of_ours_is_never_evidence_and_never_asked_for() {
+    let world = World::with(1).await;
+    let id = world.id("n1");
+    let odd = |id: String| Arc::new(Node { name: "odd".into(), provider_id: Some(id.into()), ..Node::default() });
+    let nodes = [
+        odd(format!("openstack://{id}")),
+        odd(format!("openstack://RegionTwo/{id}")),
+        odd("aws:///eu-1a/i-1".to_owned()),
+        odd(format!("/{id}")),
+    ];
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::METADATA).await;
+    assert!(unknown(&answers[0]).contains("didn't match expected format"));
+    assert!(unknown(&answers[1]).contains("didn't match supported region \"RegionOne\""));
+    assert!(matches!(answers[2], Lookup::Foreign));
+    assert_eq!(metadata(&answers[3]).provider_id, format!("/{id}"), "an existing ID is echoed");
+    assert_eq!(count(&world.calls(), "server_get"), 1);
+}
+
+#[tokio::test]
+async fn only_a_server_that_is_shut_off_is_shut_down_and_any_status_exists() {
+    let world = World::with(0).await;
+    let statuses = ["ACTIVE", "SHUTOFF", "SHELVED", "SHELVED_OFFLOADED", "PAUSED", "SUSPENDED", "ERROR", "NEW_ONE"];
+    let nodes: Vec<NodeRef> = statuses.map(|status| known(&world.server(status, json!({"status": status})))).to_vec();
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
+    let stopped: Vec<bool> = answers.iter().map(|answer| *found(answer).shutdown.as_ref().unwrap()).collect();
+    assert_eq!(stopped, [false, true, false, false, false, false, false, false]);
+}
+
+#[tokio::test]
+async fn an_old_nova_names_flavors_by_id_and_a_deleted_one_gives_its_id() {
+    let world = World::of(2, Options { compute_version: 40, ..Options::default() }).await;
+    let nodes = [named("n1"), named("n2")];
+    let instances = provider(&world, &[]);
+    let types = |answers: Vec<Lookup>| -> Vec<String> {
+        answers.iter().map(|answer| metadata(answer).instance_type.clone()).collect()
+    };
+    assert_eq!(types(instances.lookup(&nodes, Aspects::METADATA).await), ["m1.tiny"; 2]);
+    assert_eq!(count(&world.calls(), "flavor_get"), 1);
+    instances.lookup(&nodes, Aspects::METADATA).await;
+    assert_eq!(count(&world.calls(), "flavor_get"), 0, "a flavor is remembered");
+    world.cloud.world(|inside| inside.remove("flavor", "42"));
+    assert_eq!(types(provider(&world, &[]).lookup(&nodes, Aspects::METADATA).await), ["42"; 2]);
+    world.fail(("compute", "flavor_get"), 500, 1);
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::METADATA).await;
+    assert!(found(&answers[0]).metadata.is_err(), "a type that could not be read is not guessed");
+}
+
+fn trunk(world: &World, subports: &[&str]) {
+    let subports: Vec<Value> = subports.iter().map(|id| json!({"port_id": id, "segmentation_id": 1})).collect();
+    let details = json!({"trunk_details": {"trunk_id": "t", "sub_ports": subports}});
+    world.set("port", world.port("n1")["id"].as_str().unwrap(), details);
+}
+
+#[tokio::test]
+async fn subports_are_read_only_where_there_are_any_and_one_that_is_not_visible_is_left_out() {
+    use ccm_cloudsim::openstack::seed::SubnetSeed;
+    let world = World::with(2).await;
+    let subport = world.cloud.world(|inside| {
+        let network = inside.network(&world.project, "a-trunk", json!({}));
+        let subnet = inside.subnet(&SubnetSeed { network: &network, cidr: "10.5.0.0/24", ..SubnetSeed::default() });
+        inside.port(&world.project, &[&subnet], json!({})).unwrap()
+    });
+    trunk(&world, &[&subport, MISSING]);
+    let nodes = [known(&world.id("n1")), known(&world.id("n2"))];
+    let ips = |answer: &Lookup| -> Vec<String> {
+        metadata(answer).node_addresses.iter().map(|address| address.address.to_string()).collect()
+    };
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::METADATA).await;
+    let ip = world.resource("port", "id", &subport)["fixed_ips"][0]["ip_address"].as_str().unwrap().to_owned();
+    assert_eq!(ips(&answers[0]).last(), Some(&ip));
+    assert_eq!(ips(&answers[1]).len(), 2);
+    let calls = world.calls();
+    assert_eq!((count(&calls, "port_list"), count(&calls, "network_list")), (2, 1), "{calls:?}");
+    world.fail(("network", "network_list"), 403, 1);
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::METADATA).await;
+    assert_eq!(ips(&answers[0]).len(), 2, "what may not be read is left out");
+    world.fail(("network", "network_list"), 503, 1);
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::METADATA).await;
+    assert!(found(&answers[0]).metadata.is_err(), "no answer takes no address away");
+    assert_eq!(ips(&answers[1]).len(), 2);
+}
+
+#[tokio::test]
+async fn ports_that_could_not_be_read_are_an_error_and_no_missing_addresses() {
+    let world = World::with(1).await;
+    world.fail(("network", "port_list"), 503, 1);
+    let answers = provider(&world, &[]).lookup(&[named("n1")], Aspects::ADDRESSES).await;
+    assert!(found(&answers[0]).metadata.is_err());
+}
+
+#[tokio::test]
+async fn a_list_of_all_nodes_is_complete_or_an_error() {
+    let world = World::with(3).await;
+    let nodes = [known(&world.id("n1")), known(MISSING), named("n2"), named("none")];
+    let instances = provider(&world, &nodes);
+    let snapshot = instances.list().await.unwrap().unwrap();
+    metadata(&snapshot.find("n1", nodes[0].provider_id.as_deref()));
+    assert_eq!(evidence(&snapshot.find("x", nodes[1].provider_id.as_deref())).kind, EvidenceKind::Absent);
+    assert_eq!(metadata(&snapshot.find("n2", None)).provider_id, format!("openstack:///{}", world.id("n2")));
+    assert_eq!(unknown(&snapshot.find("none", None)), "instance not found", "shown by look-ups only");
+    world.fail(("compute", "server_list"), 500, 1);
+    assert!(instances.list().await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn the_ports_of_nodes_are_one_list_and_are_read_again_after_a_write() {
+    let world = World::with(3).await;
+    let identity = Identity { region: REGION.to_owned(), is_regional: false };
+    let ports = NodePorts::new(world.client.clone(), identity);
+    let nodes = [world.node("n1", &[]), world.node("n2", &[]), named("new")];
+    let read = ports.get(&nodes, None).await.unwrap();
+    assert_eq!(read.len(), 2);
+    let port = &read[&*world.id("n1")][0];
+    assert_eq!(port.id, world.port("n1")["id"]);
+    assert!(port.revision_number.is_some() && port.fixed_ips.iter().all(|fixed| !fixed.subnet_id.is_empty()));
+    ports.get(&nodes[..1], None).await.unwrap();
+    assert_eq!(world.calls(), ["network:port_list"]);
+    ports.get(&nodes[..1], Some(tokio::time::Instant::now())).await.unwrap();
+    assert_eq!(world.calls(), ["network:port_list"]);
+}
