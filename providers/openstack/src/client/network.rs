@@ -214,7 +214,8 @@ impl Client {
         filter: &str,
         values: &[&str],
     ) -> Result<Vec<T>, ApiError> {
-        let lists = values.chunks(IDS_AT_ONCE).map(|some| {
+        // IPv6 addresses are escaped, and longer than IDs.
+        let lists = values.chunks(IDS_AT_ONCE / 2).map(|some| {
             let query = Query::default().each(filter, some.iter().copied());
             self.list(operation, key, query, key)
         });

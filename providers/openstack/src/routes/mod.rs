@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
 use ccm_kit::{Batcher, Cached, Interrupted, Limits, PlannedRoutes};
 use ccm_provider::address::{parse_cidr, parse_ip};
+use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::{AddressType, ErrorClass, NewRoute, Node, NodeAddress, NodeName, ProviderError};
 use futures::FutureExt;
 use ipnet::IpNet;
@@ -116,13 +117,15 @@ impl RouterTable {
             let (client, id) = (reader.clone(), id.clone());
             async move { client.router(&id).await }.boxed()
         };
+        // The ports of a large cluster take a while.
+        let limits = Limits { deadline: WRITE_DEADLINE, ..Limits::of(AT_ONCE) };
         let pairs = extensions.has_pairs.then(|| Pairs::new(client.clone(), router.clone()));
         let routes = ExtraRoutes::new(client.clone(), router, extensions.is_atomic);
         Self {
             cluster_cidrs: cluster_cidrs.into(),
             routers: Cached::new(read, interrupted as fn(Interrupted) -> ApiError),
-            routes: Batcher::new(routes, Limits::of(AT_ONCE)),
-            pairs: pairs.map(|pairs| Batcher::new(pairs, Limits::of(AT_ONCE))),
+            routes: Batcher::new(routes, limits),
+            pairs: pairs.map(|pairs| Batcher::new(pairs, limits)),
         }
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ccm_kit::{Bulk, Cached, Interrupted};
 use ccm_provider::ProviderError;
 use ccm_provider::address::{parse_cidr, parse_ip};
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use serde_json::json;
 
 use super::Change;
@@ -19,6 +19,8 @@ use crate::client::{ApiError, Client, Query};
 const POLICY: &str = "update_port:allowed_address_pairs";
 /// How often a port is read again that somebody else changed in between.
 const TRIES: u32 = 5;
+/// Ports that are written at the same time.
+const IN_FLIGHT: usize = 16;
 /// How old the networks of the router may be.
 const NETWORKS_AGE: Duration = Duration::from_secs(60);
 
@@ -140,7 +142,9 @@ impl Bulk for Pairs {
             let answer = self.change(port, &changes).await;
             (changes, answer)
         });
-        for (changes, answer) in futures::future::join_all(writes).await {
+        // Not all at once: what waits for its turn too long is given up.
+        let mut written = futures::stream::iter(writes).buffer_unordered(IN_FLIGHT);
+        while let Some((changes, answer)) = written.next().await {
             answers.extend(changes.into_iter().map(|change| (change, answer.clone())));
         }
         Ok(answers)

@@ -220,15 +220,18 @@ async fn without_atomic_calls_the_whole_list_is_written_with_its_revision_and_fo
     let world = World::with(2).await;
     put(&world, &[("192.168.0.0/16", "10.0.0.99")]);
     let classic = Extensions { is_atomic: false, has_pairs: false };
-    let (routes, _) = routes(&world, &[world.node("n1", &[]), world.node("n2", &[])], classic);
-    let (one, two) = ([new("n1", "10.1.1.0/24")], [new("n2", "10.1.2.0/24")]);
-    let (first, second) = tokio::join!(routes.create("k", &one), routes.create("k", &two));
-    good(first);
-    good(second);
-    assert_eq!(table(&world).len(), 3);
+    let nodes = [world.node("n1", &[]), world.node("n2", &[])];
+    let (routes, _) = routes(&world, &nodes, classic);
+    let another = self::routes(&world, &nodes, classic).0;
+    let (one, two, three) = ([new("n1", "10.1.1.0/24")], [new("n2", "10.1.2.0/24")], [new("n2", "fd01::/64")]);
+    let both = async { tokio::join!(routes.create("k", &one), routes.create("k", &two)) };
+    let ((first, second), third) = tokio::join!(both, another.create("k", &three));
+    [first, second, third].into_iter().for_each(good);
+    assert_eq!(table(&world).len(), 4);
     // Somebody else wrote in between.
     world.fail(("network", "router_update"), 412, 2);
     let list = routes.list("k").await.unwrap();
+    assert_eq!(list.len(), 3);
     world.calls();
     good(routes.delete("k", &list).await);
     assert_eq!(table(&world), ["192.168.0.0/16 via 10.0.0.99"]);
@@ -249,6 +252,19 @@ async fn a_port_that_changed_in_between_is_read_again_and_keeps_what_others_wrot
     good(routes(&world, &[world.node("n1", &[])], ATOMIC).0.create("k", &[new("n1", "10.1.1.0/24")]).await);
     assert_eq!(pairs(&world, "n1"), ["192.0.2.1", "10.1.1.0/24"]);
     assert_eq!(world.calls().iter().filter(|call| call.ends_with("port_get")).count(), 1);
+}
+
+#[tokio::test]
+async fn two_processes_that_change_a_port_at_the_same_time_both_get_their_pairs() {
+    let world = World::with(1).await;
+    let nodes = [world.node("n1", &[])];
+    let (one, two) = (routes(&world, &nodes, ATOMIC).0, routes(&world, &nodes, ATOMIC).0);
+    let (v4, v6) = ([new("n1", "10.1.1.0/24")], [new("n1", "fd01::/64")]);
+    let (first, second) = tokio::join!(one.create("k", &v4), two.create("k", &v6));
+    [first, second].into_iter().for_each(good);
+    let mut pairs = pairs(&world, "n1");
+    pairs.sort();
+    assert_eq!((pairs, table(&world).len()), (vec!["10.1.1.0/24".to_owned(), "fd01::/64".to_owned()], 2));
 }
 
 #[test]

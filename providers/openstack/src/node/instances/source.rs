@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ccm_kit::Interrupted;
 use ccm_kit::directory::{Answer, Seen, Source};
 use ccm_provider::ProviderError;
+use futures::{StreamExt, stream};
 
 use crate::client::compute::Server;
 use crate::client::operation::SERVER_LIST;
@@ -16,6 +17,8 @@ use crate::node::identity::{ServerId, Wanted};
 
 /// A list of so many servers takes Nova about as long as one of them alone.
 const WORTH_ONE: usize = 100;
+/// Look-ups at the same time.
+const IN_FLIGHT: usize = 16;
 /// The status of a server that runs.
 const ACTIVE: &str = "ACTIVE";
 
@@ -104,7 +107,10 @@ impl Source for Nova {
                 (None, Wanted::Never(_)) => {}
             }
         }
-        let (ids, names) = futures::join!(futures::future::join_all(ids), futures::future::join_all(names));
+        // Not all at once: what waits for its turn too long is given up.
+        let (ids, names) =
+            (stream::iter(ids).buffer_unordered(IN_FLIGHT), stream::iter(names).buffer_unordered(IN_FLIGHT));
+        let (ids, names): (Vec<_>, Vec<_>) = futures::join!(ids.collect(), names.collect());
         answers.extend(ids.into_iter().chain(names));
         answers
     }
