@@ -175,7 +175,7 @@ struct OpenStack {
 impl OpenStack {
     async fn new(config: Config, parts: Parts) -> Result<Self, ProviderError> {
         let (client, cluster) = (parts.client.clone(), Cluster::default());
-        let ports = NodePorts::new(client.clone(), parts.identity.clone());
+        let ports = NodePorts::new(client.clone());
         let instances = match missing(&client, &[Service::Compute, Service::Network]).await {
             None => {
                 let settings =

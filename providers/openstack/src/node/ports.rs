@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::{Bulk, Interrupted, Known, Limits};
-use ccm_provider::NodeRef;
 use tokio::time::Instant;
 
-use super::identity::{Identity, ServerId};
+use super::identity::ServerId;
 use crate::client::network::Port;
 use crate::client::operation::PORT_LIST;
 use crate::client::{ApiError, Client};
@@ -20,34 +19,18 @@ const AT_ONCE: usize = 100_000;
 
 /// Ports by server. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct NodePorts {
-    known: Known<OfServers>,
-    identity: Identity,
-}
+pub(crate) struct NodePorts(Known<OfServers>);
 
 #[derive(Debug)]
 struct OfServers(Client);
 
 impl NodePorts {
-    pub(crate) fn new(client: Client, identity: Identity) -> Self {
-        Self { known: Known::new(OfServers(client), Limits::of(AT_ONCE), AGE, AGE), identity }
+    pub(crate) fn new(client: Client) -> Self {
+        Self(Known::new(OfServers(client), Limits::of(AT_ONCE), AGE, AGE))
     }
 
-    /// The ports of these nodes, in Neutron's order, read after `not_before`, the time of the last write to one of them. A node
-    /// that names no server is left out; a server without ports has an empty list.
-    ///
-    /// # Errors
-    ///
-    /// Neutron gave no complete answer.
-    pub(crate) async fn get(
-        &self,
-        nodes: &[NodeRef],
-        not_before: Option<Instant>,
-    ) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
-        self.of(&nodes.iter().filter_map(|node| self.identity.server_of(node)).collect(), not_before).await
-    }
-
-    /// The same for servers.
+    /// The ports of these servers, in Neutron's order, read after `not_before`, the time of the last write to one of them. A
+    /// server without ports has an empty list.
     ///
     /// # Errors
     ///
@@ -57,7 +40,7 @@ impl NodePorts {
         servers: &BTreeSet<ServerId>,
         not_before: Option<Instant>,
     ) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
-        self.known.get(servers, AGE, not_before).await
+        self.0.get(servers, AGE, not_before).await
     }
 }
 

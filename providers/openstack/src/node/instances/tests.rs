@@ -11,7 +11,7 @@ const MISSING: &str = "11111111-2222-3333-4444-555555555555";
 
 fn provider(world: &World, nodes: &[NodeRef]) -> NovaInstances {
     let identity = Identity { region: REGION.to_owned(), is_regional: false };
-    let ports = NodePorts::new(world.client.clone(), identity.clone());
+    let ports = NodePorts::new(world.client.clone());
     let settings = Settings { identity, networking: Networking::default() };
     NovaInstances::new(settings, world.client.clone(), ports, cluster(nodes.to_vec()).0)
 }
@@ -226,18 +226,18 @@ async fn a_list_of_all_nodes_is_complete_or_an_error() {
 }
 
 #[tokio::test]
-async fn the_ports_of_nodes_are_one_list_and_are_read_again_after_a_write() {
+async fn the_ports_of_servers_are_one_list_and_are_read_again_after_a_write() {
     let world = World::with(3).await;
-    let identity = Identity { region: REGION.to_owned(), is_regional: false };
-    let ports = NodePorts::new(world.client.clone(), identity);
-    let nodes = [world.node("n1", &[]), world.node("n2", &[]), named("new")];
-    let read = ports.get(&nodes, None).await.unwrap();
+    let ports = NodePorts::new(world.client.clone());
+    let ids = |names: &[&str]| names.iter().filter_map(|name| ServerId::parse(&world.id(name))).collect();
+    let both: BTreeSet<ServerId> = ids(&["n1", "n2"]);
+    let read = ports.of(&both, None).await.unwrap();
     assert_eq!(read.len(), 2);
     let port = &read[&*world.id("n1")][0];
     assert_eq!(port.id, world.port("n1")["id"]);
     assert!(port.revision_number.is_some() && port.fixed_ips.iter().all(|fixed| !fixed.subnet_id.is_empty()));
-    ports.get(&nodes[..1], None).await.unwrap();
+    ports.of(&ids(&["n1"]), None).await.unwrap();
     assert_eq!(world.calls(), ["network:port_list"]);
-    ports.get(&nodes[..1], Some(tokio::time::Instant::now())).await.unwrap();
+    ports.of(&both, Some(tokio::time::Instant::now())).await.unwrap();
     assert_eq!(world.calls(), ["network:port_list"]);
 }
