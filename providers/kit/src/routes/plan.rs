@@ -67,9 +67,11 @@ impl<T: RouteTable> Observed<T> {
                 entries.entry(range).or_default().push(entry);
             }
         }
+        // A node with another hop has left its former one: the old route is none of its routes.
+        let has_none = |node: &&NodeName| hops.get(*node).is_none_or(Vec::is_empty);
         let name = |entry: &Entry<T::Hop>| {
             let Target::Hop(hop) = &entry.target else { return None };
-            Some((hop.clone(), nodes.get(hop).or_else(|| former.get(hop))?.clone()))
+            Some((hop.clone(), nodes.get(hop).or_else(|| former.get(hop).filter(has_none))?.clone()))
         };
         let former = entries.values().flatten().filter_map(name).collect();
         Self { id: table.id, entries, nodes, contested, hops, former, facts: T::Facts::default() }

@@ -127,6 +127,21 @@ fn a_node_that_is_gone_keeps_its_route_in_the_list_until_it_is_deleted() {
     assert!(third.former.is_empty(), "a hop is forgotten with its last route");
 }
 
+#[test]
+fn a_node_with_a_new_hop_has_left_the_old_one_but_a_node_without_any_has_not() {
+    let routes = [("10.1.1.0/24", "10.0.0.1"), ("10.2.1.0/24", "10.0.0.1")];
+    let first = observed(&[node("a", &["10.0.0.1"])], &routes, &BTreeMap::new());
+    assert_eq!(listed(&first), ["10.1.1.0/24 -> a", "10.2.1.0/24 -> a"]);
+    assert_eq!(listed(&observed(&[node("a", &[])], &routes, &first.former)), listed(&first));
+    let moved = observed(&[node("a", &["10.0.0.2"])], &routes, &first.former);
+    assert_eq!(listed(&moved), ["10.1.1.0/24 -> nowhere"]);
+    let new =
+        ["10.1.1.0/24", "10.2.1.0/24"].map(|range| NewRoute { name_hint: String::new(), route: route("a", range) });
+    let plans: Vec<_> = moved.create_all(&new).into_iter().map(text).collect();
+    assert_eq!(plans[0], ["allow 10.0.0.2", "replace 10.1.1.0/24 -> 10.0.0.2"]);
+    assert_eq!(plans[1], ["replace 10.2.1.0/24 -> 10.0.0.2"]);
+}
+
 fn listed(observed: &Observed<Router>) -> Vec<String> {
     let text = |route: &Route| {
         let target = route.target_node.as_ref().map_or("nowhere", |node| node.as_str());

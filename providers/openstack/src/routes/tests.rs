@@ -133,7 +133,14 @@ async fn the_route_of_a_deleted_node_is_removed_by_the_next_hop_that_is_listed()
 
 #[tokio::test]
 async fn a_node_with_a_new_address_keeps_one_route_to_it() {
-    let world = World::with(1).await;
+    let world = World::with(2).await;
+    let (moved, nodes) = routes(&world, &[world.node("n1", &[])], ATOMIC);
+    good(moved.create("k", &[new("n1", "10.1.1.0/24")]).await);
+    assert_eq!(listed(&moved.list("k").await.unwrap()), ["10.1.1.0/24 -> n1"]);
+    nodes.set_nodes(vec![Arc::new(Node { name: "n1".into(), ..(*world.node("n2", &[])).clone() })]);
+    assert_eq!(listed(&moved.list("k").await.unwrap()), ["10.1.1.0/24 -> nowhere"]);
+    good(moved.create("k", &[new("n1", "10.1.1.0/24")]).await);
+    assert_eq!(table(&world), [format!("10.1.1.0/24 via {}", world.ip("n2"))]);
     put(&world, &[("10.1.1.0/24", "10.0.0.99"), ("10.1.1.0/24", &world.ip("n1"))]);
     let (routes, _) = routes(&world, &[world.node("n1", &[])], ATOMIC);
     let list = routes.list("k").await.unwrap();
