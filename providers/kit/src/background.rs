@@ -17,6 +17,7 @@ use ccm_provider::{
 };
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 /// How long a call waits for a task that it starts: enough for reads that find nothing to do.
@@ -51,6 +52,14 @@ struct Task {
     work: BTreeMap<ServiceKey, ServiceWork>,
     /// The answers, once it has ended; its end without them is that of the sender.
     answers: watch::Receiver<Option<BTreeMap<ServiceKey, ServiceAnswer>>>,
+    stop: AbortHandle,
+}
+
+/// Nothing goes on without the balancers.
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.stop.abort();
+    }
 }
 
 impl Task {
@@ -118,14 +127,15 @@ impl<B: LoadBalancer + 'static> Background<B> {
         let by_key = work.iter().map(|item| (item.service.key(), item.clone())).collect();
         let (balancers, report) = (self.balancers.clone(), self.ended.clone());
         let (cluster, work) = (cluster.to_owned(), work.to_vec());
-        self.tasks().push(Task { groups, began, work: by_key, answers: answers.clone() });
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let ended = balancers.reconcile(&cluster, &work).await;
             for (item, answer) in work.iter().zip(&ended) {
                 report(item.action, answer.result.is_ok(), began.elapsed());
             }
             let _ = sender.send(Some(work.iter().map(|item| item.service.key()).zip(ended).collect()));
         });
+        let stop = task.abort_handle();
+        self.tasks().push(Task { groups, began, work: by_key, answers: answers.clone(), stop });
         Running { began, answers }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod operation;
 pub(crate) mod session;
 pub(crate) mod storage;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::Answer;
@@ -20,6 +20,7 @@ use http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use self::operation::Operation;
 use self::session::{Message, Session};
@@ -32,6 +33,8 @@ pub(crate) type ApiError = CallError<Operation>;
 pub(crate) struct Client {
     caller: Caller<Operation>,
     session: Arc<Session>,
+    /// The time of the last write to a port: what was read of ports before is out of date.
+    ports_written: Arc<Mutex<Option<Instant>>>,
 }
 
 /// A query string, built safely.
@@ -70,12 +73,17 @@ pub(crate) fn escaped(text: &str) -> String {
 
 impl Client {
     pub(crate) fn new(caller: Caller<Operation>, session: Session) -> Self {
-        Self { caller, session: Arc::new(session) }
+        Self { caller, session: Arc::new(session), ports_written: Arc::default() }
     }
 
     /// Allows writes while this process leads.
     pub(crate) fn lend(&self, leader: Arc<dyn LeaderToken>) {
         self.caller.lend(leader);
+    }
+
+    /// The time of the last write to a port.
+    pub(crate) fn ports_written(&self) -> Option<Instant> {
+        *self.ports_written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error of a start without a token or an endpoint.
@@ -129,8 +137,8 @@ impl Client {
         self.caller.call(operation, read).await
     }
 
-    /// Reads all pages of a list. Of a link to the next page only the query is taken: a service behind a proxy may know itself
-    /// under another name.
+    /// Reads all pages of a list. Of a link to the next page only the marker is taken: a service behind a proxy may know itself
+    /// under another name, and Octavia leaves the filters out.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -138,16 +146,15 @@ impl Client {
         query: Query,
         key: &str,
     ) -> Result<Vec<T>, ApiError> {
-        let (first, links) = (query.0, format!("{key}_links"));
-        let send = |next: Option<String>| {
-            let message = Message { path: format!("{path}{}", next.as_ref().unwrap_or(&first)), ..Message::default() };
+        let links = format!("{key}_links");
+        let send = |marker: Option<String>| {
+            let query = marker.iter().fold(query.clone(), |query, marker| query.with("marker", marker));
+            let message = Message { path: format!("{path}{}", query.0), ..Message::default() };
             let links = &links;
             async move {
                 let mut answer: Value = self.session.send(operation.of(), &message).await?.json()?;
-                let link = |link: &Value| {
-                    (link.get("rel")?.as_str()? == "next").then(|| link.get("href")?.as_str().map(query_of))?
-                };
-                let next = answer.get(links).and_then(Value::as_array).and_then(|links| links.iter().find_map(link));
+                let next =
+                    answer.get(links).and_then(Value::as_array).and_then(|links| links.iter().find_map(marker_of));
                 let list: Vec<T> = below(answer.take(), key)?;
                 // A page without entries ends the list, whatever it links to.
                 let next = next.filter(|_| !list.is_empty());
@@ -212,8 +219,11 @@ pub(crate) fn is_busy(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.is(&[operation::IMMUTABLE])
 }
 
-fn query_of(href: &str) -> String {
-    href.split_once('?').map(|(_, query)| format!("?{query}")).unwrap_or_default()
+/// The marker of a link to the next page.
+fn marker_of(link: &Value) -> Option<String> {
+    let href = link.get("href")?.as_str().filter(|_| link.get("rel").is_some_and(|rel| rel == "next"))?;
+    let query = href.split_once('?')?.1.split('&');
+    query.filter_map(|pair| pair.strip_prefix("marker=")).map(str::to_owned).next()
 }
 
 /// What is below a key of an answer.

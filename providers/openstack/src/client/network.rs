@@ -1,12 +1,15 @@
 //! Neutron: networks, subnets, ports, routers, floating IPs, security groups.
 
 use serde::de::DeserializeOwned;
+use std::sync::PoisonError;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::operation::{
     EXTENSION_LIST, FLOATING_IP_CREATE, FLOATING_IP_DELETE, FLOATING_IP_LIST, FLOATING_IP_UPDATE, NETWORK_LIST,
-    Operation, PORT_DELETE, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
+    Operation, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
     SECURITY_GROUP_DELETE, SECURITY_GROUP_LIST, SECURITY_GROUP_RULE_CREATE, SECURITY_GROUP_RULE_DELETE, SUBNET_GET,
     SUBNET_LIST,
 };
@@ -270,11 +273,10 @@ impl Client {
             body: Some(json!({ "port": changes })),
             revision: port.revision_number,
         };
-        self.write(PORT_UPDATE, &message).await.map(drop)
-    }
-
-    pub(crate) async fn delete_port(&self, id: &str) -> Result<(), ApiError> {
-        self.delete(PORT_DELETE, format!("ports/{id}")).await
+        let answer = self.write(PORT_UPDATE, &message).await.map(drop);
+        // Refused or not: an answer may be lost.
+        *self.ports_written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        answer
     }
 
     pub(crate) async fn router(&self, id: &str) -> Result<Router, ApiError> {

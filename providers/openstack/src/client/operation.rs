@@ -76,7 +76,6 @@ operations! {
     PORT_LIST Network "port_list" "get_port"
     PORT_GET Network "port_get" "get_port"
     PORT_UPDATE Network "port_update" "update_port"
-    PORT_DELETE Network "port_delete" "delete_port"
     ROUTER_GET Network "router_get" "get_router"
     ROUTER_UPDATE Network "router_update" "update_router"
     FLOATING_IP_LIST Network "floating_ip_list" "get_floatingip"

@@ -332,7 +332,7 @@ pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
     let code = code.or_else(|| text(inner, "title")).or_else(|| kind.cloned()).unwrap_or_else(|| "Fault".to_owned());
     let lower = message.to_lowercase();
     Some(match () {
-        () if lower.contains("immutable") => (IMMUTABLE.to_owned(), message),
+        () if lower.contains("immutable") || lower.contains("invalid state pending") => (IMMUTABLE.to_owned(), message),
         () if lower.contains("quota") => (OVER_QUOTA.to_owned(), message),
         () => (code, message),
     })
@@ -421,6 +421,11 @@ mod tests {
             ),
             (json!({"itemNotFound": {"code": 404, "message": "m"}}), "itemNotFound", "m"),
             (json!({"faultcode": "Client", "faultstring": immutable, "debuginfo": null}), "Immutable", immutable),
+            (
+                json!({"faultcode": "Client", "faultstring": "Invalid state PENDING_UPDATE of loadbalancer resource x"}),
+                "Immutable",
+                "Invalid state PENDING_UPDATE of loadbalancer resource x",
+            ),
             (json!({"error": {"code": 401, "title": "Unauthorized", "message": "m"}}), "Unauthorized", "m"),
             (json!({"code": 404, "title": "Not Found", "description": "m"}), "Not Found", "m"),
         ] {

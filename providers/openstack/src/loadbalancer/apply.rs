@@ -183,11 +183,10 @@ impl Writer {
         match self.until_active(&id, outputs).await {
             Err(Wait::Failed) => {
                 // Nothing uses it yet.
-                self.client
-                    .write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None)
-                    .await
-                    .map(drop)
-                    .or_else(|error| if error.status == Some(404) { Ok(()) } else { Err(error) })?;
+                match self.client.write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None).await {
+                    Err(error) if error.status != Some(404) => return Err(error.into()),
+                    _ => {}
+                }
                 outputs.lock().balancers.remove(&id);
                 outputs.lock().ids.clear();
                 let text = format!(

@@ -334,6 +334,12 @@ impl Reads {
         }
         let mut places = Places::default();
         if makes_balancer && settings.vip.follows_nodes() && settings.vip.port.is_empty() {
+            if settings.members.is_empty() {
+                let text = format!("there are no available nodes for LoadBalancer service {}", item.key);
+                return Err(ProviderError::unknown(format!(
+                    "{text}: its subnet is that of a node, as no subnet-id is set"
+                )));
+            }
             places.node_subnet = Some(self.node_subnet(settings).await?);
         }
         if makes_floating_ip {
@@ -346,7 +352,7 @@ impl Reads {
     async fn node_subnet(&self, settings: &Settings) -> Result<String, ProviderError> {
         let with_server = settings.members.iter().filter_map(|member| Some((member.server.clone()?, member)));
         let candidates: Vec<_> = with_server.take(CANDIDATES).collect();
-        let ports = self.ports.of(&candidates.iter().map(|(server, _)| server.clone()).collect(), None).await?;
+        let ports = self.ports.of(&candidates.iter().map(|(server, _)| server.clone()).collect()).await?;
         let subnet = candidates.iter().find_map(|(server, member)| {
             let ports = ports.get(server)?;
             let ips = ports.iter().flat_map(|port| &port.fixed_ips);
@@ -449,7 +455,7 @@ impl Reads {
                     unknown.node
                 )));
             }
-            let ports = self.ports.of(&servers, None).await?;
+            let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
             group.subnet = match observed.member_subnet(place, settings) {
                 Some(id) => self.client.subnet(&id).await?,

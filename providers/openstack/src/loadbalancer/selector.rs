@@ -23,11 +23,6 @@ impl NodeSelector {
             labels.get(key).is_some_and(|found| value.as_ref().is_none_or(|expected| expected == found))
         })
     }
-
-    /// The labels that it depends on.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(key, _)| key.as_str())
-    }
 }
 
 #[cfg(test)]
@@ -64,10 +59,5 @@ mod tests {
     fn a_node_without_labels_matches_only_the_empty_selector() {
         assert!(NodeSelector::parse("").matches(&Pairs::default()));
         assert!(!NodeSelector::parse("a").matches(&Pairs::default()));
-    }
-
-    #[test]
-    fn the_keys_are_named() {
-        assert_eq!(NodeSelector::parse("a=b,c").keys().collect::<Vec<_>>(), ["a", "c"]);
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::{Bulk, Interrupted, Known, Limits};
-use tokio::time::Instant;
 
 use super::identity::ServerId;
 use crate::client::network::Port;
@@ -19,28 +18,27 @@ const AT_ONCE: usize = 100_000;
 
 /// Ports by server. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct NodePorts(Known<OfServers>);
+pub(crate) struct NodePorts {
+    known: Known<OfServers>,
+    client: Client,
+}
 
 #[derive(Debug)]
 struct OfServers(Client);
 
 impl NodePorts {
     pub(crate) fn new(client: Client) -> Self {
-        Self(Known::new(OfServers(client), Limits::of(AT_ONCE), AGE, AGE))
+        Self { known: Known::new(OfServers(client.clone()), Limits::of(AT_ONCE), AGE, AGE), client }
     }
 
-    /// The ports of these servers, in Neutron's order, read after `not_before`, the time of the last write to one of them. A
-    /// server without ports has an empty list.
+    /// The ports of these servers, in Neutron's order, as of after the last write to a port. A server without ports has an empty
+    /// list.
     ///
     /// # Errors
     ///
     /// Neutron gave no complete answer.
-    pub(crate) async fn of(
-        &self,
-        servers: &BTreeSet<ServerId>,
-        not_before: Option<Instant>,
-    ) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
-        self.0.get(servers, AGE, not_before).await
+    pub(crate) async fn of(&self, servers: &BTreeSet<ServerId>) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
+        self.known.get(servers, AGE, self.client.ports_written()).await
     }
 }
 

@@ -250,29 +250,31 @@ pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Resu
 
 pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
-    let balancer = bed.balancer()?;
+    bed.balancer()?;
     let (web, new, nodes) = (bed.service("web"), bed.service("new"), bed.nodes(&["one"]).await);
     ensured(&bed, &web, &nodes).await?;
     let before = bed.contents().await;
     bed.trouble(Trouble::Down).await?;
     // Cached state of this process must not count either.
     for process in [None, Some(bed.restarted().await)] {
-        let balancer = match &process {
-            None => Arc::clone(&balancer),
-            Some(Ok(bed)) => bed.balancer()?,
+        let process = match &process {
+            None => &bed,
+            Some(Ok(bed)) => bed,
             // It doesn't start without its cloud: that is an error too.
             Some(Err(_)) => continue,
         };
+        let mut work = vec![ServiceWork::new(&web, &[], ServiceAction::UpdateHosts)];
         for service in [&web, &new] {
-            let get = balancer.get(CLUSTER, service).await;
+            let get = process.balancer()?.get(CLUSTER, service).await;
             holds!(get.is_err(), "the cloud is down, and get answers {get:?}");
-            let ensure = balancer.ensure(CLUSTER, service, &nodes).await;
-            holds!(ensure.is_err(), "the cloud is down, and ensure answers {ensure:?}");
-            let delete = balancer.ensure_deleted(CLUSTER, service).await;
-            holds!(delete.is_err(), "the cloud is down, and a deletion succeeds");
+            work.push(ServiceWork::new(service, &nodes, ServiceAction::Ensure));
+            work.push(ServiceWork::new(service, &[], ServiceAction::Delete));
         }
-        let update = balancer.update(CLUSTER, &web, &[]).await;
-        holds!(update.is_err(), "the cloud is down, and an update succeeds");
+        for item in work {
+            let action = item.action;
+            let answers = process.reconciled(&[item]).await?;
+            holds!(answers.iter().all(|answer| answer.is_err()), "the cloud is down, and {action:?} answers {answers:?}");
+        }
     }
     bed.trouble(Trouble::None).await?;
     let now = bed.contents().await;

@@ -192,6 +192,8 @@ pub(super) async fn an_ensure_dropped_at_any_await_is_finished_by_the_next(harne
     for (polls, answered) in drops(case.bed.harness.haste()) {
         let balancer = case.next(2 * polls + u64::from(answered)).await?;
         let ended = dropped_after(case.ensures(&*balancer), polls, answered).await.is_some();
+        // The process ends, with what it does in the background.
+        drop(balancer);
         case.finishes(&format!("an ensure that was dropped at await no. {polls}")).await?;
         if ended {
             return Ok(());
@@ -206,6 +208,7 @@ pub(super) async fn a_deletion_dropped_at_any_await_is_finished_by_the_next(harn
         let balancer = case.next(2 * polls + u64::from(answered)).await?;
         ensured(&case.bed, &case.service, &case.nodes).await?;
         let ended = dropped_after(case.deletes(&*balancer), polls, answered).await.is_some();
+        drop(balancer);
         case.vanishes(&format!("a deletion that was dropped at await no. {polls}")).await?;
         // Or the Service is created again.
         ensured(&case.bed, &case.service, &case.nodes).await?;

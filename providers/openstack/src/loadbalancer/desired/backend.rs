@@ -12,12 +12,8 @@ use crate::node::identity::Identity;
 pub(crate) fn address(node: &Node, family: Option<Family>) -> Option<String> {
     let of = |kind: AddressType| {
         let fits = |ip| family.is_none_or(|family| family.has(ip));
-        let found = node
-            .addresses
-            .iter()
-            .filter(|address| address.kind == kind)
-            .find_map(|address| address.ip().filter(|ip| fits(*ip)).map(|_| address.address.to_string()));
-        found
+        let of_kind = node.addresses.iter().filter(|address| address.kind == kind);
+        of_kind.filter(|address| address.ip().is_some_and(fits)).map(|address| address.address.to_string()).next()
     };
     of(AddressType::InternalIp).or_else(|| of(AddressType::ExternalIp))
 }

@@ -270,12 +270,6 @@ impl Source<'_> {
                 _ => "no service ports provided",
             }));
         }
-        if work.action == ServiceAction::Ensure && work.nodes.is_empty() {
-            return Err(ProviderError::unknown(format!(
-                "there are no available nodes for LoadBalancer service {}",
-                service.key()
-            )));
-        }
         findings.extend(keys::TABLE.review(self.annotations, ()));
         findings.extend(keys::unsupported(self.annotations, &lb.lb_provider));
         let family = self.family();

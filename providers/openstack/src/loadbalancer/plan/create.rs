@@ -1,12 +1,12 @@
 //! A new balancer: whole in one call, or bare where the driver needs one call after the other.
 
 use ccm_provider::{ProviderError, Verb};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::desired::Settings;
 use super::super::observe::Balancer;
 use super::super::step::{Write, made};
-use super::{Draft, refused};
+use super::{Draft, Fields, refused};
 use crate::client::octavia::LoadBalancer;
 
 /// The name of the ID of a balancer that is made.
@@ -27,43 +27,38 @@ impl Draft<'_> {
             return Err(refused(problem.clone()));
         }
         let item = self.item;
-        let mut body = json!({"name": item.name, "description": item.descriptions.balancer});
-        if let Some(fields) = body.as_object_mut() {
-            let lb = &self.env.config.load_balancer;
-            let mut put = |key: &str, text: &str| {
-                if !text.is_empty() {
-                    fields.insert(key.to_owned(), text.into());
-                }
-            };
-            put("provider", &lb.lb_provider);
-            if settings.vip.port.is_empty() {
-                put("vip_subnet_id", places.node_subnet.as_deref().unwrap_or(&settings.vip.subnet));
-                put("vip_network_id", &settings.vip.network);
-                put("vip_address", &settings.vip.address);
-            } else {
-                put("vip_port_id", &settings.vip.port);
-            }
-            if self.features.flavors {
-                put("flavor_id", &settings.flavor);
-            }
-            if self.features.zones {
-                put("availability_zone", &settings.zone);
-            }
-            if self.features.tags {
-                let tags: Vec<&String> = std::iter::once(&item.name).chain(&settings.tags.balancer).collect();
-                fields.insert("tags".to_owned(), json!(tags));
-            }
+        let lb = &self.env.config.load_balancer;
+        let mut fields = Fields::default();
+        fields.put("name", &*item.name);
+        fields.put("description", &*item.descriptions.balancer);
+        fields.put_text("provider", &lb.lb_provider);
+        if settings.vip.port.is_empty() {
+            fields.put_text("vip_subnet_id", places.node_subnet.as_deref().unwrap_or(&settings.vip.subnet));
+            fields.put_text("vip_network_id", &settings.vip.network);
+            fields.put_text("vip_address", &settings.vip.address);
+        } else {
+            fields.put("vip_port_id", &*settings.vip.port);
         }
-        let serial = self.env.config.load_balancer.serial_calls;
+        if self.features.flavors {
+            fields.put_text("flavor_id", &settings.flavor);
+        }
+        if self.features.zones {
+            fields.put_text("availability_zone", &settings.zone);
+        }
+        if self.features.tags {
+            let tags: Vec<&str> =
+                std::iter::once(&item.name).chain(&settings.tags.balancer).map(String::as_str).collect();
+            fields.put("tags", tags);
+        }
+        let serial = lb.serial_calls;
         if !serial {
-            let listeners: Vec<Value> =
-                (0..settings.ports.len()).filter_map(|index| self.listener_tree(settings, index)).collect();
-            body["listeners"] = listeners.into();
+            let trees = (0..settings.ports.len()).filter_map(|index| self.listener_tree(settings, index));
+            fields.put("listeners", trees.collect::<Vec<Value>>());
         }
         let write = Write::CreateBalancer {
             name: item.name.clone(),
-            body: json!({ "loadbalancer": body }),
-            cascade: self.env.config.load_balancer.cascade_delete,
+            body: fields.below("loadbalancer"),
+            cascade: lb.cascade_delete,
         };
         self.push(write, (Verb::Create, "LoadBalancer", &item.name), "the Service asks for a load balancer");
         let new = Balancer {

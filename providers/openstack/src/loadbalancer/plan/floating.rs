@@ -1,13 +1,12 @@
 //! The floating IP of a balancer.
 
 use ccm_provider::{Finding, ProviderError, Verb};
-use serde_json::json;
 
 use super::super::desired::Settings;
 use super::super::names;
 use super::super::observe::Balancer;
 use super::super::step::Write;
-use super::{Draft, refused};
+use super::{Draft, Fields, refused};
 use crate::client::network::FloatingIp;
 
 impl Draft<'_> {
@@ -76,18 +75,13 @@ impl Draft<'_> {
             return Ok(());
         };
         let body = |subnet: Option<&String>| {
-            let mut body = json!({
-                "floating_network_id": network,
-                "port_id": port,
-                "description": self.item.descriptions.floating_ip,
-            });
-            if let Some(subnet) = subnet {
-                body["subnet_id"] = subnet.clone().into();
-            }
-            if !settings.floating.address.is_empty() {
-                body["floating_ip_address"] = settings.floating.address.clone().into();
-            }
-            body
+            let mut fields = Fields::default();
+            fields.put("floating_network_id", &**network);
+            fields.put("port_id", port);
+            fields.put("description", &*self.item.descriptions.floating_ip);
+            fields.put_text("subnet_id", subnet.map(String::as_str).unwrap_or_default());
+            fields.put_text("floating_ip_address", &settings.floating.address);
+            fields.into()
         };
         let bodies = match places.external_subnets.as_slice() {
             [] => vec![body(None)],

@@ -147,6 +147,7 @@ impl Draft<'_> {
         let Some(settings) = &self.item.settings else { return Ok(()) };
         let hosts_only = self.item.action == ServiceAction::UpdateHosts;
         self.say_what_is_ignored(settings);
+        self.warn_about_checks(settings);
         let Some(balancer) = self.observed.balancer(self.place) else {
             if hosts_only {
                 let text = format!("the load balancer {} does not exist", self.item.name);
@@ -329,6 +330,34 @@ fn change(field: &'static str, before: &str, after: &str) -> Change {
 
 fn refused(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
+}
+
+/// The fields of a body.
+#[derive(Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, key: &str, value: impl Into<Value>) {
+        self.0.insert(key.to_owned(), value.into());
+    }
+
+    /// Puts a text that is not empty.
+    fn put_text(&mut self, key: &str, text: &str) {
+        if !text.is_empty() {
+            self.put(key, text);
+        }
+    }
+
+    /// The fields below a key: a whole body.
+    fn below(self, key: &str) -> Value {
+        json!({ key: self.0 })
+    }
+}
+
+impl From<Fields> for Value {
+    fn from(fields: Fields) -> Self {
+        Self::Object(fields.0)
+    }
 }
 
 /// A body of changed fields, and the changes in words.

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{ErrorClass, Finding, ProviderError, Verb};
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::desired::{Monitor as DesiredMonitor, Port, Settings};
 use super::super::names;
 use super::super::observe::{Balancer, service_tags};
 use super::super::step::{Write, made};
-use super::{Changed, Draft, Octavia, change, part, refused};
+use super::{Changed, Draft, Fields, Octavia, change, part, refused};
 use crate::client::octavia::{Listener, Member, Monitor, Pool};
 use crate::client::operation::{
     LISTENER_CREATE, LISTENER_DELETE, LISTENER_UPDATE, MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE, MONITOR_CREATE,
@@ -139,37 +139,31 @@ impl Draft<'_> {
     }
 
     /// The fields of a new listener.
-    fn listener_fields(&self, settings: &Settings, index: usize, port: &Port) -> Map<String, Value> {
+    fn listener_fields(&self, settings: &Settings, index: usize, port: &Port) -> Fields {
         let timeouts = &settings.timeouts;
-        let mut body = json!({
-            "name": part("listener", index, self.item),
-            "protocol": port.protocol,
-            "protocol_port": port.port,
-            "connection_limit": settings.connection_limit,
-        });
+        let mut fields = Fields::default();
+        fields.put("name", part("listener", index, self.item));
+        fields.put("protocol", &*port.protocol);
+        fields.put("protocol_port", port.port);
+        fields.put("connection_limit", settings.connection_limit);
         if self.features.tags {
-            let tags: Vec<&String> = std::iter::once(&self.item.name).chain(&settings.tags.listener).collect();
-            body["tags"] = json!(tags);
+            let tags = std::iter::once(&self.item.name).chain(&settings.tags.listener);
+            fields.put("tags", tags.map(String::as_str).collect::<Vec<_>>());
         }
         if self.features.timeouts {
-            body["timeout_client_data"] = timeouts.client_data.into();
-            body["timeout_member_connect"] = timeouts.member_connect.into();
-            body["timeout_member_data"] = timeouts.member_data.into();
-            body["timeout_tcp_inspect"] = timeouts.tcp_inspect.into();
+            fields.put("timeout_client_data", timeouts.client_data);
+            fields.put("timeout_member_connect", timeouts.member_connect);
+            fields.put("timeout_member_data", timeouts.member_data);
+            fields.put("timeout_tcp_inspect", timeouts.tcp_inspect);
         }
         if settings.forwards_client_address {
-            body["insert_headers"] = json!({FORWARDED: "true"});
+            fields.put("insert_headers", json!({FORWARDED: "true"}));
         }
-        if !settings.tls_container.is_empty() {
-            body["default_tls_container_ref"] = settings.tls_container.clone().into();
-        }
+        fields.put_text("default_tls_container_ref", &settings.tls_container);
         if self.features.allowed_cidrs {
-            body["allowed_cidrs"] = sources(settings).into();
+            fields.put("allowed_cidrs", sources(settings));
         }
-        match body {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        fields
     }
 
     /// A listener with everything below it, for a balancer that is made whole.
@@ -178,20 +172,20 @@ impl Draft<'_> {
         let subnet = self.observed.member_subnet(self.place, settings);
         let mut pool = self.pool_fields(settings, index, port);
         let members = self.desired_members(settings, port, subnet.as_deref());
-        pool.insert("members".to_owned(), members.iter().map(|member| member.body()).collect());
+        pool.put("members", members.iter().map(Member::body).collect::<Vec<_>>());
         if let Some(monitor) = self.desired_monitor(settings, index, port) {
-            pool.insert("healthmonitor".to_owned(), Value::Object(monitor.fields()));
+            pool.put("healthmonitor", monitor.fields());
         }
         let mut listener = self.listener_fields(settings, index, port);
-        listener.insert("default_pool".to_owned(), Value::Object(pool));
-        Some(Value::Object(listener))
+        listener.put("default_pool", pool);
+        Some(listener.into())
     }
 
     fn create_listener(&mut self, balancer: &Balancer, settings: &Settings, index: usize, port: &Port) {
         let mut fields = self.listener_fields(settings, index, port);
-        fields.insert("loadbalancer_id".to_owned(), balancer.lb.id.clone().into());
+        fields.put("loadbalancer_id", &*balancer.lb.id);
         let name = part("listener", index, self.item);
-        let body = Some(json!({ "listener": fields }));
+        let body = Some(fields.below("listener"));
         let call = Octavia { operation: LISTENER_CREATE, method: Method::POST, path: "listeners".to_owned(), body };
         self.create_part(balancer, call, "Listener", name, "listener", "a port of the Service needs it");
     }
@@ -273,16 +267,16 @@ impl Draft<'_> {
         }
     }
 
-    fn pool_fields(&self, settings: &Settings, index: usize, port: &Port) -> Map<String, Value> {
-        let mut fields = Map::new();
-        fields.insert("name".to_owned(), part("pool", index, self.item).into());
-        fields.insert("protocol".to_owned(), settings.pool_protocol(port).into());
-        fields.insert("lb_algorithm".to_owned(), settings.algorithm.clone().into());
+    fn pool_fields(&self, settings: &Settings, index: usize, port: &Port) -> Fields {
+        let mut fields = Fields::default();
+        fields.put("name", part("pool", index, self.item));
+        fields.put("protocol", settings.pool_protocol(port));
+        fields.put("lb_algorithm", &*settings.algorithm);
         if settings.is_sticky {
-            fields.insert("session_persistence".to_owned(), json!({"type": SOURCE_IP}));
+            fields.put("session_persistence", json!({"type": SOURCE_IP}));
         }
         if !settings.tags.pool.is_empty() && self.features.tags {
-            fields.insert("tags".to_owned(), json!(settings.tags.pool));
+            fields.put("tags", settings.tags.pool.clone());
         }
         fields
     }
@@ -309,9 +303,9 @@ impl Draft<'_> {
             None => {}
         }
         let mut fields = self.pool_fields(settings, index, port);
-        fields.insert("listener_id".to_owned(), listener.id.clone().into());
+        fields.put("listener_id", &*listener.id);
         let name = part("pool", index, self.item);
-        let body = Some(json!({ "pool": fields }));
+        let body = Some(fields.below("pool"));
         let call = Octavia { operation: POOL_CREATE, method: Method::POST, path: "pools".to_owned(), body };
         self.create_part(balancer, call, "Pool", name.clone(), "pool", "a port of the Service needs it");
         Place { id: made(&name), found: None }
@@ -468,8 +462,8 @@ impl Draft<'_> {
 
     fn create_monitor(&mut self, balancer: &Balancer, pool: &str, desired: MonitorFields) {
         let mut fields = desired.fields();
-        fields.insert("pool_id".to_owned(), pool.into());
-        let body = Some(json!({ "healthmonitor": fields }));
+        fields.put("pool_id", pool);
+        let body = Some(fields.below("healthmonitor"));
         let call = Octavia { operation: MONITOR_CREATE, method: Method::POST, path: "healthmonitors".to_owned(), body };
         self.create_part(
             balancer,
@@ -528,35 +522,36 @@ struct MonitorFields {
 }
 
 impl MonitorFields {
-    fn fields(&self) -> Map<String, Value> {
+    fn fields(&self) -> Fields {
         let times = &self.times;
-        let mut body = json!({
-            "name": self.name, "type": self.kind, "delay": times.delay, "timeout": times.timeout,
-            "max_retries": times.max_retries, "max_retries_down": times.max_retries_down,
-        });
+        let mut fields = Fields::default();
+        fields.put("name", &*self.name);
+        fields.put("type", &*self.kind);
+        fields.put("delay", times.delay);
+        fields.put("timeout", times.timeout);
+        fields.put("max_retries", times.max_retries);
+        fields.put("max_retries_down", times.max_retries_down);
         if self.kind == "HTTP" {
-            body["url_path"] = "/healthz".into();
-            body["http_method"] = "GET".into();
-            body["expected_codes"] = "200".into();
+            fields.put("url_path", "/healthz");
+            fields.put("http_method", "GET");
+            fields.put("expected_codes", "200");
         }
-        match body {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        fields
     }
 }
 
 impl Member {
     /// As it is sent.
     fn body(&self) -> Value {
-        let mut body = json!({"name": self.name, "address": self.address, "protocol_port": self.protocol_port});
-        if !self.subnet_id.is_empty() {
-            body["subnet_id"] = self.subnet_id.clone().into();
-        }
+        let mut fields = Fields::default();
+        fields.put("name", &*self.name);
+        fields.put("address", &*self.address);
+        fields.put("protocol_port", self.protocol_port);
+        fields.put_text("subnet_id", &self.subnet_id);
         if let Some(port) = self.monitor_port {
-            body["monitor_port"] = port.into();
+            fields.put("monitor_port", port);
         }
-        body
+        fields.into()
     }
 }
 

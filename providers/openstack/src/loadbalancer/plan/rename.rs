@@ -4,12 +4,22 @@
 
 use ccm_provider::{Finding, Verb};
 use http::Method;
-use serde_json::{Value, json};
 
 use super::super::names;
 use super::super::observe::Balancer;
-use super::{Draft, Octavia, change};
+use super::{Draft, Fields, Octavia, change};
 use crate::client::operation::{LISTENER_UPDATE, MONITOR_UPDATE, Operation, POOL_UPDATE};
+
+/// A kind of part.
+struct Kind {
+    operation: Operation,
+    kind: &'static str,
+    key: &'static str,
+}
+
+const MONITOR: Kind = Kind { operation: MONITOR_UPDATE, kind: "HealthMonitor", key: "healthmonitor" };
+const POOL: Kind = Kind { operation: POOL_UPDATE, kind: "Pool", key: "pool" };
+const LISTENER: Kind = Kind { operation: LISTENER_UPDATE, kind: "Listener", key: "listener" };
 
 impl Draft<'_> {
     /// Whether the balancer is this Service's under another cluster name; then its parts and it get the new one.
@@ -25,44 +35,36 @@ impl Draft<'_> {
         let tags = |tags: &[String]| -> Vec<String> {
             tags.iter().map(|tag| names::renamed(tag, ours).unwrap_or_else(|| tag.clone())).collect()
         };
-        let mut parts: Vec<(Operation, &'static str, &'static str, &str, &str, Vec<String>)> = Vec::new();
-        for monitor in &balancer.monitors {
-            parts.push((MONITOR_UPDATE, "HealthMonitor", "healthmonitor", &monitor.id, &monitor.name, Vec::new()));
-        }
-        for pool in &balancer.pools {
-            parts.push((POOL_UPDATE, "Pool", "pool", &pool.id, &pool.name, pool.tags.clone()));
-        }
-        for listener in &balancer.listeners {
-            parts.push((LISTENER_UPDATE, "Listener", "listener", &listener.id, &listener.name, listener.tags.clone()));
-        }
-        for (operation, kind, key, id, name, old_tags) in parts {
+        let none: &[String] = &[];
+        let monitors = balancer.monitors.iter().map(|part| (&MONITOR, &part.id, &part.name, none));
+        let pools = balancer.pools.iter().map(|part| (&POOL, &part.id, &part.name, &*part.tags));
+        let listeners = balancer.listeners.iter().map(|part| (&LISTENER, &part.id, &part.name, &*part.tags));
+        for (Kind { operation, kind, key }, id, name, old_tags) in monitors.chain(pools).chain(listeners) {
             let Some(new) = names::renamed(name, ours) else { continue };
-            let mut body = json!({ "name": new });
-            let new_tags = tags(&old_tags);
+            let mut fields = Fields::default();
+            fields.put("name", &*new);
+            let new_tags = tags(old_tags);
             if new_tags != old_tags {
-                body["tags"] = json!(new_tags);
+                fields.put("tags", new_tags);
             }
             let path = format!("{key}s/{id}");
-            let call = Octavia { operation, method: Method::PUT, path, body: Some(json!({ key: body })) };
-            let step = self.octavia(
-                lb,
-                call,
-                (Verb::Update, kind, name),
-                vec![change("name", name, &new)],
-                "the cluster name changed",
-            );
+            let call = Octavia { operation: *operation, method: Method::PUT, path, body: Some(fields.below(key)) };
+            let changes = vec![change("name", name, &new)];
+            let step = self.octavia(lb, call, (Verb::Update, kind, name), changes, "the cluster name changed");
             self.steps.push(step);
         }
-        let mut body = json!({"name": ours, "description": self.item.descriptions.balancer});
+        let mut fields = Fields::default();
+        fields.put("name", &**ours);
+        fields.put("description", &*self.item.descriptions.balancer);
         if self.features.tags {
             let mut new_tags = tags(&balancer.lb.tags);
             if !new_tags.contains(ours) {
                 new_tags.push(ours.clone());
             }
-            body["tags"] = Value::from(new_tags);
+            fields.put("tags", new_tags);
         }
         let changes = vec![change("name", old, ours)];
-        self.update_balancer(lb, json!({ "loadbalancer": body }), changes, "the cluster name changed");
+        self.update_balancer(lb, fields.below("loadbalancer"), changes, "the cluster name changed");
         true
     }
 }

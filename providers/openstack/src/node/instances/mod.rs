@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::{Cluster, Directory, call, directory};
-use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{Aspects, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, ProviderError, Snapshot};
 
 use self::attached::BySubport;
@@ -81,7 +80,7 @@ impl NovaInstances {
         let servers = || wanted.iter().filter_map(|wanted| observed.one(wanted)).map(|server| &**server);
         let ids: BTreeSet<ServerId> = servers().filter_map(|server| ServerId::parse(&server.id)).collect();
         let ports = async {
-            let ports = self.ports.of(&ids, None).await;
+            let ports = self.ports.of(&ids).await;
             let attached = match &ports {
                 Ok(ports) => attached::read(&self.client, ports.values().flatten()).await,
                 Err(_) => Ok(BTreeMap::new()),
@@ -142,9 +141,7 @@ impl InstancesV2 for NovaInstances {
             Ok(observed) => observed,
             Err(error) => return Some(Err(error)),
         };
-        // Types are labels, which are set once, at initialization.
-        let is_any_new = nodes.iter().any(|node| node.has_taint(TAINT_UNINITIALIZED));
-        let details = self.details(&wanted, &observed, is_any_new).await;
+        let details = self.details(&wanted, &observed, true).await;
         let judge = self.judge(&observed, Some(&details));
         let answers = nodes.iter().zip(&wanted).map(|(node, wanted)| {
             let id = observed.one(wanted).map(|server| self.settings.identity.format(&server.id));

@@ -231,13 +231,14 @@ async fn the_ports_of_servers_are_one_list_and_are_read_again_after_a_write() {
     let ports = NodePorts::new(world.client.clone());
     let ids = |names: &[&str]| names.iter().filter_map(|name| ServerId::parse(&world.id(name))).collect();
     let both: BTreeSet<ServerId> = ids(&["n1", "n2"]);
-    let read = ports.of(&both, None).await.unwrap();
+    let read = ports.of(&both).await.unwrap();
     assert_eq!(read.len(), 2);
     let port = &read[&*world.id("n1")][0];
     assert_eq!(port.id, world.port("n1")["id"]);
     assert!(port.revision_number.is_some() && port.fixed_ips.iter().all(|fixed| !fixed.subnet_id.is_empty()));
-    ports.of(&ids(&["n1"]), None).await.unwrap();
+    ports.of(&ids(&["n1"])).await.unwrap();
     assert_eq!(world.calls(), ["network:port_list"]);
-    ports.of(&both, Some(tokio::time::Instant::now())).await.unwrap();
-    assert_eq!(world.calls(), ["network:port_list"]);
+    world.client.update_port(port, json!({"security_groups": []})).await.unwrap();
+    ports.of(&both).await.unwrap();
+    assert_eq!(world.calls(), ["network:port_update", "network:port_list"]);
 }

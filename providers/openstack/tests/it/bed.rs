@@ -1,0 +1,102 @@
+//! A simulated OpenStack with a project, networks and servers, and the provider as a process would make it: from a cloud.conf,
+//! over HTTP, with a login.
+
+use std::sync::Arc;
+
+use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
+use ccm_cloudsim::openstack::{OpenStack, Options};
+use ccm_provider::flag::FlagValues;
+use ccm_provider::{AddressType, CloudConfig, CloudProvider, Node, NodeAddress, NodeRef, ProviderFactory as _};
+use ccm_provider_contract::TestCluster;
+use ccm_provider_openstack::Factory;
+use serde_json::json;
+
+/// Value of `--cluster-name`.
+pub(crate) const CLUSTER: &str = "kubernetes";
+
+pub(crate) struct Bed {
+    pub(crate) cloud: OpenStack,
+    pub(crate) project: String,
+    pub(crate) network: String,
+    pub(crate) subnet: String,
+    pub(crate) external: String,
+    pub(crate) router: String,
+}
+
+impl Bed {
+    /// A project with a subnet of nodes that a router joins to an external network.
+    pub(crate) fn start(options: Options) -> Self {
+        let cloud = OpenStack::start(options).unwrap();
+        let (project, network, subnet, external, router) = cloud.world(|world| {
+            let project = world.project("kube");
+            world.user("ccm", "secret", &project, &["member", "load-balancer_member"]);
+            world.flavor("f-1", "m1.small");
+            let admin = world.project("admin");
+            let external = world.network(&admin, "public", json!({"router:external": true}));
+            world.subnet(&SubnetSeed {
+                network: &external,
+                name: "public",
+                cidr: "172.24.4.0/24",
+                ..Default::default()
+            });
+            let network = world.network(&project, "nodes", json!({}));
+            let nodes = SubnetSeed { network: &network, name: "nodes", cidr: "10.60.0.0/16", ..Default::default() };
+            let subnet = world.subnet(&nodes);
+            let router = world.router(&project, "router", Some(&external), &[&subnet]);
+            (project, network, subnet, external, router)
+        });
+        Self { cloud, project, network, subnet, external, router }
+    }
+
+    /// The configuration, with more lines in `[LoadBalancer]` and other sections behind it.
+    pub(crate) fn config(&self, more: &str) -> String {
+        format!(
+            "[Global]\nauth-url = {}\nusername = ccm\npassword = secret\ntenant-name = kube\ndomain-id = default\n\
+             region = RegionOne\n[Route]\nrouter-id = {}\n[LoadBalancer]\n{more}\n",
+            self.cloud.auth_url(),
+            self.router
+        )
+    }
+
+    /// A new server, and the node that the core would have made of it.
+    pub(crate) fn node(&self, name: &str) -> NodeRef {
+        let (id, address) = self.server(name);
+        Node {
+            name: name.into(),
+            provider_id: Some(format!("openstack:///{id}").into()),
+            addresses: [NodeAddress::new(AddressType::InternalIp, address)].into(),
+            ..Node::default()
+        }
+        .into()
+    }
+
+    /// A new server: its ID and address.
+    pub(crate) fn server(&self, name: &str) -> (String, String) {
+        let (project, subnet) = (&self.project, &self.subnet);
+        self.cloud.world(|world| {
+            let seed =
+                ServerSeed { project, name, flavor: "f-1", subnets: &[subnet], zone: "zone-1", ..Default::default() };
+            let id = world.server(&seed);
+            let port = world.table("port").values().find(|port| port.text("device_id") == id).unwrap();
+            (id, port.list("fixed_ips")[0]["ip_address"].as_str().unwrap().to_owned())
+        })
+    }
+
+    /// The provider of a process that leads.
+    pub(crate) async fn process(&self, more: &str, cluster: &Arc<TestCluster>) -> Arc<dyn CloudProvider> {
+        let config = CloudConfig { path: "cloud.conf".into(), text: self.config(more) };
+        let provider = Factory.build(Some(config), &flags()).await.unwrap();
+        provider.initialize(cluster.context(CLUSTER)).await.unwrap();
+        provider
+    }
+}
+
+/// The flags of the provider and of the program that it reads, with their defaults.
+pub(crate) fn flags() -> FlagValues {
+    let mut values = FlagValues::default();
+    for flag in Factory.flags() {
+        values.insert(flag.name, Vec::new(), false);
+    }
+    values.insert("cluster-cidr", vec!["10.244.0.0/16,fd00:10:244::/48".to_owned()], true);
+    values
+}
