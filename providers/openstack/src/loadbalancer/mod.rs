@@ -5,7 +5,7 @@
 //! one change at a time, each for about a second: [`ccm_kit::Background`] keeps that from occupying a worker.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_kit::Cluster;
@@ -35,9 +35,12 @@ use apply::Writer;
 use desired::Desired;
 use observe::{Observed, Reads};
 use step::{Outputs, Step};
+use tokio::time::Instant;
 
 /// The annotation with what is known of the balancer when it last matched; see [`applied`].
 pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
+/// How long an observation may serve the deletion of its balancer.
+const LOOKED: Duration = Duration::from_secs(1);
 /// A step waits at most so long for Octavia: the looks of [`apply`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
 
@@ -71,6 +74,8 @@ struct Cloud {
     cluster: Cluster,
     /// The events that were emitted last, by Service: an event is for news.
     reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
+    /// Observations for deletions that are about to begin, by the name of the balancer, each used once.
+    looked: Mutex<BTreeMap<String, (Instant, Observed)>>,
 }
 
 impl Balancers {
@@ -80,6 +85,7 @@ impl Balancers {
             writer: Writer::new(client, wait_steps),
             cluster,
             reported: Mutex::default(),
+            looked: Mutex::default(),
         };
         Self { env, cloud: Some(cloud) }
     }
@@ -96,6 +102,10 @@ impl Balancers {
 }
 
 impl Cloud {
+    fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Octavia refused a change without which the balancer works.
     fn refused(&self, subject: &Subject, message: &str) {
         if let Some(context) = self.cluster.context() {
@@ -147,7 +157,25 @@ impl Planned for Balancers {
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
-        self.cloud()?.reads.observe(desired).await
+        let cloud = self.cloud()?;
+        let mut items = desired.items.values();
+        let deleted = match (items.next(), items.next()) {
+            (Some(item), None) if item.action == ServiceAction::Delete => Some(&item.name),
+            _ => None,
+        };
+        // The core asks whether there is anything to delete, and deletes right after.
+        if let Some((at, observed)) = deleted.and_then(|name| cloud.looked().remove(name))
+            && at.elapsed() < LOOKED
+        {
+            return Ok(observed);
+        }
+        let observed = cloud.reads.observe(desired).await?;
+        if let Some(name) = deleted {
+            let mut looked = cloud.looked();
+            looked.retain(|_, (at, _)| at.elapsed() < LOOKED);
+            looked.insert(name.clone(), (Instant::now(), observed.clone()));
+        }
+        Ok(observed)
     }
 
     fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Steps<Step>, ProviderError> {
@@ -169,6 +197,7 @@ impl Planned for Balancers {
     async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
         tracing::info!(step = %step.describe(), "writing");
         let cloud = self.cloud()?;
+        cloud.looked().clear();
         cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message)).await
     }
 
@@ -192,7 +221,7 @@ impl Planned for Balancers {
         let Some(address) = address(observed, place) else {
             // A deletion has work left where anything would be deleted.
             let is_left = item.action == ServiceAction::Delete && {
-                let only = Desired { items: [(place, item.clone())].into() };
+                let only = desired.only(place, item);
                 let planned = plan::plan(&self.env, observed, &only);
                 !planned.steps.is_empty() || !planned.failed.is_empty()
             };
@@ -232,7 +261,7 @@ impl Planned for Balancers {
                     note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
                 }
                 // Only what has no work left is as desired.
-                let only = Desired { items: [(place, item.clone())].into() };
+                let only = desired.only(place, item);
                 let planned = plan::plan(&self.env, observed, &only);
                 let is_done = match action {
                     ServiceAction::UpdateHosts => planned.steps.is_empty() || made.balancers.contains_key(&lb.id),
@@ -256,6 +285,10 @@ fn address(observed: &Observed, place: usize) -> Option<String> {
 }
 
 impl Desired {
+    fn only(&self, place: usize, item: &desired::Item) -> Self {
+        Self { items: [(place, item.clone())].into(), ..*self }
+    }
+
     fn item_of(&self, service: &Service) -> Option<(usize, &desired::Item)> {
         let key = service.key().to_string();
         self.items.iter().find(|(_, item)| item.key == key).map(|(place, item)| (*place, item))

@@ -477,7 +477,10 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
     let mut needed: BTreeMap<String, Below> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {
         let Some((item, balancer)) = desired.items.get(place).zip(observed.balancers.get(id)) else { continue };
-        if super::applied::is_as_noted(item, &balancer.lb, observed) {
+        let goes_whole = item.action == ServiceAction::Delete
+            && !desired.deletes_part_by_part
+            && service_tags(&balancer.lb.tags).all(|tag| tag == item.name);
+        if goes_whole || super::applied::is_as_noted(item, &balancer.lb, observed) {
             continue;
         }
         let checks_kube_proxy = item

@@ -33,6 +33,8 @@ const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 pub(crate) struct Desired {
     /// By the place in the work; those that were refused are missing.
     pub(crate) items: BTreeMap<usize, Item>,
+    /// `cascade-delete = false`
+    pub(crate) deletes_part_by_part: bool,
 }
 
 /// One Service.
@@ -216,7 +218,9 @@ struct Source<'a> {
 
 /// What the work asks for, and one result for each item.
 pub(crate) fn desired(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
-    let (mut desired, mut verdicts) = (Desired::default(), Vec::with_capacity(work.len()));
+    let deletes_part_by_part = !env.config.load_balancer.cascade_delete;
+    let mut desired = Desired { items: BTreeMap::new(), deletes_part_by_part };
+    let mut verdicts = Vec::with_capacity(work.len());
     for (place, item) in work.iter().enumerate() {
         verdicts.push(one(env, cluster, item).map(|item| drop(desired.items.insert(place, item))));
     }

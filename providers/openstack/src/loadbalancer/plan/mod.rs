@@ -182,7 +182,7 @@ impl Draft<'_> {
         Err(ProviderError::new(ErrorClass::NotFound, text))
     }
 
-    fn must_be_changeable(&self, balancer: &Balancer) -> Result<(), ProviderError> {
+    fn must_be_changeable(&mut self, balancer: &Balancer) -> Result<(), ProviderError> {
         let (id, status) = (&balancer.lb.id, &*balancer.lb.provisioning_status);
         let text = format!("load balancer {id} is not ACTIVE, current provisioning status: {status}");
         match status {
@@ -194,7 +194,11 @@ impl Draft<'_> {
                      failover {id}`, or delete it and the annotation load-balancer-id"
                 )))
             }
-            _ => Err(ProviderError::in_progress(text, BUSY)),
+            _ => {
+                // Where it lasts, the event is all that the user sees.
+                self.findings.push(Finding::warning("LoadBalancerNotActive", text.clone()));
+                Err(ProviderError::in_progress(text, BUSY))
+            }
         }
     }
 
