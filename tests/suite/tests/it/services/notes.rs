@@ -26,6 +26,8 @@ struct State {
     /// Hosts of each call, with the finalizers that the Service had then.
     calls: Vec<(ServiceAction, Vec<String>, Vec<String>)>,
     fails: bool,
+    /// So many calls are not finished.
+    busy: u32,
 }
 
 impl Registers {
@@ -68,12 +70,16 @@ impl LoadBalancer for Registers {
             let hosts = nodes.iter().map(|node| self.backend(service, node).unwrap().into_owned()).collect();
             state.calls.push((*action, hosts, service.metadata.finalizers.clone()));
             let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
+            let is_busy = state.busy > 0;
+            state.busy = state.busy.saturating_sub(1);
             let result = match (action, state.fails) {
+                _ if is_busy => Err(ProviderError::in_progress("being made", Duration::from_secs(1))),
                 (_, true) => Err(ProviderError::unknown("the quota is used up")),
                 (ServiceAction::Ensure, false) => Ok(Some(LoadBalancerStatus { ingress })),
                 _ => Ok(None),
             };
-            let annotations = [("cloud.example/id".to_owned(), Some("lb-1".to_owned())), ("old".to_owned(), None)];
+            let id = Some("lb-1".to_owned()).filter(|_| *action != ServiceAction::Delete);
+            let annotations = [("cloud.example/id".to_owned(), id), ("old".to_owned(), None)];
             let note =
                 Note { kind: "PortsOpen", status: !state.fails, reason: "Quota", message: "one of one".to_owned() };
             let notes = Notes { annotations: BTreeMap::from(annotations), conditions: vec![note] };
@@ -102,10 +108,10 @@ async fn only_nodes_that_belong_are_hosts_and_what_is_registered_of_them_counts(
     let cloud = Registers::default();
     let (rig, _manager) = balanced_by(&cloud, service("s").annotation("pool", "one")).await;
     rig.until_service("s", "has an address", has_address).await;
-    // The annotations that the provider wrote ask for another sync.
+    // The annotations that the provider wrote ask for no other sync.
     rig.pass(MINUTE).await;
     let before = cloud.hosts();
-    assert!(before.iter().all(|hosts| hosts == "10.0.0.97"), "{before:?}");
+    assert_eq!(before, ["10.0.0.97"]);
     // Changes of a node that is no host don't matter.
     let address = |address: &str| json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
     rig.patch("nodes", "", "b", "status", address("10.0.1.98")).await;
@@ -140,6 +146,41 @@ async fn annotations_and_conditions_are_written_also_when_the_ensure_fails() {
     rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
     rig.pass(MINUTE).await;
     assert_eq!(rig.writes_of("services", "s").len(), 0, "{:?}", rig.writes_of("services", "s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_of_the_provider_that_a_user_changes_asks_for_a_sync() {
+    let cloud = Registers::default();
+    let (rig, _manager) = balanced_by(&cloud, service("s")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(MINUTE).await;
+    let before = cloud.hosts().len();
+    rig.patch_service("s", json!({"metadata": {"annotations": {"cloud.example/id": "lb-2"}}})).await;
+    rig.until_service("s", "has its ID again", |s| s["metadata"]["annotations"]["cloud.example/id"] == "lb-1").await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.hosts().len(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_takes_time_is_announced_once() {
+    let cloud = Registers::default();
+    cloud.0.lock().unwrap().busy = 5;
+    let (rig, _manager) = balanced_by(&cloud, service("s")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.count_events("s", "EnsuringLoadBalancer").await, 1);
+    assert_eq!(cloud.hosts().len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_go_with_the_balancer_where_the_service_stays() {
+    let cloud = Registers::default();
+    let (rig, _manager) = balanced_by(&cloud, service("s").annotation("kept", "1")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+    let left = rig.until_service("s", "has no balancer", |s| s.finalizers().is_empty() && s.ingress().is_empty()).await;
+    let annotations = &left["metadata"]["annotations"];
+    assert_eq!((&annotations["cloud.example/id"], &annotations["kept"]), (&Value::Null, &json!("1")));
 }
 
 #[tokio::test(start_paused = true)]
