@@ -6,7 +6,7 @@ use serde_json::json;
 use super::super::names;
 use super::super::observe::{Balancer, service_tags};
 use super::super::step::Write;
-use super::{BUSY, Draft, change};
+use super::{BUSY, Draft, tag_change};
 use crate::client::octavia::{ACTIVE, ERROR, Listener};
 
 impl Draft<'_> {
@@ -82,7 +82,7 @@ impl Draft<'_> {
         }
         let tags: Vec<String> = balancer.lb.tags.iter().filter(|tag| !is_own_tag(tag)).cloned().collect();
         if tags != balancer.lb.tags {
-            let changes = vec![change("tags", &balancer.lb.tags.join(" "), &tags.join(" "))];
+            let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
             self.update_balancer(&balancer.lb.id.clone(), body, changes, "the Service no longer uses it");
         }

@@ -240,7 +240,7 @@ impl Draft<'_> {
             }
         }
         if tags != balancer.lb.tags {
-            let changes = vec![change("tags", &balancer.lb.tags.join(" "), &tags.join(" "))];
+            let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
             let id = balancer.lb.id.clone();
             self.update_balancer(&id, body, changes, "the Service uses it");
@@ -332,6 +332,14 @@ fn change(field: &'static str, before: &str, after: &str) -> Change {
     Change { field: field.into(), before: some(before), after: some(after) }
 }
 
+/// Only what comes and goes: other tags are none of a reader's business.
+fn tag_change(before: &[String], after: &[String]) -> Change {
+    let without = |tags: &[String], others: &[String]| {
+        tags.iter().filter(|tag| !others.contains(tag)).map(String::as_str).collect::<Vec<_>>().join(" ")
+    };
+    change("tags", &without(before, after), &without(after, before))
+}
+
 fn refused(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
@@ -378,6 +386,13 @@ impl Changed {
             let (before, after): (Value, Value) = (before.clone().into(), after.clone().into());
             self.changes.push(change(name, &shown(&before), &shown(&after)));
             self.body.insert(name.to_owned(), after);
+        }
+    }
+
+    fn tags(&mut self, before: &[String], after: &[String]) {
+        if before != after {
+            self.changes.push(tag_change(before, after));
+            self.body.insert("tags".to_owned(), after.into());
         }
     }
 }

@@ -224,7 +224,7 @@ impl Draft<'_> {
             // The rename writes the tags of what it renames.
             let is_renamed = names::renamed(&listener.name, &self.item.name).is_some();
             if !is_renamed || tags.len() != listener.tags.len() {
-                changed.field("tags", &listener.tags, &tags);
+                changed.tags(&listener.tags, &tags);
             }
         }
         changed.field("connection_limit", &listener.connection_limit, &settings.connection_limit);
@@ -331,9 +331,9 @@ impl Draft<'_> {
             let persistence = if settings.is_sticky { json!({"type": SOURCE_IP}) } else { Value::Null };
             changed.body.insert("session_persistence".to_owned(), persistence);
         }
-        if self.features.tags && settings.tags.pool.iter().any(|tag| !pool.tags.contains(tag)) {
+        if self.features.tags {
             let more = settings.tags.pool.iter().filter(|tag| !pool.tags.contains(*tag));
-            changed.field("tags", &pool.tags, &pool.tags.iter().chain(more).cloned().collect());
+            changed.tags(&pool.tags, &pool.tags.iter().chain(more).cloned().collect::<Vec<_>>());
         }
         if !changed.body.is_empty() {
             update(self, changed, false);
