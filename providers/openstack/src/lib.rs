@@ -11,6 +11,7 @@ mod annotations;
 mod client;
 mod extras;
 mod flags;
+mod inspect;
 mod loadbalancer;
 mod node;
 mod provider;
@@ -21,3 +22,13 @@ mod world;
 
 pub use extras::volumes::VOLUME_SOURCES;
 pub use provider::Factory;
+
+/// The generated parts of this crate's README, by name.
+pub fn reference(part: &str) -> Option<String> {
+    match part {
+        "config" => Some(start::config::reference()),
+        "annotations" => Some(annotations::reference()),
+        "flags" => Some(flags::reference()),
+        _ => None,
+    }
+}

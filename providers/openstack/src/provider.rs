@@ -10,10 +10,11 @@ use ccm_kit::{Background, Cluster, gcfg, http};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, Finding, InstancesV2, LoadBalancer, PlannedLoadBalancer, ProviderContext,
-    ProviderError, ProviderFactory, Routes, ServiceAction, Severity, Volumes, address,
+    CloudConfig, CloudProvider, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer, PlannedLoadBalancer,
+    ProviderContext, ProviderError, ProviderFactory, Routes, ServiceAction, Severity, Volumes, address,
 };
 use ipnet::IpNet;
+use serde_json::Value;
 
 use crate::client::Client;
 use crate::client::metrics::{Metrics, caller};
@@ -21,6 +22,9 @@ use crate::client::operation::{Operation, Service};
 use crate::client::session::{Credentials, Endpoints, Session, refusal};
 use crate::extras::volumes::{self, CinderVolumes};
 use crate::flags::{FLAGS, USER_AGENT, user_agent};
+use crate::inspect::Inspector;
+use crate::inspect::lint::Checks;
+use crate::inspect::replay;
 use crate::loadbalancer::{Balancers, Env};
 use crate::node::identity::Identity;
 use crate::node::instances::{self, NovaInstances};
@@ -48,6 +52,14 @@ impl ProviderFactory for Factory {
         &FLAGS
     }
 
+    fn lint(&self) -> Option<&dyn Lint> {
+        Some(&Checks)
+    }
+
+    fn replay(&self, facts: &Value, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
+        Ok(Some(Arc::new(replay::balancers(facts)?)))
+    }
+
     async fn build(
         &self,
         config: Option<CloudConfig>,
@@ -68,7 +80,8 @@ impl ProviderFactory for Factory {
         let identity = Identity { region: start.config.global.region.clone(), is_regional: environment.is_regional };
         let cidrs = flags.text("cluster-cidr");
         let cluster_cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
-        let parts = Parts { client, metrics, registry, identity, environment, cluster_cidrs };
+        let findings = start.findings.into_iter().chain(start.differs).collect();
+        let parts = Parts { client, metrics, registry, identity, environment, cluster_cidrs, findings };
         Ok(Arc::new(OpenStack::new(start.config, parts).await?))
     }
 }
@@ -78,11 +91,14 @@ struct Start {
     config: Config,
     credentials: Credentials,
     findings: Vec<Finding>,
+    /// What has another effect in the Go program.
+    differs: Option<Finding>,
 }
 
 impl Start {
     fn read(file: Option<CloudConfig>, variable: Variable<'_>) -> Result<Self, ProviderError> {
         let (mut config, mut findings) = Config::parse(file.as_ref().map(|file| &*file.text))?;
+        let differs = clouds::ignored_upstream(&config.global);
         let folders = clouds::folders(variable("HOME").map(PathBuf::from).as_deref());
         findings.extend(clouds::fill(&mut config.global, variable, &folders)?);
         let (login, doubts) = Login::from(&config.global)?;
@@ -92,7 +108,7 @@ impl Start {
             // A file that is being replaced is no reason to stop.
             Ok(path.as_ref().and_then(|path| read_again(path, &folders)).unwrap_or_else(|| login.clone()))
         });
-        Ok(Self { config, credentials, findings })
+        Ok(Self { config, credentials, findings, differs })
     }
 
     fn client(&mut self, registry: &Registry, agent: &str) -> Result<(Client, Metrics), ProviderError> {
@@ -156,6 +172,7 @@ struct Parts {
     environment: Environment,
     /// `--cluster-cidr`
     cluster_cidrs: Vec<IpNet>,
+    findings: Vec<Finding>,
 }
 
 /// What the service controller works with.
@@ -170,6 +187,8 @@ struct OpenStack {
     balancers: Option<Arc<LoadBalancers>>,
     routes: Option<Arc<RouterRoutes>>,
     volumes: Arc<CinderVolumes>,
+    inspector: Arc<Inspector>,
+    facts: Value,
 }
 
 impl OpenStack {
@@ -193,9 +212,25 @@ impl OpenStack {
             ignore_zones: config.block_storage.ignore_volume_az,
         };
         let volumes = Arc::new(CinderVolumes::new(settings, client.clone()));
-        let registry = parts.registry.clone();
-        let balancers = balancers(config, parts, ports, &cluster).await?.map(Arc::new);
-        Ok(Self { client, registry, cluster, instances, balancers, routes, volumes })
+        let (registry, router) = (parts.registry.clone(), config.route_router.clone());
+        let (cluster_cidrs, findings) = (parts.cluster_cidrs.clone(), parts.findings.clone());
+        let (identity, metrics) = (parts.identity.clone(), parts.metrics.clone());
+        let env = Env { config, identity: identity.clone() };
+        let facts = replay::facts(&env);
+        let planned = balancers(env, parts, ports, &cluster).await?.map(Arc::new);
+        let balancers = planned.clone().map(|planned| Arc::new(in_background(planned, metrics)));
+        let inspector = Inspector {
+            client: client.clone(),
+            cluster: cluster.clone(),
+            identity,
+            instances: instances.clone(),
+            balancers: planned,
+            router,
+            cluster_cidrs,
+            findings,
+        };
+        let inspector = Arc::new(inspector);
+        Ok(Self { client, registry, cluster, instances, balancers, routes, volumes, inspector, facts })
     }
 }
 
@@ -227,13 +262,13 @@ async fn routes(config: &Config, parts: &Parts, cluster: &Cluster) -> Result<Opt
 /// Load balancers, where they are enabled. A cloud without them then ends the process: one that leaves Services alone would be
 /// worse.
 async fn balancers(
-    config: Config,
+    env: Env,
     parts: Parts,
     ports: NodePorts,
     cluster: &Cluster,
-) -> Result<Option<LoadBalancers>, ProviderError> {
-    let Parts { client, metrics, identity, environment, .. } = parts;
-    if !config.load_balancer.enabled {
+) -> Result<Option<PlannedLoadBalancer<Balancers>>, ProviderError> {
+    let Parts { client, environment, .. } = parts;
+    if !env.config.load_balancer.enabled {
         return Ok(None);
     }
     if let Some(error) = missing(&client, &[Service::Network, Service::LoadBalancer]).await {
@@ -242,8 +277,11 @@ async fn balancers(
     if let Some(error) = missing(&client, &[Service::KeyManager]).await {
         tracing::warn!(%error, "no load balancer can end TLS");
     }
-    let env = Env { config, identity };
     let made = Balancers::new(client, ports, cluster.clone(), env, environment.wait_steps);
+    Ok(Some(PlannedLoadBalancer(made)))
+}
+
+fn in_background(planned: Arc<PlannedLoadBalancer<Balancers>>, metrics: Metrics) -> LoadBalancers {
     let ended = Arc::new(move |action, succeeded, took| {
         let operation = match action {
             ServiceAction::Ensure => "loadbalancer_ensure",
@@ -252,7 +290,7 @@ async fn balancers(
         };
         metrics.reconciled(operation, succeeded, took);
     });
-    Ok(Some(Background::new(Arc::new(PlannedLoadBalancer(made)), ended)))
+    Background::new(planned, ended)
 }
 
 #[async_trait]
@@ -285,6 +323,14 @@ impl CloudProvider for OpenStack {
 
     fn service_annotations(&self) -> &[&str] {
         &[crate::annotations::PREFIX, crate::loadbalancer::APPLIED]
+    }
+
+    fn inspect(&self) -> Option<Arc<dyn Inspect>> {
+        Some(self.inspector.clone())
+    }
+
+    fn facts(&self) -> Value {
+        self.facts.clone()
     }
 
     fn metrics(&self) -> Option<Registry> {

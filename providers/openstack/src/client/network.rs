@@ -148,6 +148,8 @@ pub(crate) struct SecurityGroup {
     pub(crate) id: String,
     pub(crate) name: String,
     #[serde(deserialize_with = "null")]
+    pub(crate) description: String,
+    #[serde(deserialize_with = "null")]
     pub(crate) security_group_rules: Vec<Rule>,
 }
 
@@ -327,6 +329,11 @@ impl Client {
     pub(crate) async fn security_groups(&self, name: &str) -> Result<Vec<SecurityGroup>, ApiError> {
         let query = self.of_project().await.with("name", name);
         self.list(SECURITY_GROUP_LIST, "security-groups", query, "security_groups").await
+    }
+
+    /// All security groups of the project.
+    pub(crate) async fn all_security_groups(&self) -> Result<Vec<SecurityGroup>, ApiError> {
+        self.list(SECURITY_GROUP_LIST, "security-groups", self.of_project().await, "security_groups").await
     }
 
     pub(crate) async fn create_security_group(&self, name: &str, description: &str) -> Result<SecurityGroup, ApiError> {

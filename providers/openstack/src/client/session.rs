@@ -63,6 +63,8 @@ pub(crate) struct Token {
     catalog: Vec<Entry>,
     /// The project of the scope; empty in other scopes.
     pub(crate) project: String,
+    /// The names of the roles in the scope.
+    pub(crate) roles: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +78,13 @@ struct TokenBody {
     #[serde(default)]
     catalog: Vec<Entry>,
     project: Option<Project>,
+    #[serde(default)]
+    roles: Vec<Role>,
+}
+
+#[derive(Deserialize)]
+struct Role {
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -206,7 +215,8 @@ impl Session {
         let TokenAnswer { token } = answer.json()?;
         tracing::debug!(expires = ?token.expires_at, "logged in at Keystone");
         let project = token.project.map(|project| project.id).unwrap_or_default();
-        Ok(Token { secret: sensitive(secret), expires: token.expires_at, catalog: token.catalog, project })
+        let roles = token.roles.into_iter().map(|role| role.name).collect();
+        Ok(Token { secret: sensitive(secret), expires: token.expires_at, catalog: token.catalog, project, roles })
     }
 
     async fn discover(&self, login: &Login) -> Result<String, Failure> {

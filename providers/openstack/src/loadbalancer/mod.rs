@@ -25,9 +25,10 @@ mod apply;
 pub(crate) mod desired;
 mod guard;
 pub(crate) mod names;
-mod observe;
+pub(crate) mod observe;
 pub(crate) mod pattern;
 pub(crate) mod plan;
+mod redact;
 pub(crate) mod selector;
 mod step;
 
@@ -93,6 +94,10 @@ impl Balancers {
     /// For plans from recorded observations only.
     pub(crate) fn without_cloud(env: Env) -> Self {
         Self { env, cloud: None }
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
     }
 
     fn cloud(&self) -> Result<&Cloud, ProviderError> {
@@ -176,6 +181,10 @@ impl Planned for Balancers {
             looked.insert(name.clone(), (Instant::now(), observed.clone()));
         }
         Ok(observed)
+    }
+
+    fn strip(&self, observed: &mut Observed, desired: &Desired) {
+        redact::redact(desired, observed);
     }
 
     fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Steps<Step>, ProviderError> {

@@ -47,13 +47,22 @@ pub(crate) struct Descriptions {
 
 impl Descriptions {
     pub(crate) fn new(cluster: &str, service: &Service) -> Self {
-        let key = service.key();
+        Self::of(cluster, &service.key().to_string())
+    }
+
+    /// Those of the objects of the Service with this `namespace/name`.
+    pub(crate) fn of(cluster: &str, key: &str) -> Self {
         Self {
             balancer: cut(format!("Kubernetes external service {key} from cluster {cluster}")),
             floating_ip: cut(format!("Floating IP for Kubernetes external service {key} from cluster {cluster}")),
             security_group: cut(format!("Security Group for {key} Service LoadBalancer in cluster {cluster}")),
         }
     }
+}
+
+/// Whether a description is that of a balancer or floating IP of ours.
+pub(crate) fn is_description(text: &str) -> bool {
+    text.strip_prefix("Floating IP for ").unwrap_or(text).starts_with("Kubernetes external service ")
 }
 
 /// The description of the floating IP that was made for a balancer with this description.
@@ -66,23 +75,29 @@ pub(crate) fn is_service_tag(tag: &str) -> bool {
     tag.starts_with(PREFIX)
 }
 
+/// Cluster, namespace and Service in the name of a balancer.
+pub(crate) fn fields(name: &str) -> Option<(&str, &str, &str)> {
+    let mut parts = name.strip_prefix(PREFIX)?.rsplitn(3, '_');
+    let (service, namespace, cluster) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((cluster, namespace, service))
+}
+
+/// Whether a name or description may lack its end.
+pub(crate) fn is_cut(text: &str) -> bool {
+    // A cut at the boundary of a character takes up to three bytes more.
+    text.len() + 3 >= LONGEST
+}
+
 /// A name of ours under another cluster name, as the name under this one; `None` for any other name. Neither a namespace nor the
 /// name of a Service has an underscore, so the last two fields are theirs, and the cluster has the rest.
 pub(crate) fn renamed(name: &str, ours: &str) -> Option<String> {
     let at = name.find(PREFIX)?;
     let (head, tail) = name.split_at(at);
-    let fields = |text: &str| -> Option<(String, String, String)> {
-        let rest = text.strip_prefix(PREFIX)?;
-        let mut parts = rest.rsplitn(3, '_');
-        let (service, namespace, cluster) = (parts.next()?, parts.next()?, parts.next()?);
-        Some((cluster.to_owned(), namespace.to_owned(), service.to_owned()))
-    };
-    let (cluster, namespace, service) = fields(tail)?;
-    let (our_cluster, our_namespace, our_service) = fields(ours)?;
+    let ((cluster, namespace, service), (our_cluster, our_namespace, our_service)) = (fields(tail)?, fields(ours)?);
     // A name that was cut keeps the beginning of its last field.
     let is_cut = name.len() == LONGEST || ours.len() == LONGEST;
     let same_service =
-        service == our_service || (is_cut && (service.starts_with(&our_service) || our_service.starts_with(&service)));
+        service == our_service || (is_cut && (service.starts_with(our_service) || our_service.starts_with(service)));
     (namespace == our_namespace && same_service && cluster != our_cluster).then(|| cut(format!("{head}{ours}")))
 }
 

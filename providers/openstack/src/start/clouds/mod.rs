@@ -112,6 +112,30 @@ pub(crate) fn fill(
     Ok(findings)
 }
 
+/// The keys of a login that `[Global]` has and the Go program ignores: with `cloud` it takes the whole login from clouds.yaml.
+pub(crate) fn ignored_upstream(global: &Global) -> Option<Finding> {
+    let login = [
+        ("auth-url", !global.auth_url.is_empty()),
+        ("user-id", !global.user_id.is_empty()),
+        ("username", !global.username.is_empty()),
+        ("password", !global.password.is_empty()),
+        ("tenant-id", !global.tenant_id.is_empty()),
+        ("tenant-name", !global.tenant_name.is_empty()),
+        ("token", !global.token.is_empty()),
+        ("application-credential-id", !global.application_credential_id.is_empty()),
+        ("application-credential-name", !global.application_credential_name.is_empty()),
+        ("application-credential-secret", !global.application_credential_secret.is_empty()),
+    ];
+    let set: Vec<&str> = login.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect();
+    (!global.cloud.is_empty() && !set.is_empty()).then(|| {
+        let text = format!(
+            "the Go program logs in with what clouds.yaml has; here these keys of [Global] win: {}",
+            set.join(", ")
+        );
+        Finding::new(Severity::Warning, "[Global] cloud", text)
+    })
+}
+
 /// The clouds.yaml to use.
 fn clouds_file(
     global: &Global,

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::start::config::{Config, EndpointType};
+use crate::start::config::{Config, EndpointType, Secret};
 use crate::start::login::Login;
 
 /// A folder for clouds.yaml and one more.
@@ -208,4 +208,17 @@ fn a_missing_or_broken_file_is_a_clear_error() {
         assert!(error.starts_with(problem) && !error.contains("hunter2"), "{text}: {error}");
     }
     assert_eq!(Disk::new(&[("one/clouds.yaml", "clouds:\n  c:\n")]).good("cloud = c").region, "");
+}
+
+#[test]
+fn a_login_that_the_go_program_takes_from_clouds_yaml_is_named() {
+    let global = |cloud: &str, password: &str| Global {
+        cloud: cloud.to_owned(),
+        password: Secret(password.to_owned()),
+        ..Global::default()
+    };
+    let found = ignored_upstream(&global("c", "geheim")).unwrap();
+    assert!(found.message.ends_with("win: password"), "{found}");
+    assert_eq!(ignored_upstream(&global("c", "")), None);
+    assert_eq!(ignored_upstream(&global("", "geheim")), None, "clouds.yaml only fills");
 }

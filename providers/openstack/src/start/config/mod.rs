@@ -12,6 +12,7 @@ use std::time::Duration;
 use ccm_kit::gcfg::{self, Document, Reader, table::refuse};
 use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 mod check;
 mod table;
@@ -156,7 +157,8 @@ pub(crate) struct Networking {
 }
 
 /// `[LoadBalancer]`: what Services get that say nothing else.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub(crate) struct LoadBalancerConfig {
     pub(crate) enabled: bool,
     lb_version: String,
@@ -228,7 +230,8 @@ impl Default for LoadBalancerConfig {
 }
 
 /// `[LoadBalancerClass "…"]`: where the load balancers of a class are.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Class {
     pub(crate) floating_network_id: String,
     pub(crate) floating_subnet_id: String,

@@ -1,0 +1,72 @@
+//! Checks Services and configuration files without cloud, credentials or network.
+
+use ccm_kit::annotations::Annotations;
+use ccm_provider::source_ranges::SourceRanges;
+use ccm_provider::{Finding, Lint, Service};
+
+use crate::annotations::{FLOATING_SUBNET, lint};
+use crate::loadbalancer::pattern::NamePattern;
+use crate::start;
+
+/// [`Lint`] of OpenStack, with the tables and checks that the provider uses at run time.
+#[derive(Debug)]
+pub(crate) struct Checks;
+
+impl Lint for Checks {
+    /// The driver of Octavia and the defaults are in a file that is not known here: only what is wrong with any of them.
+    fn service(&self, service: &Service) -> Vec<Finding> {
+        if !service.wants_load_balancer() {
+            return Vec::new();
+        }
+        let annotations = Annotations::read(&service.metadata.annotations);
+        let mut findings = lint(annotations, "");
+        if let Some(Err(problem)) = annotations.text(FLOATING_SUBNET.row).map(NamePattern::parse) {
+            findings.push(annotations.error(FLOATING_SUBNET.row, problem));
+        }
+        if let Err(error) = SourceRanges::of(service) {
+            findings.push(Finding::new(
+                ccm_provider::Severity::Error,
+                "spec.loadBalancerSourceRanges",
+                error.to_string(),
+            ));
+        }
+        findings
+    }
+
+    fn config(&self, text: &str) -> Vec<Finding> {
+        start::lint(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::Severity;
+
+    use super::*;
+
+    fn service(annotations: &[(&str, &str)]) -> Service {
+        let mut service = Service::default();
+        service.spec.kind = "LoadBalancer".to_owned();
+        let key = |key: &str| format!("loadbalancer.openstack.org/{key}");
+        service.metadata.annotations =
+            annotations.iter().map(|(name, value)| (key(name), (*value).to_owned())).collect();
+        service
+    }
+
+    #[test]
+    fn a_service_is_checked_without_its_cloud() {
+        let findings = Checks.service(&service(&[("floating-subnet", "~("), ("proxy-protocl", "v2")]));
+        let keys: Vec<(&str, Severity)> = findings.iter().map(|found| (&*found.key, found.severity)).collect();
+        assert!(keys.iter().any(|(key, severity)| key.ends_with("floating-subnet") && *severity == Severity::Error));
+        assert!(keys.iter().any(|(key, _)| key.ends_with("proxy-protocl")), "{findings:?}");
+        assert!(
+            Checks.service(&service(&[("floating-subnet", "!~prod-.*"), ("lb-method", "SOURCE_IP_PORT")])).is_empty()
+        );
+    }
+
+    #[test]
+    fn a_file_is_checked_with_its_login() {
+        let keys: Vec<String> = Checks.config("[Global]\nuser-id = u\n").into_iter().map(|found| found.key).collect();
+        assert!(keys.iter().any(|key| key == "[Global] auth-url"), "{keys:?}");
+    }
+}

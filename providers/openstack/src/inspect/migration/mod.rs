@@ -1,0 +1,101 @@
+//! Checks before this program takes over a cluster.
+//!
+//! | Check | About |
+//! |---|---|
+//! | `cloud-config` | what of the configuration has another effect than in the Go program, or none |
+//! | `permissions` | the roles of the login, and each read; see [`permissions`] |
+//! | `provider-ids`, `node-names`, `node-addresses` | the servers of the nodes; see [`nodes`] |
+//! | `routes` | what becomes of the routes of the router |
+//! | `load-balancers` | what is left to do for each Service |
+
+mod nodes;
+mod permissions;
+mod services;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ccm_provider::address::{parse_cidr, parse_ip};
+use ccm_provider::{Check, Claims, Finding, Severity};
+
+use super::{Inspector, members, unchecked};
+use crate::client::network::ExtraRoute;
+
+/// All checks. A failed read is an error of its check.
+pub(super) async fn checks(openstack: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
+    let mut checks = config(&openstack.findings);
+    checks.extend(permissions::checks(openstack).await);
+    checks.extend(nodes::checks(openstack, claims).await);
+    checks.extend(router(openstack, claims).await);
+    checks.extend(services::checks(openstack, cluster, claims).await);
+    checks
+}
+
+fn config(findings: &[Finding]) -> Vec<Check> {
+    const CHECK: &str = "cloud-config";
+    let doubts = findings.iter().filter(|finding| finding.severity > Severity::Info);
+    let checks: Vec<Check> = doubts
+        .map(|finding| {
+            let fix = "correct the file, or leave it if this is what you want";
+            Check::warning(CHECK, &*finding.key, finding.message.clone(), fix)
+        })
+        .collect();
+    match checks.is_empty() {
+        true => vec![Check::good(CHECK, "", "every key has the effect that it has in the Go program")],
+        false => checks,
+    }
+}
+
+async fn router(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
+    const CHECK: &str = "routes";
+    let Some(router) = &openstack.router else {
+        return vec![Check::good(CHECK, "", "[Route] router-id is not set: no routes are made")];
+    };
+    let subject = format!("router {router}");
+    let routes = match openstack.client.router(router).await {
+        Ok(found) => found.routes,
+        Err(error) => return vec![unchecked(CHECK, subject, error)],
+    };
+    let of_nodes: BTreeSet<IpAddr> =
+        claims.nodes.iter().flat_map(|node| &node.addresses).filter_map(ccm_provider::NodeAddress::ip).collect();
+    let is_to_node = |route: &&ExtraRoute| parse_ip(&route.nexthop).is_some_and(|hop| of_nodes.contains(&hop));
+    let in_cluster = |route: &&ExtraRoute| {
+        parse_cidr(&route.destination)
+            .is_some_and(|range| openstack.cluster_cidrs.iter().any(|cluster| cluster.contains(&range)))
+    };
+    let (ours, others): (Vec<&ExtraRoute>, Vec<&ExtraRoute>) = routes.iter().partition(is_to_node);
+    let (going, left): (Vec<&ExtraRoute>, Vec<&ExtraRoute>) = others.into_iter().partition(in_cluster);
+    let names = |routes: &[&ExtraRoute]| {
+        let names: Vec<String> =
+            routes.iter().map(|route| format!("{} via {}", route.destination, route.nexthop)).collect();
+        members::first_few(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let mut checks = vec![Check::good(CHECK, &*subject, format!("routes to nodes: {}", ours.len()))];
+    if !left.is_empty() {
+        checks.push(Check::good(CHECK, &*subject, format!("routes of others, which are left alone: {}", names(&left))));
+    }
+    if !going.is_empty() {
+        let text = format!(
+            "routes inside of --cluster-cidr to addresses that no node has, which are removed, as by the Go program: {}",
+            names(&going)
+        );
+        checks.push(Check::warning(CHECK, subject, text, "give another cluster on this router another --cluster-cidr"));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_configuration_means_otherwise_is_a_warning() {
+        let findings = [
+            Finding::new(Severity::Info, "[BlockStorage] x", "unknown"),
+            Finding::warning("[LoadBalancer] monitor-delay", "without a unit, read as seconds; write 5s"),
+        ];
+        let checks = config(&findings);
+        assert_eq!((checks.len(), &*checks[0].subject), (1, "[LoadBalancer] monitor-delay"));
+        assert_eq!(config(&findings[..1])[0].severity, Severity::Info);
+    }
+}

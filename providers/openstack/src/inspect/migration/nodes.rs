@@ -1,0 +1,97 @@
+//! Checks the servers of the nodes, with the look-ups of the controllers.
+
+use ccm_provider::{
+    AddressType, Aspects, Check, Claims, InstanceMetadata, InstancesV2 as _, Lookup, Node, NodeAddress,
+};
+
+use super::unchecked;
+use crate::inspect::{Inspector, members};
+
+const IDS: &str = "provider-ids";
+const ADDRESSES: &str = "node-addresses";
+
+pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
+    let Some(instances) = &openstack.instances else {
+        let text = "the catalog of Keystone has no compute or no network service: no node is initialized or removed";
+        return vec![Check::error(
+            IDS,
+            "",
+            text,
+            "correct region and os-endpoint-type in section [Global] of cloud.conf",
+        )];
+    };
+    let answers = instances.lookup(&claims.nodes, Aspects::ALL).await;
+    let checks: Vec<Check> =
+        claims.nodes.iter().zip(answers).filter_map(|(node, answer)| check(node, answer)).collect();
+    let good = claims.nodes.len() - checks.len();
+    let summary = format!("nodes without a finding, of {}: {good}", claims.nodes.len());
+    checks.into_iter().chain((good > 0).then(|| Check::good(IDS, "", summary))).collect()
+}
+
+fn check(node: &Node, answer: Lookup) -> Option<Check> {
+    let subject = format!("node {}", node.name);
+    let name = if node.provider_id_or_empty().is_empty() { "node-names" } else { IDS };
+    match answer {
+        Lookup::Found(instance) => match &instance.metadata {
+            Ok(Some(metadata)) => addresses(node, subject, metadata),
+            Ok(None) => None,
+            Err(error) => Some(unchecked(ADDRESSES, subject, error.clone())),
+        },
+        Lookup::Foreign => {
+            Some(Check::good(name, subject, "its provider ID is that of another cloud: it is left unchanged"))
+        }
+        Lookup::Gone(evidence) => {
+            let text = format!("no server: {evidence}. A node that is not Ready would be deleted");
+            let fix =
+                "check that project and region are those of the cluster; delete a node whose machine no longer exists";
+            Some(Check::error(name, subject, text, fix))
+        }
+        Lookup::Unknown(error) => {
+            let fix = "do what the message says: until then the node is left unchanged";
+            Some(Check::error(name, subject, error.to_string(), fix))
+        }
+    }
+}
+
+/// Addresses that the node has and would not keep, or the other way around.
+fn addresses(node: &Node, subject: String, metadata: &InstanceMetadata) -> Option<Check> {
+    let text = |address: &NodeAddress| format!("{:?} {}", address.kind, address.address);
+    // Names come from the kubelet.
+    let of_cloud = |list: &[NodeAddress]| -> Vec<String> {
+        let is_ip = |address: &&NodeAddress| matches!(address.kind, AddressType::InternalIp | AddressType::ExternalIp);
+        list.iter().filter(is_ip).map(text).collect()
+    };
+    let (before, after) = (of_cloud(&node.addresses), of_cloud(&metadata.node_addresses));
+    if before.is_empty() || before == after {
+        return None;
+    }
+    let shown = |list: &[String]| members::first_few(&list.iter().map(String::as_str).collect::<Vec<_>>());
+    let text = format!("its addresses would change from {} to {}", shown(&before), shown(&after));
+    let fix = "compare section [Networking] of cloud.conf with that of the running program";
+    Some(Check::warning(ADDRESSES, subject, text, fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(addresses: &[(AddressType, &str)]) -> Vec<NodeAddress> {
+        addresses.iter().map(|(kind, text)| NodeAddress::new(kind.clone(), *text)).collect()
+    }
+
+    fn changed(before: &[(AddressType, &str)], after: &[(AddressType, &str)]) -> bool {
+        let node = Node { addresses: list(before).into(), ..Node::default() };
+        let metadata = InstanceMetadata { node_addresses: list(after), ..InstanceMetadata::default() };
+        addresses(&node, "node a".to_owned(), &metadata).is_some()
+    }
+
+    #[test]
+    fn only_other_ips_or_another_order_are_a_change() {
+        let (one, two) = ((AddressType::InternalIp, "10.0.0.1"), (AddressType::InternalIp, "10.0.0.2"));
+        let name = (AddressType::Hostname, "node");
+        assert!(!changed(&[one.clone(), name.clone()], std::slice::from_ref(&one)));
+        assert!(!changed(&[name], std::slice::from_ref(&one)), "not initialized yet");
+        assert!(changed(&[one.clone(), two.clone()], &[two, one.clone()]), "consumers take the first");
+        assert!(changed(&[one], &[(AddressType::ExternalIp, "10.0.0.1")]));
+    }
+}

@@ -1,0 +1,130 @@
+//! Checks the permissions of the login: its roles, and each kind of read, for objects that do not exist.
+//!
+//! No service has dry runs, so that writes are not checked.
+
+use std::future::Future;
+
+use ccm_provider::Check;
+
+use super::unchecked;
+use crate::client::operation::{
+    EXTENSION_LIST, FLAVOR_LIST, FLOATING_IP_LIST, LB_LIST, LISTENER_LIST, MONITOR_LIST, NETWORK_LIST, Operation,
+    POOL_LIST, PORT_LIST, ROUTER_GET, SECURITY_GROUP_LIST, SERVER_LIST, SUBNET_LIST,
+};
+use crate::client::{ApiError, Query};
+use crate::inspect::Inspector;
+
+const CHECK: &str = "permissions";
+/// The ID and name of nothing.
+const NOTHING: &str = "00000000-0000-0000-0000-000000000000";
+
+pub(super) async fn checks(openstack: &Inspector) -> Vec<Check> {
+    let mut checks = Vec::new();
+    match openstack.client.session().token().await {
+        Ok(token) => checks.push(roles(&token.roles, &token.project)),
+        Err(failure) => return vec![unchecked(CHECK, "login", openstack.client.unusable(failure))],
+    }
+    let answers = reads(openstack).await;
+    let granted: Vec<&str> =
+        answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(operation, _)| operation.policy()).collect();
+    if !granted.is_empty() {
+        checks.push(Check::good(CHECK, "", format!("checked and granted: {}", granted.join(", "))));
+    }
+    for (operation, answer) in answers {
+        let Err(error) = answer else { continue };
+        let rule = operation.policy();
+        checks.push(match error.status {
+            Some(403) => Check::error(
+                CHECK,
+                rule,
+                ccm_provider::ProviderError::from(error).to_string(),
+                format!("grant a role of the project for which the policy has {rule}, or add it to the access rules"),
+            ),
+            _ => unchecked(CHECK, rule, error),
+        });
+    }
+    let text =
+        "no service has dry runs, so that writes were not checked; providers/openstack/README.md lists the rules";
+    checks.push(Check::good(CHECK, "writes", text));
+    checks
+}
+
+fn roles(roles: &[String], project: &str) -> Check {
+    let has = |role: &str| roles.iter().any(|one| one == role);
+    let text = format!("the login has the roles {}", roles.join(", "));
+    if project.is_empty() {
+        let fix = "set tenant-id or tenant-name in section [Global] of cloud.conf";
+        return Check::warning(CHECK, "login", format!("{text}, and is for no project"), fix);
+    }
+    if has("admin") {
+        let text = format!("{text}: with admin, networks and servers of all projects are seen");
+        return Check::warning(CHECK, "login", text, "use an application credential with the role member");
+    }
+    match has("member") || has("load-balancer_member") {
+        true => Check::good(CHECK, "login", text),
+        false => {
+            let fix =
+                "where the default policies are in use, give it the role member, with load-balancer_member for Octavia";
+            Check::warning(CHECK, "login", format!("{text}, without member"), fix)
+        }
+    }
+}
+
+async fn reads(openstack: &Inspector) -> Vec<(Operation, Result<(), ApiError>)> {
+    let client = &openstack.client;
+    let named = || Query::default().with("name", NOTHING);
+    let mut answers = vec![
+        one(SERVER_LIST, client.servers_named(NOTHING)).await,
+        one(FLAVOR_LIST, client.flavors()).await,
+        one(PORT_LIST, client.ports_of(&[NOTHING])).await,
+        one(NETWORK_LIST, client.networks_by_id(&[NOTHING])).await,
+    ];
+    if openstack.balancers.is_some() {
+        answers.extend([
+            one(SUBNET_LIST, client.subnets(named())).await,
+            one(FLOATING_IP_LIST, client.floating_ips(Query::default().with("port_id", NOTHING))).await,
+            one(SECURITY_GROUP_LIST, client.security_groups(NOTHING)).await,
+            one(LB_LIST, client.load_balancers(named())).await,
+            one(LISTENER_LIST, client.listeners(NOTHING)).await,
+            one(POOL_LIST, client.pools(NOTHING)).await,
+            one(MONITOR_LIST, client.monitors()).await,
+        ]);
+    }
+    if let Some(router) = &openstack.router {
+        answers.push(one(EXTENSION_LIST, client.extensions()).await);
+        answers.push(one(ROUTER_GET, client.router(router)).await);
+    }
+    answers
+}
+
+async fn one<T>(
+    operation: Operation,
+    read: impl Future<Output = Result<T, ApiError>>,
+) -> (Operation, Result<(), ApiError>) {
+    match read.await {
+        // That there is no such thing is an answer.
+        Err(error) if error.status != Some(404) => (operation, Err(error)),
+        _ => (operation, Ok(())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::Severity;
+
+    use super::*;
+
+    #[test]
+    fn a_member_of_a_project_is_what_the_program_needs() {
+        for (names, project, expected) in [
+            (&["member", "reader"][..], "p", Severity::Info),
+            (&["load-balancer_member"], "p", Severity::Info),
+            (&["member"], "", Severity::Warning),
+            (&["reader"], "p", Severity::Warning),
+            (&["admin", "member"], "p", Severity::Warning),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(roles(&names, project).severity, expected, "{names:?} {project:?}");
+        }
+    }
+}

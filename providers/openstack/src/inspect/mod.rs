@@ -1,0 +1,99 @@
+//! Answers of `ccm explain`, `ccm orphans` and `ccm migrate-check`.
+//!
+//! Decides nothing itself: what a node is comes from [`NovaInstances`], desired state and plan of a Service from
+//! [`Balancers`], the marks of objects from `loadbalancer::names`. Reads only, except [`Inspect::delete_orphan`].
+
+mod current;
+mod explain_node;
+mod explain_service;
+pub(crate) mod lint;
+mod members;
+mod migration;
+mod orphans;
+pub(crate) mod replay;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_kit::Cluster;
+use ccm_provider::{
+    Check, Claims, ErrorClass, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service,
+};
+use ipnet::IpNet;
+
+use crate::client::Client;
+use crate::client::octavia::LoadBalancer;
+use crate::loadbalancer::Balancers;
+use crate::node::identity::Identity;
+use crate::node::instances::NovaInstances;
+
+/// The parts of the provider that the commands use.
+#[derive(Debug)]
+pub(crate) struct Inspector {
+    pub(crate) client: Client,
+    pub(crate) cluster: Cluster,
+    pub(crate) identity: Identity,
+    /// `None`: the catalog lacks what they need.
+    pub(crate) instances: Option<Arc<NovaInstances>>,
+    /// `None`: switched off.
+    pub(crate) balancers: Option<Arc<PlannedLoadBalancer<Balancers>>>,
+    /// `[Route] router-id`
+    pub(crate) router: Option<String>,
+    /// `--cluster-cidr`
+    pub(crate) cluster_cidrs: Vec<IpNet>,
+    /// What the start found in the configuration, and what the Go program makes of it otherwise.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Inspector {
+    fn balancers(&self) -> Result<&Balancers, ProviderError> {
+        let off = || ProviderError::unknown("load balancers are switched off: [LoadBalancer] enabled is false");
+        self.balancers.as_ref().map(|planned| &planned.0).ok_or_else(off)
+    }
+}
+
+/// The remediation for an error. Errors about no particular object contain their own.
+fn remediation(error: &ProviderError) -> String {
+    match error.class() {
+        ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
+        class => class.remediation(),
+    }
+}
+
+fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
+    let error = error.into();
+    Fact::bad(about, format!("could not be read: {error}"), remediation(&error))
+}
+
+fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
+    let error = error.into();
+    Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
+}
+
+/// `load balancer kube_service_… (ID)`
+fn about(lb: &LoadBalancer) -> String {
+    format!("load balancer {} ({})", lb.name, lb.id)
+}
+
+#[async_trait]
+impl Inspect for Inspector {
+    async fn explain_node(&self, _: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
+        explain_node::explain(self, node).await
+    }
+
+    async fn explain_service(&self, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
+        explain_service::explain(self, cluster, service).await
+    }
+
+    async fn orphans(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
+        orphans::find(self, cluster, claims).await
+    }
+
+    async fn delete_orphan(&self, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
+        orphans::delete(self, cluster, orphan).await
+    }
+
+    async fn migration_checks(&self, cluster: &str, claims: &Claims) -> Vec<Check> {
+        migration::checks(self, cluster, claims).await
+    }
+}

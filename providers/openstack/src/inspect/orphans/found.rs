@@ -1,0 +1,213 @@
+//! Finds orphans, with the reason and whether they may be deleted.
+
+use ccm_provider::{Risk, Step, Verb};
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::*;
+use crate::client::network::Port;
+use crate::client::octavia::Member;
+use crate::loadbalancer::observe::service_tags;
+
+/// So many are read at the same time.
+const AT_ONCE: usize = 20;
+
+pub(super) async fn orphans(
+    openstack: &Inspector,
+    inventory: &Inventory,
+    claimed: &Claimed<'_>,
+) -> Result<Vec<Orphan>, ProviderError> {
+    let mut orphans = Vec::new();
+    let balancers: Vec<(&LoadBalancer, Marks)> =
+        inventory.balancers.iter().filter_map(|lb| Some((lb, balancer(lb, inventory.has_tags, claimed)?))).collect();
+    for some in balancers.chunks(AT_ONCE) {
+        let made = some.iter().map(|(lb, marks)| async {
+            let kept = match &marks.doubt {
+                Some(doubt) => Some(doubt.clone()),
+                None => {
+                    let members = openstack.client.status_tree(&lb.id).await?.members();
+                    not_our_members(members.into_values().flatten(), claimed)
+                }
+            };
+            Ok::<_, ProviderError>(of_balancer(lb, marks, kept, claimed))
+        });
+        orphans.extend(try_join_all(made).await?);
+    }
+    let going: BTreeSet<&str> =
+        orphans.iter().filter(|orphan| orphan.kept.is_none()).map(|orphan| &*orphan.id).collect();
+    let ports: BTreeSet<&str> =
+        inventory.balancers.iter().filter(|lb| going.contains(&*lb.id)).map(|lb| &*lb.vip_port_id).collect();
+    let ips: Vec<Orphan> = inventory.floating_ips.iter().filter_map(|ip| floating_ip(ip, &ports, claimed)).collect();
+    orphans.extend(ips);
+    let groups: Vec<(&SecurityGroup, Marks)> =
+        inventory.security_groups.iter().filter_map(|group| Some((group, group_marks(group, claimed)?))).collect();
+    for some in groups.chunks(AT_ONCE) {
+        let made = some.iter().map(|(group, marks)| async {
+            let ports = openstack.client.ports(Query::default().with("security_groups", &group.id)).await?;
+            let kept = marks.doubt.clone().or_else(|| not_our_ports(&ports, claimed));
+            Ok::<_, ProviderError>(of_group(group, marks, kept, claimed))
+        });
+        orphans.extend(try_join_all(made).await?);
+    }
+    Ok(orphans)
+}
+
+/// What the marks of an object say.
+#[derive(Debug)]
+pub(super) struct Marks {
+    /// `namespace/name`
+    service: String,
+    /// That of the Service, in the name of a security group.
+    uid: String,
+    /// Why they are not enough.
+    doubt: Option<String>,
+}
+
+/// The marks of a balancer of this cluster that nothing claims.
+fn balancer(lb: &LoadBalancer, has_tags: bool, claimed: &Claimed<'_>) -> Option<Marks> {
+    let (cluster, namespace, name) = names::fields(&lb.name)?;
+    let is_going = matches!(&*lb.provisioning_status, "PENDING_DELETE" | "DELETED");
+    let mut tags = service_tags(&lb.tags);
+    let is_claimed = claimed.names.contains(&lb.name)
+        || claimed.ids.contains(&*lb.id)
+        || tags.clone().any(|tag| claimed.names.contains(tag));
+    if cluster != claimed.cluster || is_going || is_claimed {
+        return None;
+    }
+    let service = format!("{namespace}/{name}");
+    let doubt = if names::is_cut(&lb.name) {
+        Some("its name was cut, so that its Service is not certain; remove it by hand".to_owned())
+    } else if lb.description != names::Descriptions::of(cluster, &service).balancer {
+        Some("its description is not that of this cluster's load balancer; remove it by hand".to_owned())
+    } else if has_tags && !lb.tags.contains(&lb.name) {
+        Some(format!("it lacks the tag {}; remove it by hand", lb.name))
+    } else {
+        tags.find(|tag| **tag != lb.name).map(|tag| format!("another cluster uses it: it has the tag {tag}"))
+    };
+    Some(Marks { service, uid: String::new(), doubt })
+}
+
+/// Why a balancer may be that of another cluster with the same name.
+fn not_our_members(members: impl Iterator<Item = Member>, claimed: &Claimed<'_>) -> Option<String> {
+    let members: Vec<Member> = members.collect();
+    if members.is_empty() || claimed.addresses.is_empty() {
+        return claimed.unsure();
+    }
+    (!members.iter().any(|member| claimed.addresses.contains(&*member.address))).then(|| {
+        "none of its members is a node of this cluster: another cluster with the same --cluster-name may use it; check that \
+         nothing does, and remove it by hand"
+            .to_owned()
+    })
+}
+
+fn of_balancer(lb: &LoadBalancer, marks: &Marks, kept: Option<String>, claimed: &Claimed<'_>) -> Orphan {
+    let (id, name, service) = (lb.id.clone(), lb.name.clone(), marks.service.clone());
+    let why = claimed.why(&service);
+    Orphan {
+        kind: "LoadBalancer".to_owned(),
+        step: deletion("LoadBalancer", &name, &why, Risk::Disruptive),
+        reason: format!("{why}; recognized by its name, description and tag"),
+        owner: format!("service {service}"),
+        created: utc(&lb.created_at),
+        cost: None,
+        kept,
+        handle: as_value(&OrphanRef::LoadBalancer { id: id.clone(), name: name.clone(), service }),
+        id,
+        name,
+    }
+}
+
+/// Octavia's times are those of UTC, without saying so.
+fn utc(text: &str) -> Option<Timestamp> {
+    let time: DateTime = text.parse().ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+fn floating_ip(ip: &FloatingIp, going: &BTreeSet<&str>, claimed: &Claimed<'_>) -> Option<Orphan> {
+    let rest = ip.description.strip_prefix("Floating IP for Kubernetes external service ")?;
+    let (service, cluster) = rest.split_once(" from cluster ")?;
+    if cluster != claimed.cluster || claimed.keys.contains(service) {
+        return None;
+    }
+    let port = ip.port_id.clone().filter(|port| !port.is_empty());
+    let kept = match &port {
+        _ if names::is_cut(&ip.description) => Some("its description was cut; remove it by hand".to_owned()),
+        Some(port) if going.contains(&**port) => None,
+        Some(port) => Some(format!("it is bound to the port {port}")),
+        None => claimed.unsure(),
+    };
+    let why = claimed.why(service);
+    let handle = OrphanRef::FloatingIp { id: ip.id.clone(), description: ip.description.clone(), port };
+    Some(Orphan {
+        kind: "FloatingIP".to_owned(),
+        id: ip.id.clone(),
+        name: ip.floating_ip_address.clone(),
+        owner: format!("service {service}"),
+        reason: format!(
+            "{why}; recognized by its description. The annotation keep-floatingip may have kept it on purpose: a deleted address \
+             does not come back"
+        ),
+        created: None,
+        cost: None,
+        kept,
+        step: deletion("FloatingIP", &ip.floating_ip_address, &why, Risk::Disruptive),
+        handle: as_value(&handle),
+    })
+}
+
+/// The marks of a security group of this cluster that nothing claims.
+fn group_marks(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<Marks> {
+    let rest = group.description.strip_prefix("Security Group for ")?;
+    let (service, cluster) = rest.split_once(" Service LoadBalancer in cluster ")?;
+    let (namespace, name) = service.split_once('/')?;
+    let uid = group.name.strip_prefix("lb-sg-")?.strip_suffix(&format!("-{namespace}-{name}"))?;
+    if cluster != claimed.cluster || uid.is_empty() || claimed.groups.contains(&group.name) {
+        return None;
+    }
+    let doubt = claimed.keys.contains(service).then(|| {
+        format!(
+            "a Service {service} exists with another UID: it was deleted and created again, or restored from a backup; check that \
+             nothing uses this any more, and remove it by hand"
+        )
+    });
+    Some(Marks { service: service.to_owned(), uid: uid.to_owned(), doubt })
+}
+
+/// Why a group may be that of another cluster with the same name.
+fn not_our_ports(ports: &[Port], claimed: &Claimed<'_>) -> Option<String> {
+    if ports.is_empty() || claimed.servers.is_empty() {
+        return claimed.unsure();
+    }
+    let foreign = ports.iter().find(|port| !claimed.servers.contains(&port.device_id))?;
+    Some(format!("port {} has it, which is not that of a node of this cluster; remove it by hand", foreign.id))
+}
+
+fn of_group(group: &SecurityGroup, marks: &Marks, kept: Option<String>, claimed: &Claimed<'_>) -> Orphan {
+    let (id, name) = (group.id.clone(), group.name.clone());
+    let why = claimed.why(&marks.service);
+    let (uid, service) = (marks.uid.clone(), marks.service.clone());
+    Orphan {
+        kind: "SecurityGroup".to_owned(),
+        step: deletion("SecurityGroup", &name, &why, Risk::None),
+        reason: format!("{why}; recognized by its name and description"),
+        owner: format!("service {service}"),
+        created: None,
+        cost: None,
+        kept,
+        handle: as_value(&OrphanRef::SecurityGroup { id: id.clone(), name: name.clone(), uid, service }),
+        id,
+        name,
+    }
+}
+
+fn deletion(kind: &'static str, id: &str, reason: &str, risk: Risk) -> Step {
+    let (id, reason) = (id.to_owned(), reason.to_owned());
+    Step { verb: Verb::Delete, kind: kind.into(), id, changes: Vec::new(), reason, risk }
+}
+
+fn as_value(handle: &OrphanRef) -> serde_json::Value {
+    // Infallible: texts.
+    serde_json::to_value(handle).unwrap_or_default()
+}

@@ -1,0 +1,148 @@
+//! Objects with this cluster's marks that nothing in the cluster claims.
+//!
+//! The marks are names, tags and descriptions with the cluster's name in them, and the name may be that of several clusters in
+//! a project: `kubernetes` is the default of all. So an object counts only with *two* marks, and it is kept unless something
+//! shows that it is this cluster's: a node behind a balancer, a server with a security group, or a name of the cluster that is
+//! not the default. Doubtful objects are listed and kept.
+
+mod delete;
+mod found;
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{Claims, Orphan, ProviderError, Service};
+use serde::{Deserialize, Serialize};
+
+use super::Inspector;
+use crate::client::Query;
+use crate::client::network::{FloatingIp, SecurityGroup};
+use crate::client::octavia::LoadBalancer;
+use crate::loadbalancer::names;
+use crate::loadbalancer::plan::Features;
+pub(super) use delete::delete;
+
+/// What `--cluster-name` is where nobody sets it.
+const DEFAULT_CLUSTER: &str = "kubernetes";
+
+/// Identity of an orphan for its deletion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum OrphanRef {
+    LoadBalancer {
+        id: String,
+        name: String,
+        service: String,
+    },
+    /// `port`: that of a balancer which is an orphan too.
+    FloatingIp {
+        id: String,
+        description: String,
+        port: Option<String>,
+    },
+    SecurityGroup {
+        id: String,
+        name: String,
+        uid: String,
+        service: String,
+    },
+}
+
+/// All candidates.
+#[derive(Debug, Default)]
+struct Inventory {
+    balancers: Vec<LoadBalancer>,
+    floating_ips: Vec<FloatingIp>,
+    security_groups: Vec<SecurityGroup>,
+    has_tags: bool,
+}
+
+/// What the cluster has.
+#[derive(Debug)]
+struct Claimed<'a> {
+    cluster: &'a str,
+    services: &'a [std::sync::Arc<Service>],
+    /// `namespace/name` of those that have, or had, a balancer.
+    keys: BTreeSet<String>,
+    /// Names of their balancers, which are tags too.
+    names: BTreeSet<String>,
+    /// The balancers that their annotations name.
+    ids: BTreeSet<&'a str>,
+    groups: BTreeSet<String>,
+    /// Addresses of nodes.
+    addresses: BTreeSet<&'a str>,
+    /// Servers of nodes.
+    servers: BTreeSet<String>,
+}
+
+/// # Errors
+///
+/// A read failed.
+pub(super) async fn find(openstack: &Inspector, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
+    openstack.balancers()?;
+    let inventory = read(openstack).await?;
+    let claimed = Claimed::new(openstack, cluster, claims);
+    found::orphans(openstack, &inventory, &claimed).await
+}
+
+async fn read(openstack: &Inspector) -> Result<Inventory, ProviderError> {
+    let client = &openstack.client;
+    let (version, balancers, floating_ips, security_groups) = futures::try_join!(
+        client.octavia_version(),
+        client.load_balancers(Query::default()),
+        client.floating_ips(Query::default()),
+        client.all_security_groups(),
+    )?;
+    let is_ovn = openstack.balancers()?.env().is_ovn();
+    Ok(Inventory { balancers, floating_ips, security_groups, has_tags: Features::of(version, is_ovn).tags })
+}
+
+impl<'a> Claimed<'a> {
+    fn new(openstack: &Inspector, cluster: &'a str, claims: &'a Claims) -> Self {
+        // A Service with a class may have had a balancer of this program; its finalizer is removed after that balancer is
+        // deleted.
+        let claiming =
+            || claims.services.iter().filter(|service| service.is_load_balancer() || service.has_finalizer());
+        let id = crate::annotations::LOAD_BALANCER_ID.row.key;
+        let addresses = claims.nodes.iter().flat_map(|node| &node.addresses).map(|address| &*address.address);
+        let server = |node: &ccm_provider::NodeRef| {
+            let id = openstack.identity.parse(node.provider_id_or_empty()).ok()?;
+            Some(id.as_str().to_owned())
+        };
+        Self {
+            cluster,
+            services: &claims.services,
+            keys: claiming().map(|service| service.key().to_string()).collect(),
+            names: claiming().map(|service| names::balancer(cluster, service)).collect(),
+            // Whatever the type: a Service that names a balancer may get it again.
+            ids: claims
+                .services
+                .iter()
+                .filter_map(|service| service.metadata.annotations.get(id))
+                .map(|id| &**id)
+                .collect(),
+            groups: claiming().map(|service| names::security_group(service)).collect(),
+            addresses: addresses.collect(),
+            servers: claims.nodes.iter().filter_map(server).collect(),
+        }
+    }
+
+    /// Why nothing claims the objects of a Service.
+    fn why(&self, key: &str) -> String {
+        match self.services.iter().find(|service| service.key().to_string() == key) {
+            None => format!("there is no Service {key}"),
+            Some(found) if found.is_load_balancer() => format!("Service {key} has another UID"),
+            Some(found) => {
+                format!("Service {key} is of type {}, and no longer has a load balancer", found.spec.kind)
+            }
+        }
+    }
+
+    /// Why an object is kept of which only its marks are known.
+    fn unsure(&self) -> Option<String> {
+        (self.cluster == DEFAULT_CLUSTER).then(|| {
+            format!(
+                "--cluster-name is {DEFAULT_CLUSTER}, which other clusters of the project may have, and nothing else shows whose \
+                 it is; remove it by hand"
+            )
+        })
+    }
+}

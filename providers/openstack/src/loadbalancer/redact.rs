@@ -1,0 +1,40 @@
+//! Removes from an observation, before it is written to a file (`ccm snapshot`), all tags and descriptions that plans do not
+//! read: they may contain anything.
+
+use std::collections::BTreeSet;
+
+use super::desired::Desired;
+use super::names;
+use super::observe::{Balancer, Group, Observed};
+
+/// Keeps what plans for this desired state read.
+pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
+    let settings = desired.items.values().filter_map(|item| item.settings.as_ref());
+    let asked = settings.flat_map(|settings| {
+        let tags = &settings.tags;
+        [&tags.balancer, &tags.listener, &tags.pool].into_iter().flatten()
+    });
+    let asked: BTreeSet<&str> = asked.map(String::as_str).collect();
+    let tags = |tags: &mut Vec<String>| tags.retain(|tag| names::is_service_tag(tag) || asked.contains(tag.as_str()));
+    // All fields by name, so that a new field is considered here.
+    let Observed { version: _, balancer_of: _, balancers, floating_ips, places: _, groups } = observed;
+    for balancer in balancers.values_mut() {
+        let Balancer { lb, is_unread: _, listeners, pools, members: _, whole: _, monitors: _ } = balancer;
+        description(&mut lb.description);
+        tags(&mut lb.tags);
+        listeners.iter_mut().for_each(|listener| tags(&mut listener.tags));
+        pools.iter_mut().for_each(|pool| tags(&mut pool.tags));
+    }
+    floating_ips.iter_mut().for_each(|ip| description(&mut ip.description));
+    for group in groups.values_mut() {
+        let Group { group, subnet, ports: _, with_group: _ } = group;
+        group.iter_mut().for_each(|group| group.description.clear());
+        subnet.iter_mut().for_each(|subnet| subnet.name.clear());
+    }
+}
+
+fn description(text: &mut String) {
+    if !names::is_description(text) {
+        text.clear();
+    }
+}
