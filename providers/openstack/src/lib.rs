@@ -14,13 +14,16 @@ mod flags;
 mod inspect;
 mod loadbalancer;
 mod node;
+mod permissions;
 mod provider;
 mod routes;
 mod start;
 #[cfg(test)]
 mod world;
 
+pub use client::metrics::metrics_reference;
 pub use extras::volumes::VOLUME_SOURCES;
+pub use permissions::access_rules;
 pub use provider::Factory;
 
 /// The generated parts of this crate's README, by name.
@@ -29,6 +32,7 @@ pub fn reference(part: &str) -> Option<String> {
         "config" => Some(start::config::reference()),
         "annotations" => Some(annotations::reference()),
         "flags" => Some(flags::reference()),
+        "permissions" => Some(permissions::reference()),
         _ => None,
     }
 }

@@ -61,7 +61,7 @@ This page is generated: `cargo xtask reference`.
 ";
 
 /// The reference page of the metrics of this provider, in Markdown.
-pub(crate) fn metrics_reference() -> String {
+pub fn metrics_reference() -> String {
     let defs: Vec<&Def> = Metrics::DEFS.iter().copied().chain(CALLS.list()).collect();
     format!("{HEAD}{}\n", markdown(&defs).trim_end())
 }
