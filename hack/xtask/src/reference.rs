@@ -8,10 +8,9 @@ use crate::metadata::{Metadata, output_of, program};
 const FLAGS: &str = "ccm/README.md";
 /// Generated as a whole.
 const METRICS: &str = "ccm/METRICS.md";
-const AWS_METRICS: &str = "providers/aws/METRICS.md";
-const AWS: &str = "providers/aws/README.md";
-/// Its generated parts.
-const AWS_PARTS: [&str; 3] = ["config", "annotations", "flags"];
+/// Providers with such pages, and the generated parts of their READMEs.
+const PROVIDERS: [(&str, &[&str]); 2] =
+    [("aws", &["config", "annotations", "flags"]), ("openstack", &["config", "annotations", "flags", "permissions"])];
 
 /// Writes them; with `--check` fails when a page is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
@@ -24,19 +23,21 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     page(FLAGS, check, |old| replace(old, "flags", &flags))?;
     let metrics = example("metrics")?;
     page(METRICS, check, |_| Ok(metrics.clone()))?;
-    let metrics = aws("aws-metrics", &[])?;
-    page(AWS_METRICS, check, |_| Ok(metrics.clone()))?;
-    for part in AWS_PARTS {
-        let text = aws("aws-reference", &[part])?;
-        page(AWS, check, |old| replace(old, part, &text))?;
+    for (name, parts) in PROVIDERS {
+        let metrics = provider(name, "metrics", &[])?;
+        page(&format!("providers/{name}/METRICS.md"), check, |_| Ok(metrics.clone()))?;
+        for part in parts {
+            let text = provider(name, "reference", &[part])?;
+            page(&format!("providers/{name}/README.md"), check, |old| replace(old, part, &text))?;
+        }
     }
     Ok(())
 }
 
-/// The logic of the provider prints it; the SDK is not needed.
-fn aws(name: &str, arguments: &[&str]) -> anyhow::Result<String> {
-    let package = ["--package", "ccm-provider-aws", "--no-default-features"];
-    run(name, &package, arguments)
+/// The logic of the provider prints it; an SDK is not needed.
+fn provider(name: &str, example: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let package = format!("ccm-provider-{name}");
+    run(&format!("{name}-{example}"), &["--package", &package, "--no-default-features"], arguments)
 }
 
 fn example(name: &str) -> anyhow::Result<String> {
