@@ -19,7 +19,7 @@ use super::desired::{Desired, Item, Settings};
 use super::names;
 use super::pattern::{NamePattern, tag_query};
 use crate::client::network::{FloatingIp, Network, Port, SecurityGroup, Subnet};
-use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
+use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Tree, Version};
 use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, LB_VERSIONS, NETWORK_LIST};
 use crate::client::{ApiError, Client, Query};
 use crate::node::ports::NodePorts;
@@ -296,7 +296,7 @@ impl Reads {
 
     async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ProviderError> {
         let id = balancer.lb.id.clone();
-        let tree = async { self.client.status_tree(&id).await.map(|tree| tree.members()) };
+        let tree = async { self.client.status_tree(&id).await.map(Tree::members) };
         let (listeners, pools, tree) = futures::try_join!(self.client.listeners(&id), self.client.pools(&id), tree)?;
         balancer.is_unread = false;
         balancer.listeners = listeners;

@@ -8,7 +8,7 @@ use ccm_provider::{
 };
 
 use super::HOSTILE;
-use crate::bed::{Bed, CLUSTER, failed, holds, port};
+use crate::bed::{Answer, Bed, CLUSTER, failed, holds, port};
 use crate::{Harness, Outcome, Result, Trouble};
 
 /// An ensure that must succeed.
@@ -273,7 +273,7 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
         for item in work {
             let action = item.action;
             let answers = process.reconciled(&[item]).await?;
-            holds!(answers.iter().all(|answer| answer.is_err()), "the cloud is down, and {action:?} answers {answers:?}");
+            holds!(answers.iter().all(Answer::is_err), "the cloud is down, and {action:?} answers {answers:?}");
         }
     }
     bed.trouble(Trouble::None).await?;
