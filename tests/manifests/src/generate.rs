@@ -19,7 +19,8 @@ const HEADER: &str =
 /// Name of the MutatingWebhookConfiguration and of the webhook in it.
 const VOLUME_WEBHOOK: &str = "cloud-pvl-admission.k8s.io";
 /// The volumes of the providers of this project; where there is no row, those of every cloud.
-const VOLUMES: &[(&str, &[VolumeSource])] = &[("aws", &ccm_provider_aws::VOLUME_SOURCES)];
+const VOLUMES: &[(&str, &[VolumeSource])] =
+    &[("aws", &ccm_provider_aws::VOLUME_SOURCES), ("openstack", &ccm_provider_openstack::VOLUME_SOURCES)];
 
 /// A file: its path in the folder of the manifests, and its content.
 pub type File = (&'static str, String);
@@ -40,11 +41,13 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/templates/_permissions.tpl", chart(&single, &base, &controllers)),
         ("components/volume-webhook/webhook.yaml", volume_webhook()),
         ("components/volume-webhook-aws/match-condition.yaml", match_condition_patch("aws")),
+        ("components/volume-webhook-openstack/match-condition.yaml", match_condition_patch("openstack")),
         ("charts/ccm/templates/_volumes.tpl", chart_volumes()),
         ("charts/ccm/files/alerts.yaml", alerts),
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
     ];
     files.extend(ccm_provider_aws::iam_policies());
+    files.extend(ccm_provider_openstack::access_rules());
     Ok(files)
 }
 

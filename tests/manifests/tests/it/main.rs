@@ -10,6 +10,7 @@ mod flags;
 mod generated;
 mod goldens;
 mod image;
+mod openstack;
 mod real_apiserver;
 mod rendered;
 mod shape;
