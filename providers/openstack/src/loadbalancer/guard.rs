@@ -14,13 +14,12 @@ pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> R
         let Some(item) = desired.items.get(&step.item) else {
             return Err(ProviderError::bug("a step is for no Service"));
         };
-        let is_ours = |tag: &str| tag == item.name || names::renamed(tag, &item.name).is_some();
         match &step.write {
             Write::DeleteBalancer { id, .. } => {
                 let lb = observed.balancers.get(id).map(|balancer| &balancer.lb);
                 let may = lb.is_some_and(|lb| {
                     let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
-                    made_by_us && service_tags(&lb.tags).all(is_ours)
+                    made_by_us && service_tags(&lb.tags).all(|tag| item.owns(tag, lb))
                 });
                 if !may {
                     return Err(ProviderError::bug(format!(
@@ -32,11 +31,10 @@ pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> R
                 if [LISTENER_DELETE, LISTENER_UPDATE].contains(operation) =>
             {
                 let id = path.rsplit('/').next().unwrap_or_default();
-                let listeners =
-                    observed.balancers.get(balancer).map(|balancer| &*balancer.listeners).unwrap_or_default();
-                let foreign = listeners.iter().find(|listener| listener.id == id).is_some_and(|listener| {
+                let Some(balancer) = observed.balancers.get(balancer) else { continue };
+                let foreign = balancer.listeners.iter().find(|listener| listener.id == id).is_some_and(|listener| {
                     let mut tags = service_tags(&listener.tags);
-                    tags.clone().next().is_some() && !tags.any(is_ours)
+                    tags.clone().next().is_some() && !tags.any(|tag| item.owns(tag, &balancer.lb))
                 });
                 if foreign {
                     return Err(ProviderError::bug(format!("listener {id} is another Service's: not changed")));

@@ -9,8 +9,7 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::openstack::Options;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
-    AddressType, CloudConfig, LoadBalancer as _, LoadBalancerExt as _, NodeAddress, PersistentVolume, ProviderFactory,
-    Service,
+    AddressType, CloudConfig, LoadBalancerExt as _, NodeAddress, PersistentVolume, ProviderFactory, Service,
 };
 use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, TestCluster, Trouble};
 use serde_json::{Value, json};

@@ -17,6 +17,7 @@ use super::names::{self, Descriptions};
 use super::pattern::NamePattern;
 use super::selector::NodeSelector;
 use crate::annotations::{self as keys, Key};
+use crate::client::octavia::LoadBalancer;
 use crate::loadbalancer::Env;
 use crate::node::identity::{Identity, ServerId};
 use crate::start::config::{Class, Config};
@@ -456,6 +457,22 @@ impl Source<'_> {
             tags,
             address: self.service.spec.load_balancer_ip.clone(),
         })
+    }
+}
+
+impl Item {
+    /// Whether a balancer is this Service's under an older name of the cluster: it was this Service's before, and has not got its
+    /// tag yet. A Service of the same name in another cluster may share it.
+    pub(crate) fn is_old_name_of(&self, lb: &LoadBalancer) -> bool {
+        self.was_noted
+            && self.annotated.as_ref() == Some(&lb.id)
+            && !lb.tags.contains(&self.name)
+            && names::renamed(&lb.name, &self.name).is_some()
+    }
+
+    /// Whether a name or tag of a balancer or its parts is that of this Service.
+    pub(crate) fn owns(&self, tag: &str, lb: &LoadBalancer) -> bool {
+        tag == self.name || self.is_old_name_of(lb) && names::renamed(tag, &self.name).is_some()
     }
 }
 

@@ -24,12 +24,10 @@ impl Draft<'_> {
             let text = format!("load balancer {id} is in immutable status, current provisioning status: {status}");
             return Err(ProviderError::in_progress(text, BUSY));
         }
-        let name = &self.item.name;
-        let is_own_name =
-            |other: &str| other == name || other == self.item.legacy || names::renamed(other, name).is_some();
-        let is_own_tag = |tag: &str| tag == name || names::renamed(tag, name).is_some();
-        let is_user = balancer.lb.tags.iter().any(|tag| is_own_tag(tag)) || is_own_name(&balancer.lb.name);
-        let made_by_us = names::is_service_tag(&balancer.lb.name) || balancer.lb.name == self.item.legacy;
+        let (item, lb) = (self.item, &balancer.lb);
+        let is_own_tag = |tag: &str| item.owns(tag, lb);
+        let is_user = lb.tags.iter().any(|tag| is_own_tag(tag)) || is_own_tag(&lb.name) || lb.name == item.legacy;
+        let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
         let shared = service_tags(&balancer.lb.tags).any(|tag| !is_own_tag(tag));
         if is_user && made_by_us && !shared {
             let ips = self.observed.floating_ips.iter();
@@ -65,10 +63,10 @@ impl Draft<'_> {
 
     /// Removes this Service's part of a balancer that others use.
     fn leave(&mut self, balancer: &Balancer) {
-        let name = self.item.name.clone();
-        let is_own_tag = |tag: &String| *tag == name || names::renamed(tag, &name).is_some();
+        let (item, lb) = (self.item, &balancer.lb);
+        let is_own_tag = |tag: &str| item.owns(tag, lb);
         let only_ours = |listener: &&Listener| {
-            listener.tags.iter().any(&is_own_tag) && service_tags(&listener.tags).all(|tag| is_own_tag(&tag.to_owned()))
+            listener.tags.iter().any(|tag| is_own_tag(tag)) && service_tags(&listener.tags).all(is_own_tag)
         };
         for listener in balancer.listeners.iter().filter(only_ours) {
             let of_listener = balancer.pools.iter().filter(|pool| pool.listeners.iter().any(|l| l.id == listener.id));

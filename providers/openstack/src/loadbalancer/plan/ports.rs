@@ -89,7 +89,7 @@ impl Draft<'_> {
 
     /// Another Service, or somebody else, has a listener on this port.
     fn must_be_free(&self, balancer: &Balancer, port: &Port, is_owner: bool) -> Result<(), ProviderError> {
-        let taken = |listener: &&Listener| same_port(listener, port) && !self.is_ours(listener, is_owner);
+        let taken = |listener: &&Listener| same_port(listener, port) && !self.is_ours(balancer, listener, is_owner);
         match balancer.listeners.iter().find(taken) {
             None => Ok(()),
             Some(listener) => {
@@ -101,10 +101,9 @@ impl Draft<'_> {
     }
 
     /// A listener is ours by its tag; without tags at all it is the owner's.
-    fn is_ours(&self, listener: &Listener, is_owner: bool) -> bool {
-        let name = &self.item.name;
-        let is_tag = |tag: &String| tag == name || names::renamed(tag, name).is_some() && is_owner;
-        listener.tags.iter().any(is_tag) || (is_owner && service_tags(&listener.tags).next().is_none())
+    fn is_ours(&self, balancer: &Balancer, listener: &Listener, is_owner: bool) -> bool {
+        listener.tags.iter().any(|tag| self.item.owns(tag, &balancer.lb))
+            || (is_owner && service_tags(&listener.tags).next().is_none())
     }
 
     fn left_over<'b>(&self, balancer: &'b Balancer, settings: &Settings, is_owner: bool) -> Vec<&'b Listener> {
@@ -112,10 +111,10 @@ impl Draft<'_> {
             settings.ports.iter().any(|port| listener.protocol_port == port.port && listener.protocol == port.protocol)
         };
         // A listener that other Services share is theirs too.
-        let others = |listener: &Listener| service_tags(&listener.tags).any(|tag| tag != self.item.name);
+        let others = |listener: &Listener| service_tags(&listener.tags).any(|tag| !self.item.owns(tag, &balancer.lb));
         let listeners = balancer.listeners.iter().filter(|listener| !listener.id.is_empty());
         listeners
-            .filter(|listener| self.is_ours(listener, is_owner) && !is_used(listener) && !others(listener))
+            .filter(|listener| self.is_ours(balancer, listener, is_owner) && !is_used(listener) && !others(listener))
             .collect()
     }
 
@@ -211,18 +210,17 @@ impl Draft<'_> {
         let mut changed = Changed::default();
         if self.features.tags {
             // Tags of others stay.
-            let mut tags: Vec<String> = listener
-                .tags
-                .iter()
-                .map(|tag| names::renamed(tag, &self.item.name).unwrap_or_else(|| tag.clone()))
-                .collect();
+            let is_old = self.item.is_old_name_of(&balancer.lb);
+            let renamed = |tag: &String| names::renamed(tag, &self.item.name).filter(|_| is_old);
+            let mut tags: Vec<String> =
+                listener.tags.iter().map(|tag| renamed(tag).unwrap_or_else(|| tag.clone())).collect();
             for tag in std::iter::once(&self.item.name).chain(&settings.tags.listener) {
                 if !tags.contains(tag) {
                     tags.push(tag.clone());
                 }
             }
             // The rename writes the tags of what it renames.
-            let is_renamed = names::renamed(&listener.name, &self.item.name).is_some();
+            let is_renamed = renamed(&listener.name).is_some();
             if !is_renamed || tags.len() != listener.tags.len() {
                 changed.tags(&listener.tags, &tags);
             }
@@ -486,7 +484,7 @@ impl Draft<'_> {
     fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, desired: &MonitorFields) {
         let mut changed = Changed::default();
         // The rename gives the name.
-        if names::renamed(&present.name, &self.item.name).is_none() {
+        if !self.item.is_old_name_of(&balancer.lb) || names::renamed(&present.name, &self.item.name).is_none() {
             changed.field("name", &present.name, &desired.name);
         }
         let times = &desired.times;

@@ -26,7 +26,7 @@ impl Draft<'_> {
     pub(super) fn rename(&mut self, balancer: &Balancer) -> bool {
         let ours = &self.item.name;
         let old = &balancer.lb.name;
-        if names::renamed(old, ours).is_none() {
+        if !self.item.is_old_name_of(&balancer.lb) {
             return false;
         }
         let text = format!("renaming the load balancer {old} and its parts: the cluster name changed");
