@@ -264,14 +264,15 @@ impl Planned for Balancers {
             (_, None) => {}
             (action, Some(lb)) => {
                 note(LOAD_BALANCER_ID.row.key, Some(lb.id.clone()));
+                // Only what has no work left is as desired.
+                let only = desired.only(place, item);
+                let planned = plan::plan(&self.env, observed, &only);
                 if action == ServiceAction::Ensure
+                    && planned.failed.is_empty()
                     && let Some(address) = address(observed, place)
                 {
                     note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
                 }
-                // Only what has no work left is as desired.
-                let only = desired.only(place, item);
-                let planned = plan::plan(&self.env, observed, &only);
                 let is_done = match action {
                     ServiceAction::UpdateHosts => planned.steps.is_empty() || made.balancers.contains_key(&lb.id),
                     _ => planned.steps.is_empty(),
