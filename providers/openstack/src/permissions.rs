@@ -51,6 +51,7 @@ const GRANTS: &[Grant] = &[
     grant(PORT_GET, &[LOAD_BALANCER, ROUTE], &["ports/*"]),
     Grant { rule: "update_port:security_groups", ..grant(PORT_UPDATE, LB, &["ports/*"]) },
     Grant { rule: "update_port:allowed_address_pairs", ..grant(PORT_UPDATE, &[ROUTE], &["ports/*"]) },
+    grant(ROUTER_LIST, LB, &["routers"]),
     grant(ROUTER_GET, &[ROUTE], &["routers/*"]),
     Grant { rule: "add_extraroutes", ..grant(ROUTER_UPDATE, &[ROUTE], &["routers/*/add_extraroutes"]) },
     Grant { rule: "remove_extraroutes", ..grant(ROUTER_UPDATE, &[ROUTE], &["routers/*/remove_extraroutes"]) },
@@ -87,6 +88,8 @@ const GRANTS: &[Grant] = &[
     grant(MONITOR_CREATE, LB, &["lbaas/healthmonitors"]),
     grant(MONITOR_UPDATE, LB, &["lbaas/healthmonitors/*"]),
     grant(MONITOR_DELETE, LB, &["lbaas/healthmonitors/*"]),
+    grant(SECRET_GET, LB, &["secrets/*"]),
+    grant(CONTAINER_GET, LB, &["containers/*"]),
     grant(VOLUME_GET, &[VOLUME], &["volumes/*", "*/volumes/*"]),
 ];
 

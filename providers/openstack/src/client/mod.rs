@@ -4,6 +4,7 @@
 //! what they change. A list is complete or an error.
 
 pub(crate) mod compute;
+pub(crate) mod keys;
 pub(crate) mod metrics;
 pub(crate) mod network;
 pub(crate) mod octavia;

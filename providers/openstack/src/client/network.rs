@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::operation::{
     EXTENSION_LIST, FLOATING_IP_CREATE, FLOATING_IP_DELETE, FLOATING_IP_LIST, FLOATING_IP_UPDATE, NETWORK_LIST,
-    Operation, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
+    Operation, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_LIST, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
     SECURITY_GROUP_DELETE, SECURITY_GROUP_LIST, SECURITY_GROUP_RULE_CREATE, SECURITY_GROUP_RULE_DELETE, SUBNET_GET,
     SUBNET_LIST,
 };
@@ -18,6 +18,10 @@ use super::{ApiError, Client, Query, null};
 
 /// Device IDs in one query: the URL of a request is limited to 8 KiB by common proxies.
 const IDS_AT_ONCE: usize = 100;
+
+/// The owners of ports of routers in subnets: plain, distributed, highly available.
+const ROUTER_INTERFACES: [&str; 3] =
+    ["network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface"];
 
 /// A network.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -285,6 +289,18 @@ impl Client {
         self.get(ROUTER_GET, format!("routers/{id}"), "router").await
     }
 
+    /// The networks of the gateways of the routers that are joined to a subnet, as far as the project sees them.
+    pub(crate) async fn gateways_of(&self, subnet: &str) -> Result<Vec<String>, ApiError> {
+        let query = Query::default()
+            .with("fixed_ips", &format!("subnet_id={subnet}"))
+            .each("device_owner", ROUTER_INTERFACES.iter().copied());
+        let ports = self.ports(query).await?;
+        let routers: Vec<&str> = ports.iter().map(|port| &*port.device_id).collect();
+        let routers: Vec<Router> = self.by_each(ROUTER_LIST, "routers", "id", &routers).await?;
+        let gateways = routers.into_iter().filter_map(|router| router.external_gateway_info);
+        Ok(gateways.map(|gateway| gateway.network_id).collect())
+    }
+
     /// Changes a router. `action`: empty, `/add_extraroutes` or `/remove_extraroutes`.
     pub(crate) async fn update_router(
         &self,
@@ -316,9 +332,8 @@ impl Client {
         })
     }
 
-    /// Binds a floating IP to a port, or to none.
-    pub(crate) async fn bind_floating_ip(&self, id: &str, port: Option<&str>) -> Result<(), ApiError> {
-        self.put(FLOATING_IP_UPDATE, format!("floatingips/{id}"), json!({"floatingip": {"port_id": port}})).await
+    pub(crate) async fn update_floating_ip(&self, id: &str, changes: Value) -> Result<(), ApiError> {
+        self.put(FLOATING_IP_UPDATE, format!("floatingips/{id}"), json!({ "floatingip": changes })).await
     }
 
     pub(crate) async fn delete_floating_ip(&self, id: &str) -> Result<(), ApiError> {

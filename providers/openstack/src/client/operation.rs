@@ -77,6 +77,7 @@ operations! {
     PORT_LIST Network "port_list" "get_port"
     PORT_GET Network "port_get" "get_port"
     PORT_UPDATE Network "port_update" "update_port"
+    ROUTER_LIST Network "router_list" "get_router"
     ROUTER_GET Network "router_get" "get_router"
     ROUTER_UPDATE Network "router_update" "update_router"
     FLOATING_IP_LIST Network "floating_ip_list" "get_floatingip"
@@ -110,6 +111,8 @@ operations! {
     MONITOR_CREATE LoadBalancer "loadbalancer_healthmonitor_create" "os_load-balancer_api:healthmonitor:post"
     MONITOR_UPDATE LoadBalancer "loadbalancer_healthmonitor_update" "os_load-balancer_api:healthmonitor:put"
     MONITOR_DELETE LoadBalancer "loadbalancer_healthmonitor_delete" "os_load-balancer_api:healthmonitor:delete"
+    SECRET_GET KeyManager "secret_get" "secret:get"
+    CONTAINER_GET KeyManager "container_get" "container:get"
     VOLUME_GET BlockStorage "volume_get" "volume:get"
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Octavia takes one change of a balancer at a time and refuses the next one with 409 until it is active again. So a change is
 //! sent when the one before it has probably ended, by how long changes took of late; only after a refusal is the balancer looked
-//! at. A step that is the last one of its balancer waits until the balancer is active.
+//! at. A step that is the last one of its balancer waits until the balancer is active. The first change of a process is looked
+//! at early: some drivers are done at once, others need half a second.
 //!
 //! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, in growing steps without a bound.
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 use ccm_kit::call::ErrorKind;
 use ccm_provider::{ErrorClass, ProviderError, Subject};
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::create::{balancer_id, vip_port};
@@ -26,15 +27,17 @@ use crate::client::{ApiError, Client, is_busy};
 /// The first look at a balancer that is at work comes after this time, and each next one a fifth later.
 const FIRST_LOOK: Duration = Duration::from_millis(400);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// The look that tells a driver that is done at once.
+const EARLY_LOOK: Duration = Duration::from_millis(30);
 /// Looks until it is given up: about as long as upstream waits, 271 s and 326 s.
 const LOOKS: u32 = 46;
 const LOOKS_AT_DELETION: u32 = 53;
-/// What a change is believed to take before the first one.
+/// What a change is believed to take where it is not done at once, before the first one has ended.
 const USUAL: Duration = Duration::from_millis(450);
 /// A change that takes longer is not waited for blindly.
 const LONGEST_USUAL: Duration = Duration::from_secs(3);
-const LEAST: Duration = Duration::from_millis(100);
-/// How much sooner the next change is sent after one that was not too early.
+const LEAST: Duration = Duration::from_millis(20);
+/// How much sooner the next change is sent, or the next look is taken, after one that was not too early.
 const EASE: f64 = 0.97;
 /// Conflicts of one write until it is given up: another program writes too.
 const CONFLICTS: u32 = 3;
@@ -55,6 +58,8 @@ type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
 #[derive(Debug)]
 struct Pace {
     usual: Duration,
+    /// Whether a look has shown how fast the cloud is.
+    is_known: bool,
     busy_since: BTreeMap<String, Instant>,
 }
 
@@ -73,12 +78,45 @@ impl Pace {
         self.usual = (self.usual + pause).min(LONGEST_USUAL);
         pause.min(LONGEST_PAUSE)
     }
+
+    /// The time until the first look at a change, or at a creation or deletion, whose time says nothing about changes.
+    fn first_look(&self, is_change: bool) -> Duration {
+        match (self.is_known, is_change) {
+            (false, _) => EARLY_LOOK,
+            (true, true) => self.usual,
+            (true, false) => self.usual.min(FIRST_LOOK),
+        }
+    }
+
+    /// The balancer was still at work: the time until the next look.
+    fn next_look(&mut self, pause: Duration, is_change: bool) -> Duration {
+        match (std::mem::replace(&mut self.is_known, true), is_change) {
+            (false, true) => self.usual.saturating_sub(pause),
+            (false, false) => FIRST_LOOK,
+            (true, true) if pause == self.usual => pause / 3,
+            (true, _) => next(pause),
+        }
+    }
+
+    /// The balancer was active, or gone, at a look; `at_once`: at the first one.
+    fn ended(&mut self, balancer: &str, at_once: bool) {
+        let since = self.busy_since.remove(balancer);
+        // The time of the look is at most one pause late.
+        let took = since.map(|since| since.elapsed().min(LONGEST_USUAL));
+        self.usual = match (self.is_known, took) {
+            (false, took) => took.unwrap_or(EARLY_LOOK),
+            (true, Some(_)) if at_once => self.usual.mul_f64(EASE).max(LEAST),
+            (true, Some(took)) => (self.usual * 3 + took) / 4,
+            (true, None) => self.usual,
+        };
+        self.is_known = true;
+    }
 }
 
 impl Writer {
     /// `steps`: how often a balancer at work is looked at, where the environment says so.
     pub(super) fn new(client: Client, steps: Option<u32>) -> Self {
-        let pace = Pace { usual: USUAL, busy_since: BTreeMap::new() };
+        let pace = Pace { usual: USUAL, is_known: false, busy_since: BTreeMap::new() };
         let looks_at_deletion = steps.map_or(LOOKS_AT_DELETION, |steps| steps.saturating_add(1));
         Self { client, looks: steps.unwrap_or(LOOKS), looks_at_deletion, pace: Mutex::new(pace) }
     }
@@ -97,7 +135,10 @@ impl Writer {
             Write::CreateFloatingIp { bodies, pattern } => self.create_floating_ip(bodies, pattern, outputs).await,
             Write::BindFloatingIp { id, port } => {
                 let port = port.as_ref().map(|port| outputs.fill(port));
-                Ok(client.bind_floating_ip(id, port.as_deref()).await?)
+                Ok(client.update_floating_ip(id, json!({"port_id": port})).await?)
+            }
+            Write::DescribeFloatingIp { id, description } => {
+                Ok(client.update_floating_ip(id, json!({"description": description})).await?)
             }
             Write::DeleteFloatingIp { id } => Ok(client.delete_floating_ip(id).await?),
             Write::CreateGroup { name, description } => {
@@ -130,7 +171,7 @@ impl Writer {
             now.extend(
                 added.iter().filter(|group| !now.contains(group)).map(|group| (*group).clone()).collect::<Vec<_>>(),
             );
-            match self.client.update_port(&port, serde_json::json!({"security_groups": now})).await {
+            match self.client.update_port(&port, json!({"security_groups": now})).await {
                 Err(error) if error.status == Some(412) => match self.client.port(&port.id).await? {
                     Some(again) => port = again,
                     // Gone with its server.
@@ -203,11 +244,14 @@ impl Writer {
         let path = path_of(id, cascade);
         self.when_ready(id, LB_DELETE, &Method::DELETE, &path, None).await?;
         self.pace().busy_since.remove(id);
-        let mut pause = FIRST_LOOK;
+        let mut pause = self.pace().first_look(false);
         for _ in 0..self.looks_at_deletion {
             sleep(pause).await;
             match self.client.load_balancer(id).await {
-                Ok(None) => return Ok(()),
+                Ok(None) => {
+                    self.pace().ended(id, true);
+                    return Ok(());
+                }
                 // Octavia could not delete it; the next pass sees what is left.
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => {
                     return Err(ProviderError::unknown(format!(
@@ -217,7 +261,7 @@ impl Writer {
                 Ok(Some(_)) => {}
                 Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
             }
-            pause = next(pause);
+            pause = self.pace().next_look(pause, false);
         }
         Err(ProviderError::new(
             ErrorClass::Transient { after: None },
@@ -259,13 +303,7 @@ impl Writer {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, WriteError> {
-        let ready = {
-            let pace = self.pace();
-            pace.busy_since.get(balancer).map(|since| *since + pace.usual)
-        };
-        if let Some(ready) = ready {
-            sleep_until(ready).await;
-        }
+        self.until_probably_ready(balancer).await;
         let mut conflicts = 0;
         loop {
             let answer = self.client.write_octavia(operation, method.clone(), path, body.clone()).await;
@@ -295,23 +333,35 @@ impl Writer {
         }
     }
 
+    /// Waits as long as changes take, if the balancer has one.
+    async fn until_probably_ready(&self, balancer: &str) {
+        let (since, is_known) = {
+            let pace = self.pace();
+            (pace.busy_since.get(balancer).copied(), pace.is_known)
+        };
+        let Some(since) = since else { return };
+        if !is_known {
+            sleep_until(since + EARLY_LOOK).await;
+            let found = self.client.load_balancer(balancer).await;
+            if found.is_ok_and(|lb| lb.is_some_and(|lb| lb.provisioning_status == ACTIVE)) {
+                self.pace().ended(balancer, true);
+                return;
+            }
+            self.pace().is_known = true;
+        }
+        let usual = self.pace().usual;
+        sleep_until(since + usual).await;
+    }
+
     /// Waits until a balancer is active.
     async fn until_active(&self, id: &str, outputs: &Outputs) -> Result<(), Wait> {
-        let (since, usual) = {
-            let pace = self.pace();
-            (pace.busy_since.get(id).copied(), pace.usual)
-        };
-        let mut pause = if since.is_some() { usual } else { FIRST_LOOK };
-        for _ in 0..self.looks {
+        let is_change = self.pace().busy_since.contains_key(id);
+        let mut pause = self.pace().first_look(is_change);
+        for look in 0..self.looks {
             sleep(pause).await;
             match self.client.load_balancer(id).await {
                 Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
-                    let mut pace = self.pace();
-                    if let Some(since) = pace.busy_since.remove(id) {
-                        // The time of the look is at most one pause late.
-                        let took = since.elapsed().min(LONGEST_USUAL);
-                        pace.usual = (pace.usual * 3 + took) / 4;
-                    }
+                    self.pace().ended(id, look == 0);
                     outputs.lock().balancers.insert(id.to_owned(), lb);
                     return Ok(());
                 }
@@ -321,7 +371,7 @@ impl Writer {
                 Err(error) if error.kind == ErrorKind::NotLeading => return Err(Wait::Late),
                 Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
             }
-            pause = if pause == usual { FIRST_LOOK / 2 } else { next(pause) };
+            pause = self.pace().next_look(pause, is_change);
         }
         Err(Wait::Late)
     }

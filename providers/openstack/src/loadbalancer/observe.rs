@@ -15,13 +15,14 @@ use futures::FutureExt;
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 
-use super::desired::{Desired, Item, Settings};
+use super::certificates::Certificates;
+use super::desired::{Desired, Family, Item, Settings};
 use super::names;
 use super::pattern::{NamePattern, tag_query};
 use crate::client::network::{FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Tree, Version};
 use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, LB_VERSIONS, NETWORK_LIST};
-use crate::client::{ApiError, Client, Query};
+use crate::client::{ApiError, Client, Query, seen};
 use crate::node::ports::NodePorts;
 
 /// An upgrade of Octavia is noticed after this time.
@@ -32,6 +33,8 @@ const NETWORKS_AGE: Duration = Duration::from_secs(300);
 const CANDIDATES: usize = 20;
 /// So many balancers are read one by one; more by a list.
 const ONE_BY_ONE: usize = 2;
+/// Questions at the same time are those of the workers: they do not become more by waiting longer.
+const WINDOW: Duration = Duration::from_millis(50);
 
 /// What was read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -46,6 +49,8 @@ pub(crate) struct Observed {
     pub(crate) places: BTreeMap<usize, Places>,
     /// The security groups with the names of the items.
     pub(crate) groups: BTreeMap<usize, Group>,
+    /// Why the certificate of an item cannot be used.
+    pub(crate) bad_certificates: BTreeMap<usize, String>,
 }
 
 /// A balancer and what is below it.
@@ -97,6 +102,7 @@ pub(super) struct Reads {
     networks: Cached<Vec<Network>, ApiError>,
     balancers: Batcher<Balancers>,
     floating_ips: Batcher<FloatingIps>,
+    certificates: Certificates,
     ports: NodePorts,
 }
 
@@ -183,8 +189,9 @@ impl Reads {
         Self {
             version: Cached::new(version, |how| ApiError::interrupted(LB_VERSIONS, how)),
             networks: Cached::new(networks, |how| ApiError::interrupted(NETWORK_LIST, how)),
-            balancers: Batcher::new(Balancers(client.clone()), Limits::of(1000)),
-            floating_ips: Batcher::new(FloatingIps(client.clone()), Limits::of(100)),
+            balancers: Batcher::new(Balancers(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
+            floating_ips: Batcher::new(FloatingIps(client.clone()), Limits { window_max: WINDOW, ..Limits::of(100) }),
+            certificates: Certificates::default(),
             ports,
             client,
         }
@@ -221,6 +228,9 @@ impl Reads {
             if let Some(group) = self.group(item, &observed, *place).await? {
                 observed.groups.insert(*place, group);
             }
+            if let Some(problem) = self.certificates.problem(&self.client, item).await? {
+                observed.bad_certificates.insert(*place, problem);
+            }
         }
         Ok(observed)
     }
@@ -232,11 +242,13 @@ impl Reads {
         {
             return Ok(Some(found));
         }
-        if let Some(found) = self.one(By::Name(item.name.clone())).await? {
-            return Ok(Some(found));
-        }
+        let of_today = self.one(By::Name(item.name.clone()));
         // A Service with a noted ID is not that old.
-        if item.annotated.is_some() { Ok(None) } else { self.one(By::Name(item.legacy.clone())).await }
+        if item.annotated.is_some() {
+            return of_today.await;
+        }
+        let (of_today, legacy) = futures::try_join!(of_today, self.one(By::Name(item.legacy.clone())))?;
+        Ok(of_today.or(legacy))
     }
 
     async fn one(&self, by: By) -> Result<Option<LoadBalancer>, ProviderError> {
@@ -260,15 +272,21 @@ impl Reads {
         for (place, item) in &desired.items {
             let lb = observed.balancer(*place).map(|balancer| &balancer.lb);
             // Neither an update of members nor an IPv6 address concerns a floating IP.
-            let concerned =
-                item.action != ServiceAction::UpdateHosts && lb.is_none_or(|lb| !lb.vip_address.contains(':'));
-            if !concerned {
+            let is_v6 = match (lb, &item.settings) {
+                (Some(lb), _) => lb.vip_address.contains(':'),
+                (None, settings) => settings.as_ref().is_some_and(|settings| settings.family == Some(Family::V6)),
+            };
+            if item.action == ServiceAction::UpdateHosts || is_v6 {
                 continue;
             }
             ports.extend(lb.map(|lb| lb.vip_port_id.clone()).filter(|port| !port.is_empty()));
             match &item.settings {
                 Some(settings) if !settings.is_internal => {
                     addresses.extend(Some(&settings.floating.address).filter(|address| !address.is_empty()));
+                    // Its balancer was deleted by hand: the floating IP is used again.
+                    if lb.is_none() && item.annotated.is_some() {
+                        descriptions.insert(&item.descriptions.floating_ip);
+                    }
                 }
                 Some(_) => {}
                 None => drop(descriptions.insert(&item.descriptions.floating_ip)),
@@ -324,7 +342,7 @@ impl Reads {
         let makes_balancer = balancer.is_none();
         let is_v6 = match balancer {
             Some(balancer) => balancer.lb.vip_address.contains(':'),
-            None => settings.family == Some(super::desired::Family::V6),
+            None => settings.family == Some(Family::V6),
         };
         let has_floating_ip = observed.floating_ip_of(place).is_some();
         let makes_floating_ip =
@@ -343,7 +361,9 @@ impl Reads {
             places.node_subnet = Some(self.node_subnet(settings).await?);
         }
         if makes_floating_ip {
-            self.external(settings, &mut places).await?;
+            let of_balancer = balancer.map(|balancer| &balancer.lb.vip_subnet_id);
+            let subnet = of_balancer.or(places.node_subnet.as_ref()).unwrap_or(&settings.vip.subnet).clone();
+            self.external(settings, &subnet, &mut places).await?;
         }
         Ok(Some(places))
     }
@@ -366,12 +386,12 @@ impl Reads {
         })
     }
 
-    /// The external network, and the subnets in it.
-    async fn external(&self, settings: &Settings, places: &mut Places) -> Result<(), ProviderError> {
+    /// The external network of the floating IP of an address in this subnet, and the subnets in it.
+    async fn external(&self, settings: &Settings, subnet: &str, places: &mut Places) -> Result<(), ProviderError> {
         let floating = &settings.floating;
         let network = match floating.network.is_empty() {
             false => Some(floating.network.clone()),
-            true => self.detected().await?,
+            true => self.detected(subnet).await?,
         };
         let Some(network) = network else { return Ok(()) };
         if !floating.subnet.is_empty() {
@@ -408,11 +428,17 @@ impl Reads {
         Ok(())
     }
 
-    /// The first external network with a subnet that is of IPv4, or that the project does not see.
-    async fn detected(&self) -> Result<Option<String>, ProviderError> {
+    /// The external network that a router joins to the subnet, else the first one; with a subnet that is of IPv4, or that the
+    /// project does not see.
+    async fn detected(&self, subnet: &str) -> Result<Option<String>, ProviderError> {
         let networks = self.networks.get(NETWORKS_AGE, None).await?.value;
-        let external: Vec<&Network> =
+        let mut external: Vec<&Network> =
             networks.iter().filter(|network| network.is_external && !network.subnets.is_empty()).collect();
+        // Upstream takes the first one, and fails for ever where no router leads to it.
+        if external.len() > 1 && !subnet.is_empty() {
+            let gateways = seen(self.client.gateways_of(subnet)).await?;
+            external.sort_by_key(|network| !gateways.contains(&network.id));
+        }
         for network in external {
             let visible = self.client.subnets(Query::default().with("network_id", &network.id)).await?;
             let hides_some = network.subnets.iter().any(|id| !visible.iter().any(|subnet| subnet.id == *id));
@@ -477,8 +503,10 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
     let mut needed: BTreeMap<String, Below> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {
         let Some((item, balancer)) = desired.items.get(place).zip(observed.balancers.get(id)) else { continue };
+        let made_by_us = names::is_service_tag(&balancer.lb.name) || balancer.lb.name == item.legacy;
         let goes_whole = item.action == ServiceAction::Delete
             && !desired.deletes_part_by_part
+            && made_by_us
             && service_tags(&balancer.lb.tags).all(|tag| tag == item.name);
         if goes_whole || super::applied::is_as_noted(item, &balancer.lb, observed) {
             continue;

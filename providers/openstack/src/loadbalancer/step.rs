@@ -69,6 +69,10 @@ pub(crate) enum Write {
         id: String,
         port: Option<String>,
     },
+    DescribeFloatingIp {
+        id: String,
+        description: String,
+    },
     DeleteFloatingIp {
         id: String,
     },

@@ -13,10 +13,12 @@ use ccm_provider::{ErrorClass, Finding, Node, ProviderError, Service, ServiceAct
 use ipnet::IpNet;
 use serde::Serialize;
 
+use super::certificates;
 use super::names::{self, Descriptions};
 use super::pattern::NamePattern;
 use super::selector::NodeSelector;
 use crate::annotations::{self as keys, Key};
+use crate::client::keys::Certificate;
 use crate::client::octavia::LoadBalancer;
 use crate::loadbalancer::Env;
 use crate::node::identity::{Identity, ServerId};
@@ -28,6 +30,9 @@ mod tests;
 
 /// The transport protocols of Services.
 const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+
+/// The container store whose certificates are looked for.
+const BARBICAN: &str = "barbican";
 
 /// What is desired of a group of Services.
 #[derive(Debug, Clone, Default)]
@@ -88,6 +93,9 @@ pub(crate) struct Settings {
     pub(crate) timeouts: Timeouts,
     pub(crate) forwards_client_address: bool,
     pub(crate) tls_container: String,
+    /// What must exist in Barbican for it.
+    #[serde(skip)]
+    pub(crate) certificate: Option<Certificate>,
     /// Who may connect; never empty.
     pub(crate) sources: Vec<IpNet>,
     /// Whether the user asked for them.
@@ -328,6 +336,7 @@ impl Source<'_> {
                 tcp_inspect: self.number(&keys::TIMEOUT_TCP_INSPECT, 0)?,
             },
             forwards_client_address,
+            certificate: self.certificate(&tls_container)?,
             tls_container,
             sources,
             restricts_sources,
@@ -370,6 +379,13 @@ impl Source<'_> {
 
     fn number(&self, key: &Key<i32>, default: i64) -> Result<i64, ProviderError> {
         Ok(self.annotations.get(key)?.map_or(default, i64::from))
+    }
+
+    fn certificate(&self, reference: &str) -> Result<Option<Certificate>, ProviderError> {
+        if reference.is_empty() || self.config.load_balancer.container_store != BARBICAN {
+            return Ok(None);
+        }
+        certificates::parse(reference).map(Some).map_err(|problem| refused(&problem))
     }
 
     fn family(&self) -> Option<Family> {

@@ -86,15 +86,11 @@ impl Draft<'_> {
         }
     }
 
-    /// Floating IPs that were made for this Service and are bound to nothing: their balancer was deleted by hand.
     fn delete_loose_floating_ips(&mut self) {
         if self.item.keep_floating_ip {
             return;
         }
-        let is_loose = |port: &Option<String>| port.as_ref().is_none_or(String::is_empty);
-        let ours = &self.item.descriptions.floating_ip;
-        let loose = self.observed.floating_ips.iter().filter(|ip| is_loose(&ip.port_id) && ip.description == *ours);
-        for ip in loose {
+        for ip in self.loose_floating_ips() {
             let write = Write::DeleteFloatingIp { id: ip.id.clone() };
             self.push(write, (Verb::Delete, "FloatingIP", &ip.floating_ip_address), "the Service goes");
         }

@@ -9,7 +9,7 @@ use super::super::step::Write;
 use super::{Draft, Fields, refused};
 use crate::client::network::FloatingIp;
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
     pub(super) fn floating_ip(
         &mut self,
         balancer: &Balancer,
@@ -48,6 +48,13 @@ impl Draft<'_> {
         };
         let mut named: Vec<&FloatingIp> = named.collect();
         named.sort_by_key(|ip| !in_network(ip));
+        if address.is_empty()
+            && let Some(ip) = self.loose_floating_ips().find(in_network)
+        {
+            let write = Write::BindFloatingIp { id: ip.id.clone(), port: Some(port.clone()) };
+            self.push(write, (Verb::Attach, "FloatingIP", &ip.floating_ip_address), "it was made for the Service");
+            return Ok(());
+        }
         if let Some(ip) = named.first() {
             if ip.port_id.as_ref().is_some_and(|port| !port.is_empty()) {
                 return Err(refused(format!(
@@ -102,6 +109,13 @@ impl Draft<'_> {
             let write = Write::BindFloatingIp { id: ip.id.clone(), port: None };
             self.push(write, (Verb::Detach, "FloatingIP", &address), reason);
         }
+    }
+
+    /// Those that were made for this Service and are bound to nothing: their balancer was deleted by hand.
+    pub(super) fn loose_floating_ips(&self) -> impl Iterator<Item = &'a FloatingIp> + use<'a> {
+        let is_loose = |port: &Option<String>| port.as_ref().is_none_or(String::is_empty);
+        let ours = &self.item.descriptions.floating_ip;
+        self.observed.floating_ips.iter().filter(move |ip| is_loose(&ip.port_id) && ip.description == *ours)
     }
 
     /// Whether a floating IP was made for this Service or, by the balancer's description, for the one that made the balancer.

@@ -100,8 +100,12 @@ impl Draft<'_> {
     fn ports_of_members(&mut self, observed: &Group, settings: &Settings, group: &str) {
         let addresses: BTreeSet<&str> = settings.members.iter().map(|member| &*member.address).collect();
         let is_member = |port: &Port| port.fixed_ips.iter().any(|ip| addresses.contains(&*ip.ip_address));
+        // What ports of servers hold may have been read a while ago.
+        let has_group = |port: &Port| observed.with_group.iter().any(|with| with.id == port.id);
         for port in observed.ports.iter().filter(|port| is_member(port) && port.is_secured()) {
-            if !port.security_groups.iter().any(|present| present == group) {
+            if !has_group(port) {
+                let mut port = port.clone();
+                port.security_groups.retain(|present| present != group);
                 let groups = port.security_groups.iter().cloned().chain([group.to_owned()]).collect();
                 let write = Write::PortGroups { port: Box::new(port.clone()), groups };
                 self.push(write, (Verb::Attach, "Port", &port.id), "its node is a member");

@@ -146,6 +146,9 @@ impl Draft<'_> {
     fn ensure(&mut self) -> Result<(), ProviderError> {
         let Some(settings) = &self.item.settings else { return Ok(()) };
         let hosts_only = self.item.action == ServiceAction::UpdateHosts;
+        if let Some(problem) = self.observed.bad_certificates.get(&self.place) {
+            return Err(refused(problem.clone()));
+        }
         self.say_what_is_ignored(settings);
         self.warn_about_checks(settings);
         let Some(balancer) = self.observed.balancer(self.place) else {
@@ -158,7 +161,10 @@ impl Draft<'_> {
             return self.managed_group(settings);
         };
         self.must_be_changeable(balancer)?;
-        let renamed = self.rename(balancer);
+        let renamed = self.item.is_old_name_of(&balancer.lb);
+        if renamed && !hosts_only {
+            self.rename(balancer);
+        }
         let is_owner = balancer.lb.name == self.item.name || balancer.lb.name == self.item.legacy || renamed;
         self.may_share(balancer, settings, is_owner)?;
         if !balancer.is_unread {
@@ -293,6 +299,7 @@ impl Draft<'_> {
 
     /// Events about what the cloud cannot do.
     fn say_what_is_ignored(&mut self, settings: &Settings) {
+        self.warn_about_checks(settings);
         let warn = |reason: &str, text: &str| Finding::warning(reason, text);
         let restricted_by_group = settings.manages_group && self.env.is_ovn();
         if settings.restricts_sources && !self.features.allowed_cidrs && !restricted_by_group {

@@ -483,8 +483,11 @@ impl Draft<'_> {
 
     fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, desired: &MonitorFields) {
         let mut changed = Changed::default();
-        // The rename gives the name.
-        if !self.item.is_old_name_of(&balancer.lb) || names::renamed(&present.name, &self.item.name).is_none() {
+        // The rename gives the name. Upstream names monitors of sharers after the balancer when nodes change: not worth a change.
+        let of_balancer = desired.name.replace(&self.item.name, &balancer.lb.name);
+        let is_renamed =
+            self.item.is_old_name_of(&balancer.lb) && names::renamed(&present.name, &self.item.name).is_some();
+        if !is_renamed && present.name != of_balancer {
             changed.field("name", &present.name, &desired.name);
         }
         let times = &desired.times;

@@ -7,6 +7,7 @@ use http::Method;
 
 use super::super::names;
 use super::super::observe::Balancer;
+use super::super::step::Write;
 use super::{Draft, Fields, Octavia, change};
 use crate::client::operation::{LISTENER_UPDATE, MONITOR_UPDATE, Operation, POOL_UPDATE};
 
@@ -22,13 +23,10 @@ const POOL: Kind = Kind { operation: POOL_UPDATE, kind: "Pool", key: "pool" };
 const LISTENER: Kind = Kind { operation: LISTENER_UPDATE, kind: "Listener", key: "listener" };
 
 impl Draft<'_> {
-    /// Whether the balancer is this Service's under another cluster name; then its parts and it get the new one.
-    pub(super) fn rename(&mut self, balancer: &Balancer) -> bool {
+    /// The balancer is this Service's under another cluster name: its parts, its floating IP and it get the new one.
+    pub(super) fn rename(&mut self, balancer: &Balancer) {
         let ours = &self.item.name;
         let old = &balancer.lb.name;
-        if !self.item.is_old_name_of(&balancer.lb) {
-            return false;
-        }
         let text = format!("renaming the load balancer {old} and its parts: the cluster name changed");
         self.findings.push(Finding::warning("LoadBalancerRename", text));
         let lb = &balancer.lb.id;
@@ -53,6 +51,14 @@ impl Draft<'_> {
             let step = self.octavia(lb, call, (Verb::Update, kind, name), changes, "the cluster name changed");
             self.steps.push(step);
         }
+        // Before the balancer, by whose description it is known until then.
+        let (before, description) =
+            (names::floating_ip_of(&balancer.lb.description), &self.item.descriptions.floating_ip);
+        let ips = self.observed.floating_ips.iter();
+        for ip in ips.filter(|ip| ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id) && ip.description == before) {
+            let write = Write::DescribeFloatingIp { id: ip.id.clone(), description: description.clone() };
+            self.push(write, (Verb::Update, "FloatingIP", &ip.floating_ip_address), "the cluster name changed");
+        }
         let mut fields = Fields::default();
         fields.put("name", &**ours);
         fields.put("description", &*self.item.descriptions.balancer);
@@ -65,6 +71,5 @@ impl Draft<'_> {
         }
         let changes = vec![change("name", old, ours)];
         self.update_balancer(lb, fields.below("loadbalancer"), changes, "the cluster name changed");
-        true
     }
 }

@@ -1,0 +1,83 @@
+//! Whether the certificates that Services name exist: Octavia would take a listener without one and put it into ERROR.
+//!
+//! Upstream: `checkService` in `pkg/openstack/loadbalancer.go`, which asks at every reconcile.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ccm_provider::{ProviderError, ServiceAction};
+use tokio::time::Instant;
+
+use super::desired::Item;
+use crate::client::Client;
+use crate::client::keys::Certificate;
+use crate::client::operation::Service;
+
+/// A certificate that was found is not looked for again for this time.
+const FOUND_AGE: Duration = Duration::from_secs(300);
+
+/// Certificates that were found, and when.
+#[derive(Debug, Default)]
+pub(super) struct Certificates(Mutex<BTreeMap<Certificate, Instant>>);
+
+impl Certificates {
+    /// Why the certificate of a Service cannot be used; `None`: it can, or there is none to look for.
+    pub(super) async fn problem(&self, client: &Client, item: &Item) -> Result<Option<String>, ProviderError> {
+        let settings = item.settings.as_ref().filter(|_| item.action == ServiceAction::Ensure);
+        let Some((settings, certificate)) =
+            settings.and_then(|settings| Some((settings, settings.certificate.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        if self.was_found(certificate) {
+            return Ok(None);
+        }
+        if let Err(failure) = client.session().endpoint(Service::KeyManager).await {
+            return match failure.cause {
+                ccm_kit::call::Cause::Malformed => Ok(Some(format!(
+                    "{}: {}; container-store = external does without it",
+                    settings.tls_container, failure.message
+                ))),
+                _ => Err(client.unusable(failure)),
+            };
+        }
+        if !client.has_certificate(certificate).await? {
+            return Ok(Some(format!("failed to get tls container {}: Barbican has none", settings.tls_container)));
+        }
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.retain(|_, when| when.elapsed() < FOUND_AGE);
+        found.insert(certificate.clone(), Instant::now());
+        Ok(None)
+    }
+
+    fn was_found(&self, certificate: &Certificate) -> bool {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.get(certificate).is_some_and(|when| when.elapsed() < FOUND_AGE)
+    }
+}
+
+/// Reads a reference, whose last two parts count: `https://barbican/v1/containers/<UUID>`.
+pub(super) fn parse(reference: &str) -> Result<Certificate, String> {
+    let mut parts = reference.rsplit('/');
+    match (parts.next(), parts.next()) {
+        (Some(id), Some("containers")) => Ok(Certificate::Container(id.to_owned())),
+        (Some(id), Some("secrets")) => Ok(Certificate::Secret(id.to_owned())),
+        (_, Some(kind)) => Err(format!("tlsContainerRef type {kind} unknown")),
+        _ => Err(format!("invalid tlsContainerRef {reference:?}: it ends in containers/UUID or secrets/UUID")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_two_parts_of_a_reference_count() {
+        let container = Certificate::Container("u".to_owned());
+        assert_eq!(parse("https://barbican:9311/v1/containers/u"), Ok(container));
+        assert_eq!(parse("secrets/u"), Ok(Certificate::Secret("u".to_owned())));
+        assert_eq!(parse("https://barbican/v1/orders/u").unwrap_err(), "tlsContainerRef type orders unknown");
+        assert!(parse("u").unwrap_err().starts_with("invalid tlsContainerRef"));
+    }
+}
