@@ -1,6 +1,21 @@
-//! The provider against a simulated OpenStack, over HTTP.
+//! The provider as a process makes it, from a cloud.conf, over HTTP: on a simulated OpenStack, and on real services in the
+//! modules named `real_openstack`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bed;
+mod changes;
+mod cloud;
 mod contract;
+mod crash;
+mod create;
+mod delete;
+mod drivers;
+mod errors;
+mod floating;
+mod groups;
 mod inspect;
+mod measure;
+mod real;
+mod scene;
+mod shared;
+mod takeover;

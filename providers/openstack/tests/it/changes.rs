@@ -1,0 +1,260 @@
+//! Changes of Services and nodes.
+
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, cases, forget, id, service, set, texts, unset, web};
+
+cases! {
+    both:
+        monitors_come_change_and_go,
+        the_proxy_protocol_replaces_the_pool_alone,
+        x_forwarded_for_replaces_the_listener,
+        an_unknown_lb_method_is_an_event_and_the_rest_goes_on,
+        ports_come_go_and_change_protocol,
+        what_was_changed_by_hand_is_put_right;
+    simulated:
+        each_field_of_a_listener_follows_its_annotation,
+        session_affinity_changes_the_pool,
+        nodes_come_and_go,
+        a_node_selector_chooses_the_members,
+        foreign_tags_of_a_listener_stay;
+}
+
+async fn each_field_of_a_listener_follows_its_annotation(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    for (key, field, value, default) in [
+        ("connection-limit", "connection_limit", 100, -1),
+        ("timeout-client-data", "timeout_client_data", 60_000, 50_000),
+        ("timeout-member-connect", "timeout_member_connect", 6_000, 5_000),
+        ("timeout-member-data", "timeout_member_data", 70_000, 50_000),
+        ("timeout-tcp-inspect", "timeout_tcp_inspect", 10, 0),
+    ] {
+        assert_eq!(scene.listener().await[field], default, "{field}");
+        set(&mut web, key, &value.to_string());
+        assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_update 1", "{key}");
+        assert_eq!(scene.listener().await[field], value, "{field}");
+        set(&mut web, key, "no number");
+        assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_update 1", "{key}");
+        assert_eq!(scene.listener().await[field], default, "{field}");
+        unset(&mut web, key);
+    }
+    scene.is_steady(&mut web).await;
+}
+
+async fn monitors_come_change_and_go(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    set(&mut web, "enable-health-monitor", "true");
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_healthmonitor_create 1");
+    let monitor = scene.monitors().await.remove(0);
+    assert_eq!(
+        (&monitor["type"], &monitor["name"]),
+        (&json!("TCP"), &json!("monitor_0_kube_service_kubernetes_shop_web"))
+    );
+    for (key, field, default, value) in [
+        ("health-monitor-delay", "delay", 5, 7),
+        ("health-monitor-timeout", "timeout", 3, 4),
+        ("health-monitor-max-retries", "max_retries", 1, 2),
+        ("health-monitor-max-retries-down", "max_retries_down", 3, 4),
+    ] {
+        assert_eq!(scene.monitors().await[0][field], default);
+        set(&mut web, key, &value.to_string());
+        assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_healthmonitor_update 1", "{key}");
+        assert_eq!(scene.monitors().await[0][field], value);
+    }
+    scene.is_steady(&mut web).await;
+    // kube-proxy answers over HTTP.
+    web.spec.external_traffic_policy = "Local".to_owned();
+    web.spec.health_check_node_port = 32000;
+    let writes = scene.writes_to_ensure(&mut web).await;
+    assert!(writes.contains("healthmonitor_create 1") && writes.contains("healthmonitor_delete 1"), "{writes}");
+    assert_eq!(scene.monitors().await[0]["type"], "HTTP");
+    scene.is_steady(&mut web).await;
+    set(&mut web, "enable-health-monitor", "false");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.monitors().await, Vec::<Value>::new());
+    scene.is_steady(&mut web).await;
+}
+
+async fn the_proxy_protocol_replaces_the_pool_alone(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "proxy-protocol", "v1");
+    scene.ensure(&mut web).await;
+    let (listener, pool) = (scene.listener().await, scene.pool().await);
+    assert_eq!(pool["protocol"], "PROXY");
+    set(&mut web, "proxy-protocol", "v2");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.listener().await["id"], listener["id"]);
+    let now = scene.pool().await;
+    assert_eq!((&now["protocol"], now["id"] == pool["id"]), (&json!("PROXYV2"), false));
+    assert_eq!(scene.members().await.len(), 3);
+    scene.is_steady(&mut web).await;
+    set(&mut web, "x-forwarded-for", "true");
+    let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+    assert!(error.contains("cannot be used together"), "{error}");
+    assert_eq!(calls.total(), 0);
+}
+
+async fn x_forwarded_for_replaces_the_listener(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "enable-health-monitor", "true");
+    scene.ensure(&mut web).await;
+    set(&mut web, "x-forwarded-for", "true");
+    scene.ensure(&mut web).await;
+    let listeners = scene.listeners().await;
+    assert_eq!((listeners.len(), &listeners[0]["protocol"]), (1, &json!("HTTP")));
+    assert_eq!(listeners[0]["insert_headers"], json!({"X-Forwarded-For": "true"}));
+    assert_eq!((scene.pools().await.len(), &scene.pool().await["protocol"]), (1, &json!("HTTP")));
+    assert_eq!((scene.members().await.len(), scene.monitors().await.len()), (3, 1));
+    scene.is_steady(&mut web).await;
+    unset(&mut web, "x-forwarded-for");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.listener().await["protocol"], "TCP");
+    scene.is_steady(&mut web).await;
+}
+
+async fn session_affinity_changes_the_pool(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    for (affinity, expected) in [("ClientIP", json!("SOURCE_IP")), ("None", Value::Null)] {
+        web.spec.session_affinity = affinity.to_owned();
+        assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_pool_update 1");
+        assert_eq!(scene.pool().await["session_persistence"]["type"], expected);
+        scene.is_steady(&mut web).await;
+    }
+}
+
+async fn an_unknown_lb_method_is_an_event_and_the_rest_goes_on(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    set(&mut web, "lb-method", "LEAST_CONNECTIONS");
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_pool_update 1");
+    assert_eq!(scene.pool().await["lb_algorithm"], "LEAST_CONNECTIONS");
+    scene.is_steady(&mut web).await;
+    scene.events();
+    set(&mut web, "lb-method", "NO_SUCH");
+    set(&mut web, "connection-limit", "5");
+    scene.nodes.pop();
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.pool().await["lb_algorithm"], "LEAST_CONNECTIONS");
+    assert_eq!((&scene.listener().await["connection_limit"], scene.members().await.len()), (&json!(5), 2));
+    let events = scene.events();
+    assert!(events.iter().any(|event| event.starts_with("LoadBalancerLbMethodUnknown: ")), "{events:?}");
+    // The simulation counts what Octavia refuses.
+    if let Some(simulation) = scene.cloud.simulation() {
+        let _ = simulation.take_violations();
+    }
+}
+
+async fn ports_come_go_and_change_protocol(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    set(&mut web, "enable-health-monitor", "true");
+    scene.ensure(&mut web).await;
+    let first = scene.listener().await;
+    web.spec.ports = service("web", &[(80, 30080), (8080, 30808)], json!({})).spec.ports;
+    scene.ensure(&mut web).await;
+    let ports: Vec<Value> = scene.listeners().await.iter().map(|listener| listener["protocol_port"].clone()).collect();
+    assert_eq!(ports, [80, 8080]);
+    assert_eq!((scene.pools().await.len(), scene.monitors().await.len(), scene.members().await.len()), (2, 2, 6));
+    assert_eq!(scene.listener().await["id"], first["id"]);
+    scene.is_steady(&mut web).await;
+    web.spec.ports[0].node_port = 30081;
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.members().await[..2], ["node-1 30081", "node-1 30808"]);
+    web.spec.ports[1].protocol = "UDP".to_owned();
+    scene.ensure(&mut web).await;
+    let listeners = scene.listeners().await;
+    assert_eq!((listeners.len(), &listeners[1]["protocol"]), (2, &json!("UDP")));
+    assert!(scene.monitors().await.iter().any(|monitor| monitor["type"] == "UDP-CONNECT"));
+    scene.is_steady(&mut web).await;
+    web.spec.ports.remove(0);
+    scene.ensure(&mut web).await;
+    assert_eq!((scene.listeners().await.len(), scene.pools().await.len(), scene.monitors().await.len()), (1, 1, 1));
+    scene.is_steady(&mut web).await;
+}
+
+async fn nodes_come_and_go(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    let gone = scene.nodes.remove(1);
+    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_members_update"), calls.written(), "{calls:?}");
+    assert_eq!(scene.members().await, ["node-1 30080", "node-1 30443", "node-3 30080", "node-3 30443"]);
+    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+    assert_eq!(calls.writes(), "");
+    scene.is_steady(&mut web).await;
+    scene.nodes.push(gone);
+    scene.update_hosts(&mut web).await;
+    assert_eq!(scene.members().await.len(), 6);
+    scene.nodes.clear();
+    scene.update_hosts(&mut web).await;
+    assert_eq!(scene.members().await.len(), 0);
+    scene.is_steady(&mut web).await;
+    let mut other = service("other", &[(80, 30080)], json!({}));
+    let error = scene.refused(&mut other).await;
+    assert!(error.starts_with("there are no available nodes for LoadBalancer service shop/other"), "{error}");
+}
+
+async fn a_node_selector_chooses_the_members(scene: &mut Scene) {
+    let mut node = (*scene.nodes[2]).clone();
+    node.labels = [("edge".to_owned(), "yes".to_owned())].into_iter().collect();
+    scene.nodes[2] = node.into();
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    set(&mut web, "node-selector", "edge=yes");
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_members_update 1");
+    assert_eq!(scene.members().await, ["node-3 30080"]);
+    scene.is_steady(&mut web).await;
+}
+
+async fn foreign_tags_of_a_listener_stay(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let path = format!("/v2.0/lbaas/listeners/{}", id(&scene.listener().await));
+    scene.write("PUT", &path, json!({"listener": {"tags": ["cost", "kube_service_kubernetes_shop_web"]}})).await;
+    forget(&mut web);
+    set(&mut web, "listener-tags", "more");
+    scene.ensure(&mut web).await;
+    assert_eq!(texts(&scene.listener().await["tags"]), ["cost", "kube_service_kubernetes_shop_web", "more"]);
+    scene.is_steady(&mut web).await;
+}
+
+async fn what_was_changed_by_hand_is_put_right(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "enable-health-monitor", "true");
+    scene.ensure(&mut web).await;
+    let lb = format!("/v2.0/lbaas/loadbalancers/{}", id(&scene.balancer().await));
+    let pool = format!("/v2.0/lbaas/pools/{}", id(&scene.pool().await));
+    let listener = scene.listener().await;
+    scene.write("PUT", &lb, json!({"loadbalancer": {"tags": ["other"]}})).await;
+    let limit = json!({"listener": {"connection_limit": 1, "allowed_cidrs": ["10.0.0.0/8"], "tags": []}});
+    scene.write("PUT", &format!("/v2.0/lbaas/listeners/{}", id(&listener)), limit).await;
+    let member = json!({"members": [{"address": "10.50.0.200", "protocol_port": 1, "name": "x"}]});
+    scene.write("PUT", &format!("{pool}/members"), member).await;
+    scene.write("PUT", &pool, json!({"pool": {"lb_algorithm": "SOURCE_IP"}})).await;
+    let monitor = scene.monitors().await.remove(0);
+    scene.write("DELETE", &format!("/v2.0/lbaas/healthmonitors/{}", id(&monitor)), Value::Null).await;
+    let foreign = json!({"name": "foreign", "protocol": "TCP", "protocol_port": 9, "loadbalancer_id": id(&scene.balancer().await),
+        "tags": ["kube_service_other_shop_web"]});
+    scene.make("/v2.0/lbaas/listeners", "listener", foreign).await;
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    assert_eq!(texts(&scene.balancer().await["tags"]), ["other", "kube_service_kubernetes_shop_web"]);
+    assert_eq!(scene.members().await.len(), 3);
+    assert_eq!(scene.monitors().await.len(), 1);
+    let listeners = scene.listeners().await;
+    assert_eq!(listeners.len(), 2, "a listener of another Service stays");
+    assert_eq!(
+        (&listeners[1]["connection_limit"], &listeners[1]["allowed_cidrs"]),
+        (&json!(-1), &json!(["0.0.0.0/0"]))
+    );
+    assert_eq!(scene.pool().await["lb_algorithm"], "ROUND_ROBIN");
+    scene.is_steady(&mut web).await;
+    let pool = scene.pool().await;
+    scene.write("DELETE", &format!("/v2.0/lbaas/pools/{}", id(&pool)), Value::Null).await;
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.members().await.len(), 3);
+    scene.is_steady(&mut web).await;
+}

@@ -1,0 +1,175 @@
+//! A process that dies after any of its writes: the next one ends where an undisturbed one does.
+
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::openstack::Options;
+use ccm_provider::{Service, ServiceAction};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::scene::{INTERNAL, Scene, annotation, id, service, set, simulated_with, texts};
+
+const CONF: &str = "[LoadBalancer]\nmanage-security-groups = true\ncreate-monitor = true\n";
+
+/// What a process dies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Create,
+    CreateStepByStep,
+    Update,
+    Rename,
+    Delete,
+    DeleteStepByStep,
+    LeaveShared,
+}
+
+impl Life {
+    /// What there is before, and the Service that is then worked on.
+    async fn before(self, scene: &mut Scene) -> Service {
+        let more = match self {
+            Self::CreateStepByStep => "provider-requires-serial-api-calls = true\n",
+            Self::DeleteStepByStep => "cascade-delete = false\n",
+            _ => "",
+        };
+        scene.configure(&format!("{CONF}{more}")).await;
+        let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+        match self {
+            Self::Create | Self::CreateStepByStep => {}
+            Self::Rename => {
+                let old = scene.process_of("old").await;
+                old.work(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+            }
+            Self::Update => {
+                scene.ensure(&mut web).await;
+                scene.nodes.remove(0);
+                set(&mut web, "x-forwarded-for", "true");
+                set(&mut web, INTERNAL, "true");
+                web.spec.ports = service("web", &[(80, 30081), (8080, 30808)], json!({})).spec.ports;
+            }
+            Self::Delete | Self::DeleteStepByStep => drop(scene.ensure(&mut web).await),
+            Self::LeaveShared => {
+                scene.ensure(&mut web).await;
+                let mut api = service("api", &[(8080, 30808), (8081, 30809)], json!({}));
+                set(&mut api, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+                scene.ensure(&mut api).await;
+                return api;
+            }
+        }
+        web
+    }
+
+    fn action(self) -> ServiceAction {
+        match self {
+            Self::Delete | Self::DeleteStepByStep | Self::LeaveShared => ServiceAction::Delete,
+            _ => ServiceAction::Ensure,
+        }
+    }
+}
+
+/// What the cloud has, without IDs and addresses.
+async fn state(scene: &Scene) -> Vec<String> {
+    let mut state = Vec::new();
+    let pick = |object: &Value, keys: &[&str]| -> String {
+        let shown = keys.iter().map(|key| object[*key].to_string());
+        shown.collect::<Vec<_>>().join(" ")
+    };
+    let balancers = scene.balancers().await;
+    for lb in &balancers {
+        state.push(format!("{} {:?}", pick(lb, &["name", "description", "provisioning_status"]), texts(&lb["tags"])));
+    }
+    let pools = scene.pools().await;
+    for listener in scene.listeners().await {
+        let pool = pools.iter().find(|pool| pool["id"] == listener["default_pool_id"]);
+        let keys = ["name", "protocol", "protocol_port", "tags", "insert_headers", "allowed_cidrs"];
+        state.push(format!("{} {}", pick(&listener, &keys), pool.map_or(&Value::Null, |pool| &pool["name"])));
+    }
+    for pool in &pools {
+        let members = scene.list(&format!("/v2.0/lbaas/pools/{}/members", id(pool))).await;
+        let mut members: Vec<String> =
+            members.iter().map(|member| pick(member, &["name", "address", "protocol_port"])).collect();
+        members.sort();
+        state.push(format!("{} {members:?}", pick(pool, &["name", "protocol", "lb_algorithm"])));
+    }
+    for monitor in scene.monitors().await {
+        state.push(pick(&monitor, &["name", "type", "delay"]));
+    }
+    for ip in scene.floating_ips().await {
+        let lb = balancers.iter().find(|lb| lb["vip_port_id"] == ip["port_id"]);
+        state.push(format!("{} {}", ip["description"], lb.map_or(&Value::Null, |lb| &lb["name"])));
+    }
+    for group in scene.groups().await {
+        for rule in group["security_group_rules"].as_array().unwrap() {
+            state.push(format!(
+                "{} {}",
+                group["name"],
+                pick(rule, &["protocol", "port_range_min", "remote_ip_prefix"])
+            ));
+        }
+        let ports = scene.list(&format!("/v2.0/ports?security_groups={}", id(&group))).await;
+        state.push(format!("{} on {} ports", group["name"], ports.len()));
+    }
+    let vips = scene.list("/v2.0/ports?device_owner=Octavia").await;
+    state.push(format!("{} addresses of balancers", vips.len()));
+    state.sort();
+    state
+}
+
+/// The end of an undisturbed life, and its writes.
+async fn undisturbed(life: Life) -> (Vec<String>, u64) {
+    let mut end = (Vec::new(), 0);
+    simulated_with(Options::default(), async |scene: &mut Scene| {
+        let mut service = life.before(scene).await;
+        let mark = scene.simulation().mark();
+        scene.process.work(&mut service, &scene.nodes, life.action()).await.unwrap();
+        let writes = scene.simulation().ledger(|ledger| ledger.mutating(mark).count());
+        end = (state(scene).await, u64::try_from(writes).unwrap());
+    })
+    .await;
+    end
+}
+
+/// The write with this number is the last one that is done, and its answer is lost; 0: none is done.
+async fn dies(life: Life, last: u64, expected: &[String]) {
+    simulated_with(Options::default(), async |scene: &mut Scene| {
+        let before = life.before(scene).await;
+        if last > 0 {
+            scene.simulation().fault(Rule::writes_from(last, Fault::ResetAfter).window(last - 1, 1));
+        }
+        // Refused at once: who is dead does not try again. The rule does not see the write whose answer is lost.
+        scene.simulation().fault(Rule::writes_from(last, Fault::Deny));
+        let _ = scene.process.work(&mut before.clone(), &scene.nodes, life.action()).await;
+        scene.simulation().faults(ccm_cloudsim::core::faults::Faults::clear);
+        scene.restart().await;
+        let mut service = before;
+        scene.process.work(&mut service, &scene.nodes, life.action()).await.unwrap();
+        assert_eq!(state(scene).await, expected, "{life:?}, dead after write {last}");
+        if life.action() == ServiceAction::Ensure {
+            scene.is_steady(&mut service).await;
+        }
+    })
+    .await;
+}
+
+async fn dies_after_each_write(life: Life) {
+    let (expected, writes) = undisturbed(life).await;
+    assert!(writes >= 5, "{writes}");
+    join_all((0..=writes).map(|last| dies(life, last, &expected))).await;
+}
+
+macro_rules! lives {
+    ($($name:ident $life:ident,)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            dies_after_each_write(Life::$life).await;
+        })*
+    };
+}
+
+lives!(
+    a_creation_survives_any_death Create,
+    a_creation_step_by_step_survives_any_death CreateStepByStep,
+    a_change_survives_any_death Update,
+    a_new_cluster_name_survives_any_death Rename,
+    a_deletion_survives_any_death Delete,
+    a_deletion_step_by_step_survives_any_death DeleteStepByStep,
+    leaving_a_shared_balancer_survives_any_death LeaveShared,
+);

@@ -1,0 +1,278 @@
+//! New load balancers, and nothing to do once they are there.
+
+use ccm_provider::Service;
+use serde_json::json;
+
+use crate::scene::{INTERNAL, LBS, Scene, annotation, cases, forget, id, service, set, texts, web};
+
+cases! {
+    both:
+        a_balancer_is_made_by_one_call,
+        second_sync_writes_nothing_with_local_traffic_and_monitors,
+        source_ranges_are_normalized_and_can_be_removed,
+        places_come_from_annotations_classes_and_configuration,
+        a_port_of_the_user_becomes_the_address,
+        serial_mode_makes_the_same_step_by_step,
+        a_cloud_change_is_noticed_by_its_time;
+    simulated:
+        ten_ports_are_made_by_one_call,
+        five_services_cost_few_reads_after_a_restart,
+        an_internal_balancer_has_no_floating_ip,
+        ports_without_node_port_have_no_members,
+        nodes_without_a_fitting_address_are_left_out,
+        the_status_shows_host_names_where_asked,
+        tags_of_the_user_are_added;
+}
+
+async fn a_balancer_is_made_by_one_call(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.writes(), "floating_ip_create 1, loadbalancer_create 1");
+    let lb = scene.balancer().await;
+    assert_eq!((&lb["name"], &lb["tags"]), (&json!("kube_service_kubernetes_shop_web"), &json!([lb["name"]])));
+    assert_eq!(lb["description"], "Kubernetes external service shop/web from cluster kubernetes");
+    assert_eq!((lb["provider"].clone(), lb["vip_subnet_id"].clone()), (json!("amphora"), json!(scene.place().subnet)));
+    let listeners = scene.listeners().await;
+    assert_eq!(listeners.len(), 2);
+    assert_eq!(listeners[1]["name"], "listener_1_kube_service_kubernetes_shop_web");
+    assert_eq!(listeners[1]["allowed_cidrs"], json!(["0.0.0.0/0"]));
+    assert_eq!(scene.pools().await[1]["name"], "pool_1_kube_service_kubernetes_shop_web");
+    let members = scene.members().await;
+    assert_eq!(members[..3], ["node-1 30080", "node-1 30443", "node-2 30080"]);
+    assert_eq!(members.len(), 6);
+    assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"] == *scene.place().subnet));
+    let ips = scene.floating_ips().await;
+    assert_eq!((ips.len(), &ips[0]["port_id"]), (1, &lb["vip_port_id"]));
+    let description = "Floating IP for Kubernetes external service shop/web from cluster kubernetes";
+    assert_eq!(
+        (ips[0]["description"].as_str().unwrap(), ips[0]["floating_ip_address"].as_str()),
+        (description, Some(&*address))
+    );
+    assert_eq!(annotation(&web, "load-balancer-id"), Some(id(&lb)));
+    assert_eq!(annotation(&web, "load-balancer-address"), Some(&*address));
+    scene.is_steady(&mut web).await;
+    scene.restart().await;
+    let (calls, again) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!((calls.writes(), again), (String::new(), address));
+    assert!(calls.total() <= 4, "{calls:?}");
+    assert_eq!(scene.events(), Vec::<String>::new());
+}
+
+async fn ten_ports_are_made_by_one_call(scene: &mut Scene) {
+    let ports: Vec<(i32, i32)> = (0..10).map(|n| (8000 + n, 31000 + n)).collect();
+    let mut web = service("web", &ports, json!({}));
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.writes(), "floating_ip_create 1, loadbalancer_create 1");
+    scene.is_steady(&mut web).await;
+    let node = scene.node("node-4").await;
+    scene.nodes.push(node);
+    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_members_update") - calls_refused(&calls), 10, "{calls:?}");
+    assert_eq!(scene.members().await.len(), 40);
+    scene.is_steady(&mut web).await;
+}
+
+/// How many writes were sent too early, at most.
+fn calls_refused(calls: &crate::scene::Calls) -> i64 {
+    let sent = calls.of("loadbalancer_members_update");
+    assert!((10..=20).contains(&sent), "{calls:?}");
+    sent - 10
+}
+
+async fn second_sync_writes_nothing_with_local_traffic_and_monitors(scene: &mut Scene) {
+    let spec = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000, "sessionAffinity": "ClientIP", "ports": [
+        {"name": "dns", "port": 53, "nodePort": 30053, "protocol": "UDP"},
+        {"name": "dns-tcp", "port": 53, "nodePort": 30054, "protocol": "TCP"}]});
+    let mut web = service("web", &[], spec);
+    set(&mut web, "enable-health-monitor", "true");
+    scene.ensure(&mut web).await;
+    let monitors = scene.monitors().await;
+    assert!(
+        monitors.iter().all(|monitor| monitor["type"] == "HTTP" && monitor["url_path"] == "/healthz"),
+        "{monitors:?}"
+    );
+    assert!(scene.whole_members().await.iter().all(|member| member["monitor_port"] == 32000));
+    scene.is_steady(&mut web).await;
+    web.spec.health_check_node_port = 32001;
+    scene.ensure(&mut web).await;
+    assert!(scene.whole_members().await.iter().all(|member| member["monitor_port"] == 32001));
+    scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+}
+
+async fn five_services_cost_few_reads_after_a_restart(scene: &mut Scene) {
+    let mut all: Vec<Service> = (0..5).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
+    for web in &mut all {
+        scene.ensure(web).await;
+    }
+    scene.restart().await;
+    let before = scene.process.calls();
+    futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web))).await;
+    let calls = scene.process.calls() - before;
+    assert_eq!(calls.writes(), "");
+    assert!(calls.total() <= 15, "{calls:?}");
+}
+
+async fn an_internal_balancer_has_no_floating_ip(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, INTERNAL, "true");
+    let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!((calls.writes(), calls.of("network_list")), ("loadbalancer_create 1".to_owned(), 0));
+    assert!(address.starts_with("10.50.0."), "{address}");
+    scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+}
+
+async fn ports_without_node_port_have_no_members(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 0)], json!({"allocateLoadBalancerNodePorts": false}));
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.members().await, Vec::<String>::new());
+    assert_eq!(scene.groups().await[0]["security_group_rules"], json!([]));
+    scene.is_steady(&mut web).await;
+}
+
+async fn nodes_without_a_fitting_address_are_left_out(scene: &mut Scene) {
+    let mut node = (*scene.nodes[1]).clone();
+    node.addresses = [].into();
+    scene.nodes[1] = node.into();
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.members().await, ["node-1 30080", "node-3 30080"]);
+    assert!(scene.events()[0].contains("node-2"));
+    scene.is_steady(&mut web).await;
+    assert_eq!(scene.events(), Vec::<String>::new());
+}
+
+async fn source_ranges_are_normalized_and_can_be_removed(scene: &mut Scene) {
+    let mut web = web();
+    web.spec.load_balancer_source_ranges = Some(vec!["192.168.32.1/24".to_owned()]);
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.listener().await["allowed_cidrs"], json!(["192.168.32.0/24"]));
+    scene.is_steady(&mut web).await;
+    web.spec.load_balancer_source_ranges = None;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_update 1");
+    assert_eq!(scene.listener().await["allowed_cidrs"], json!(["0.0.0.0/0"]));
+    web.spec.load_balancer_source_ranges = Some(vec!["2001:db8::/32".to_owned()]);
+    let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+    assert!(error.contains("2001:db8::/32"), "{error}");
+    assert_eq!(calls.total(), 0);
+}
+
+async fn places_come_from_annotations_classes_and_configuration(scene: &mut Scene) {
+    let (network, subnet) = (scene.place().network.clone(), scene.place().subnet.clone());
+    scene
+        .configure(&format!(
+            "[LoadBalancer]\nnetwork-id = {network}\n[LoadBalancerClass \"dmz\"]\nsubnet-id = {subnet}\nmember-subnet-id = {subnet}\n"
+        ))
+        .await;
+    let mut plain = service("plain", &[(80, 30080)], json!({}));
+    let (calls, _) = scene.counted(scene.ensure(&mut plain)).await;
+    assert_eq!(calls.of("port_list"), 0, "{calls:?}");
+    // Octavia finds the way to an address without a subnet.
+    assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"].is_null()));
+    scene.is_steady(&mut plain).await;
+    let mut classy = service("classy", &[(80, 30080)], json!({}));
+    set(&mut classy, "class", "dmz");
+    set(&mut classy, "subnet-id", "not-used");
+    scene.ensure(&mut classy).await;
+    let members = scene.whole_members().await;
+    assert_eq!(members.iter().filter(|member| member["subnet_id"] == *subnet).count(), 3);
+    set(&mut classy, "class", "DMZ");
+    let error = scene.refused(&mut classy).await;
+    assert!(error.contains("invalid loadbalancer class \"DMZ\""), "{error}");
+    scene.configure("").await;
+    let mut annotated = service("annotated", &[(80, 30080)], json!({}));
+    set(&mut annotated, "subnet-id", &subnet);
+    scene.ensure(&mut annotated).await;
+    let lb = scene.list(&format!("{LBS}?name=kube_service_kubernetes_shop_annotated")).await.remove(0);
+    assert_eq!(lb["vip_subnet_id"], *subnet);
+}
+
+async fn a_port_of_the_user_becomes_the_address(scene: &mut Scene) {
+    let port = scene.cloud.port("").await;
+    let mut web = web();
+    set(&mut web, "port-id", id(&port));
+    scene.ensure(&mut web).await;
+    let lb = scene.balancer().await;
+    assert_eq!((&lb["vip_port_id"], &lb["vip_address"]), (&port["id"], &port["fixed_ips"][0]["ip_address"]));
+    scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    assert_eq!(scene.balancers().await.len(), 0);
+    scene.get(&format!("/v2.0/ports/{}", id(&port))).await;
+}
+
+async fn the_status_shows_host_names_where_asked(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nenable-ingress-hostname = true\n").await;
+    let mut web = web();
+    set(&mut web, INTERNAL, "true");
+    set(&mut web, "proxy-protocol", "true");
+    let published = scene.ensure(&mut web).await;
+    let address = scene.balancer().await["vip_address"].as_str().unwrap().to_owned();
+    assert_eq!(published, format!("{address}.nip.io"));
+    set(&mut web, "enable-ingress-hostname", "false");
+    let status = scene.try_ensure(&mut web).await.unwrap().unwrap();
+    assert_eq!((&*status.ingress[0].ip, status.ingress[0].ip_mode.as_deref()), (&*address, Some("Proxy")));
+    set(&mut web, "hostname", "web.example.com");
+    let status = scene.try_ensure(&mut web).await.unwrap().unwrap();
+    assert_eq!((&*status.ingress[0].ip, &*status.ingress[0].hostname), ("", "web.example.com"));
+}
+
+async fn serial_mode_makes_the_same_step_by_step(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nprovider-requires-serial-api-calls = true\ncreate-monitor = true\n").await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let address = scene.nodes[0].addresses[0].address.to_string();
+    assert_eq!(scene.members().await[0], format!("member_node-1_{address}_30080 30080"));
+    assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"] == *scene.place().subnet));
+    assert_eq!(scene.monitors().await.len(), 1);
+    scene.is_steady(&mut web).await;
+    scene.nodes.remove(0);
+    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+    assert_eq!(calls.writes(), "loadbalancer_member_delete 1");
+    scene.is_steady(&mut web).await;
+}
+
+async fn tags_of_the_user_are_added(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "load-balancer-tags", "cost-1");
+    scene.ensure(&mut web).await;
+    for (key, value) in [("load-balancer-tags", "cost-1,cost-2"), ("listener-tags", "l"), ("pool-tags", "p")] {
+        set(&mut web, key, value);
+    }
+    let writes = scene.writes_to_ensure(&mut web).await;
+    assert!(writes.starts_with("loadbalancer_listener_update 1, loadbalancer_pool_update 1"), "{writes}");
+    let name = "kube_service_kubernetes_shop_web";
+    assert_eq!(texts(&scene.balancer().await["tags"]), [name, "cost-1", "cost-2"]);
+    assert_eq!(texts(&scene.listener().await["tags"]), [name, "l"]);
+    assert_eq!(texts(&scene.pool().await["tags"]), ["p"]);
+    scene.is_steady(&mut web).await;
+}
+
+/// A balancer is not read further while its time of change is the noted one; a change by hand changes that time.
+async fn a_cloud_change_is_noticed_by_its_time(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    match scene.cloud.simulation() {
+        Some(simulation) => simulation.clock().step(std::time::Duration::from_secs(2)),
+        None => {
+            // The time has seconds.
+            let seen = scene.balancer().await["updated_at"].clone();
+            let path = format!("{LBS}/{}", id(&scene.balancer().await));
+            while scene.balancer().await["updated_at"] == seen {
+                scene.write("PUT", &path, json!({"loadbalancer": {"admin_state_up": true}})).await;
+            }
+            scene.ensure(&mut web).await;
+        }
+    }
+    let listener = format!("/v2.0/lbaas/listeners/{}", id(&scene.listener().await));
+    let seen = scene.balancer().await["updated_at"].clone();
+    while scene.balancer().await["updated_at"] == seen {
+        scene.write("PUT", &listener, json!({"listener": {"connection_limit": 7}})).await;
+    }
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_update 1");
+    forget(&mut web);
+    scene.is_steady(&mut web).await;
+}

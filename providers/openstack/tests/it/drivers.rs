@@ -1,0 +1,141 @@
+//! Drivers and versions of Octavia with fewer features, certificates, and several processes' worth of configuration.
+
+use ccm_cloudsim::openstack::{CatalogEntry, Options};
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, set, simulated, simulated_with, texts, unset, web};
+
+/// An Octavia whose API ends with this version.
+fn octavia(minor: u32) -> Options {
+    Options { balancer_versions: (0..=minor).map(|minor| format!("v2.{minor}")).collect(), ..Options::default() }
+}
+
+const OVN: &str = "[LoadBalancer]\nlb-provider = ovn\nlb-method = SOURCE_IP_PORT\ncreate-monitor = true\n";
+
+#[tokio::test]
+async fn ovn_is_steady_with_local_traffic_and_monitors() {
+    simulated(async |scene: &mut Scene| {
+        scene.configure(OVN).await;
+        let mut web = web();
+        web.spec.external_traffic_policy = "Local".to_owned();
+        web.spec.health_check_node_port = 32000;
+        scene.ensure(&mut web).await;
+        assert_eq!(
+            (&scene.monitors().await[0]["type"], &scene.pool().await["lb_algorithm"]),
+            (&json!("TCP"), &json!("SOURCE_IP_PORT"))
+        );
+        assert_eq!(scene.whole_members().await[0]["monitor_port"], Value::Null);
+        assert_eq!(scene.events().len(), 1, "the health check that ovn does not have");
+        scene.is_steady(&mut web).await;
+        scene.nodes.pop();
+        scene.update_hosts(&mut web).await;
+        scene.is_steady(&mut web).await;
+        assert_eq!(scene.events(), Vec::<String>::new());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ovn_ignores_source_ranges_with_an_event_only_where_they_are_asked_for() {
+    simulated(async |scene: &mut Scene| {
+        scene.configure(OVN).await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.events(), Vec::<String>::new());
+        web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+        scene.ensure(&mut web).await;
+        scene.is_steady(&mut web).await;
+        let events = scene.events();
+        assert!(events.len() == 1 && events[0].starts_with("LoadBalancerSourceRangesIgnored: "), "{events:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_octavia_before_udp_checks_over_http_is_steady() {
+    simulated_with(octavia(15), async |scene: &mut Scene| {
+        scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
+        let mut web = web();
+        web.spec.ports[0].protocol = "UDP".to_owned();
+        web.spec.external_traffic_policy = "Local".to_owned();
+        web.spec.health_check_node_port = 32000;
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.monitors().await[0]["type"], "UDP-CONNECT");
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_octavia_without_cidrs_zones_and_tags_gets_none() {
+    simulated_with(octavia(4), async |scene: &mut Scene| {
+        scene.configure("[LoadBalancer]\navailability-zone = one\n").await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        assert_eq!((texts(&scene.balancer().await["tags"]), texts(&scene.listener().await["tags"])), (vec![], vec![]));
+        assert!(scene.events()[0].starts_with("LoadBalancerAvailabilityZonesIgnored: "));
+        scene.is_steady(&mut web).await;
+        let mut api = crate::scene::service("api", &[(8080, 30808)], json!({}));
+        set(&mut api, "load-balancer-id", crate::scene::annotation(&web, "load-balancer-id").unwrap());
+        let error = scene.refused(&mut api).await;
+        assert!(error.contains("has no tags to share it"), "{error}");
+        scene.delete(&mut web).await;
+        scene.is_empty().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_certificate_must_exist_and_is_looked_for_once() {
+    simulated(async |scene: &mut Scene| {
+        let project = scene.place().project.clone();
+        let url = scene.simulation().url();
+        let (container, secret) = scene.simulation().world(|world| (world.container(&project), world.secret(&project)));
+        let mut web = web();
+        for (reference, expected) in [
+            ("x".to_owned(), "invalid tlsContainerRef"),
+            (format!("{url}/v1/orders/{secret}"), "tlsContainerRef type orders unknown"),
+            (format!("{url}/v1/secrets/{container}"), "Barbican has none"),
+        ] {
+            set(&mut web, "default-tls-container-ref", &reference);
+            let error = scene.refused(&mut web).await;
+            assert!(error.contains(expected), "{error}");
+            assert_eq!(scene.balancers().await.len(), 0);
+        }
+        for (kind, id, call) in [("containers", container, "container_get"), ("secrets", secret, "secret_get")] {
+            let reference = format!("{url}/v1/{kind}/{id}");
+            set(&mut web, "default-tls-container-ref", &reference);
+            let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+            assert_eq!(calls.of(call), 1, "{calls:?}");
+            let listener = scene.listener().await;
+            assert_eq!(
+                (&listener["protocol"], &listener["default_tls_container_ref"]),
+                (&json!("TERMINATED_HTTPS"), &json!(reference))
+            );
+            assert_eq!(scene.pool().await["protocol"], "HTTP");
+            let (calls, ()) = scene.counted(scene.is_steady(&mut web)).await;
+            assert_eq!(calls.of(call), 0, "{calls:?}");
+        }
+        unset(&mut web, "default-tls-container-ref");
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!((calls.of("secret_get"), &scene.listener().await["protocol"]), (0, &json!("TCP")));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_key_manager_only_external_certificates_are_taken() {
+    let mut options = Options::default();
+    options.catalog.retain(|entry: &CatalogEntry| entry.kind != "key-manager");
+    simulated_with(options, async |scene: &mut Scene| {
+        let mut web = web();
+        set(&mut web, "default-tls-container-ref", "https://vault/v1/secrets/x");
+        let error = scene.refused(&mut web).await;
+        assert!(error.contains("failed to find key-manager"), "{error}");
+        scene.configure("[LoadBalancer]\ncontainer-store = external\n").await;
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.listener().await["protocol"], "TERMINATED_HTTPS");
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}

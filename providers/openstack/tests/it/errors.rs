@@ -1,0 +1,149 @@
+//! Failures of the cloud, and restarts in the middle.
+
+use std::time::{Duration, Instant};
+
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::ServiceAction;
+use serde_json::json;
+
+use crate::scene::{Process, Scene, annotation, cases, id, service, simulated, unset, web};
+
+cases! {
+    both:
+        a_restart_before_the_annotation_finds_the_balancer_by_name;
+    simulated:
+        two_balancers_of_one_name_are_an_error;
+}
+
+async fn a_restart_before_the_annotation_finds_the_balancer_by_name(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    for key in ["load-balancer-id", "load-balancer-address"] {
+        unset(&mut web, key);
+    }
+    scene.restart().await;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "");
+    assert_eq!(annotation(&web, "load-balancer-id"), Some(id(&scene.balancer().await)));
+}
+
+async fn two_balancers_of_one_name_are_an_error(scene: &mut Scene) {
+    for _ in 0..2 {
+        let lb = json!({"name": "kube_service_kubernetes_shop_web", "vip_subnet_id": scene.place().subnet});
+        scene.make(crate::scene::LBS, "loadbalancer", lb).await;
+    }
+    let error = scene.refused(&mut web()).await;
+    assert!(error.contains("multiple results where only one expected"), "{error}");
+    assert_eq!(scene.balancers().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_creation_that_ends_in_error_is_deleted_and_tried_again() {
+    simulated(async |scene: &mut Scene| {
+        scene.simulation().fail_provisioning(1);
+        let mut web = web();
+        let error = scene.refused(&mut web).await;
+        assert!(error.contains("has gone into ERROR state"), "{error}");
+        scene.settle().await;
+        scene.is_empty().await;
+        scene.ensure(&mut web).await;
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_creation_without_an_answer_is_found_by_name() {
+    simulated(async |scene: &mut Scene| {
+        let lost = |service: &str, action: &str| Rule::every(Fault::ResetAfter).on(service, action).window(0, 1);
+        scene.simulation().fault(lost("load-balancer", "loadbalancer_create"));
+        scene.simulation().fault(lost("network", "floating_ip_create"));
+        let mut web = web();
+        let mut failures = 0;
+        while scene.try_ensure(&mut web).await.is_err() {
+            failures += 1;
+        }
+        assert!((1..=3).contains(&failures), "{failures}");
+        assert_eq!((scene.balancers().await.len(), scene.floating_ips().await.len()), (1, 1));
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_failed_look_at_versions_makes_no_listener_open_to_all() {
+    simulated(async |scene: &mut Scene| {
+        scene.restart().await;
+        let fault = Fault::Code { status: 403, code: String::new(), message: "no".to_owned() };
+        scene.simulation().fault(Rule::every(fault).on("load-balancer", "version_list").window(0, 1));
+        let mut web = web();
+        web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+        scene.refused(&mut web).await;
+        assert_eq!(scene.balancers().await.len(), 0);
+        // A failure is the answer to all who ask soon after it.
+        while scene.try_ensure(&mut web).await.is_err() {}
+        assert_eq!(scene.listener().await["allowed_cidrs"], json!(["192.0.2.0/24"]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_again_when_it_says() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        scene.simulation().fault(Rule::every(Fault::Throttle).on("load-balancer", "loadbalancer_get").window(0, 1));
+        let begin = Instant::now();
+        scene.ensure(&mut web).await;
+        assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_balancer_whose_change_fails_says_what_is_in_error() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = service("web", &[(80, 30080)], json!({}));
+        scene.ensure(&mut web).await;
+        scene.simulation().fail_provisioning(1);
+        scene.nodes.pop();
+        let error = scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+        assert!(error.to_string().contains("has gone into ERROR state"), "{error}");
+        let error = scene.refused(&mut web).await;
+        assert!(error.contains("in ERROR: ") && error.contains("pool_0_kube_service_kubernetes_shop_web"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_expired_token_is_renewed_once_for_all() {
+    simulated(async |scene: &mut Scene| {
+        let mut all: Vec<_> = (0..5).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
+        for web in &mut all {
+            scene.ensure(web).await;
+        }
+        let login = scene.simulation().mark();
+        scene.simulation().expire_tokens();
+        let work = futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web)));
+        let (calls, _) = scene.counted(work).await;
+        assert_eq!((calls.writes(), calls.of("token_create")), (String::new(), 1));
+        let logins = scene.simulation().ledger(|ledger| ledger.counts(login));
+        assert_eq!(logins.get("identity:token_create"), Some(&1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_error_shows_a_secret() {
+    simulated(async |scene: &mut Scene| {
+        let wrong = scene.cloud.login().replace("s3cret-of-tenant", "wr0ng-s3cret");
+        let error = Process::start(wrong, "kubernetes").await.err().unwrap();
+        let texts =
+            [error.to_string(), format!("{error:?}"), format!("{:?}", scene.process.balancers.name("c", &web()))];
+        assert!(texts.iter().all(|text| !text.contains("s3cret")), "{texts:?}");
+        let fault = Fault::Code { status: 400, code: "Bad".to_owned(), message: "refused".to_owned() };
+        scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_create"));
+        let error = scene.refused(&mut web()).await;
+        assert!(error.contains("refused") && !error.contains("listeners"), "{error}");
+    })
+    .await;
+}

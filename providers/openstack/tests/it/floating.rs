@@ -1,0 +1,264 @@
+//! Floating IPs: which network and subnet, whose they are, and when they go.
+
+use ccm_cloudsim::openstack::seed::SubnetSeed;
+use serde_json::{Value, json};
+
+use crate::scene::{FIPS, INTERNAL, Scene, annotation, cases, forget, id, set, simulated, unset, web};
+
+cases! {
+    both:
+        an_internal_service_gives_its_floating_ip_back,
+        a_floating_ip_of_the_user_is_only_detached,
+        a_free_load_balancer_ip_is_taken_and_survives,
+        a_load_balancer_ip_that_does_not_exist_needs_an_administrator;
+    simulated:
+        keep_floatingip_keeps_it_when_internal_and_when_deleted,
+        a_bound_load_balancer_ip_is_refused,
+        a_subnet_of_another_network_is_refused_before_anything_is_made,
+        a_floating_ip_removed_by_hand_is_made_again;
+}
+
+async fn an_internal_service_gives_its_floating_ip_back(scene: &mut Scene) {
+    let mut web = web();
+    let external = scene.ensure(&mut web).await;
+    set(&mut web, INTERNAL, "true");
+    let internal = scene.ensure(&mut web).await;
+    assert_eq!((internal.starts_with("10.50."), scene.floating_ips().await.len()), (true, 0));
+    assert_eq!(annotation(&web, "load-balancer-address"), Some(&*internal));
+    scene.is_steady(&mut web).await;
+    unset(&mut web, INTERNAL);
+    let again = scene.ensure(&mut web).await;
+    assert_eq!(scene.floating_ips().await[0]["floating_ip_address"], *again);
+    assert_ne!((again.starts_with("10.50."), external.starts_with("10.50.")), (true, true));
+    scene.is_steady(&mut web).await;
+}
+
+/// A floating IP that the user made.
+async fn by_hand(scene: &Scene) -> Value {
+    let body = json!({"floatingip": {"floating_network_id": scene.place().external, "description": "mine"}});
+    scene.write("POST", FIPS, body).await["floatingip"].clone()
+}
+
+async fn a_floating_ip_of_the_user_is_only_detached(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, INTERNAL, "true");
+    scene.ensure(&mut web).await;
+    let ip = by_hand(scene).await;
+    let bind = json!({"floatingip": {"port_id": scene.balancer().await["vip_port_id"]}});
+    scene.write("PUT", &format!("{FIPS}/{}", id(&ip)), bind.clone()).await;
+    unset(&mut web, INTERNAL);
+    assert_eq!(scene.ensure(&mut web).await, ip["floating_ip_address"].as_str().unwrap());
+    assert_eq!(scene.floating_ips().await.len(), 1);
+    set(&mut web, INTERNAL, "true");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.floating_ips().await[0]["port_id"], Value::Null);
+    scene.write("PUT", &format!("{FIPS}/{}", id(&ip)), bind).await;
+    scene.delete(&mut web).await;
+    assert_eq!((scene.floating_ips().await.len(), scene.balancers().await.len()), (1, 0));
+}
+
+async fn keep_floatingip_keeps_it_when_internal_and_when_deleted(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "keep-floatingip", "true");
+    scene.ensure(&mut web).await;
+    set(&mut web, INTERNAL, "true");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.floating_ips().await[0]["port_id"], Value::Null);
+    scene.is_steady(&mut web).await;
+    web.spec.load_balancer_ip = scene.floating_ips().await[0]["floating_ip_address"].as_str().unwrap().to_owned();
+    unset(&mut web, INTERNAL);
+    scene.ensure(&mut web).await;
+    scene.delete(&mut web).await;
+    assert_eq!((scene.floating_ips().await.len(), scene.balancers().await.len()), (1, 0));
+}
+
+async fn a_free_load_balancer_ip_is_taken_and_survives(scene: &mut Scene) {
+    let ip = by_hand(scene).await;
+    let mut web = web();
+    web.spec.load_balancer_ip = ip["floating_ip_address"].as_str().unwrap().to_owned();
+    let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.writes(), "floating_ip_update 1, loadbalancer_create 1");
+    assert_eq!(address, web.spec.load_balancer_ip);
+    scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    let left = scene.floating_ips().await;
+    assert_eq!((left.len(), &left[0]["port_id"]), (1, &Value::Null));
+}
+
+async fn a_bound_load_balancer_ip_is_refused(scene: &mut Scene) {
+    let (ip, port) = (by_hand(scene).await, scene.cloud.port("").await);
+    let path = format!("{FIPS}/{}", id(&ip));
+    scene.write("PUT", &path, json!({"floatingip": {"port_id": port["id"]}})).await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut other = crate::scene::service("other", &[(80, 30080)], json!({}));
+    other.spec.load_balancer_ip = ip["floating_ip_address"].as_str().unwrap().to_owned();
+    let error = scene.refused(&mut other).await;
+    assert!(error.contains(&format!("floating IP {} is not available", other.spec.load_balancer_ip)), "{error}");
+    scene.write("PUT", &path, json!({"floatingip": {"port_id": null}})).await;
+    assert_eq!(scene.ensure(&mut other).await, other.spec.load_balancer_ip);
+}
+
+async fn a_load_balancer_ip_that_does_not_exist_needs_an_administrator(scene: &mut Scene) {
+    let mut web = web();
+    web.spec.load_balancer_ip = "172.24.4.250".to_owned();
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("disallowed by policy"), "{error}");
+    assert_eq!(scene.balancers().await.len(), 1, "kept, and found again by its name");
+    web.spec.load_balancer_ip = String::new();
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.balancers().await.len(), 1);
+    scene.is_steady(&mut web).await;
+}
+
+async fn a_subnet_of_another_network_is_refused_before_anything_is_made(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "floating-subnet-id", &scene.place().subnet);
+    let error = scene.refused(&mut web).await;
+    let (subnet, external, own) = (&scene.place().subnet, &scene.place().external, &scene.place().network);
+    let expected =
+        format!("floating IP subnet \"{subnet}\" doesn't belong to the network \"{external}\": it is in \"{own}\"");
+    assert!(error.contains(&expected), "{error}");
+    assert_eq!(scene.balancers().await.len(), 0);
+}
+
+async fn a_floating_ip_removed_by_hand_is_made_again(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let ip = scene.floating_ips().await.remove(0);
+    scene.write("DELETE", &format!("{FIPS}/{}", id(&ip)), Value::Null).await;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "floating_ip_create 1");
+    scene.is_steady(&mut web).await;
+}
+
+/// A subnet of the external network; returns its ID.
+fn external_subnet(scene: &Scene, name: &str, cidr: &str, tags: &[&str]) -> String {
+    let network = &scene.place().external;
+    scene.simulation().world(|world| world.subnet(&SubnetSeed { network, name, cidr, tags, ..SubnetSeed::default() }))
+}
+
+async fn address_for(scene: &mut Scene, annotations: &[(&str, &str)]) -> Result<String, String> {
+    let mut web = web();
+    for (key, value) in annotations {
+        set(&mut web, key, value);
+    }
+    let answer = match scene.try_ensure(&mut web).await {
+        Ok(status) => Ok(status.unwrap().ingress[0].ip.clone()),
+        Err(error) => Err(error.to_string()),
+    };
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+    answer
+}
+
+#[tokio::test]
+async fn patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over() {
+    simulated(async |scene: &mut Scene| {
+        external_subnet(scene, "prod-1", "198.51.100.0/24", &["a", "b"]);
+        let full = external_subnet(scene, "dev-1", "203.0.113.0/30", &["a"]);
+        external_subnet(scene, "dev-2", "192.0.2.0/24", &["b"]);
+        // The only address of the subnet.
+        let body = json!({"floatingip": {"floating_network_id": scene.place().external, "subnet_id": full}});
+        let only = scene.write("POST", FIPS, body).await["floatingip"].clone();
+        let check = |answer: Result<String, String>, start: &str| {
+            assert!(answer.as_ref().is_ok_and(|address| address.starts_with(start)), "{start}: {answer:?}");
+        };
+        let taken = scene.simulation().world(|world| world.remove("floatingip", id(&only)));
+        assert!(taken.is_some());
+        for (annotations, start) in [
+            (&[("floating-subnet", "dev-*")][..], "192.0.2."),
+            (&[("floating-subnet", "!~prod-.*"), ("floating-subnet-tags", "a,b")], "192.0.2."),
+            (&[("floating-subnet-tags", "&a,b")], "198.51.100."),
+            (&[("floating-subnet-tags", "!&a,b"), ("floating-subnet", "dev-*")], "192.0.2."),
+            (&[("floating-subnet-tags", "!a,b")], "172.24.4."),
+            (&[("floating-subnet", "~prod-\\d")], "198.51.100."),
+        ] {
+            check(address_for(scene, annotations).await, start);
+        }
+        let error = address_for(scene, &[("floating-subnet", "test-*")]).await.unwrap_err();
+        assert!(error.contains("no subnet matching \"test-*\""), "{error}");
+        let error = address_for(scene, &[("floating-subnet-tags", "none")]).await.unwrap_err();
+        assert!(error.contains("could not find subnets for network"), "{error}");
+        let error = address_for(scene, &[("floating-subnet", "dev-1")]).await.unwrap_err();
+        assert!(error.contains("No more IP addresses"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_external_networks_the_one_that_a_router_joins_is_taken() {
+    simulated(async |scene: &mut Scene| {
+        let external = scene.place().external.clone();
+        scene.simulation().world(|world| {
+            // Listed first.
+            let unreachable = world.network("other", "a", json!({"router:external": true}));
+            world.subnet(&SubnetSeed { network: &unreachable, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
+            let seq = world.row("network", &external).unwrap().seq;
+            let row = world.row_mut("network", &unreachable).unwrap();
+            let later = std::mem::replace(&mut row.seq, seq);
+            world.row_mut("network", &external).unwrap().seq = later;
+        });
+        let mut web = web();
+        let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+        assert!(address.starts_with("172.24.4."), "{address}");
+        assert_eq!(calls.of("router_list"), 1);
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!(calls.of("router_list") + calls.of("port_list"), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_external_network_the_address_of_the_balancer_is_published() {
+    simulated(async |scene: &mut Scene| {
+        let external = scene.place().external.clone();
+        scene.configure(&format!("[LoadBalancer]\nfloating-network-id = {external}\n")).await;
+        scene.simulation().world(|world| {
+            world.row_mut("network", &external).unwrap().set("router:external", false);
+        });
+        let mut web = web();
+        // An empty annotation replaces the configured network.
+        set(&mut web, "floating-network-id", "");
+        assert!(scene.ensure(&mut web).await.starts_with("10.50."));
+        let events = scene.events();
+        let reasons: Vec<&str> = events.iter().map(|event| event.split(':').next().unwrap()).collect();
+        assert_eq!(reasons, ["LoadBalancerExternalNetworkSearchFailed", "LoadBalancerForcedInternal"]);
+        scene.is_steady(&mut web).await;
+        assert_eq!(scene.events(), Vec::<String>::new(), "an event is for news");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_ipv6_address_has_no_floating_ip_and_one_event() {
+    simulated(async |scene: &mut Scene| {
+        let network = scene.place().network.clone();
+        let subnet = scene.simulation().world(|world| {
+            world.subnet(&SubnetSeed { network: &network, cidr: "fd00:50::/64", ..SubnetSeed::default() })
+        });
+        let nodes = scene.nodes.iter().enumerate().map(|(number, node)| {
+            let mut node = (**node).clone();
+            let address = format!("fd00:50::{}", number + 100);
+            node.addresses = [ccm_provider::NodeAddress::new(ccm_provider::AddressType::InternalIp, &*address)].into();
+            node.into()
+        });
+        scene.nodes = nodes.collect();
+        let mut web = crate::scene::service(
+            "web",
+            &[(80, 30080)],
+            json!({"ipFamilies": ["IPv6"], "loadBalancerIP": "fd00:50::80"}),
+        );
+        set(&mut web, "subnet-id", &subnet);
+        let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!((calls.writes(), address), ("loadbalancer_create 1".to_owned(), "fd00:50::80".to_owned()));
+        assert_eq!(scene.listener().await["allowed_cidrs"], json!(["::/0"]));
+        assert_eq!(calls.of("floating_ip_list") + calls.of("network_list"), 0, "{calls:?}");
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!(calls.of("floating_ip_list"), 0);
+        forget(&mut web);
+        scene.ensure(&mut web).await;
+        let events = scene.events();
+        assert!(events.len() == 1 && events[0].starts_with("LoadBalancerFloatingIPSkipped: "), "{events:?}");
+    })
+    .await;
+}

@@ -1,0 +1,180 @@
+//! Managed security groups.
+
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::Service;
+use serde_json::{Value, json};
+
+use crate::scene::{GROUPS, Scene, cases, forget, id, service, set, simulated, web};
+
+const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
+
+cases! {
+    both:
+        the_group_lets_the_members_subnet_in_and_is_on_every_port,
+        the_port_of_a_node_that_leaves_loses_the_group,
+        what_was_changed_by_hand_is_put_right;
+    simulated:
+        rules_follow_the_ports_of_the_service,
+        once_switched_off_groups_go_and_are_not_looked_for_again,
+        two_groups_of_one_name_are_an_error;
+}
+
+/// The rules of the group: `tcp 30080 10.50.0.0/24`.
+async fn rules(scene: &Scene) -> Vec<String> {
+    let groups = scene.groups().await;
+    assert_eq!(groups.len(), 1, "{groups:?}");
+    let text = |rule: &Value| {
+        assert_eq!((&rule["direction"], &rule["ethertype"]), (&json!("ingress"), &json!("IPv4")));
+        let [protocol, prefix] = ["protocol", "remote_ip_prefix"].map(|key| rule[key].as_str().unwrap());
+        format!("{protocol} {} {prefix}", rule["port_range_min"])
+    };
+    let mut rules: Vec<String> = groups[0]["security_group_rules"].as_array().unwrap().iter().map(text).collect();
+    rules.sort();
+    rules
+}
+
+/// How many ports have the group.
+async fn ports(scene: &Scene) -> usize {
+    let group = scene.groups().await.remove(0);
+    scene.list(&format!("/v2.0/ports?security_groups={}", id(&group))).await.len()
+}
+
+async fn managed(scene: &mut Scene) -> Service {
+    scene.configure(MANAGED).await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    web
+}
+
+async fn the_group_lets_the_members_subnet_in_and_is_on_every_port(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let group = scene.groups().await.remove(0);
+    assert_eq!(group["name"], format!("lb-sg-{}-shop-web", web.metadata.uid));
+    assert_eq!(group["description"], "Security Group for shop/web Service LoadBalancer in cluster kubernetes");
+    assert_eq!((rules(scene).await, ports(scene).await), (vec!["tcp 30080 10.50.0.0/24".to_owned()], 3));
+    scene.is_steady(&mut web).await;
+    scene.restart().await;
+    scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+}
+
+async fn rules_follow_the_ports_of_the_service(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    web.spec.ports = service("web", &[(80, 30080), (53, 30053)], json!({})).spec.ports;
+    web.spec.ports[1].protocol = "UDP".to_owned();
+    web.spec.external_traffic_policy = "Local".to_owned();
+    web.spec.health_check_node_port = 32000;
+    scene.ensure(&mut web).await;
+    assert_eq!(rules(scene).await, ["tcp 30080 10.50.0.0/24", "tcp 32000 10.50.0.0/24", "udp 30053 10.50.0.0/24"]);
+    web.spec.ports.remove(0);
+    scene.ensure(&mut web).await;
+    assert_eq!(rules(scene).await, ["tcp 32000 10.50.0.0/24", "udp 30053 10.50.0.0/24"]);
+    scene.is_steady(&mut web).await;
+}
+
+async fn the_port_of_a_node_that_leaves_loses_the_group(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let gone = scene.nodes.remove(0);
+    scene.update_hosts(&mut web).await;
+    assert_eq!((ports(scene).await, rules(scene).await.len()), (2, 1));
+    scene.nodes.push(gone);
+    scene.update_hosts(&mut web).await;
+    assert_eq!(ports(scene).await, 3);
+    scene.is_steady(&mut web).await;
+}
+
+async fn what_was_changed_by_hand_is_put_right(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let group = scene.groups().await.remove(0);
+    let rule = json!({"security_group_id": id(&group), "direction": "ingress", "protocol": "tcp", "ethertype": "IPv4"});
+    scene.make("/v2.0/security-group-rules", "security_group_rule", rule).await;
+    let port = scene.list(&format!("/v2.0/ports?security_groups={}", id(&group))).await.remove(0);
+    let path = format!("/v2.0/ports/{}", id(&port));
+    scene.write("PUT", &path, json!({"port": {"security_groups": []}})).await;
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    assert_eq!((rules(scene).await.len(), ports(scene).await), (1, 3));
+    scene.is_steady(&mut web).await;
+}
+
+async fn once_switched_off_groups_go_and_are_not_looked_for_again(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    scene.configure("").await;
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.groups().await, Vec::<Value>::new());
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.of("security_group_list"), 0, "{calls:?}");
+    scene.is_steady(&mut web).await;
+}
+
+async fn two_groups_of_one_name_are_an_error(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let group = scene.groups().await.remove(0);
+    scene.make(GROUPS, "security_group", json!({"name": group["name"]})).await;
+    forget(&mut web);
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("2 security groups have the name"), "{error}");
+    let ports = scene.list(&format!("/v2.0/ports?security_groups={}", id(&group))).await;
+    assert_eq!(ports.len(), 3);
+}
+
+#[tokio::test]
+async fn with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules() {
+    simulated(async |scene: &mut Scene| {
+        scene.configure(&format!("{MANAGED}lb-provider = ovn\nlb-method = SOURCE_IP_PORT\n")).await;
+        let mut web = web();
+        web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned(), "198.51.100.0/24".to_owned()]);
+        scene.ensure(&mut web).await;
+        let expected = ["tcp 30080 192.0.2.0/24", "tcp 30080 198.51.100.0/24"];
+        assert_eq!(rules(scene).await, expected);
+        assert_eq!(scene.events(), Vec::<String>::new());
+        scene.nodes.remove(0);
+        let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+        assert_eq!(calls.of("security_group_rule_create") + calls.of("security_group_rule_delete"), 0, "{calls:?}");
+        assert_eq!((rules(scene).await, ports(scene).await), (expected.map(str::to_owned).to_vec(), 2));
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_rule_that_is_gone_already_does_not_keep_ports_from_the_group() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = managed(scene).await;
+        let node = scene.node("node-4").await;
+        scene.nodes.push(node);
+        web.spec.ports[0].node_port = 30081;
+        let fault =
+            Fault::Code { status: 404, code: "SecurityGroupRuleNotFound".to_owned(), message: "gone".to_owned() };
+        scene.simulation().fault(Rule::every(fault).on("network", "security_group_rule_delete").window(0, 1));
+        scene.ensure(&mut web).await;
+        assert_eq!(ports(scene).await, 4);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_port_that_another_writer_changes_keeps_both_groups() {
+    simulated(async |scene: &mut Scene| {
+        scene.configure(MANAGED).await;
+        let theirs = scene.make(GROUPS, "security_group", json!({"name": "theirs"})).await;
+        let mut web = web();
+        set(&mut web, crate::scene::INTERNAL, "true");
+        scene.ensure(&mut web).await;
+        // The process knows the ports of the servers as they were a moment ago.
+        let all = scene.list("/v2.0/ports?device_owner=compute:nova").await;
+        for port in &all {
+            let body = json!({"port": {"security_groups": [theirs]}});
+            scene.write("PUT", &format!("/v2.0/ports/{}", id(port)), body).await;
+        }
+        forget(&mut web);
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert!(calls.of("port_get") >= 3, "refused with 412 and read again: {calls:?}");
+        for port in scene.list("/v2.0/ports?device_owner=compute:nova").await {
+            let groups = port["security_groups"].as_array().unwrap().clone();
+            assert!(groups.len() == 2 && groups.contains(&json!(theirs)), "{port}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,54 @@
+//! What the usual life of Services costs. Prints a table; the bounds are those that a change must not pass unnoticed.
+
+use std::time::Instant;
+
+use ccm_provider::Service;
+use serde_json::json;
+
+use crate::scene::{Calls, Scene, cases, service};
+
+cases! {
+    both:
+        the_usual_life_costs_little;
+    simulated:;
+}
+
+/// Prints `what: seconds / calls / writes`.
+async fn shown<T>(scene: &Scene, what: &str, work: impl Future<Output = T>) -> Calls {
+    let begin = Instant::now();
+    let (calls, _) = scene.counted(work).await;
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{what}: {seconds:.2} s / {} calls / {} writes", calls.total(), calls.written());
+    calls
+}
+
+async fn the_usual_life_costs_little(scene: &mut Scene) {
+    for count in [1, 10] {
+        let ports: Vec<(i32, i32)> = (0..count).map(|n| (8000 + n, 31000 + n)).collect();
+        let mut web = service("web", &ports, json!({}));
+        let created = shown(scene, &format!("{count} ports, create"), scene.ensure(&mut web)).await;
+        // Looks at a balancer at work are as many as it needs time.
+        let calls = created.total() - created.of("loadbalancer_get");
+        assert!(calls <= 15 && created.written() == 2, "{created:?}");
+        let steady = shown(scene, &format!("{count} ports, steady"), scene.ensure(&mut web)).await;
+        assert!(steady.total() <= 3 && steady.written() == 0, "{steady:?}");
+        scene.restart().await;
+        shown(scene, &format!("{count} ports, restart"), scene.ensure(&mut web)).await;
+        let node = scene.node(&format!("new-{count}")).await;
+        scene.nodes.push(node);
+        let added = shown(scene, &format!("{count} ports, member added"), scene.update_hosts(&mut web)).await;
+        assert!(added.written() >= i64::from(count), "{added:?}");
+        scene.nodes.pop();
+        shown(scene, &format!("{count} ports, member removed"), scene.update_hosts(&mut web)).await;
+        let deleted = shown(scene, &format!("{count} ports, delete"), scene.delete(&mut web)).await;
+        assert_eq!(deleted.written(), 2, "{deleted:?}");
+    }
+    let mut all: Vec<Service> = (0..5).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
+    let work = futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web)));
+    let created = shown(scene, "five Services, create", work).await;
+    assert_eq!(created.written(), 10, "{created:?}");
+    scene.restart().await;
+    let work = futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web)));
+    let restarted = shown(scene, "five Services, restart", work).await;
+    assert!(restarted.total() <= 15 && restarted.written() == 0, "{restarted:?}");
+}

@@ -1,0 +1,442 @@
+//! A cluster in a cloud: the provider as a process makes it, nodes, Services, and what the cloud has for them.
+
+use std::collections::BTreeMap;
+use std::ops::Sub;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ccm_cloudsim::openstack::{OpenStack, Options};
+use ccm_provider::flag::FlagValues;
+use ccm_provider::{
+    AddressType, CloudConfig, CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, Node, NodeAddress,
+    NodeRef, ProviderError, ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
+};
+use ccm_provider_contract::TestCluster;
+use serde_json::{Value, json};
+
+use crate::cloud::{Cloud, Place, Simulated, Who};
+use crate::real::Real;
+
+/// Value of `--cluster-name`.
+pub(crate) const CLUSTER: &str = "kubernetes";
+pub(crate) const PREFIX: &str = "loadbalancer.openstack.org/";
+pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+/// What the provider notes of a balancer that is as desired.
+const APPLIED: &str = "cloud-controller-manager/openstack-applied";
+/// Real clouds take a while.
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub(crate) const LBS: &str = "/v2.0/lbaas/loadbalancers";
+pub(crate) const FIPS: &str = "/v2.0/floatingips";
+pub(crate) const GROUPS: &str = "/v2.0/security-groups";
+
+/// Runs cases on both kinds of cloud, and others on the simulation alone: real services need seconds for each change.
+macro_rules! cases {
+    (both: $($both:ident),*; simulated: $($alone:ident),*$(;)?) => {
+        mod simulated {
+            $($crate::scene::cases!(@ $both simulated);)*
+            $($crate::scene::cases!(@ $alone simulated);)*
+        }
+        mod real_openstack {
+            $($crate::scene::cases!(@ $both real);)*
+        }
+    };
+    (@ $case:ident $cloud:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::scene::$cloud(super::$case).await;
+        }
+    };
+}
+pub(crate) use cases;
+
+pub(crate) async fn simulated(case: impl AsyncFnOnce(&mut Scene)) {
+    simulated_with(Options::default(), case).await;
+}
+
+pub(crate) async fn simulated_with(options: Options, case: impl AsyncFnOnce(&mut Scene)) {
+    run(Box::new(Simulated::start(options).await), case).await;
+}
+
+pub(crate) async fn real(case: impl AsyncFnOnce(&mut Scene)) {
+    if let Some(cloud) = Real::start().await {
+        run(Box::new(cloud), case).await;
+    }
+}
+
+async fn run(cloud: Box<dyn Cloud>, case: impl AsyncFnOnce(&mut Scene)) {
+    let mut scene = Scene::new(cloud).await;
+    case(&mut scene).await;
+    scene.cloud.end().await;
+}
+
+/// A running provider.
+pub(crate) struct Process {
+    provider: Arc<dyn CloudProvider>,
+    pub(crate) balancers: Arc<dyn LoadBalancer>,
+    pub(crate) cluster: Arc<TestCluster>,
+    name: String,
+}
+
+impl Process {
+    pub(crate) async fn start(conf: String, cluster_name: &str) -> Result<Self, ProviderError> {
+        let config = CloudConfig { path: "/nonexistent/cloud.conf".into(), text: conf };
+        let provider = ccm_provider_openstack::Factory.build(Some(config), &FlagValues::default()).await?;
+        let cluster = Arc::new(TestCluster::default());
+        provider.initialize(cluster.context(cluster_name)).await?;
+        let balancers = provider.load_balancer().expect("load balancers");
+        Ok(Self { provider, balancers, cluster, name: cluster_name.to_owned() })
+    }
+
+    /// The calls so far, by operation.
+    pub(crate) fn calls(&self) -> Calls {
+        let mut calls = BTreeMap::new();
+        for family in self.provider.metrics().unwrap().gather() {
+            if family.name() == "openstack_api_requests_total" {
+                for metric in family.get_metric() {
+                    let request = metric.get_label()[0].value().to_owned();
+                    #[allow(clippy::cast_possible_truncation)]
+                    calls.insert(request, metric.get_counter().get_value() as i64);
+                }
+            }
+        }
+        Calls(calls)
+    }
+
+    /// One call for a Service; what is noted is written on the Service, as the controller does.
+    pub(crate) async fn ask(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
+        let ServiceAnswer { result, notes } = self.balancers.reconcile_one(&self.name, service, nodes, action).await;
+        for (key, value) in notes.annotations {
+            match value {
+                Some(value) => drop(service.metadata.annotations.insert(key, value)),
+                None => drop(service.metadata.annotations.remove(&key)),
+            }
+        }
+        result
+    }
+
+    /// The same until the answer is final.
+    pub(crate) async fn work(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
+        let begin = Instant::now();
+        loop {
+            match self.ask(service, nodes, action).await {
+                Err(error) if error.is_in_progress() && begin.elapsed() < LIMIT => {
+                    let after = error.retry_after().unwrap_or_default();
+                    tokio::time::sleep(after.min(Duration::from_millis(20))).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+pub(crate) type Answer = Result<Option<LoadBalancerStatus>, ProviderError>;
+
+/// How many calls there were, by operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Calls(BTreeMap<String, i64>);
+
+impl Calls {
+    pub(crate) fn total(&self) -> i64 {
+        self.0.iter().filter(|(name, _)| *name != "token_create").map(|(_, count)| count).sum()
+    }
+
+    /// Those that change something: `loadbalancer_create 1, …`.
+    pub(crate) fn writes(&self) -> String {
+        let is_write = |name: &str| ["_create", "_update", "_delete"].iter().any(|verb| name.ends_with(verb));
+        let writes = self.0.iter().filter(|(name, _)| is_write(name) && *name != "token_create");
+        writes.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn written(&self) -> i64 {
+        self.writes().split(' ').filter_map(|word| word.trim_end_matches(',').parse::<i64>().ok()).sum()
+    }
+
+    pub(crate) fn of(&self, name: &str) -> i64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
+
+impl Sub for Calls {
+    type Output = Calls;
+
+    fn sub(self, before: Calls) -> Calls {
+        let left = self.0.into_iter().map(|(name, count)| (count - before.of(&name), name));
+        Calls(left.filter(|(count, _)| *count != 0).map(|(count, name)| (name, count)).collect())
+    }
+}
+
+/// What a test works with.
+pub(crate) struct Scene {
+    pub(crate) cloud: Box<dyn Cloud>,
+    pub(crate) process: Process,
+    pub(crate) nodes: Vec<NodeRef>,
+    conf: String,
+}
+
+impl Scene {
+    async fn new(cloud: Box<dyn Cloud>) -> Self {
+        let process = Process::start(cloud.login(), CLUSTER).await.unwrap();
+        let mut scene = Self { cloud, process, nodes: Vec::new(), conf: String::new() };
+        for name in ["node-1", "node-2", "node-3"] {
+            let node = scene.node(name).await;
+            scene.nodes.push(node);
+        }
+        scene
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        self.cloud.place()
+    }
+
+    pub(crate) fn simulation(&self) -> &OpenStack {
+        self.cloud.simulation().expect("a simulation")
+    }
+
+    /// A node on a server of its own.
+    pub(crate) async fn node(&self, name: &str) -> NodeRef {
+        let server = uid(name);
+        let port = self.cloud.port(&server).await;
+        let address = port["fixed_ips"][0]["ip_address"].as_str().unwrap();
+        let addresses = [NodeAddress::new(AddressType::InternalIp, address)].into();
+        let provider_id = Some(format!("openstack:///{server}").into());
+        Arc::new(Node { name: name.into(), provider_id, addresses, ..Node::default() })
+    }
+
+    /// A new process with the same configuration.
+    pub(crate) async fn restart(&mut self) {
+        self.process = Process::start(self.cloud.login() + &self.conf, CLUSTER).await.unwrap();
+    }
+
+    /// A new process with this behind `[Global]`.
+    pub(crate) async fn configure(&mut self, more: &str) {
+        more.clone_into(&mut self.conf);
+        self.restart().await;
+    }
+
+    /// A process of another cluster in the same project.
+    pub(crate) async fn process_of(&self, cluster: &str) -> Process {
+        Process::start(self.cloud.login() + &self.conf, cluster).await.unwrap()
+    }
+
+    pub(crate) async fn try_ensure(&self, service: &mut Service) -> Answer {
+        self.process.work(service, &self.nodes, ServiceAction::Ensure).await
+    }
+
+    /// Ensures, and answers the address or host name that is published.
+    pub(crate) async fn ensure(&self, service: &mut Service) -> String {
+        let status = self.try_ensure(service).await.unwrap().expect("a status");
+        let ingress = &status.ingress[0];
+        if ingress.hostname.is_empty() { ingress.ip.clone() } else { ingress.hostname.clone() }
+    }
+
+    pub(crate) async fn refused(&self, service: &mut Service) -> String {
+        self.try_ensure(service).await.expect_err("an error").to_string()
+    }
+
+    pub(crate) async fn update_hosts(&self, service: &mut Service) {
+        self.process.work(service, &self.nodes, ServiceAction::UpdateHosts).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, service: &mut Service) {
+        self.process.work(service, &self.nodes, ServiceAction::Delete).await.unwrap();
+    }
+
+    /// The calls that this needs.
+    pub(crate) async fn counted<T>(&self, work: impl Future<Output = T>) -> (Calls, T) {
+        let before = self.process.calls();
+        let answer = work.await;
+        (self.process.calls() - before, answer)
+    }
+
+    /// The writes that an ensure needs.
+    pub(crate) async fn writes_to_ensure(&self, service: &mut Service) -> String {
+        self.counted(self.ensure(service)).await.0.writes()
+    }
+
+    /// Another ensure writes nothing, whether or not it relies on what was noted.
+    pub(crate) async fn is_steady(&self, service: &mut Service) {
+        assert_eq!(self.writes_to_ensure(service).await, "");
+        forget(service);
+        assert_eq!(self.writes_to_ensure(service).await, "");
+    }
+
+    pub(crate) fn events(&self) -> Vec<String> {
+        self.process.cluster.take_events()
+    }
+
+    // By hand.
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.cloud.send(Who::Tenant, "GET", path, None).await;
+        assert!(status == 200, "GET {path}: {status} {body}");
+        body
+    }
+
+    /// The objects of a list.
+    pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
+        let body = self.get(path).await;
+        let lists = body.as_object().unwrap().iter().filter(|(key, _)| !key.ends_with("links"));
+        lists.filter_map(|(_, value)| value.as_array()).next().unwrap().clone()
+    }
+
+    /// Sends a write, and waits for the balancer if it changes one.
+    pub(crate) async fn write(&self, method: &str, path: &str, body: Value) -> Value {
+        let body = Some(&body).filter(|body| !body.is_null());
+        let (status, answer) = self.cloud.send(Who::Tenant, method, path, body).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        if path.contains("/lbaas/") {
+            self.settle().await;
+        }
+        answer
+    }
+
+    /// Makes an object; `kind` is the key around it. Answers its ID.
+    pub(crate) async fn make(&self, path: &str, kind: &str, object: Value) -> String {
+        let answer = self.write("POST", path, json!({ kind: object })).await;
+        answer[kind]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until no balancer is at work.
+    pub(crate) async fn settle(&self) {
+        let begin = Instant::now();
+        while begin.elapsed() < LIMIT {
+            let pending = |lb: &Value| lb["provisioning_status"].as_str().unwrap().starts_with("PENDING");
+            if !self.list(LBS).await.iter().any(pending) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("a balancer stays pending");
+    }
+
+    pub(crate) async fn balancers(&self) -> Vec<Value> {
+        self.list(LBS).await
+    }
+
+    /// The only balancer.
+    pub(crate) async fn balancer(&self) -> Value {
+        let mut all = self.balancers().await;
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
+    }
+
+    /// Listeners by port.
+    pub(crate) async fn listeners(&self) -> Vec<Value> {
+        let mut all = self.list("/v2.0/lbaas/listeners").await;
+        all.sort_by_key(|listener| listener["protocol_port"].as_i64());
+        all
+    }
+
+    pub(crate) async fn listener(&self) -> Value {
+        self.listeners().await.remove(0)
+    }
+
+    pub(crate) async fn pools(&self) -> Vec<Value> {
+        let mut all = self.list("/v2.0/lbaas/pools").await;
+        all.sort_by_key(|pool| pool["name"].to_string());
+        all
+    }
+
+    pub(crate) async fn pool(&self) -> Value {
+        self.pools().await.remove(0)
+    }
+
+    pub(crate) async fn monitors(&self) -> Vec<Value> {
+        self.list("/v2.0/lbaas/healthmonitors").await
+    }
+
+    /// The names of the members of all pools, sorted.
+    pub(crate) async fn members(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for member in self.whole_members().await {
+            names.push(format!("{} {}", member["name"].as_str().unwrap(), member["protocol_port"]));
+        }
+        names.sort();
+        names
+    }
+
+    pub(crate) async fn whole_members(&self) -> Vec<Value> {
+        let mut members = Vec::new();
+        for pool in self.pools().await {
+            members.extend(self.list(&format!("/v2.0/lbaas/pools/{}/members", id(&pool))).await);
+        }
+        members
+    }
+
+    pub(crate) async fn floating_ips(&self) -> Vec<Value> {
+        self.list(FIPS).await
+    }
+
+    /// The groups that tests or the provider made.
+    pub(crate) async fn groups(&self) -> Vec<Value> {
+        let all = self.list(GROUPS).await;
+        all.into_iter().filter(|group| group["name"] != "default").collect()
+    }
+
+    /// Nothing of a Service is left.
+    pub(crate) async fn is_empty(&self) {
+        let left = (self.balancers().await, self.floating_ips().await, self.groups().await);
+        assert_eq!(left, (Vec::new(), Vec::new(), Vec::new()));
+        let vips = self.list("/v2.0/ports?device_owner=Octavia").await;
+        assert_eq!(vips, Vec::<Value>::new());
+    }
+}
+
+/// The ID of an object.
+pub(crate) fn id(object: &Value) -> &str {
+    object["id"].as_str().unwrap()
+}
+
+/// A UUID for each name.
+pub(crate) fn uid(name: &str) -> String {
+    let digits: String = name.bytes().rev().map(|byte| format!("{byte:02x}")).collect();
+    format!("{:0<8.8}-aaaa-4bbb-8ccc-{:0<12.12}", digits, digits.get(8..).unwrap_or_default())
+}
+
+/// A Service `shop/<name>` of type LoadBalancer with these ports and node ports; `spec` replaces fields.
+#[allow(clippy::needless_pass_by_value)] // literals at all callers
+pub(crate) fn service(name: &str, ports: &[(i32, i32)], spec: Value) -> Service {
+    let port = |(port, node_port): &(i32, i32)| json!({"name": format!("p{port}"), "port": port, "nodePort": node_port, "protocol": "TCP"});
+    let mut json = json!({
+        "metadata": {"namespace": "shop", "name": name, "uid": uid(name), "annotations": {}},
+        "spec": {
+            "type": "LoadBalancer", "sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
+            "ports": ports.iter().map(port).collect::<Vec<Value>>(),
+        },
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        json["spec"][key] = value.clone();
+    }
+    serde_json::from_value(json).unwrap()
+}
+
+/// `shop/web` with the port 80.
+pub(crate) fn web() -> Service {
+    service("web", &[(80, 30080)], json!({}))
+}
+
+/// Sets an annotation, whose usual prefix is left out.
+pub(crate) fn set(service: &mut Service, key: &str, value: &str) {
+    let key = if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
+    service.metadata.annotations.insert(key, value.to_owned());
+}
+
+pub(crate) fn unset(service: &mut Service, key: &str) {
+    let key = if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
+    service.metadata.annotations.remove(&key);
+}
+
+pub(crate) fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str> {
+    service.metadata.annotations.get(&format!("{PREFIX}{key}")).map(String::as_str)
+}
+
+/// Forgets that the balancer was as desired: something was changed by hand.
+pub(crate) fn forget(service: &mut Service) {
+    service.metadata.annotations.remove(APPLIED);
+}
+
+/// The texts of a list.
+pub(crate) fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}

@@ -1,0 +1,157 @@
+//! Balancers that several Services use, and those of other clusters.
+
+use ccm_provider::{Service, ServiceAction};
+use serde_json::{Value, json};
+
+use crate::scene::{INTERNAL, LBS, Scene, annotation, cases, forget, id, service, set, texts, unset, web};
+
+cases! {
+    both:
+        sharers_leave_in_any_order,
+        a_balancer_of_another_cluster_is_joined_and_left_without_touching_foreign_tags,
+        a_new_cluster_name_renames_what_is_ours_alone;
+    simulated:
+        a_full_or_internal_sharer_is_refused_before_any_write,
+        a_port_removed_before_the_deletion_leaves_no_listener,
+        a_port_that_another_service_has_is_refused_whatever_its_protocol;
+}
+
+const WEB: &str = "kube_service_kubernetes_shop_web";
+const API: &str = "kube_service_kubernetes_shop_api";
+
+/// `shop/api` with the port 8080 on the balancer of another Service.
+fn api(owner: &Service) -> Service {
+    let mut api = service("api", &[(8080, 30808)], json!({}));
+    set(&mut api, "load-balancer-id", annotation(owner, "load-balancer-id").unwrap());
+    api
+}
+
+async fn sharers_leave_in_any_order(scene: &mut Scene) {
+    for owner_first in [true, false] {
+        let mut web = web();
+        let address = scene.ensure(&mut web).await;
+        let mut api = api(&web);
+        let (calls, same) = scene.counted(scene.ensure(&mut api)).await;
+        assert_eq!(same, address);
+        assert_eq!(calls.of("loadbalancer_create") + calls.of("floating_ip_create"), 0);
+        assert_eq!(texts(&scene.balancer().await["tags"]), [WEB, API]);
+        assert_eq!(texts(&scene.listeners().await[1]["tags"]), [API]);
+        for service in [&mut web, &mut api] {
+            scene.is_steady(service).await;
+        }
+        let (first, second, stays) = if owner_first { (&mut web, &mut api, API) } else { (&mut api, &mut web, WEB) };
+        scene.delete(first).await;
+        assert_eq!(texts(&scene.balancer().await["tags"]), [stays]);
+        let listeners = scene.listeners().await;
+        assert_eq!((listeners.len(), texts(&listeners[0]["tags"])), (1, vec![stays]));
+        assert_eq!((scene.pools().await.len(), scene.floating_ips().await.len()), (1, 1));
+        forget(second);
+        scene.is_steady(second).await;
+        scene.delete(second).await;
+        scene.is_empty().await;
+    }
+}
+
+async fn a_port_that_another_service_has_is_refused_whatever_its_protocol(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "x-forwarded-for", "true");
+    scene.ensure(&mut web).await;
+    let mut api = api(&web);
+    api.spec.ports[0].port = 80;
+    let (calls, error) = scene.counted(scene.refused(&mut api)).await;
+    assert!(error.contains(&format!("the listener port 80 already exists (HTTP, used by {WEB})")), "{error}");
+    assert_eq!(calls.writes(), "");
+    api.spec.ports[0].protocol = "UDP".to_owned();
+    scene.ensure(&mut api).await;
+    assert_eq!(scene.listeners().await.len(), 2);
+}
+
+async fn a_full_or_internal_sharer_is_refused_before_any_write(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut internal = api(&web);
+    set(&mut internal, INTERNAL, "true");
+    let (calls, error) = scene.counted(scene.refused(&mut internal)).await;
+    assert!(error.contains("internal Service cannot share a load balancer"), "{error}");
+    assert_eq!(calls.writes(), "");
+    let mut second = api(&web);
+    scene.ensure(&mut second).await;
+    let mut third = service("third", &[(9090, 30909)], json!({}));
+    set(&mut third, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+    let (calls, error) = scene.counted(scene.refused(&mut third)).await;
+    assert!(error.contains("already shared with 2 Services"), "{error}");
+    assert_eq!(calls.writes(), "");
+    scene.configure("[LoadBalancer]\nmax-shared-lb = 3\n").await;
+    scene.ensure(&mut third).await;
+    assert_eq!(scene.listeners().await.len(), 3);
+}
+
+async fn a_balancer_of_another_cluster_is_joined_and_left_without_touching_foreign_tags(scene: &mut Scene) {
+    let other = scene.process_of("other").await;
+    let mut theirs = web();
+    other.work(&mut theirs, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    let tag = "kube_service_other_shop_web";
+    // The same namespace, another name.
+    let mut api = api(&theirs);
+    scene.ensure(&mut api).await;
+    let lb = scene.balancer().await;
+    assert_eq!((&lb["name"], texts(&lb["tags"])), (&json!(tag), vec![tag, API]));
+    scene.is_steady(&mut api).await;
+    let before = other.calls();
+    forget(&mut theirs);
+    other.work(&mut theirs, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    assert_eq!((other.calls() - before).writes(), "");
+    scene.delete(&mut api).await;
+    let lb = scene.balancer().await;
+    assert_eq!((&lb["name"], texts(&lb["tags"]), scene.listeners().await.len()), (&json!(tag), vec![tag], 1));
+    other.work(&mut theirs, &scene.nodes, ServiceAction::Delete).await.unwrap();
+    scene.is_empty().await;
+}
+
+async fn a_new_cluster_name_renames_what_is_ours_alone(scene: &mut Scene) {
+    let old = scene.process_of("old_one").await;
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    set(&mut web, "enable-health-monitor", "true");
+    old.work(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    let foreign = json!({"name": "listener_0_kube_service_x_y_z", "protocol": "TCP", "protocol_port": 9, "tags": ["kube_service_x_y_z"],
+        "loadbalancer_id": annotation(&web, "load-balancer-id")});
+    scene.make("/v2.0/lbaas/listeners", "listener", foreign).await;
+    forget(&mut web);
+    let address = scene.ensure(&mut web).await;
+    let lb = scene.balancer().await;
+    assert_eq!((&lb["name"], texts(&lb["tags"])), (&json!(WEB), vec![WEB]));
+    assert_eq!(lb["description"], "Kubernetes external service shop/web from cluster kubernetes");
+    let listeners = scene.listeners().await;
+    assert_eq!(
+        (&listeners[0]["name"], texts(&listeners[0]["tags"])),
+        (&json!("listener_0_kube_service_x_y_z"), vec!["kube_service_x_y_z"])
+    );
+    assert_eq!((&listeners[2]["name"], texts(&listeners[2]["tags"])), (&json!(format!("listener_1_{WEB}")), vec![WEB]));
+    assert_eq!(scene.pool().await["name"], format!("pool_0_{WEB}"));
+    assert!(scene.monitors().await.iter().all(|monitor| monitor["name"].as_str().unwrap().ends_with(WEB)));
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("LoadBalancerRename: "), "{events:?}");
+    assert_eq!(scene.ensure(&mut web).await, address);
+    scene.is_steady(&mut web).await;
+    // Its floating IP is still known to be ours.
+    let foreign = format!("/v2.0/lbaas/listeners/{}", id(&listeners[0]));
+    scene.write("DELETE", &foreign, Value::Null).await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+}
+
+async fn a_port_removed_before_the_deletion_leaves_no_listener(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut api = service("api", &[(8080, 30808), (8081, 30809)], json!({}));
+    set(&mut api, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+    set(&mut api, "enable-health-monitor", "true");
+    scene.ensure(&mut api).await;
+    api.spec.ports.pop();
+    scene.delete(&mut api).await;
+    assert_eq!((scene.listeners().await.len(), scene.pools().await.len(), scene.monitors().await.len()), (1, 1, 0));
+    // A user who removes the annotation of a sharer gets a balancer of its own.
+    unset(&mut api, "load-balancer-id");
+    scene.ensure(&mut api).await;
+    assert_eq!(scene.list(LBS).await.len(), 2);
+}
