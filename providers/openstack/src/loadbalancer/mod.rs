@@ -115,7 +115,8 @@ impl Cloud {
     /// Octavia refused a change without which the balancer works.
     fn refused(&self, subject: &Subject, message: &str) {
         if let Some(context) = self.cluster.context() {
-            context.events.event(subject, EventType::Warning, "LoadBalancerLbMethodUnknown", message);
+            let message = format!("Error updating LB method for LoadBalancer: {message}");
+            context.events.event(subject, EventType::Warning, "LoadBalancerLbMethodUnknown", &message);
         }
     }
 

@@ -17,9 +17,7 @@ pub(crate) const CLUSTER: &str = "kubernetes";
 pub(crate) struct Bed {
     pub(crate) cloud: OpenStack,
     pub(crate) project: String,
-    pub(crate) network: String,
     pub(crate) subnet: String,
-    pub(crate) external: String,
     pub(crate) router: String,
 }
 
@@ -27,7 +25,7 @@ impl Bed {
     /// A project with a subnet of nodes that a router joins to an external network.
     pub(crate) fn start(options: Options) -> Self {
         let cloud = OpenStack::start(options).unwrap();
-        let (project, network, subnet, external, router) = cloud.world(|world| {
+        let (project, subnet, router) = cloud.world(|world| {
             let project = world.project("kube");
             world.user("ccm", "secret", &project, &["member", "load-balancer_member"]);
             world.flavor("f-1", "m1.small");
@@ -43,9 +41,9 @@ impl Bed {
             let nodes = SubnetSeed { network: &network, name: "nodes", cidr: "10.60.0.0/16", ..Default::default() };
             let subnet = world.subnet(&nodes);
             let router = world.router(&project, "router", Some(&external), &[&subnet]);
-            (project, network, subnet, external, router)
+            (project, subnet, router)
         });
-        Self { cloud, project, network, subnet, external, router }
+        Self { cloud, project, subnet, router }
     }
 
     /// The configuration, with more lines in `[LoadBalancer]` and other sections behind it.

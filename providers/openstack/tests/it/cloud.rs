@@ -13,7 +13,6 @@ pub(crate) struct Place {
     pub(crate) project: String,
     pub(crate) network: String,
     pub(crate) subnet: String,
-    pub(crate) router: String,
     pub(crate) external: String,
 }
 
@@ -70,8 +69,8 @@ impl Simulated {
             let subnet = world.subnet(&SubnetSeed { cidr: "10.50.0.0/24", ..seed(&network) });
             let external = world.network(&admin, "public", json!({"router:external": true}));
             world.subnet(&SubnetSeed { cidr: "172.24.4.0/24", ..seed(&external) });
-            let router = world.router(&project, "nodes", Some(&external), &[&subnet]);
-            Place { project, network, subnet, router, external }
+            world.router(&project, "nodes", Some(&external), &[&subnet]);
+            Place { project, network, subnet, external }
         });
         let mut cloud = Self { openstack, place, tokens: Default::default() };
         cloud.tokens = [cloud.token("tenant", "s3cret-of-tenant").await, cloud.token("admin", "secret").await];

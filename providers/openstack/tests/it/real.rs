@@ -22,7 +22,6 @@ impl Real {
             project: tenant.project_id.clone(),
             network: tenant.network_id.clone(),
             subnet: tenant.subnet_id.clone(),
-            router: tenant.router_id.clone(),
             external: tenant.public_network_id.clone(),
         };
         Some(Self { openstack, tenant, place })

@@ -13,7 +13,8 @@ fn the_overlay_has_its_files_where_the_go_program_has_them() {
     let Some(text) = overlay("openstack") else { return };
     let documents = documents(&text);
     let args = args(workload(&documents));
-    for arg in ["--cloud-provider=openstack", "--cloud-config=/etc/config/cloud.conf", "--configure-cloud-routes=false"] {
+    for arg in ["--cloud-provider=openstack", "--cloud-config=/etc/config/cloud.conf", "--configure-cloud-routes=false"]
+    {
         assert!(args.iter().any(|one| one == arg), "{arg}: {args:?}");
     }
     let pod = &workload(&documents)["spec"]["template"]["spec"];
