@@ -7,9 +7,7 @@
 //!
 //! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, in growing steps without a bound.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use ccm_kit::call::ErrorKind;
 use ccm_provider::{ErrorClass, ProviderError, Subject};
@@ -17,6 +15,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::pace::{EARLY_LOOK, Pace};
 use super::plan::create::{balancer_id, vip_port};
 use super::step::{Outputs, Step, Write};
 use crate::client::network::Port;
@@ -24,21 +23,9 @@ use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
 use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operation};
 use crate::client::{ApiError, Client, is_busy};
 
-/// The first look at a balancer that is at work comes after this time, and each next one a fifth later.
-const FIRST_LOOK: Duration = Duration::from_millis(400);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// The look that tells a driver that is done at once.
-const EARLY_LOOK: Duration = Duration::from_millis(30);
 /// Looks until it is given up: about as long as upstream waits, 271 s and 326 s.
 const LOOKS: u32 = 46;
 const LOOKS_AT_DELETION: u32 = 53;
-/// What a change is believed to take where it is not done at once, before the first one has ended.
-const USUAL: Duration = Duration::from_millis(450);
-/// A change that takes longer is not waited for blindly.
-const LONGEST_USUAL: Duration = Duration::from_secs(3);
-const LEAST: Duration = Duration::from_millis(20);
-/// How much sooner the next change is sent, or the next look is taken, after one that was not too early.
-const EASE: f64 = 0.97;
 /// Conflicts of one write until it is given up: another program writes too.
 const CONFLICTS: u32 = 3;
 
@@ -54,71 +41,11 @@ pub(super) struct Writer {
 /// Reports a refusal that does not end the plan.
 type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
 
-/// How long changes take, and which balancers are at work.
-#[derive(Debug)]
-struct Pace {
-    usual: Duration,
-    /// Whether a look has shown how fast the cloud is.
-    is_known: bool,
-    busy_since: BTreeMap<String, Instant>,
-}
-
-impl Pace {
-    /// A change was taken; `at_once`: the one before it had ended by then.
-    fn sent(&mut self, balancer: &str, at_once: bool) {
-        if at_once {
-            self.usual = self.usual.mul_f64(EASE).max(LEAST);
-        }
-        self.busy_since.insert(balancer.to_owned(), Instant::now());
-    }
-
-    /// A change came too early: the time until the next attempt, by which changes take longer than believed.
-    fn conflict(&mut self, conflicts: u32) -> Duration {
-        let pause = (self.usual / 3).max(LEAST).mul_f64(1.2_f64.powi(i32::try_from(conflicts).unwrap_or(i32::MAX)));
-        self.usual = (self.usual + pause).min(LONGEST_USUAL);
-        pause.min(LONGEST_PAUSE)
-    }
-
-    /// The time until the first look at a change, or at a creation or deletion, whose time says nothing about changes.
-    fn first_look(&self, is_change: bool) -> Duration {
-        match (self.is_known, is_change) {
-            (false, _) => EARLY_LOOK,
-            (true, true) => self.usual,
-            (true, false) => self.usual.min(FIRST_LOOK),
-        }
-    }
-
-    /// The balancer was still at work: the time until the next look.
-    fn next_look(&mut self, pause: Duration, is_change: bool) -> Duration {
-        match (std::mem::replace(&mut self.is_known, true), is_change) {
-            (false, true) => self.usual.saturating_sub(pause),
-            (false, false) => FIRST_LOOK,
-            (true, true) if pause == self.usual => pause / 3,
-            (true, _) => next(pause),
-        }
-    }
-
-    /// The balancer was active, or gone, at a look; `at_once`: at the first one.
-    fn ended(&mut self, balancer: &str, at_once: bool) {
-        let since = self.busy_since.remove(balancer);
-        // The time of the look is at most one pause late.
-        let took = since.map(|since| since.elapsed().min(LONGEST_USUAL));
-        self.usual = match (self.is_known, took) {
-            (false, took) => took.unwrap_or(EARLY_LOOK),
-            (true, Some(_)) if at_once => self.usual.mul_f64(EASE).max(LEAST),
-            (true, Some(took)) => (self.usual * 3 + took) / 4,
-            (true, None) => self.usual,
-        };
-        self.is_known = true;
-    }
-}
-
 impl Writer {
     /// `steps`: how often a balancer at work is looked at, where the environment says so.
     pub(super) fn new(client: Client, steps: Option<u32>) -> Self {
-        let pace = Pace { usual: USUAL, is_known: false, busy_since: BTreeMap::new() };
         let looks_at_deletion = steps.map_or(LOOKS_AT_DELETION, |steps| steps.saturating_add(1));
-        Self { client, looks: steps.unwrap_or(LOOKS), looks_at_deletion, pace: Mutex::new(pace) }
+        Self { client, looks: steps.unwrap_or(LOOKS), looks_at_deletion, pace: Mutex::default() }
     }
 
     pub(super) async fn apply(
@@ -243,15 +170,12 @@ impl Writer {
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
         self.when_ready(id, LB_DELETE, &Method::DELETE, &path, None).await?;
-        self.pace().busy_since.remove(id);
+        self.pace().forget(id);
         let mut pause = self.pace().first_look(false);
-        for _ in 0..self.looks_at_deletion {
+        for look in 0..self.looks_at_deletion {
             sleep(pause).await;
             match self.client.load_balancer(id).await {
-                Ok(None) => {
-                    self.pace().ended(id, true);
-                    return Ok(());
-                }
+                Ok(None) => return Ok(()),
                 // Octavia could not delete it; the next pass sees what is left.
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => {
                     return Err(ProviderError::unknown(format!(
@@ -261,7 +185,7 @@ impl Writer {
                 Ok(Some(_)) => {}
                 Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
             }
-            pause = self.pace().next_look(pause, false);
+            pause = self.pace().next_look(id, look, pause, Instant::now());
         }
         Err(ProviderError::new(
             ErrorClass::Transient { after: None },
@@ -309,7 +233,7 @@ impl Writer {
             let answer = self.client.write_octavia(operation, method.clone(), path, body.clone()).await;
             match answer {
                 Ok(answer) => {
-                    self.pace().sent(balancer, conflicts == 0);
+                    self.pace().sent(balancer, Instant::now());
                     return Ok(answer);
                 }
                 Err(error) if *method == Method::DELETE && error.status == Some(404) && error.code != "404" => {
@@ -318,14 +242,14 @@ impl Writer {
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
                     conflicts += 1;
                     // Never ready again: 409 is also what a balancer in ERROR answers.
-                    if conflicts > 1
+                    if conflicts % 3 == 0
                         && operation != LB_DELETE
                         && let Some(lb) = self.client.load_balancer(balancer).await?
                         && lb.provisioning_status == ERROR
                     {
                         return Err(WriteError::Wait(Wait::Failed, balancer.to_owned()));
                     }
-                    let pause = self.pace().conflict(conflicts);
+                    let pause = self.pace().conflict(balancer, conflicts, Instant::now());
                     sleep(pause).await;
                 }
                 Err(error) => return Err(error.into()),
@@ -337,31 +261,31 @@ impl Writer {
     async fn until_probably_ready(&self, balancer: &str) {
         let (since, is_known) = {
             let pace = self.pace();
-            (pace.busy_since.get(balancer).copied(), pace.is_known)
+            (pace.busy_since(balancer), pace.is_known)
         };
         let Some(since) = since else { return };
         if !is_known {
             sleep_until(since + EARLY_LOOK).await;
             let found = self.client.load_balancer(balancer).await;
             if found.is_ok_and(|lb| lb.is_some_and(|lb| lb.provisioning_status == ACTIVE)) {
-                self.pace().ended(balancer, true);
+                self.pace().ended(balancer, Instant::now());
                 return;
             }
             self.pace().is_known = true;
         }
-        let usual = self.pace().usual;
+        let usual = self.pace().usual();
         sleep_until(since + usual).await;
     }
 
     /// Waits until a balancer is active.
     async fn until_active(&self, id: &str, outputs: &Outputs) -> Result<(), Wait> {
-        let is_change = self.pace().busy_since.contains_key(id);
+        let is_change = self.pace().busy_since(id).is_some();
         let mut pause = self.pace().first_look(is_change);
         for look in 0..self.looks {
             sleep(pause).await;
             match self.client.load_balancer(id).await {
                 Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
-                    self.pace().ended(id, look == 0);
+                    self.pace().ended(id, Instant::now());
                     outputs.lock().balancers.insert(id.to_owned(), lb);
                     return Ok(());
                 }
@@ -371,7 +295,7 @@ impl Writer {
                 Err(error) if error.kind == ErrorKind::NotLeading => return Err(Wait::Late),
                 Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
             }
-            pause = self.pace().next_look(pause, is_change);
+            pause = self.pace().next_look(id, look, pause, Instant::now());
         }
         Err(Wait::Late)
     }
@@ -383,10 +307,6 @@ impl Writer {
 
 fn path_of(id: &str, cascade: bool) -> String {
     format!("loadbalancers/{id}{}", if cascade { "?cascade=true" } else { "" })
-}
-
-fn next(pause: Duration) -> Duration {
-    pause.mul_f64(1.2).min(LONGEST_PAUSE)
 }
 
 /// How a wait ended without an active balancer.

@@ -27,6 +27,7 @@ pub(crate) mod desired;
 mod guard;
 pub(crate) mod names;
 pub(crate) mod observe;
+mod pace;
 pub(crate) mod pattern;
 pub(crate) mod plan;
 mod redact;
