@@ -73,8 +73,18 @@ impl Tenant {
         }
         let session = Session::with_password(&name, &password, &name).await?;
         let path = format!("/v3/users/{user_id}/application_credentials");
-        let credential =
-            session.create(Service::Identity, &path, "application_credential", &json!({"name": name})).await?;
+        let body = json!({ "name": name });
+        // Keystone does not always find a role that it has just given.
+        let mut tries = 0;
+        let credential = loop {
+            match session.create(Service::Identity, &path, "application_credential", &body).await {
+                Err(error) if tries < 20 && error.to_string().contains("role assignment") => {
+                    tries += 1;
+                    tokio::time::sleep(Duration::from_millis(250)).await;
+                }
+                answer => break answer?,
+            }
+        };
         let mut tenant = Self {
             name: name.clone(),
             password,
