@@ -80,7 +80,7 @@ impl Tenant {
             match session.create(Service::Identity, &path, "application_credential", &body).await {
                 Err(error) if tries < 20 && error.to_string().contains("role assignment") => {
                     tries += 1;
-                    tokio::time::sleep(Duration::from_millis(250)).await;
+                    sleep(Duration::from_millis(250)).await;
                 }
                 answer => break answer?,
             }
