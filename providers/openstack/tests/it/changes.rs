@@ -240,11 +240,7 @@ async fn what_was_changed_by_hand_is_put_right(scene: &mut Scene) {
     scene.make("/v2.0/lbaas/listeners", "listener", foreign).await;
     forget(&mut web);
     scene.ensure(&mut web).await;
-    // Octavia has no order of tags.
-    let balancer = scene.balancer().await;
-    let mut tags = texts(&balancer["tags"]);
-    tags.sort();
-    assert_eq!(tags, ["kube_service_kubernetes_shop_web", "other"]);
+    assert_eq!(texts(&scene.balancer().await["tags"]), ["kube_service_kubernetes_shop_web", "other"]);
     assert_eq!(scene.members().await.len(), 3);
     assert_eq!(scene.monitors().await.len(), 1);
     let listeners = scene.listeners().await;

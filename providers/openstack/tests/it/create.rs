@@ -245,7 +245,7 @@ async fn tags_of_the_user_are_added(scene: &mut Scene) {
     let writes = scene.writes_to_ensure(&mut web).await;
     assert!(writes.starts_with("loadbalancer_listener_update 1, loadbalancer_pool_update 1"), "{writes}");
     let name = "kube_service_kubernetes_shop_web";
-    assert_eq!(texts(&scene.balancer().await["tags"]), [name, "cost-1", "cost-2"]);
+    assert_eq!(texts(&scene.balancer().await["tags"]), ["cost-1", "cost-2", name]);
     assert_eq!(texts(&scene.listener().await["tags"]), [name, "l"]);
     assert_eq!(texts(&scene.pool().await["tags"]), ["p"]);
     scene.is_steady(&mut web).await;

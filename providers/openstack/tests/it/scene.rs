@@ -438,5 +438,8 @@ pub(crate) fn forget(service: &mut Service) {
 
 /// The texts of a list.
 pub(crate) fn texts(list: &Value) -> Vec<&str> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    let mut texts: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    // OpenStack has no order of tags.
+    texts.sort_unstable();
+    texts
 }

@@ -34,7 +34,7 @@ async fn sharers_leave_in_any_order(scene: &mut Scene) {
         let (calls, same) = scene.counted(scene.ensure(&mut api)).await;
         assert_eq!(same, address);
         assert_eq!(calls.of("loadbalancer_create") + calls.of("floating_ip_create"), 0);
-        assert_eq!(texts(&scene.balancer().await["tags"]), [WEB, API]);
+        assert_eq!(texts(&scene.balancer().await["tags"]), [API, WEB]);
         assert_eq!(texts(&scene.listeners().await[1]["tags"]), [API]);
         for service in [&mut web, &mut api] {
             scene.is_steady(service).await;
@@ -95,7 +95,7 @@ async fn a_balancer_of_another_cluster_is_joined_and_left_without_touching_forei
     let mut api = api(&theirs);
     scene.ensure(&mut api).await;
     let lb = scene.balancer().await;
-    assert_eq!((&lb["name"], texts(&lb["tags"])), (&json!(tag), vec![tag, API]));
+    assert_eq!((&lb["name"], texts(&lb["tags"])), (&json!(tag), vec![API, tag]));
     scene.is_steady(&mut api).await;
     let before = other.calls();
     forget(&mut theirs);
