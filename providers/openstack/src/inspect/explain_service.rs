@@ -113,7 +113,8 @@ fn status(lb: &LoadBalancer) -> Fact {
             format!("{what}: its last change failed in Octavia, and it takes no other"),
             format!(
                 "openstack loadbalancer status show {id} shows the part that failed; openstack loadbalancer failover {id} \
-                 repairs it, or delete it and the annotation load-balancer-id: then it is made anew, with another address"
+                 repairs it, or delete it and the annotation load-balancer-id: the next sync creates it again, \
+                 with another address"
             ),
         ),
         other => Fact::waiting(about, format!("{what}: {other}, an earlier change is at work")),
@@ -147,7 +148,7 @@ fn listener(found: &Balancer, listener: &Listener) -> Fact {
     };
     match pool {
         _ if listener.provisioning_status == ERROR => {
-            Fact::bad(about, "its last change failed in Octavia", "delete the listener: the next sync makes it anew")
+            Fact::bad(about, "its last change failed in Octavia", "delete the listener: the next sync creates it again")
         }
         Some(pool) => Fact::good(about, format!("to {}{clients}", pool.name)),
         None => Fact::waiting(about, "forwards to no pool: the next sync corrects it; see the plan"),

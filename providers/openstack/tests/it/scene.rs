@@ -90,17 +90,16 @@ impl Process {
 
     /// The calls so far, by operation.
     pub(crate) fn calls(&self) -> Calls {
-        let mut calls = BTreeMap::new();
-        for family in self.provider.metrics().unwrap().gather() {
-            if family.name() == "openstack_api_requests_total" {
-                for metric in family.get_metric() {
-                    let request = metric.get_label()[0].value().to_owned();
-                    #[allow(clippy::cast_possible_truncation)]
-                    calls.insert(request, metric.get_counter().get_value() as i64);
-                }
-            }
-        }
-        Calls(calls)
+        let families = self.provider.metrics().unwrap().gather();
+        let counters = |name: &str| {
+            let family = families.iter().find(|family| family.name() == name);
+            let counters = family.into_iter().flat_map(|family| family.get_metric());
+            #[allow(clippy::cast_possible_truncation)]
+            counters
+                .map(|metric| (metric.get_label()[0].value().to_owned(), metric.get_counter().get_value() as i64))
+                .collect()
+        };
+        Calls { sent: counters("openstack_api_requests_total"), failed: counters("openstack_api_request_errors_total") }
     }
 
     /// One call for a Service; what is noted is written on the Service, as the controller does.
@@ -134,18 +133,26 @@ pub(crate) type Answer = Result<Option<LoadBalancerStatus>, ProviderError>;
 
 /// How many calls there were, by operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Calls(BTreeMap<String, i64>);
+pub(crate) struct Calls {
+    sent: BTreeMap<String, i64>,
+    failed: BTreeMap<String, i64>,
+}
 
 impl Calls {
     pub(crate) fn total(&self) -> i64 {
-        self.0.iter().filter(|(name, _)| *name != "token_create").map(|(_, count)| count).sum()
+        self.sent.iter().filter(|(name, _)| *name != "token_create").map(|(_, count)| count).sum()
     }
 
-    /// Those that change something: `loadbalancer_create 1, …`.
+    /// Those that changed something: `loadbalancer_create 1, …`. Without those that Octavia refused because an earlier
+    /// change was not done: how many these are depends on time.
     pub(crate) fn writes(&self) -> String {
         let is_write = |name: &str| ["_create", "_update", "_delete"].iter().any(|verb| name.ends_with(verb));
-        let writes = self.0.iter().filter(|(name, _)| is_write(name) && *name != "token_create");
-        writes.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+        let writes = self.sent.iter().filter(|(name, _)| is_write(name) && *name != "token_create");
+        let done = writes.map(|(name, count)| (name, count - self.failed.get(name).unwrap_or(&0)));
+        done.filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     pub(crate) fn written(&self) -> i64 {
@@ -153,7 +160,7 @@ impl Calls {
     }
 
     pub(crate) fn of(&self, name: &str) -> i64 {
-        self.0.get(name).copied().unwrap_or_default()
+        self.sent.get(name).copied().unwrap_or_default()
     }
 }
 
@@ -161,8 +168,11 @@ impl Sub for Calls {
     type Output = Calls;
 
     fn sub(self, before: Calls) -> Calls {
-        let left = self.0.into_iter().map(|(name, count)| (count - before.of(&name), name));
-        Calls(left.filter(|(count, _)| *count != 0).map(|(count, name)| (name, count)).collect())
+        let since = |now: BTreeMap<String, i64>, before: &BTreeMap<String, i64>| {
+            let left = now.into_iter().map(|(name, count)| (count - before.get(&name).unwrap_or(&0), name));
+            left.filter(|(count, _)| *count != 0).map(|(count, name)| (name, count)).collect()
+        };
+        Calls { sent: since(self.sent, &before.sent), failed: since(self.failed, &before.failed) }
     }
 }
 
@@ -249,7 +259,7 @@ impl Scene {
         (self.process.calls() - before, answer)
     }
 
-    /// The writes that an ensure needs.
+    /// The writes of an ensure.
     pub(crate) async fn writes_to_ensure(&self, service: &mut Service) -> String {
         self.counted(self.ensure(service)).await.0.writes()
     }

@@ -19,7 +19,7 @@ const SUMMARY: usize = 400;
 pub trait Cloud: Send + Sized + 'static {
     /// Its routes.
     fn routes() -> &'static [Route<Self>];
-    /// Lets everything happen that is due, and tells the time.
+    /// Lets everything happen that is due, and returns the time.
     fn settle(&mut self) -> Timestamp;
     /// Latency of its calls.
     fn latency(&self) -> &Latency;

@@ -279,7 +279,7 @@ impl Draft<'_> {
         fields
     }
 
-    /// The pool of a listener: as it is, changed, or made anew.
+    /// The pool of a listener: unchanged, changed, or created again.
     fn pool<'b>(
         &mut self,
         balancer: &'b Balancer,

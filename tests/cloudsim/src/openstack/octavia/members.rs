@@ -74,7 +74,7 @@ fn families<'a>(
     Ok(())
 }
 
-/// What tells members of a pool apart.
+/// What distinguishes the members of a pool.
 fn key(fields: &Map<String, Value>) -> (&str, i64) {
     let address = fields.get("address").and_then(Value::as_str).unwrap_or_default();
     (address, fields.get("protocol_port").and_then(Value::as_i64).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What each case finds: a project with a network, ports, servers and a way out, simulated or real.
+//! What each case finds: a project with a network, ports, servers and an external network, simulated or real.
 
 use super::client::{Client, password};
 use super::run::Values;
