@@ -44,6 +44,15 @@ impl TestCluster {
         Self { state: Mutex::default(), time: Box::new(time) }
     }
 
+    /// A cluster whose clocks follow that of a simulated cloud.
+    pub fn following(wall: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        let (began, start) = (Instant::now(), wall());
+        Self::with_clock(move || {
+            let now = wall();
+            (began + now.duration_since(start).unwrap_or_default(), now)
+        })
+    }
+
     /// What the core passes to [`ccm_provider::CloudProvider::initialize`].
     pub fn context(self: &Arc<Self>, cluster_name: &str) -> ProviderContext {
         let me = || self.clone();

@@ -7,11 +7,15 @@
 //! A failing seed names itself. `CCM_<CLOUD>_SEEDS=7` runs that seed alone, `CCM_<CLOUD>_SEEDS=100-200` a range.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ccm_provider::{LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, ProviderError, Service};
+use ccm_provider::{
+    LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAction,
+    ServiceAnswer,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -23,7 +27,7 @@ const EVENTS: usize = 12;
 /// A simulated cloud in which Services live. Everything random comes from the `rng` that it is given, so that a seed
 /// repeats a life.
 #[async_trait]
-pub trait LivingCloud: Sized + Send + 'static {
+pub trait LivingCloud: Sized + Send + Sync + 'static {
     /// `--cluster-name`
     const CLUSTER: &'static str;
 
@@ -65,6 +69,12 @@ pub trait LivingCloud: Sized + Send + 'static {
     /// Changes a part of a balancer of ours by hand. `balancers` are the default names of those of the Services.
     fn change_by_hand(&mut self, rng: &mut StdRng, balancers: &[String]) -> String;
 
+    /// After a call that ended with this error: waits for what the provider does in the background, and returns true; or
+    /// false if it does nothing, and the call is over.
+    async fn wait(&self, _error: &ProviderError) -> bool {
+        false
+    }
+
     /// Moves the virtual clock.
     fn step(&self, time: Duration);
 
@@ -91,6 +101,41 @@ struct Living {
     made: Option<bool>,
     /// The user deleted it.
     deleted: bool,
+    /// The annotations that the provider noted; the user's changes keep them.
+    noted: BTreeMap<String, String>,
+}
+
+impl Living {
+    fn new(service: Service) -> Self {
+        Self { service, made: None, deleted: false, noted: BTreeMap::new() }
+    }
+
+    fn replace(&mut self, mut service: Service) {
+        service.status = std::mem::take(&mut self.service.status);
+        service.metadata.annotations.extend(self.noted.clone());
+        self.service = service;
+    }
+
+    /// The Service as the user created it, without what was written on it.
+    fn as_new(&self) -> Service {
+        let mut service = self.service.clone();
+        service.status.load_balancer = LoadBalancerStatus::default();
+        service.metadata.annotations.retain(|key, _| !self.noted.contains_key(key));
+        service
+    }
+
+    fn note(&mut self, key: String, value: Option<String>) {
+        match value {
+            Some(value) => {
+                self.service.metadata.annotations.insert(key.clone(), value.clone());
+                self.noted.insert(key, value);
+            }
+            None => {
+                self.service.metadata.annotations.remove(&key);
+                self.noted.remove(&key);
+            }
+        }
+    }
 }
 
 struct Life<C> {
@@ -130,6 +175,15 @@ pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
     }
 }
 
+/// Runs so many lives whose seeds are others each day, and prints how to run them again with the variable.
+pub async fn live_of_the_day<C: LivingCloud>(variable: &str, count: u64) {
+    let day = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() / 86_400);
+    let (first, last) = (day * count, (day + 1) * count - 1);
+    // Past the test harness, which shows the output of failed tests only.
+    let _ = std::io::stderr().write_all(format!("\n{variable}={first}-{last}\n").as_bytes());
+    live::<C>(first..=last).await;
+}
+
 /// The seeds that the variable asks for, or `usual`: a number, or `first-last`. Panics on any other text.
 #[allow(clippy::panic)]
 pub fn seeds(variable: &str, usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> {
@@ -164,10 +218,9 @@ impl<C: LivingCloud> Life<C> {
         self.services.keys().cloned().collect()
     }
 
-    fn set_service(&mut self, name: &str, mut service: Service) {
+    fn set_service(&mut self, name: &str, service: Service) {
         if let Some(living) = self.services.get_mut(name) {
-            service.status = std::mem::take(&mut living.service.status);
-            living.service = service;
+            living.replace(service);
         }
     }
 
@@ -175,22 +228,36 @@ impl<C: LivingCloud> Life<C> {
     async fn sync(&mut self, name: &str) -> Result<(), ProviderError> {
         match self.services.get(name) {
             Some(living) if living.deleted => self.delete(name).await,
-            Some(living) => {
-                let service = living.service.clone();
-                self.ensure(name, &service).await
-            }
+            Some(_) => self.ensure(name).await,
             None => Ok(()),
         }
     }
 
-    async fn ensure(&mut self, name: &str, service: &Service) -> Result<(), ProviderError> {
-        let answer = self.process.ensure(C::CLUSTER, service, self.cloud.nodes()).await;
-        self.say(&format!("  ensured {name}: {:?}", answer.as_ref().map(drop).map_err(ToString::to_string)));
-        let status = answer?.unwrap_or_default();
-        let kind = self.cloud.kind(service);
+    /// One call, until the answer is final; writes on the Service what is noted, as the controller does.
+    async fn call(&mut self, name: &str, action: ServiceAction) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let Some(living) = self.services.get_mut(name) else { return Ok(None) };
+        loop {
+            let answer = self.process.reconcile_one(C::CLUSTER, &living.service, self.cloud.nodes(), action).await;
+            let ServiceAnswer { result, notes } = answer;
+            notes.annotations.into_iter().for_each(|(key, value)| living.note(key, value));
+            match result {
+                Err(error) if self.cloud.wait(&error).await => {}
+                result => {
+                    self.say(&format!(
+                        "  {action:?} {name}: {:?}",
+                        result.as_ref().map(drop).map_err(ToString::to_string)
+                    ));
+                    return result;
+                }
+            }
+        }
+    }
+
+    async fn ensure(&mut self, name: &str) -> Result<(), ProviderError> {
+        let status = self.call(name, ServiceAction::Ensure).await?.unwrap_or_default();
         if let Some(living) = self.services.get_mut(name) {
             if !status.ingress.is_empty() {
-                living.made.get_or_insert(kind);
+                living.made.get_or_insert(self.cloud.kind(&living.service));
             }
             living.service.status.load_balancer = status;
         }
@@ -200,13 +267,9 @@ impl<C: LivingCloud> Life<C> {
     /// As the controller: asks whether there is a balancer, deletes it, and removes the finalizer.
     async fn delete(&mut self, name: &str) -> Result<(), ProviderError> {
         let Some(service) = self.services.get(name).map(|living| living.service.clone()) else { return Ok(()) };
-        let answer = match self.process.get(C::CLUSTER, &service).await {
-            Ok(None) => Ok(()),
-            Ok(Some(_)) => self.process.ensure_deleted(C::CLUSTER, &service).await,
-            Err(error) => Err(error),
-        };
-        self.say(&format!("  deleted {name}: {:?}", answer.as_ref().map_err(ToString::to_string)));
-        answer?;
+        if self.process.get(C::CLUSTER, &service).await?.is_some() {
+            self.call(name, ServiceAction::Delete).await?;
+        }
         self.services.remove(name);
         Ok(())
     }
@@ -272,7 +335,7 @@ impl<C: LivingCloud> Life<C> {
                 let kind = self.rng.random_bool(0.5);
                 let service = self.cloud.service(&mut self.rng, &key, kind);
                 self.say(&format!("new {key} {}", settings(&service)));
-                self.services.insert(key.clone(), Living { service, made: None, deleted: false });
+                self.services.insert(key.clone(), Living::new(service));
                 let _ = self.sync(&key).await;
             }
         }
@@ -282,9 +345,9 @@ impl<C: LivingCloud> Life<C> {
         self.cloud.change_nodes(&mut self.rng);
         self.say(&format!("nodes: {}", self.cloud.nodes().len()));
         for name in self.names() {
-            let Some(living) = self.services.get(&name).filter(|living| !living.deleted) else { continue };
-            let answer = self.process.update(C::CLUSTER, &living.service, self.cloud.nodes()).await;
-            self.say(&format!("  updated {name}: {:?}", answer.map_err(|error| error.to_string())));
+            if self.services.get(&name).is_some_and(|living| !living.deleted) {
+                let _ = self.call(&name, ServiceAction::UpdateHosts).await;
+            }
         }
     }
 
@@ -346,14 +409,13 @@ impl<C: LivingCloud> Life<C> {
         if !writes.is_empty() {
             return Err(format!("a new process writes: {writes:?}"));
         }
-        let kept: Vec<Service> = self.services.values().map(|living| living.service.clone()).collect();
+        let kept: Vec<Service> = self.services.values().map(Living::as_new).collect();
         self.services.values_mut().for_each(|living| living.deleted = true);
         self.settle("all are deleted").await?;
         same(&self.cloud.shape(), &start, "something was left behind")?;
-        for mut service in kept {
-            service.status.load_balancer = LoadBalancerStatus::default();
+        for service in kept {
             let name = service.metadata.name.to_string();
-            self.services.insert(name, Living { service, made: None, deleted: false });
+            self.services.insert(name, Living::new(service));
         }
         self.settle("the same Services from nothing").await?;
         same(&reached, &self.cloud.shape(), "the result depends on the history")?;
@@ -369,7 +431,16 @@ fn same(now: &[String], expected: &[String], what: &str) -> Result<(), String> {
     if now == expected {
         return Ok(());
     }
-    let more: Vec<&String> = now.iter().filter(|line| !expected.contains(line)).collect();
-    let less: Vec<&String> = expected.iter().filter(|line| !now.contains(line)).collect();
+    // A line can be there more than once.
+    let without = |lines: &[String], others: &[String]| {
+        let mut left = lines.to_vec();
+        for other in others {
+            if let Some(at) = left.iter().position(|line| line == other) {
+                left.remove(at);
+            }
+        }
+        left
+    };
+    let (more, less) = (without(now, expected), without(expected, now));
     Err(format!("{what}:\n is {more:#?}\n should be {less:#?}"))
 }

@@ -1,7 +1,6 @@
 //! Processes that lead, over the clock of the simulated cloud.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use ccm_cloudsim::aws::Aws;
 use ccm_provider::{CloudProvider, LoadBalancer};
@@ -24,12 +23,7 @@ pub(crate) async fn watched(bed: &Bed) -> (Arc<dyn LoadBalancer>, Arc<TestCluste
 /// Gives a provider the lease, and the clock of the simulated cloud.
 pub(crate) async fn lend(aws: &Aws, provider: &dyn CloudProvider) -> Arc<TestCluster> {
     let clock = aws.clock().clone();
-    let (began, start) = (Instant::now(), clock.now());
-    let now = move || {
-        let wall = clock.now();
-        (began + wall.duration_since(start).unsigned_abs(), wall.into())
-    };
-    let cluster = Arc::new(TestCluster::with_clock(now));
+    let cluster = Arc::new(TestCluster::following(move || clock.now().into()));
     provider.initialize(cluster.context(CLUSTER)).await.unwrap();
     cluster
 }

@@ -339,21 +339,11 @@ async fn random_lives_reach_the_desired_state_and_leave_nothing() {
 }
 
 mod long_lane {
-    use std::io::Write as _;
-    use std::time::SystemTime;
-
     use super::{Living, lives};
 
     /// About four minutes of one core.
-    const SEEDS: u64 = 150;
-
-    /// Others each day.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn random_lives_of_the_day_reach_the_desired_state_and_leave_nothing() {
-        let day = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
-        let (first, last) = (day * SEEDS, (day + 1) * SEEDS - 1);
-        // Past the test harness, which shows the output of failed tests only.
-        std::io::stderr().write_all(format!("\nAWS: CCM_AWS_SEEDS={first}-{last}\n").as_bytes()).unwrap();
-        lives::live::<Living>(first..=last).await;
+        lives::live_of_the_day::<Living>("CCM_AWS_SEEDS", 150).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Octavia: load balancers and what is below them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -176,6 +176,8 @@ struct TreeBalancer {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 struct TreeListener {
+    #[serde(flatten)]
+    part: TreePart,
     #[serde(deserialize_with = "null")]
     pools: Vec<TreePool>,
 }
@@ -183,9 +185,21 @@ struct TreeListener {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 struct TreePool {
-    id: String,
+    #[serde(flatten)]
+    part: TreePart,
     #[serde(deserialize_with = "null")]
     members: Vec<Member>,
+    health_monitor: Option<TreePart>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+struct TreePart {
+    id: String,
+    #[serde(deserialize_with = "null")]
+    name: String,
+    #[serde(deserialize_with = "null")]
+    provisioning_status: String,
 }
 
 impl Tree {
@@ -193,7 +207,24 @@ impl Tree {
     pub(crate) fn members(self) -> BTreeMap<String, Vec<Member>> {
         let TreeBalancer { listeners, pools } = self.loadbalancer;
         let pools = listeners.into_iter().flat_map(|listener| listener.pools).chain(pools);
-        pools.map(|pool| (pool.id, pool.members)).collect()
+        pools.map(|pool| (pool.part.id, pool.members)).collect()
+    }
+
+    /// Those of these listeners, pools and monitors, and of the members of these pools, whose last change failed.
+    pub(crate) fn failed_among(&self, ids: &BTreeSet<String>) -> Vec<String> {
+        let TreeBalancer { listeners, pools } = &self.loadbalancer;
+        let is_failed = |part: &&TreePart| part.provisioning_status == ERROR && ids.contains(&part.id);
+        let named = |kind: &'static str| move |part: &TreePart| format!("{kind} {}", part.name);
+        let of_listeners = listeners.iter().map(|listener| &listener.part).filter(is_failed).map(named("listener"));
+        let pools = listeners.iter().flat_map(|listener| &listener.pools).chain(pools);
+        let of_pools = pools.flat_map(|pool| {
+            let members = pool.members.iter().filter(|_| ids.contains(&pool.part.id));
+            let members = members.filter(|member| member.provisioning_status == ERROR);
+            let of_pool = Some(&pool.part).filter(is_failed).map(named("pool"));
+            let monitor = pool.health_monitor.as_ref().filter(is_failed).map(named("health monitor"));
+            of_pool.into_iter().chain(monitor).chain(members.map(|member| format!("member {}", member.name)))
+        });
+        of_listeners.chain(of_pools).collect()
     }
 }
 
@@ -300,12 +331,17 @@ mod tests {
     #[test]
     fn members_of_the_tree_are_those_of_listeners_and_of_loose_pools() {
         let tree: Tree = serde_json::from_value(json!({"loadbalancer": {
-            "listeners": [{"id": "l", "pools": [{"id": "p", "members": [
-                {"id": "m", "address": "10.0.0.1", "protocol_port": 30080, "name": "n", "later": {}}]}]}],
+            "listeners": [{"id": "l", "name": "web", "provisioning_status": "ERROR", "pools": [
+                {"id": "p", "name": "web", "provisioning_status": "ERROR", "members": [{"id": "m", "address": "10.0.0.1",
+                    "protocol_port": 30080, "name": "n", "provisioning_status": "ERROR", "later": {}}],
+                 "health_monitor": {"id": "h", "name": "web", "provisioning_status": "ERROR"}}]}],
             "pools": [{"id": "q", "members": null}]}}))
         .unwrap();
-        let members = tree.members();
+        let members = tree.clone().members();
         assert_eq!(members["p"][0].address, "10.0.0.1");
         assert!(members["q"].is_empty());
+        assert_eq!(tree.failed_among(&["l".to_owned()].into()), ["listener web"]);
+        assert_eq!(tree.failed_among(&["p".to_owned()].into()), ["pool web", "member n"]);
+        assert_eq!(tree.failed_among(&["h".to_owned(), "q".to_owned()].into()), ["health monitor web"]);
     }
 }

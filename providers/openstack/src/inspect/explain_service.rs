@@ -147,9 +147,11 @@ fn listener(found: &Balancer, listener: &Listener) -> Fact {
         cidrs => format!(", for clients in {}", cidrs.join(", ")),
     };
     match pool {
-        _ if listener.provisioning_status == ERROR => {
-            Fact::bad(about, "its last change failed in Octavia", "delete the listener: the next sync creates it again")
-        }
+        _ if listener.provisioning_status == ERROR => Fact::bad(
+            about,
+            "its last change failed in Octavia",
+            "the next sync makes it again; if that fails, delete the listener",
+        ),
         Some(pool) => Fact::good(about, format!("to {}{clients}", pool.name)),
         None => Fact::waiting(about, "forwards to no pool: the next sync corrects it; see the plan"),
     }

@@ -148,7 +148,7 @@ impl Writer {
         outputs.put(&vip_port(name), &created.vip_port_id);
         let id = created.id.clone();
         outputs.lock().balancers.insert(id.clone(), created);
-        match self.until_active(&id, outputs).await {
+        match self.until_active(&id).await {
             Err(Wait::Failed) => {
                 // Nothing uses it yet. A 404 that Octavia did not write proves nothing.
                 match self.client.write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None).await {
@@ -163,7 +163,11 @@ impl Writer {
                 );
                 Err(ProviderError::unknown(text))
             }
-            answer => answer.map_err(|wait| wait.error(&id)),
+            answer => {
+                let lb = answer.map_err(|wait| wait.error(&id))?;
+                outputs.lock().balancers.insert(id, lb);
+                Ok(())
+            }
         }
     }
 
@@ -201,10 +205,12 @@ impl Writer {
         let body = body.as_ref().map(|body| outputs.fill_body(body));
         match self.when_ready(&balancer, *operation, method, &path, body).await {
             Ok(answer) => {
+                outputs.lock().written.extend(path.split('/').nth(1).map(str::to_owned));
                 if let Some((name, key)) = output
                     && let Some(id) = answer.pointer(&format!("/{key}/id")).and_then(Value::as_str)
                 {
                     outputs.put(name, id);
+                    outputs.lock().written.insert(id.to_owned());
                 }
             }
             Err(error) => match may_fail {
@@ -212,10 +218,26 @@ impl Writer {
                 _ => return Err(error.into()),
             },
         }
-        match is_last {
-            true => self.until_active(&balancer, outputs).await.map_err(|wait| wait.error(&balancer)),
-            false => Ok(()),
+        if *is_last {
+            let lb = self.until_active(&balancer).await.map_err(|wait| wait.error(&balancer))?;
+            self.has_no_failed_part(&balancer, outputs).await?;
+            outputs.lock().balancers.insert(balancer, lb);
         }
+        Ok(())
+    }
+
+    /// A driver that cannot make a change leaves the part in ERROR and the balancer ACTIVE.
+    async fn has_no_failed_part(&self, balancer: &str, outputs: &Outputs) -> Result<(), ProviderError> {
+        let tree = self.client.status_tree(balancer).await?;
+        let failed = tree.failed_among(&outputs.lock().written);
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(ProviderError::unknown(format!(
+            "the driver of Octavia could not change loadbalancer {balancer} (in ERROR: {}); the next sync tries again. If that \
+             does not help, see the logs of octavia-worker",
+            failed.join(", ")
+        )))
     }
 
     /// Sends a change when the balancer is probably ready for it, and again while it is busy.
@@ -241,13 +263,16 @@ impl Writer {
                 }
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
                     conflicts += 1;
-                    // Never ready again: 409 is also what a balancer in ERROR answers.
+                    // 409 is also what a balancer or pool in ERROR answers.
                     if conflicts % 3 == 0
                         && operation != LB_DELETE
                         && let Some(lb) = self.client.load_balancer(balancer).await?
-                        && lb.provisioning_status == ERROR
                     {
-                        return Err(WriteError::Wait(Wait::Failed, balancer.to_owned()));
+                        match &*lb.provisioning_status {
+                            ERROR => return Err(WriteError::Wait(Wait::Failed, balancer.to_owned())),
+                            ACTIVE if conflicts > 3 => return Err(error.into()),
+                            _ => {}
+                        }
                     }
                     let pause = self.pace().conflict(balancer, conflicts, Instant::now());
                     sleep(pause).await;
@@ -278,7 +303,7 @@ impl Writer {
     }
 
     /// Waits until a balancer is active.
-    async fn until_active(&self, id: &str, outputs: &Outputs) -> Result<(), Wait> {
+    async fn until_active(&self, id: &str) -> Result<LoadBalancer, Wait> {
         let is_change = self.pace().busy_since(id).is_some();
         let mut pause = self.pace().first_look(is_change);
         for look in 0..self.looks {
@@ -286,8 +311,7 @@ impl Writer {
             match self.client.load_balancer(id).await {
                 Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
                     self.pace().ended(id, Instant::now());
-                    outputs.lock().balancers.insert(id.to_owned(), lb);
-                    return Ok(());
+                    return Ok(lb);
                 }
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
                 Ok(Some(_)) => {}

@@ -277,7 +277,10 @@ impl Planned for Balancers {
                     note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
                 }
                 let is_done = match action {
-                    ServiceAction::UpdateHosts => planned.steps.is_empty() || made.balancers.contains_key(&lb.id),
+                    ServiceAction::UpdateHosts => {
+                        (planned.steps.is_empty() || made.balancers.contains_key(&lb.id))
+                            && plan::only_hosts_differ(&self.env, observed, place, item)
+                    }
                     _ => planned.steps.is_empty(),
                 };
                 note(

@@ -26,6 +26,12 @@ pub(crate) fn part(kind: &str, index: usize, balancer: &str) -> String {
     cut(format!("{kind}_{index}_{balancer}"))
 }
 
+/// Whether this is the name of a part of the balancer.
+pub(crate) fn is_part(name: &str, kind: &str, balancer: &str) -> bool {
+    let index = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('_')).and_then(|rest| rest.split('_').next());
+    index.and_then(|index| index.parse().ok()).is_some_and(|index| name == part(kind, index, balancer))
+}
+
 /// A member in serial mode.
 pub(crate) fn serial_member(node: &str, address: &str, port: i32) -> String {
     cut(format!("member_{node}_{address}_{port}"))

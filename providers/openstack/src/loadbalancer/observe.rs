@@ -325,7 +325,10 @@ impl Reads {
             let monitors = self.client.monitors().await?;
             balancer.monitors = monitors.into_iter().filter(|monitor| of_pools.contains(&*monitor.id)).collect();
         }
-        if whole.members {
+        // The members may hold the port of kube-proxy's health check also where it is asked for no more.
+        let checked = balancer.monitors.iter().any(|monitor| monitor.kind == "HTTP");
+        let unchecked = pools.iter().any(|pool| pool.healthmonitor_id.is_empty());
+        if whole.members || checked || (whole.monitors && unchecked) {
             let all = pools.iter().map(|pool| async { Ok((pool.id.clone(), self.client.members(&pool.id).await?)) });
             let all: Vec<(String, Vec<Member>)> = try_join_all(all).await.map_err(|error: ApiError| error)?;
             balancer.whole = all.iter().map(|(pool, _)| pool.clone()).collect();
@@ -496,6 +499,8 @@ impl Reads {
 struct Below {
     /// What members hold beside name, address and port.
     members: bool,
+    /// The same where a pool has no health monitor: one will be made.
+    monitors: bool,
 }
 
 /// The balancers that are read further.
@@ -511,12 +516,11 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
         if goes_whole || super::applied::is_as_noted(item, &balancer.lb, observed) {
             continue;
         }
-        let checks_kube_proxy = item
-            .settings
-            .as_ref()
-            .is_some_and(|settings| settings.monitor.is_some() && settings.health_check_port.is_some());
-        let below = needed.entry(id.clone()).or_insert(Below { members: false });
-        below.members |= checks_kube_proxy;
+        let below = needed.entry(id.clone()).or_insert(Below { members: false, monitors: false });
+        if let Some(settings) = item.settings.as_ref().filter(|settings| settings.monitor.is_some()) {
+            below.members |= settings.health_check_port.is_some();
+            below.monitors = true;
+        }
     }
     needed
 }

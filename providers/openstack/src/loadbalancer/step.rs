@@ -3,7 +3,7 @@
 //! A later write may need what an earlier one makes: its ID stands as `{name}` in the path or as a text of the body, and is
 //! filled in from the [`Outputs`] when the write is sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccm_provider::{Change, Risk, Subject, Verb};
@@ -107,6 +107,8 @@ pub(crate) struct Made {
     pub(crate) ids: BTreeMap<String, String>,
     /// Balancers as last seen, by their ID.
     pub(crate) balancers: BTreeMap<String, LoadBalancer>,
+    /// The IDs of listeners, pools and monitors that were written.
+    pub(crate) written: BTreeSet<String>,
 }
 
 impl Outputs {

@@ -1,6 +1,7 @@
 //! A simulated OpenStack with a project, networks and servers, and the provider as a process would make it: from a cloud.conf,
 //! over HTTP, with a login.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
@@ -9,7 +10,7 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::{AddressType, CloudConfig, CloudProvider, Node, NodeAddress, NodeRef, ProviderFactory as _};
 use ccm_provider_contract::TestCluster;
 use ccm_provider_openstack::Factory;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";
@@ -97,4 +98,66 @@ pub(crate) fn flags() -> FlagValues {
     }
     values.insert("cluster-cidr", vec!["10.244.0.0/16,fd00:10:244::/48".to_owned()], true);
     values
+}
+
+const KINDS: [&str; 9] = [
+    "loadbalancer",
+    "listener",
+    "pool",
+    "member",
+    "healthmonitor",
+    "floatingip",
+    "security_group",
+    "security_group_rule",
+    "router",
+];
+
+/// What a project has of load balancers and routes, a line for each object, and one for each security group and address pair of
+/// a server's port; sorted.
+pub(crate) fn contents(cloud: &OpenStack) -> Vec<String> {
+    let mut lines = Vec::new();
+    for kind in KINDS {
+        lines.extend(cloud.resources(kind).into_iter().map(|it| format!("{kind} {}", shape(it))));
+    }
+    let groups = cloud.resources("security_group").into_iter();
+    let names: BTreeMap<String, Value> =
+        groups.map(|group| (group["id"].as_str().unwrap().to_owned(), group["name"].clone())).collect();
+    for port in cloud.resources("port") {
+        // Ports of servers come and go with them; what the provider changes of them stays.
+        if !port["device_owner"].as_str().unwrap().starts_with("compute:") {
+            continue;
+        }
+        let words = |key: &str| port[key].as_array().cloned().unwrap_or_default();
+        let pairs = words("allowed_address_pairs").into_iter().map(|pair| pair["ip_address"].clone());
+        let groups = words("security_groups").into_iter().map(|group| names[group.as_str().unwrap()].clone());
+        lines.extend(
+            pairs.chain(groups.filter(|name| name != "default")).map(|word| format!("port {}: {word}", port["id"])),
+        );
+    }
+    lines.sort();
+    lines
+}
+
+/// An object without what each creation changes; of the ID of another one, and of addresses, whether there is one.
+fn shape(mut value: Value) -> Value {
+    const ADDRESSES: [&str; 3] = ["vip_address", "floating_ip_address", "fixed_ip_address"];
+    const CHANGING: [&str; 6] =
+        ["id", "updated_at", "created_at", "revision_number", "operating_status", "loadbalancers"];
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !CHANGING.contains(&&**key));
+            for (key, inner) in fields.iter_mut() {
+                *inner = match key.ends_with("_id") || ADDRESSES.contains(&&**key) {
+                    true => json!(!inner.is_null()),
+                    false => shape(inner.take()),
+                };
+            }
+        }
+        Value::Array(list) => {
+            list.iter_mut().for_each(|inner| *inner = shape(inner.take()));
+            list.sort_by_key(ToString::to_string);
+        }
+        _ => {}
+    }
+    value
 }

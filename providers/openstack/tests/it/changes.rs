@@ -1,5 +1,6 @@
 //! Changes of Services and nodes.
 
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, cases, forget, id, service, set, texts, unset, web};
@@ -7,6 +8,7 @@ use crate::scene::{Scene, cases, forget, id, service, set, texts, unset, web};
 cases! {
     both:
         monitors_come_change_and_go,
+        members_lose_the_health_check_port_with_the_local_policy,
         the_proxy_protocol_replaces_the_pool_alone,
         x_forwarded_for_replaces_the_listener,
         an_unknown_lb_method_is_an_event_and_the_rest_goes_on,
@@ -16,6 +18,8 @@ cases! {
         each_field_of_a_listener_follows_its_annotation,
         session_affinity_changes_the_pool,
         nodes_come_and_go,
+        an_update_of_nodes_is_no_end_of_a_change_that_failed,
+        a_listener_deleted_by_hand_leaves_no_pool,
         a_node_selector_chooses_the_members,
         foreign_tags_of_a_listener_stay;
 }
@@ -77,6 +81,57 @@ async fn monitors_come_change_and_go(scene: &mut Scene) {
     scene.ensure(&mut web).await;
     assert_eq!(scene.monitors().await, Vec::<Value>::new());
     scene.is_steady(&mut web).await;
+}
+
+/// A monitor would go on to ask kube-proxy, which does not answer there any more.
+async fn members_lose_the_health_check_port_with_the_local_policy(scene: &mut Scene) {
+    for serial in [false, true] {
+        scene.configure(&format!("[LoadBalancer]\nprovider-requires-serial-api-calls = {serial}\n")).await;
+        let spec = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
+        let mut web = service("web", &[(80, 30080)], spec);
+        set(&mut web, "enable-health-monitor", "true");
+        scene.ensure(&mut web).await;
+        assert!(scene.whole_members().await.iter().all(|member| member["monitor_port"] == 32000));
+        (web.spec.external_traffic_policy, web.spec.health_check_node_port) = ("Cluster".to_owned(), 0);
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.monitors().await[0]["type"], "TCP");
+        let members = scene.whole_members().await;
+        assert!(members.len() == 3 && members.iter().all(|member| member["monitor_port"].is_null()), "{members:#?}");
+        scene.is_steady(&mut web).await;
+        scene.delete(&mut web).await;
+    }
+}
+
+async fn an_update_of_nodes_is_no_end_of_a_change_that_failed(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    set(&mut web, "connection-limit", "100");
+    scene.simulation().fault(Rule::writes_from(1, Fault::Deny));
+    scene.refused(&mut web).await;
+    scene.simulation().faults(Faults::clear);
+    let node = scene.node("node-4").await;
+    scene.nodes.push(node);
+    scene.update_hosts(&mut web).await;
+    scene.ensure(&mut web).await;
+    assert_eq!((scene.members().await.len(), &scene.listener().await["connection_limit"]), (4, &json!(100)));
+}
+
+async fn a_listener_deleted_by_hand_leaves_no_pool(scene: &mut Scene) {
+    for cascade in [true, false] {
+        scene.configure(&format!("[LoadBalancer]\ncreate-monitor = true\ncascade-delete = {cascade}\n")).await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        let path = format!("/v2.0/lbaas/listeners/{}", id(&scene.listener().await));
+        scene.write("DELETE", &path, Value::Null).await;
+        forget(&mut web);
+        scene.ensure(&mut web).await;
+        assert_eq!((scene.listeners().await.len(), scene.pools().await.len(), scene.members().await.len()), (1, 1, 3));
+        scene.is_steady(&mut web).await;
+        let path = format!("/v2.0/lbaas/listeners/{}", id(&scene.listener().await));
+        scene.write("DELETE", &path, Value::Null).await;
+        scene.delete(&mut web).await;
+        scene.is_empty().await;
+    }
 }
 
 async fn the_proxy_protocol_replaces_the_pool_alone(scene: &mut Scene) {

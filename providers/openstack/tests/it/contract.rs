@@ -1,6 +1,6 @@
 //! The contract that every provider keeps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,30 +40,6 @@ impl Cloud {
     }
 }
 
-/// An object without what each creation changes; of the ID of another one, and of addresses, whether there is one.
-fn shape(mut value: Value) -> Value {
-    const ADDRESSES: [&str; 3] = ["vip_address", "floating_ip_address", "fixed_ip_address"];
-    const CHANGING: [&str; 6] =
-        ["id", "updated_at", "created_at", "revision_number", "operating_status", "loadbalancers"];
-    match &mut value {
-        Value::Object(fields) => {
-            fields.retain(|key, _| !CHANGING.contains(&&**key));
-            for (key, inner) in fields.iter_mut() {
-                *inner = match key.ends_with("_id") || ADDRESSES.contains(&&**key) {
-                    true => json!(!inner.is_null()),
-                    false => shape(inner.take()),
-                };
-            }
-        }
-        Value::Array(list) => {
-            list.iter_mut().for_each(|inner| *inner = shape(inner.take()));
-            list.sort_by_key(ToString::to_string);
-        }
-        _ => {}
-    }
-    value
-}
-
 #[async_trait]
 impl Harness for Cloud {
     fn factory(&self) -> Arc<dyn ProviderFactory> {
@@ -96,26 +72,7 @@ impl Harness for Cloud {
     }
 
     async fn contents(&self) -> BTreeSet<String> {
-        let cloud = &self.bed.cloud;
-        let balancers = cloud.balancers().into_iter().map(|it| format!("balancer {}", shape(it)));
-        let kinds = ["floatingip", "security_group", "security_group_rule", "router"];
-        let rest = kinds
-            .iter()
-            .flat_map(|kind| cloud.resources(kind).into_iter().map(move |it| format!("{kind} {}", shape(it))));
-        let groups = cloud.resources("security_group").into_iter();
-        let names: BTreeMap<String, Value> =
-            groups.map(|group| (group["id"].as_str().unwrap().to_owned(), group["name"].clone())).collect();
-        let names = &names;
-        // Ports of servers come and go with them; what the provider changes of them stays.
-        let of_servers = |port: &Value| port["device_owner"].as_str().unwrap().starts_with("compute:");
-        let ports = cloud.resources("port").into_iter().filter(of_servers).flat_map(|port| {
-            let words = |key: &str| port[key].as_array().cloned().unwrap_or_default();
-            let id = port["id"].as_str().unwrap().to_owned();
-            let pairs = words("allowed_address_pairs").into_iter().map(|pair| pair["ip_address"].clone());
-            let groups = words("security_groups").into_iter().map(|group| names[group.as_str().unwrap()].clone());
-            pairs.chain(groups).map(move |word| format!("port {id}: {word}")).collect::<Vec<_>>()
-        });
-        balancers.chain(rest).chain(ports).collect()
+        bed::contents(&self.bed.cloud).into_iter().collect()
     }
 
     async fn writes(&self) -> u64 {

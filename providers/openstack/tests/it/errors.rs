@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::ServiceAction;
+use ccm_provider::{Service, ServiceAction};
 use serde_json::json;
 
-use crate::scene::{Process, Scene, annotation, cases, id, service, simulated, unset, web};
+use crate::scene::{Process, Scene, annotation, cases, id, service, set, simulated, unset, web};
 
 cases! {
     both:
@@ -100,16 +100,73 @@ async fn a_busy_server_is_asked_again_when_it_says() {
 }
 
 #[tokio::test]
-async fn a_balancer_whose_change_fails_says_what_is_in_error() {
+async fn a_balancer_in_error_says_which_part_failed() {
     simulated(async |scene: &mut Scene| {
-        let mut web = service("web", &[(80, 30080)], json!({}));
+        let mut web = web();
         scene.ensure(&mut web).await;
         scene.simulation().fail_provisioning(1);
         scene.nodes.pop();
-        let error = scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
-        assert!(error.to_string().contains("has gone into ERROR state"), "{error}");
+        scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+        let id = scene.balancer().await["id"].as_str().unwrap().to_owned();
+        scene.cloud.set_status(&id, "ERROR").await;
         let error = scene.refused(&mut web).await;
-        assert!(error.contains("in ERROR: ") && error.contains("pool_0_kube_service_kubernetes_shop_web"), "{error}");
+        assert!(error.contains("in ERROR: member node-1"), "{error}");
+    })
+    .await;
+}
+
+/// A driver that cannot make a change leaves the balancer ACTIVE.
+#[tokio::test]
+async fn a_change_that_the_driver_cannot_make_is_an_error_and_made_again() {
+    for conf in ["", "[LoadBalancer]\nprovider-requires-serial-api-calls = true\n"] {
+        simulated(async |scene: &mut Scene| {
+            scene.configure(conf).await;
+            let mut web = web();
+            set(&mut web, "enable-health-monitor", "true");
+            let gone = scene.nodes.pop().unwrap();
+            scene.ensure(&mut web).await;
+            // Of the nodes.
+            scene.nodes.push(gone);
+            failing(scene, &mut web, ServiceAction::UpdateHosts, "member ").await;
+            // Of the health monitor, the pool, the listener.
+            set(&mut web, "health-monitor-delay", "7");
+            failing(scene, &mut web, ServiceAction::Ensure, "health monitor monitor_0_").await;
+            web.spec.session_affinity = "ClientIP".to_owned();
+            failing(scene, &mut web, ServiceAction::Ensure, "pool pool_0_").await;
+            set(&mut web, "connection-limit", "100");
+            failing(scene, &mut web, ServiceAction::Ensure, "listener listener_0_").await;
+            assert_eq!((scene.members().await.len(), scene.listeners().await.len()), (3, 1));
+        })
+        .await;
+    }
+}
+
+/// The next change fails in this part; the one after it repairs that.
+async fn failing(scene: &mut Scene, web: &mut Service, action: ServiceAction, part: &str) {
+    scene.simulation().fail_provisioning(1);
+    let error = scene.process.work(web, &scene.nodes, action).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("in ERROR: {part}")), "{part}: {error}");
+    assert_eq!(scene.balancer().await["provisioning_status"], "ACTIVE");
+    scene.process.work(web, &scene.nodes, action).await.unwrap();
+    for kind in ["listener", "pool", "member", "healthmonitor"] {
+        let all = scene.simulation().resources(kind);
+        assert!(all.iter().all(|it| it["provisioning_status"] == "ACTIVE"), "{part}: {all:#?}");
+    }
+    scene.is_steady(web).await;
+}
+
+#[tokio::test]
+async fn what_the_driver_could_not_change_can_be_deleted_part_by_part() {
+    simulated(async |scene: &mut Scene| {
+        scene.configure("[LoadBalancer]\ncascade-delete = false\n").await;
+        let mut web = web();
+        set(&mut web, "enable-health-monitor", "true");
+        scene.ensure(&mut web).await;
+        web.spec.session_affinity = "ClientIP".to_owned();
+        scene.simulation().fail_provisioning(1);
+        scene.refused(&mut web).await;
+        scene.delete(&mut web).await;
+        scene.is_empty().await;
     })
     .await;
 }

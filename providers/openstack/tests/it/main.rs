@@ -14,6 +14,7 @@ mod errors;
 mod floating;
 mod groups;
 mod inspect;
+mod lives;
 mod measure;
 mod real;
 mod scene;

@@ -93,7 +93,7 @@ impl Process {
         let families = self.provider.metrics().unwrap().gather();
         let counters = |name: &str| {
             let family = families.iter().find(|family| family.name() == name);
-            let counters = family.into_iter().flat_map(|family| family.get_metric());
+            let counters = family.into_iter().flat_map(ccm_provider::metric::MetricFamily::get_metric);
             #[allow(clippy::cast_possible_truncation)]
             counters
                 .map(|metric| (metric.get_label()[0].value().to_owned(), metric.get_counter().get_value() as i64))

@@ -146,7 +146,7 @@ impl OpenStack {
         self.world(|world| world.frozen = frozen);
     }
 
-    /// The next so many changes of load balancers end in ERROR.
+    /// The next so many changes of load balancers end in ERROR: a creation that of all, a change that of the changed part.
     pub fn fail_provisioning(&self, times: u32) {
         self.world(|world| world.failing = times);
     }

@@ -25,8 +25,6 @@ use crate::node::identity::{Identity, ServerId};
 use crate::start::config::{Class, Config};
 
 pub(crate) mod backend;
-#[cfg(test)]
-mod tests;
 
 /// The transport protocols of Services.
 const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
@@ -484,6 +482,11 @@ impl Item {
             && self.annotated.as_ref() == Some(&lb.id)
             && !lb.tags.contains(&self.name)
             && names::renamed(&lb.name, &self.name).is_some()
+    }
+
+    /// Whether the balancer was made for this Service.
+    pub(crate) fn is_owner_of(&self, lb: &LoadBalancer) -> bool {
+        lb.name == self.name || lb.name == self.legacy || self.is_old_name_of(lb)
     }
 
     /// Whether a name or tag of a balancer or its parts is that of this Service.

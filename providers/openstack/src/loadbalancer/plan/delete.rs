@@ -6,8 +6,9 @@ use serde_json::json;
 use super::super::names;
 use super::super::observe::{Balancer, service_tags};
 use super::super::step::Write;
+use super::ports::has_listener;
 use super::{BUSY, Draft, tag_change};
-use crate::client::octavia::{ACTIVE, ERROR, Listener};
+use crate::client::octavia::{ACTIVE, ERROR, Listener, Pool};
 
 impl Draft<'_> {
     pub(super) fn delete(&mut self) -> Result<(), ProviderError> {
@@ -50,11 +51,14 @@ impl Draft<'_> {
     fn delete_balancer(&mut self, balancer: &Balancer) {
         let cascade = self.env.config.load_balancer.cascade_delete;
         if !cascade {
-            for monitor in &balancer.monitors {
-                self.delete_monitor(balancer, monitor, "the Service goes");
+            for pool in &balancer.pools {
+                self.delete_monitor_of(balancer, pool, "the Service goes");
             }
             for listener in &balancer.listeners {
                 self.delete_listener(balancer, listener);
+            }
+            for pool in balancer.pools.iter().filter(|pool| pool.listeners.is_empty()) {
+                self.delete_pool(balancer, pool, "the Service goes");
             }
         }
         let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade };
@@ -69,20 +73,25 @@ impl Draft<'_> {
             listener.tags.iter().any(|tag| is_own_tag(tag)) && service_tags(&listener.tags).all(is_own_tag)
         };
         for listener in balancer.listeners.iter().filter(only_ours) {
-            let of_listener = balancer.pools.iter().filter(|pool| pool.listeners.iter().any(|l| l.id == listener.id));
-            let monitors: Vec<_> = of_listener
-                .filter_map(|pool| balancer.monitors.iter().find(|monitor| monitor.id == pool.healthmonitor_id))
-                .collect();
-            for monitor in monitors {
-                self.delete_monitor(balancer, monitor, "its listener goes");
+            for pool in balancer.pools.iter().filter(|pool| has_listener(pool, &listener.id)) {
+                self.delete_monitor_of(balancer, pool, "its listener goes");
             }
             self.delete_listener(balancer, listener);
         }
+        self.delete_loose_pools(balancer);
         let tags: Vec<String> = balancer.lb.tags.iter().filter(|tag| !is_own_tag(tag)).cloned().collect();
         if tags != balancer.lb.tags {
             let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
             self.update_balancer(&balancer.lb.id.clone(), body, changes, "the Service no longer uses it");
+        }
+    }
+
+    /// Octavia refuses to change the monitor of a pool in ERROR; it goes with the pool.
+    fn delete_monitor_of(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
+        let monitor = balancer.monitors.iter().find(|monitor| monitor.id == pool.healthmonitor_id);
+        if let Some(monitor) = monitor.filter(|_| pool.provisioning_status != ERROR) {
+            self.delete_monitor(balancer, monitor, reason);
         }
     }
 

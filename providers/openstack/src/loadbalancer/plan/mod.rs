@@ -24,8 +24,6 @@ mod floating;
 mod group;
 mod ports;
 mod rename;
-#[cfg(test)]
-mod tests;
 
 /// How soon a balancer that another program changes is looked at again.
 const BUSY: Duration = Duration::from_secs(5);
@@ -70,19 +68,10 @@ pub(super) struct Draft<'a> {
 
 /// The plan for all items, one after the other: each sees the tags that those before it add.
 pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<Step> {
-    let features = Features::of(observed.version, env.is_ovn());
     let mut all = Steps { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() };
     let mut observed = observed.clone();
     for (place, item) in &desired.items {
-        let mut draft = Draft {
-            env,
-            features,
-            place: *place,
-            item,
-            observed: &observed,
-            steps: Vec::new(),
-            findings: item.findings.clone(),
-        };
+        let mut draft = Draft::new(env, &observed, *place, item);
         let planned = match item.action {
             ServiceAction::Delete => draft.delete(),
             ServiceAction::Ensure | ServiceAction::UpdateHosts => draft.ensure(),
@@ -141,6 +130,30 @@ fn wait_once(steps: &mut [Step]) {
     }
 }
 
+/// Whether an update of members leaves nothing to do for a balancer and its parts.
+pub(super) fn only_hosts_differ(env: &Env, observed: &Observed, place: usize, item: &Item) -> bool {
+    let (Some(balancer), Some(settings)) = (observed.balancer(place), &item.settings) else { return false };
+    if balancer.is_unread {
+        return true;
+    }
+    let steps = |hosts_only| {
+        let mut draft = Draft::new(env, observed, place, item);
+        draft.ports(balancer, settings, item.is_owner_of(&balancer.lb), hosts_only).ok()?;
+        if !hosts_only {
+            draft.own_tag(balancer, settings);
+        }
+        Some(draft.steps.len())
+    };
+    steps(true).is_some_and(|hosts| Some(hosts) == steps(false)) && !item.is_old_name_of(&balancer.lb)
+}
+
+impl<'a> Draft<'a> {
+    fn new(env: &'a Env, observed: &'a Observed, place: usize, item: &'a Item) -> Self {
+        let features = Features::of(observed.version, env.is_ovn());
+        Self { env, features, place, item, observed, steps: Vec::new(), findings: item.findings.clone() }
+    }
+}
+
 impl Draft<'_> {
     /// Ensures the balancer and everything around it, or its members alone.
     fn ensure(&mut self) -> Result<(), ProviderError> {
@@ -165,7 +178,7 @@ impl Draft<'_> {
         if renamed && !hosts_only {
             self.rename(balancer);
         }
-        let is_owner = balancer.lb.name == self.item.name || balancer.lb.name == self.item.legacy || renamed;
+        let is_owner = self.item.is_owner_of(&balancer.lb);
         self.may_share(balancer, settings, is_owner)?;
         if !balancer.is_unread {
             self.ports(balancer, settings, is_owner, hosts_only)?;
@@ -393,6 +406,14 @@ impl Changed {
             let (before, after): (Value, Value) = (before.clone().into(), after.clone().into());
             self.changes.push(change(name, &shown(&before), &shown(&after)));
             self.body.insert(name.to_owned(), after);
+        }
+    }
+
+    /// A part whose last change failed is written again, with a field that it has.
+    fn again(&mut self, status: &str, name: &str) {
+        if status == ERROR {
+            self.changes.push(change("provisioning_status", ERROR, ACTIVE));
+            self.body.entry("name").or_insert_with(|| name.into());
         }
     }
 

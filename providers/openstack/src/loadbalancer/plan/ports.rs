@@ -11,7 +11,7 @@ use super::super::names;
 use super::super::observe::{Balancer, service_tags};
 use super::super::step::{Write, made};
 use super::{Changed, Draft, Fields, Octavia, change, part, refused};
-use crate::client::octavia::{Listener, Member, Monitor, Pool};
+use crate::client::octavia::{ERROR, Listener, Member, Monitor, Pool};
 use crate::client::operation::{
     LISTENER_CREATE, LISTENER_DELETE, LISTENER_UPDATE, MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE, MONITOR_CREATE,
     MONITOR_DELETE, MONITOR_UPDATE, POOL_CREATE, POOL_DELETE, POOL_UPDATE,
@@ -56,6 +56,7 @@ impl Draft<'_> {
             for listener in self.left_over(balancer, settings, is_owner) {
                 self.delete_listener(balancer, listener);
             }
+            self.delete_loose_pools(balancer);
         }
         let subnet = self.observed.member_subnet(self.place, settings);
         for (index, port) in settings.ports.iter().enumerate() {
@@ -130,7 +131,15 @@ impl Draft<'_> {
         self.steps.push(step);
     }
 
-    fn delete_pool(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
+    /// The pools of this Service whose listener was deleted without them.
+    pub(super) fn delete_loose_pools(&mut self, balancer: &Balancer) {
+        let is_loose = |pool: &&Pool| pool.listeners.is_empty() && names::is_part(&pool.name, "pool", &self.item.name);
+        for pool in balancer.pools.iter().filter(is_loose).collect::<Vec<_>>() {
+            self.delete_pool(balancer, pool, "its listener is gone");
+        }
+    }
+
+    pub(super) fn delete_pool(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
         let path = format!("pools/{}", pool.id);
         let call = Octavia { operation: POOL_DELETE, method: Method::DELETE, path, body: None };
         let step = self.octavia(&balancer.lb.id, call, (Verb::Delete, "Pool", &pool.name), Vec::new(), reason);
@@ -255,6 +264,7 @@ impl Draft<'_> {
                 changed.field("allowed_cidrs", &listener.allowed_cidrs, &desired);
             }
         }
+        changed.again(&listener.provisioning_status, &listener.name);
         if !changed.body.is_empty() {
             let path = format!("listeners/{}", listener.id);
             let body = Some(json!({"listener": changed.body}));
@@ -333,6 +343,7 @@ impl Draft<'_> {
             let more = settings.tags.pool.iter().filter(|tag| !pool.tags.contains(*tag));
             changed.tags(&pool.tags, &pool.tags.iter().chain(more).cloned().collect::<Vec<_>>());
         }
+        changed.again(&pool.provisioning_status, &pool.name);
         if !changed.body.is_empty() {
             update(self, changed, false);
         }
@@ -381,8 +392,11 @@ impl Draft<'_> {
             (member.address.clone(), member.protocol_port, member.name.clone(), monitor_port)
         };
         let keys = |members: &[Member]| -> BTreeSet<_> { members.iter().map(key).collect() };
-        let (before, after) = (keys(present), keys(&desired));
-        if before == after {
+        let (mut before, after) = (keys(present), keys(&desired));
+        let failed: Vec<&Member> = present.iter().filter(|member| member.provisioning_status == ERROR).collect();
+        // Those are written again.
+        before.retain(|kept| failed.iter().all(|member| key(member) != *kept));
+        if before == after && failed.is_empty() {
             return;
         }
         let names = |keys: &BTreeSet<(String, i32, String, Option<i32>)>| {
@@ -390,14 +404,32 @@ impl Draft<'_> {
         };
         let (gone, new): (BTreeSet<_>, BTreeSet<_>) =
             (before.difference(&after).cloned().collect(), after.difference(&before).cloned().collect());
+        let is_same =
+            |one: &Member, other: &Member| (&one.address, one.protocol_port) == (&other.address, other.protocol_port);
         if self.env.config.load_balancer.serial_calls {
-            let surplus: Vec<&Member> = present.iter().filter(|member| gone.contains(&key(member))).collect();
-            let missing: Vec<&Member> = desired.iter().filter(|member| new.contains(&key(member))).collect();
-            self.one_by_one(balancer, &pool.id, &missing, &surplus);
+            let mut surplus: Vec<&Member> = present.iter().collect();
+            surplus.retain(|member| !after.contains(&key(member)) || failed.contains(member));
+            for member in desired.iter().filter(|member| new.contains(&key(member))) {
+                // No two members have the same address and port; and a pool should never be empty.
+                if let Some(at) = surplus.iter().position(|other| is_same(member, other)) {
+                    self.delete_member(balancer, &pool.id, surplus.remove(at));
+                }
+                self.create_member(balancer, &pool.id, member);
+            }
+            surplus.into_iter().for_each(|member| self.delete_member(balancer, &pool.id, member));
             return;
         }
         let path = format!("pools/{}/members", pool.id);
-        let body: Vec<Value> = desired.iter().map(Member::body).collect();
+        let body = desired.iter().map(|member| {
+            let mut fields = member.fields();
+            // A field that is left out keeps its value.
+            let keeps = |other: &Member| is_same(member, other) && other.monitor_port.is_some();
+            if member.monitor_port.is_none() && present.iter().any(keeps) {
+                fields.put("monitor_port", Value::Null);
+            }
+            fields.into()
+        });
+        let body: Vec<Value> = body.collect();
         let body = Some(json!({ "members": body }));
         let call = Octavia { operation: MEMBERS_UPDATE, method: Method::PUT, path, body };
         let changes = vec![change("members", &names(&gone), &names(&new))];
@@ -406,21 +438,20 @@ impl Draft<'_> {
         self.steps.push(step);
     }
 
-    fn one_by_one(&mut self, balancer: &Balancer, pool: &str, missing: &[&Member], surplus: &[&Member]) {
-        for member in missing {
-            let (path, body) = (format!("pools/{pool}/members"), Some(json!({"member": member.body()})));
-            let call = Octavia { operation: MEMBER_CREATE, method: Method::POST, path, body };
-            let named = (Verb::Create, "Member", &*member.name);
-            let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
-            self.steps.push(step);
-        }
-        for member in surplus {
-            let path = format!("pools/{pool}/members/{}", member.id);
-            let call = Octavia { operation: MEMBER_DELETE, method: Method::DELETE, path, body: None };
-            let named = (Verb::Delete, "Member", &*member.name);
-            let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
-            self.steps.push(step);
-        }
+    fn create_member(&mut self, balancer: &Balancer, pool: &str, member: &Member) {
+        let (path, body) = (format!("pools/{pool}/members"), Some(json!({"member": member.body()})));
+        let call = Octavia { operation: MEMBER_CREATE, method: Method::POST, path, body };
+        let named = (Verb::Create, "Member", &*member.name);
+        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
+        self.steps.push(step);
+    }
+
+    fn delete_member(&mut self, balancer: &Balancer, pool: &str, member: &Member) {
+        let path = format!("pools/{pool}/members/{}", member.id);
+        let call = Octavia { operation: MEMBER_DELETE, method: Method::DELETE, path, body: None };
+        let named = (Verb::Delete, "Member", &*member.name);
+        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
+        self.steps.push(step);
     }
 
     /// Whether the monitor asks kube-proxy.
@@ -495,6 +526,7 @@ impl Draft<'_> {
         changed.field("timeout", &present.timeout, &times.timeout);
         changed.field("max_retries", &present.max_retries, &times.max_retries);
         changed.field("max_retries_down", &present.max_retries_down, &times.max_retries_down);
+        changed.again(&present.provisioning_status, &present.name);
         if !changed.body.is_empty() {
             let path = format!("healthmonitors/{}", present.id);
             let body = Some(json!({"healthmonitor": changed.body}));
@@ -542,8 +574,12 @@ impl MonitorFields {
 }
 
 impl Member {
-    /// As it is sent.
     fn body(&self) -> Value {
+        self.fields().into()
+    }
+
+    /// As it is sent.
+    fn fields(&self) -> Fields {
         let mut fields = Fields::default();
         fields.put("name", &*self.name);
         fields.put("address", &*self.address);
@@ -552,11 +588,11 @@ impl Member {
         if let Some(port) = self.monitor_port {
             fields.put("monitor_port", port);
         }
-        fields.into()
+        fields
     }
 }
 
-fn has_listener(pool: &Pool, listener: &str) -> bool {
+pub(super) fn has_listener(pool: &Pool, listener: &str) -> bool {
     pool.listeners.iter().any(|of_pool| of_pool.id == listener)
 }
 

@@ -234,11 +234,13 @@ pub(super) fn settle(world: &mut World, id: &str) {
         balancers::remove(world, id, &parts);
         return;
     }
-    let failed = world.failing > 0;
+    let fails = world.failing > 0;
+    let failing = if fails { innermost(world, balancer, &parts) } else { "" };
     world.failing = world.failing.saturating_sub(1);
     let stamp = stamp(world);
     for (kind, part) in parts.into_iter().chain([("loadbalancer", id.to_owned())]) {
         let Some(row) = world.row_mut(kind, &part) else { continue };
+        let failed = fails && (failing == "loadbalancer" || failing == kind);
         match row.text("provisioning_status") {
             "PENDING_DELETE" if !failed => remove(world, kind, &part),
             status if status.starts_with("PENDING") => {
@@ -251,6 +253,22 @@ pub(super) fn settle(world: &mut World, id: &str) {
             }
             _ => {}
         }
+    }
+}
+
+/// The kind of what is being changed: what is above it is pending too, and becomes ACTIVE when the change fails. A load balancer
+/// that is being created fails whole.
+fn innermost(world: &World, balancer: &Row, parts: &[(&'static str, String)]) -> &'static str {
+    let is_pending = |wanted: &str| {
+        let rows = parts.iter().filter(|(kind, _)| *kind == wanted).filter_map(|(kind, id)| world.row(kind, id));
+        rows.into_iter().any(|row| row.text("provisioning_status").starts_with("PENDING"))
+    };
+    match balancer.text("provisioning_status") {
+        "PENDING_CREATE" => "loadbalancer",
+        _ => ["member", "healthmonitor", "pool", "listener"]
+            .into_iter()
+            .find(|kind| is_pending(kind))
+            .unwrap_or("loadbalancer"),
     }
 }
 

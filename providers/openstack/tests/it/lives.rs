@@ -1,0 +1,298 @@
+//! Random lives of Services in the simulated OpenStack: see [`lives`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::openstack::Options;
+use ccm_provider::{LoadBalancer, LoadBalancerExt as _, NodeRef, ProviderError, Service};
+use ccm_provider_contract::TestCluster;
+use ccm_provider_contract::lives::{self, LivingCloud};
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::{Map, Value, json};
+
+use crate::bed::{Bed, CLUSTER, contents};
+use crate::scene::{INTERNAL, id, service, set};
+
+/// Run without being asked.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
+const LBS: &str = "/load-balancer/v2.0/lbaas";
+
+/// The simulated OpenStack with neighbours.
+struct Living {
+    bed: Bed,
+    config: String,
+    nodes: Vec<NodeRef>,
+    made: usize,
+    is_calm: bool,
+    cluster: Arc<TestCluster>,
+}
+
+impl Living {
+    /// Another cluster has a balancer in the same project.
+    async fn neighbours(&self) {
+        let balancers = self.process().await;
+        let node = self.bed.node("theirs");
+        let theirs = service("theirs", &[(80, 31999)], json!({}));
+        while let Err(error) = balancers.ensure("theirs", &theirs, std::slice::from_ref(&node)).await {
+            assert!(self.wait(&error).await, "{error}");
+        }
+    }
+
+    fn add_node(&mut self) {
+        self.made += 1;
+        self.nodes.push(self.bed.node(&format!("node-{}", self.made)));
+    }
+
+    /// The IDs of what Octavia has of a kind for the Services.
+    fn ours(&self, kind: &str) -> Vec<String> {
+        let all = self.bed.cloud.resources(kind).into_iter();
+        // The rules of the project's default group have no ports.
+        let ours = all.filter(|object| !object["port_range_min"].is_null() || kind != "security_group_rule");
+        ours.filter(|object| !is_theirs(&object.to_string())).map(|object| id(&object).to_owned()).collect()
+    }
+
+    fn by_hand(&self, method: &str, path: &str, body: &Value) {
+        self.bed.cloud.by_hand(&self.bed.project, method, path, body).unwrap();
+        self.bed.cloud.clock().step(Duration::from_secs(2));
+    }
+}
+
+#[async_trait]
+impl LivingCloud for Living {
+    const CLUSTER: &'static str = CLUSTER;
+
+    async fn start(seed: u64, rng: &mut StdRng) -> Self {
+        let lines = [
+            "manage-security-groups = true",
+            "create-monitor = true",
+            "cascade-delete = false",
+            "provider-requires-serial-api-calls = true",
+        ];
+        let config = lines.into_iter().filter(|_| rng.random_bool(0.4)).collect::<Vec<_>>().join("\n");
+        let provisioning = Duration::from_millis([0, 3, 40][rng.random_range(0..3)]);
+        let bed = Bed::start(Options { seed, provisioning, ..Options::default() });
+        // Without nodes a balancer needs a subnet of the configuration.
+        let config = format!("subnet-id = {}\n{config}", bed.subnet);
+        let clock = bed.cloud.clock().clone();
+        let cluster = Arc::new(TestCluster::following(move || clock.now().into()));
+        let mut living = Self { bed, config, nodes: Vec::new(), made: 0, is_calm: false, cluster };
+        (0..3).for_each(|_| living.add_node());
+        living.neighbours().await;
+        living
+    }
+
+    fn description(&self) -> String {
+        format!("config {:?}", self.config)
+    }
+
+    async fn process(&self) -> Arc<dyn LoadBalancer> {
+        self.bed.process(&self.config, &self.cluster).await.load_balancer().unwrap()
+    }
+
+    fn nodes(&self) -> &[NodeRef] {
+        &self.nodes
+    }
+
+    fn change_nodes(&mut self, rng: &mut StdRng) {
+        if self.nodes.len() < 3 || rng.random_bool(0.5) {
+            return self.add_node();
+        }
+        let gone = self.nodes.remove(0);
+        if rng.random_bool(0.5) {
+            let server = gone.provider_id.as_deref().unwrap().rsplit('/').next().unwrap();
+            self.bed.cloud.world(|world| world.delete_server(server));
+        }
+    }
+
+    fn service(&mut self, rng: &mut StdRng, name: &str, _: bool) -> Service {
+        let base = i32::from(name.as_bytes()[0] - b'a') * 10;
+        let all = [(80, 30080 + base), (443, 30443 + base), (8443, 30844 + base)];
+        let count = rng.random_range(1..=3);
+        let first = rng.random_range(0..=3 - count);
+        let mut may = |chance: f64| rng.random_bool(chance);
+        let mut spec = Map::new();
+        if may(0.3) {
+            spec.insert("externalTrafficPolicy".to_owned(), json!("Local"));
+            spec.insert("healthCheckNodePort".to_owned(), json!(32000 + base));
+        }
+        if may(0.2) {
+            spec.insert("sessionAffinity".to_owned(), json!("ClientIP"));
+        }
+        if may(0.5) {
+            let range = ["10.0.0.0/8", "192.168.0.0/16", "0.0.0.0/0"][usize::from(may(0.5)) + usize::from(may(0.5))];
+            spec.insert("loadBalancerSourceRanges".to_owned(), json!([range]));
+        }
+        let mut made = service(name, &all[first..first + count], Value::Object(spec));
+        let header = if may(0.5) { ("x-forwarded-for", "true") } else { ("proxy-protocol", "v2") };
+        let settings = [
+            (header.0, header.1, 0.3),
+            (INTERNAL, "true", 0.3),
+            ("enable-health-monitor", "true", 0.3),
+            ("health-monitor-delay", "7", 0.3),
+            ("connection-limit", "100", 0.2),
+            ("timeout-client-data", "60000", 0.2),
+            ("lb-method", "LEAST_CONNECTIONS", 0.2),
+            ("listener-tags", "blue", 0.2),
+            ("load-balancer-tags", "green", 0.2),
+        ];
+        for (key, value, _) in settings.into_iter().filter(|(_, _, chance)| may(*chance)) {
+            set(&mut made, key, value);
+        }
+        if may(0.2) {
+            made.spec.ports[0].protocol = "UDP".to_owned();
+            for key in ["x-forwarded-for", "proxy-protocol"] {
+                crate::scene::unset(&mut made, key);
+            }
+        }
+        made
+    }
+
+    fn kind(&self, _: &Service) -> bool {
+        false
+    }
+
+    fn rough(&mut self, _: &mut StdRng) -> bool {
+        false
+    }
+
+    fn trouble(&mut self, rng: &mut StdRng) -> Option<String> {
+        self.bed.cloud.faults(Faults::clear);
+        let skip = rng.random_range(0..12);
+        let code = |status, code: &str| Fault::Code { status, code: code.to_owned(), message: "trouble".to_owned() };
+        let nth = skip / 2;
+        let lost = if rng.random_bool(0.5) { Fault::ResetAfter } else { Fault::Truncate };
+        let rule = match rng.random_range(0..18) {
+            0..=4 => return None,
+            5 => Rule::every(Fault::Throttle).window(skip, 1),
+            6 => Rule { mutating: Some(true), ..Rule::every(code(409, "Conflict")).window(nth, 1) },
+            7 | 8 => Rule { mutating: Some(true), ..Rule::every(lost).window(nth, 1) },
+            9 => Rule { mutating: Some(false), ..Rule::every(lost).window(skip, 1) },
+            10 | 11 => Rule::writes_from(nth + 1, code(400, "BadRequest")),
+            12 => Rule::every(Fault::Deny).window(skip, 2),
+            13 => Rule::every(Fault::Html { status: 404 }).window(skip, 2),
+            14 => Rule::every(Fault::UnknownElements),
+            15 => {
+                self.bed.cloud.expire_tokens();
+                return Some("all tokens expire".to_owned());
+            }
+            16 => {
+                self.bed.cloud.fail_provisioning(1);
+                return Some("the next change ends in ERROR".to_owned());
+            }
+            _ => Rule::every(code(500, "Fault")).window(skip, 3),
+        };
+        let text = format!("{rule:?}");
+        self.bed.cloud.fault(rule);
+        Some(text)
+    }
+
+    fn end_trouble(&mut self) {
+        self.bed.cloud.faults(Faults::clear);
+    }
+
+    /// An administrator repairs the balancers whose changes failed.
+    fn calm(&mut self) {
+        self.is_calm = true;
+        self.end_trouble();
+        self.bed.cloud.fail_provisioning(0);
+        for kind in ["loadbalancer", "listener", "pool", "member", "healthmonitor"] {
+            for object in self.bed.cloud.resources(kind) {
+                self.bed.cloud.world(|world| {
+                    let row = world.row_mut(kind, id(&object)).unwrap();
+                    if row.text("provisioning_status") == "ERROR" {
+                        row.set("provisioning_status", "ACTIVE");
+                    }
+                });
+            }
+        }
+    }
+
+    fn change_by_hand(&mut self, rng: &mut StdRng, _: &[String]) -> String {
+        // Octavia shows the time of a change in seconds.
+        self.bed.cloud.clock().step(Duration::from_secs(2));
+        let (kind, path) = [
+            ("listener", "listeners"),
+            ("pool", "pools"),
+            ("healthmonitor", "healthmonitors"),
+            ("floatingip", ""),
+            ("security_group_rule", ""),
+        ][rng.random_range(0..5)];
+        let found = self.ours(kind).into_iter().next();
+        let path = if path.is_empty() {
+            format!("/network/v2.0/{}s", kind.replace('_', "-"))
+        } else {
+            format!("{LBS}/{path}")
+        };
+        let busy = self.bed.cloud.balancers().iter().any(|it| it["provisioning_status"] != "ACTIVE");
+        match found.filter(|_| !busy) {
+            Some(found) => self.by_hand("DELETE", &format!("{path}/{found}"), &Value::Null),
+            None => return "nothing".to_owned(),
+        }
+        format!("a {kind} is deleted")
+    }
+
+    async fn wait(&self, error: &ProviderError) -> bool {
+        if error.is_in_progress() {
+            let after = error.retry_after().unwrap_or_default();
+            tokio::time::sleep(after.clamp(Duration::from_millis(1), Duration::from_millis(20))).await;
+        }
+        // A failed read is the answer to everybody for a second of real time.
+        if self.is_calm && !error.is_in_progress() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        error.is_in_progress()
+    }
+
+    fn step(&self, time: Duration) {
+        self.bed.cloud.clock().step(time);
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        self.bed.cloud.clock().now()
+    }
+
+    fn mark(&self) -> u64 {
+        self.bed.cloud.mark()
+    }
+
+    fn writes(&self, mark: u64) -> Vec<String> {
+        self.bed.cloud.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
+    }
+
+    /// Without the numbers in names, since a listener keeps the one that its port had when it was made; and without the user's
+    /// tags, which stay when the annotation goes.
+    fn shape(&self) -> Vec<String> {
+        let varying = regex::Regex::new("(listener_|pool_|monitor_)[0-9]+_|\"(blue|green)\",").unwrap();
+        let ours = contents(&self.bed.cloud).into_iter().filter(|line| !is_theirs(line));
+        let mut lines: Vec<String> = ours.map(|line| varying.replace_all(&line, "${1}").into_owned()).collect();
+        lines.sort();
+        lines
+    }
+
+    fn foreign(&self) -> Vec<String> {
+        contents(&self.bed.cloud).into_iter().filter(|line| is_theirs(line)).collect()
+    }
+}
+
+/// By the name of the other cluster and of its Service, and by its node port.
+fn is_theirs(line: &str) -> bool {
+    line.contains("theirs") || line.contains("31999")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_lives_reach_the_desired_state_and_leave_nothing() {
+    lives::live::<Living>(lives::seeds("CCM_OPENSTACK_SEEDS", SEEDS)).await;
+}
+
+mod long_lane {
+    use super::{Living, lives};
+
+    /// About three minutes; they wait most of the time.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn random_lives_of_the_day_reach_the_desired_state_and_leave_nothing() {
+        lives::live_of_the_day::<Living>("CCM_OPENSTACK_SEEDS", 150).await;
+    }
+}
