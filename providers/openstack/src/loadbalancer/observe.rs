@@ -51,6 +51,9 @@ pub(crate) struct Observed {
     pub(crate) groups: BTreeMap<usize, Group>,
     /// Why the certificate of an item cannot be used.
     pub(crate) bad_certificates: BTreeMap<usize, String>,
+    /// What an item alone needs and could not be read; the others that use the balancer go on.
+    #[serde(default)]
+    pub(crate) unread: BTreeMap<usize, String>,
 }
 
 /// A balancer and what is below it.
@@ -222,17 +225,24 @@ impl Reads {
             }
         }
         for (place, item) in &desired.items {
-            if let Some(places) = self.places(item, &observed, *place).await? {
-                observed.places.insert(*place, places);
-            }
-            if let Some(group) = self.group(item, &observed, *place).await? {
-                observed.groups.insert(*place, group);
-            }
-            if let Some(problem) = self.certificates.problem(&self.client, item).await? {
-                observed.bad_certificates.insert(*place, problem);
+            match self.of_item(item, &mut observed, *place).await {
+                Ok(()) => {}
+                Err(error) if desired.items.len() > 1 => drop(observed.unread.insert(*place, error.to_string())),
+                Err(error) => return Err(error),
             }
         }
         Ok(observed)
+    }
+
+    /// What an item needs beside the balancer.
+    async fn of_item(&self, item: &Item, observed: &mut Observed, place: usize) -> Result<(), ProviderError> {
+        let places = self.places(item, observed, place).await?;
+        observed.places.extend(places.map(|places| (place, places)));
+        let group = self.group(item, observed, place).await?;
+        observed.groups.extend(group.map(|group| (place, group)));
+        let problem = self.certificates.problem(&self.client, item).await?;
+        observed.bad_certificates.extend(problem.map(|problem| (place, problem)));
+        Ok(())
     }
 
     /// The balancer of a Service: by the noted ID, else by its name, else by the name that older releases gave.

@@ -17,8 +17,16 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
     let asked: BTreeSet<&str> = asked.map(String::as_str).collect();
     let tags = |tags: &mut Vec<String>| tags.retain(|tag| names::is_service_tag(tag) || asked.contains(tag.as_str()));
     // All fields by name, so that a new field is considered here.
-    let Observed { version: _, balancer_of: _, balancers, floating_ips, places: _, groups, bad_certificates: _ } =
-        observed;
+    let Observed {
+        version: _,
+        balancer_of: _,
+        balancers,
+        floating_ips,
+        places: _,
+        groups,
+        bad_certificates: _,
+        unread: _,
+    } = observed;
     for balancer in balancers.values_mut() {
         let Balancer { lb, is_unread: _, listeners, pools, members: _, whole: _, monitors: _ } = balancer;
         description(&mut lb.description);

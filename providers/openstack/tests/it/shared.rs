@@ -1,9 +1,11 @@
 //! Balancers that several Services use, and those of other clusters.
 
-use ccm_provider::{Service, ServiceAction};
+use ccm_provider::{ProviderError, Service, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::{Value, json};
 
-use crate::scene::{INTERNAL, LBS, Scene, annotation, cases, forget, id, service, set, texts, unset, web};
+use crate::scene::{
+    CLUSTER, GROUPS, INTERNAL, LBS, Scene, annotation, cases, forget, id, service, set, texts, unset, web,
+};
 
 cases! {
     both:
@@ -12,6 +14,7 @@ cases! {
         a_new_cluster_name_renames_what_is_ours_alone;
     simulated:
         a_full_or_internal_sharer_is_refused_before_any_write,
+        what_is_wrong_with_a_sharer_does_not_hold_up_the_others,
         a_port_removed_before_the_deletion_leaves_no_listener,
         a_port_that_another_service_has_is_refused_whatever_its_protocol;
 }
@@ -50,6 +53,34 @@ async fn sharers_leave_in_any_order(scene: &mut Scene) {
         scene.delete(second).await;
         scene.is_empty().await;
     }
+}
+
+async fn what_is_wrong_with_a_sharer_does_not_hold_up_the_others(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut api = api(&web);
+    scene.ensure(&mut api).await;
+    let groups = scene.groups().await;
+    let of_api = groups.iter().find(|group| group["name"].as_str().unwrap().ends_with("-api")).unwrap();
+    scene.make(GROUPS, "security_group", json!({"name": of_api["name"]})).await;
+    for service in [&mut web, &mut api] {
+        set(service, "connection-limit", "100");
+    }
+    let work = [&web, &api].map(|service| ServiceWork::new(service, &scene.nodes, ServiceAction::Ensure));
+    let answers = loop {
+        let answers = scene.process.balancers.reconcile(CLUSTER, &work).await;
+        let is_at_work = |answer: &ServiceAnswer| answer.result.as_ref().is_err_and(ProviderError::is_in_progress);
+        if !answers.iter().any(is_at_work) {
+            break answers;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    };
+    assert!(answers[0].result.is_ok(), "{answers:?}");
+    let error = answers[1].result.as_ref().unwrap_err().to_string();
+    assert!(error.contains("2 security groups have the name"), "{error}");
+    let limits: Vec<Value> = scene.listeners().await.iter().map(|it| it["connection_limit"].clone()).collect();
+    assert_eq!(limits, [100, -1]);
 }
 
 async fn a_port_that_another_service_has_is_refused_whatever_its_protocol(scene: &mut Scene) {

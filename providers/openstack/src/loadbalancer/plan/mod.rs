@@ -72,9 +72,10 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<S
     let mut observed = observed.clone();
     for (place, item) in &desired.items {
         let mut draft = Draft::new(env, &observed, *place, item);
-        let planned = match item.action {
-            ServiceAction::Delete => draft.delete(),
-            ServiceAction::Ensure | ServiceAction::UpdateHosts => draft.ensure(),
+        let planned = match (observed.unread.get(place), item.action) {
+            (Some(problem), _) => Err(ProviderError::unknown(problem.clone())),
+            (None, ServiceAction::Delete) => draft.delete(),
+            (None, ServiceAction::Ensure | ServiceAction::UpdateHosts) => draft.ensure(),
         };
         let Draft { steps, findings, .. } = draft;
         all.findings.extend(findings.into_iter().map(|mut finding| {
