@@ -17,6 +17,7 @@ pub(crate) struct Args {
 pub(crate) enum CloudName {
     Fake,
     Aws,
+    OpenStack,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +56,8 @@ Exit codes: 0 the tour went as described; 1 something did not happen in time, an
 before the end.";
 
 /// By their names as `--cloud-provider`.
-const CLOUDS: [(&str, CloudName); 2] = [("fake", CloudName::Fake), ("aws", CloudName::Aws)];
+const CLOUDS: [(&str, CloudName); 3] =
+    [("fake", CloudName::Fake), ("aws", CloudName::Aws), ("openstack", CloudName::OpenStack)];
 /// Each node is a route, and routes are made at the pace that AWS grants.
 const MOST_ON_AWS: usize = 200;
 
@@ -83,7 +85,7 @@ fn command() -> Command {
                 .value_name("NAME")
                 .default_value("fake")
                 .value_parser(cloud)
-                .help("The simulated cloud: fake, or aws, whose SDK takes minutes to compile for the first time"),
+                .help("The simulated cloud: fake, openstack, or aws, whose SDK takes minutes to compile for the first time"),
         )
 }
 
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn another_cloud_is_refused_with_the_names_of_those_that_exist() {
         let error = read(&["--cloud-provider=gce"]).unwrap_err();
-        assert!(error.contains("there is: fake, aws"), "{error}");
+        assert!(error.contains("there is: fake, aws, openstack"), "{error}");
         assert!(read(&["--cloud-provider=aws", "--nodes=201"]).unwrap_err().contains("at most 200"));
         assert!(read(&["--nodes=2"]).unwrap_err().contains("3..=5000"));
     }

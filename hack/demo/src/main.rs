@@ -1,7 +1,7 @@
 //! `cargo demo`: a guided tour of the cloud-controller-manager.
 //!
 //! No account, no cluster, no root. The API server is the in-memory one of the tests, over HTTP on 127.0.0.1; the cloud is
-//! the fake provider with a file that the tour edits, or a simulated AWS (see [`scene::cloud`]); the manager is the real one,
+//! the fake provider with a file that the tour edits, or a simulated OpenStack or AWS (see [`scene::cloud`]); the manager is the real one,
 //! with real flags. What a cluster has besides (kubelets, pod ranges, the notice of a silent kubelet) is played by
 //! [`scene::kubelet`].
 //!
@@ -10,9 +10,6 @@
 //!   └─ waits for ── world <── watches, call log, manager's log ──────┘
 //!                     └──> feed ──> view (a screen, or a log)
 //! ```
-
-// Some parts of the tour are for AWS only; with its feature, nothing may be unused.
-#![cfg_attr(not(feature = "aws"), allow(dead_code))]
 
 mod args;
 mod feed;

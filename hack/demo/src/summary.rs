@@ -85,7 +85,7 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     }
     text.push_str("\n  Read next\n");
     for (file, why) in READ_NEXT.into_iter().chain([tour.scene.cloud.profile().read_next]) {
-        text.push_str(&hanging(&format!("    {}", pad(file, 26)), why, width));
+        text.push_str(&hanging(&format!("    {}", pad(file, 31)), why, width));
     }
     text.push('\n');
     let more = "More: cargo demo --keep stays up for kubectl and for your own changes to the cloud; --nodes 100 makes it larger.";

@@ -104,6 +104,8 @@ impl Kubelets {
     fn register(&self, power: &cloud::Machine, index: usize) -> bool {
         let name = &power.name;
         let cidr = cloud::pod_cidr(self.nodes, index);
+        let mut addresses = vec![json!({"type": "Hostname", "address": name})];
+        addresses.extend(power.node_ip.iter().map(|ip| json!({"type": "InternalIP", "address": ip})));
         let mut node = json!({
             "metadata": {"name": name, "labels": {
                 "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
@@ -114,7 +116,7 @@ impl Kubelets {
             },
             "status": {
                 "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
-                "addresses": [{"type": "Hostname", "address": name}],
+                "addresses": addresses,
                 "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "simulated by the demo", "operatingSystem": "linux"},
                 "conditions": [ready("False", "KubeletNotReady", "container runtime network not ready: cni plugin not initialized")],
             },

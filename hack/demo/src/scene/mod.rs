@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ccm_test_apiserver::{ApiServer, Options, Store};
+use ccm_test_apiserver::{ApiServer, Clock, Options, Store};
+use jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -46,10 +47,12 @@ impl Scene {
     pub(crate) async fn start(args: Args, feed: &Arc<Feed>) -> Result<Self> {
         let folder =
             tempfile::Builder::new().prefix("ccm-demo-").tempdir().context("cannot make a temporary folder")?;
-        let server = ApiServer::start(Options::default()).await.context("cannot listen on 127.0.0.1")?;
+        let cloud = cloud::start(args, folder.path())?;
+        let age = cloud.profile().age;
+        let options = Options { clock: Clock::new(move || Timestamp::now() - age), ..Options::default() };
+        let server = ApiServer::start(options).await.context("cannot listen on 127.0.0.1")?;
         std::fs::write(folder.path().join("kubeconfig"), server.kubeconfig())?;
         std::fs::write(folder.path().join("shop.yaml"), SHOP)?;
-        let cloud = cloud::start(args, folder.path())?;
         let world = Arc::new(World::default());
         let log = Log::create(&folder.path().join("manager.log"), feed.clone(), world.clone())?;
         ccm::logging::init_to(2, move || log.clone());

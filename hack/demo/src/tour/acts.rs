@@ -12,7 +12,9 @@ use crate::world::{Ready, State};
 
 const WEB: &str = "default/web";
 const API: &str = "default/api";
-const STEPS: usize = 2;
+/// How many steps of a plan are shown.
+const SERVICE_STEPS: usize = 8;
+const ROUTE_STEPS: usize = 2;
 const EXTRA: u16 = 8080;
 
 impl Tour {
@@ -53,13 +55,11 @@ impl Tour {
         let plan = |subject: &str| plans.get(subject).cloned().unwrap_or_default();
         self.block(format!("plan for node {first} (and alike for the others):"), plan(&format!("node {first}")));
         for key in [WEB, API] {
-            self.block(format!("plan for Service {key}:"), plan(&format!("service {key}")));
+            self.block(format!("plan for Service {key}:"), cut(SERVICE_STEPS, plan(&format!("service {key}"))));
         }
-        let mut routes = plan("routes");
-        let more = routes.len().saturating_sub(STEPS);
-        routes.truncate(STEPS);
-        routes.push(format!("… and {more} more"));
-        self.block("plan for the routes:", routes);
+        let routes = plan("routes");
+        let made = routes.iter().filter(|step| step.contains("create Route")).count();
+        self.block("plan for the routes:", cut(ROUTE_STEPS, routes));
         let writes = self.writes();
         let written = writes.objects + writes.conflicts + writes.notes;
         let changes = self.scene.world.look(|state| state.calls.changes);
@@ -71,7 +71,7 @@ impl Tour {
         self.result(format!(
             "Planned: {}, 2 Services, {}. Written to the cluster or the cloud: nothing, not even a lease or an event.",
             count(nodes, "node"),
-            count(more + STEPS.min(nodes), "route")
+            count(made, "route")
         ));
         self.pause(1.5).await;
         self.stop_manager().await
@@ -105,6 +105,7 @@ impl Tour {
         self.until("every node is Ready", |state| (state.count(|n| n.ready == Ready::True) == nodes).then_some(()))
             .await?;
         let took = began.elapsed();
+        self.settled().await?;
         let (example, addresses) = self.scene.world.look(|state| {
             let address = |key: &str| state.services.get(key).map(|s| s.address.clone()).unwrap_or_default();
             (state.nodes.values().next().cloned(), [address(WEB), address(API)])
@@ -148,6 +149,7 @@ impl Tour {
             (hosts && state.routes.len() == left && !state.routes.values().any(|node| *node == victim)).then_some(())
         };
         self.until(&format!("{victim} leaves the load balancers and the routes"), gone).await?;
+        self.settled().await?;
         self.findings.deleted.push(victim.clone());
         self.result(format!(
             "{victim} was deleted on evidence. The balancers have {}, the cloud has {}.",
@@ -185,7 +187,7 @@ impl Tour {
         if !kept || !behind {
             bail!("{silent} must not be deleted while the cloud cannot tell, but it left the cluster or the balancers");
         }
-        let asked = self.scene.world.look(asked);
+        let asked = self.scene.world.look(asked) - before;
         self.result(format!(
             "{silent} is kept: asked {asked} times, no answer is no evidence. It also stays behind the load balancers, whose health \
              checks decide about traffic."
@@ -221,6 +223,7 @@ impl Tour {
             ([WEB, API].iter().all(is) && [WEB, API].iter().all(full)).then_some(())
         };
         self.until("both load balancers listen on the new port", listens).await?;
+        self.settled().await?;
         self.result(format!(
             "Both listen on {EXTRA} too. Their addresses are the same, and no other listener was touched."
         ));
@@ -290,7 +293,8 @@ impl Tour {
                 bail!("nothing of the load balancers must be left, but there is: {}", left.join(", "));
             }
             self.result(format!(
-                "The load balancers went first, then {names}. No balancer, target group, security group or rule of theirs is left."
+                "The load balancers went first, then {names}. No {} of theirs is left.",
+                self.scene.cloud.profile().parts
             ));
         } else {
             self.result(format!("The load balancer went first, then {names}. {WEB} keeps its address."));
@@ -298,4 +302,12 @@ impl Tour {
         self.pause(1.0).await;
         Ok(())
     }
+}
+
+/// The first steps of a plan, and how many more there are.
+fn cut(most: usize, mut steps: Vec<String>) -> Vec<String> {
+    let more = steps.len().saturating_sub(most);
+    steps.truncate(most);
+    steps.extend((more > 0).then(|| format!("… and {more} more")));
+    steps
 }

@@ -119,6 +119,19 @@ impl Tour {
         }
     }
 
+    /// Waits until the manager is done, so that no act sees the end of the work for the one before.
+    async fn settled(&self) -> Result<()> {
+        let (mut seen, mut since) = (None, Instant::now());
+        self.until("the manager is done", |state| {
+            let now = (state.calls.changes, self.writes().objects);
+            if seen != Some(now) {
+                (seen, since) = (Some(now), Instant::now());
+            }
+            (since.elapsed() >= self.scene.cloud.profile().settles).then_some(())
+        })
+        .await
+    }
+
     /// The state in words, for an error.
     fn state(&self) -> String {
         self.scene.world.look(|state| {

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+mod openstack;
 #[cfg(not(feature = "aws"))]
 mod without_aws;
 
@@ -108,6 +109,6 @@ fn help_and_mistakes_start_nothing() {
     }
     let wrong = demo(temp.path(), &["--cloud-provider=gce"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong).1.contains("there is: fake, aws"));
+    assert!(text(&wrong).1.contains("there is: fake, aws, openstack"));
     assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
 }

@@ -1,5 +1,6 @@
 //! What every simulated cloud shares.
 
+pub(crate) mod admin;
 pub mod clock;
 pub mod endpoint;
 pub mod faults;

@@ -4,6 +4,7 @@
 //! What it answers was taken from real services (Keystone 30, Nova 34, Neutron 29, Octavia 19), and `tests/it/openstack` holds
 //! it against them. What could not be asked there is marked `unverified`.
 
+mod admin;
 mod catalog;
 pub mod keystone;
 mod lists;

@@ -133,14 +133,25 @@ fn unknown(call: &Call, version: u32) -> Result<Option<String>, Problem> {
 /// `GET /servers/{id}`
 pub(super) fn get_server(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let version = version(world, call)?;
-    let id = call.id(0);
+    Ok(Reply::json(200, &json!({"server": shown(world, server(world, call.id(0))?, version)})))
+}
+
+/// `DELETE /servers/{id}`: a real Nova takes a moment until the server is gone.
+pub(super) fn delete_server(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    version(world, call)?;
+    let id = server(world, call.id(0))?.id().to_owned();
+    world.delete_server(&id);
+    Ok(Reply::empty(204))
+}
+
+/// A server that the caller sees.
+fn server<'a>(world: &'a World, id: &str) -> Result<&'a Row, Problem> {
     let mine = |row: &&Row| {
         (world.who.admin || row.text("tenant_id") == world.who.project)
             && world.options.lag.known("server", row.made, world.now())
     };
     let row = world.row(SERVERS.kind, id).filter(mine);
-    let row = row.ok_or_else(|| not_found(&format!("Instance {id} could not be found.")))?;
-    Ok(Reply::json(200, &json!({"server": shown(world, row, version)})))
+    row.ok_or_else(|| not_found(&format!("Instance {id} could not be found.")))
 }
 
 /// `GET /flavors/{id}`

@@ -1,5 +1,6 @@
 //! A running simulated OpenStack.
 
+use super::admin::Admin;
 use super::metadata::{Metadata, Service};
 use super::octavia::balancers::whole;
 use super::{Options, Who, World};
@@ -22,6 +23,7 @@ pub struct OpenStack {
     endpoint: Arc<Endpoint<World>>,
     clock: Clock,
     server: Server,
+    admin: Server,
     // Last: the servers stop before their thread.
     runtime: Runtime,
 }
@@ -41,13 +43,20 @@ impl OpenStack {
         let endpoint = Arc::new(Endpoint { inside });
         let server = runtime.spawner().serve(port, endpoint.clone())?;
         lock(&endpoint.inside).cloud.url = server.url();
-        Ok(OpenStack { endpoint, clock, server, runtime })
+        let admin = runtime.spawner().serve(0, Arc::new(Admin { endpoint: endpoint.clone() }))?;
+        Ok(OpenStack { endpoint, clock, server, admin, runtime })
     }
 
     /// URL of the endpoint of all services; each is at a path of its own.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
+    }
+
+    /// URL of the admin API: clock, faults, ledger and options.
+    #[must_use]
+    pub fn admin_url(&self) -> String {
+        self.admin.url()
     }
 
     /// URL of Keystone, without a version.
@@ -75,13 +84,7 @@ impl OpenStack {
 
     /// Changes how it behaves from now on; the clock's mode and the port stay what they were.
     pub fn change(&self, change: impl FnOnce(&mut Options)) {
-        let mut inside = lock(&self.endpoint.inside);
-        let buckets = inside.cloud.options.throttle.clone();
-        change(&mut inside.cloud.options);
-        let new = inside.cloud.options.throttle.clone();
-        if new != buckets {
-            inside.set_throttle(&new);
-        }
+        change_options(&mut lock(&self.endpoint.inside), change);
     }
 
     /// The virtual clock.
@@ -197,5 +200,15 @@ impl OpenStack {
 impl Drop for OpenStack {
     fn drop(&mut self) {
         self.ledger(|ledger| ledger.write_calls());
+    }
+}
+
+/// See [`OpenStack::change`].
+pub(super) fn change_options(inside: &mut Inside<World>, change: impl FnOnce(&mut Options)) {
+    let buckets = inside.cloud.options.throttle.clone();
+    change(&mut inside.cloud.options);
+    let new = inside.cloud.options.throttle.clone();
+    if new != buckets {
+        inside.set_throttle(&new);
     }
 }

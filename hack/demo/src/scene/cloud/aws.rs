@@ -1,8 +1,6 @@
 //! A simulated AWS in this process, spoken to over HTTP by the real provider with the real SDK.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +17,9 @@ use ccm_cloudsim::core::ledger::Entry;
 use ccm_provider::ProviderFactory;
 use tokio::task::JoinSet;
 
+use super::simulated::{Seen, Simulated, follow};
 use super::{Cloud, Machine, Profile};
-use crate::feed::{Feed, Source};
+use crate::feed::Feed;
 use crate::tour::Act;
 use crate::world::World;
 use crate::world::calls::Balancer;
@@ -30,6 +29,7 @@ static PROFILE: Profile = Profile {
     acts: &[Act::LookFirst, Act::ForReal, Act::Changed, Act::Terminated, Act::CannotTell, Act::Restarted, Act::Deleted],
     annotations: &[("api", "service.beta.kubernetes.io/aws-load-balancer-type", "nlb")],
     leaving: &["api", "web"],
+    parts: "balancer, target group, security group or rule",
     doubt: "AWS throttles",
     cause: "AWS throttles the account: EC2 refuses every read",
     known_after: &[
@@ -40,6 +40,8 @@ static PROFILE: Profile = Profile {
     ],
     // Routes are made at the pace that AWS grants.
     per_node: Duration::from_millis(500),
+    settles: Duration::ZERO,
+    age: Duration::ZERO,
     read_next: ("providers/aws/README.md", "AWS: configuration, annotations, permissions, moving from the Go program"),
 };
 
@@ -48,8 +50,6 @@ const NAME: &str = "Name";
 const CONTROL_PLANE: &str = "control-plane";
 /// On balancers of Services: their namespace and name.
 const SERVICE: &str = "kubernetes.io/service-name";
-/// Poll interval of the account.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// The account, and the metadata service of the instance that the manager runs on.
 #[derive(Debug)]
@@ -60,14 +60,6 @@ pub(super) struct SimulatedAws {
     network: Network,
     names: Vec<String>,
     config: PathBuf,
-}
-
-/// The state of the account for the tour.
-#[derive(Debug, Default)]
-struct Seen {
-    balancers: BTreeMap<String, Balancer>,
-    /// Range to node.
-    routes: BTreeMap<String, String>,
 }
 
 impl SimulatedAws {
@@ -90,10 +82,6 @@ impl SimulatedAws {
         let config = folder.join("cloud.conf");
         std::fs::write(&config, cloud_config(&aws.url(), &metadata.url()))?;
         Ok(Self { aws, _metadata: metadata, network, names, config })
-    }
-
-    fn look(&self) -> Seen {
-        self.aws.world(|account| Seen { balancers: balancers(account), routes: routes(account) })
     }
 }
 
@@ -183,6 +171,20 @@ fn routes(account: &Account) -> BTreeMap<String, String> {
     to_nodes.collect()
 }
 
+impl Simulated for SimulatedAws {
+    fn calls(&self, mark: u64) -> Vec<Entry> {
+        self.aws.ledger(|ledger| ledger.since(mark).cloned().collect())
+    }
+
+    fn look(&self) -> Seen {
+        self.aws.world(|account| Seen { balancers: balancers(account), routes: routes(account) })
+    }
+
+    fn about_instances(&self) -> &'static [&'static str] {
+        &["ec2:DescribeInstances"]
+    }
+}
+
 impl Cloud for SimulatedAws {
     fn profile(&self) -> &'static Profile {
         &PROFILE
@@ -205,7 +207,7 @@ impl Cloud for SimulatedAws {
             let all = account.ec2.instances.iter().filter_map(|(id, instance)| {
                 let name = node_name(account, id).filter(|name| name != CONTROL_PLANE)?;
                 let provider_id = Some(format!("aws:///{}/{id}", instance.zone));
-                Some(Machine { name, on: instance.state == InstanceState::Running, provider_id })
+                Some(Machine { name, on: instance.state == InstanceState::Running, provider_id, node_ip: None })
             });
             all.collect()
         });
@@ -264,39 +266,5 @@ impl Cloud for SimulatedAws {
             "Or change the account: aws --region us-west-2 --endpoint-url {url} ec2 terminate-instances --instance-ids … \
              (any credentials). curl {admin}/ledger/counts counts the calls, curl {admin} lists what else there is."
         )
-    }
-}
-
-/// Writes the ledger into the file of the calls, and its totals into the world.
-async fn follow(cloud: Arc<SimulatedAws>, world: Arc<World>, feed: Arc<Feed>) {
-    let mut file = File::create(cloud.config.with_file_name("calls.jsonl")).ok();
-    let mut mark = 0;
-    loop {
-        let entries: Vec<Entry> = cloud.aws.ledger(|ledger| ledger.since(mark).cloned().collect());
-        mark = entries.last().map_or(mark, |entry| entry.seq);
-        for entry in &entries {
-            if let (Some(file), Ok(line)) = (&mut file, serde_json::to_string(entry)) {
-                // A full disk must not end the tour.
-                let _full = writeln!(file, "{line}");
-            }
-        }
-        let seen = cloud.look();
-        world.change(|state| {
-            for entry in entries.iter().filter(|entry| entry.service != "imds") {
-                let at = feed.when(entry.at.into());
-                let name = format!("{}:{}", entry.service, entry.action);
-                state.called(&name, entry.mutating);
-                if name == "ec2:DescribeInstances" && entry.code.is_none() {
-                    state.asked(entry.items);
-                }
-                // That something does not exist is an answer.
-                if let Some(code) = entry.code.as_ref().filter(|code| !code.ends_with("NotFound")) {
-                    state.doubted("");
-                    feed.fact_once_at(at, Source::Cloud, "", format!("{name} fails: {code}"));
-                }
-            }
-            state.cloud_has(seen.balancers, &seen.routes, feed.elapsed(), &feed);
-        });
-        tokio::time::sleep(LOOK).await;
     }
 }

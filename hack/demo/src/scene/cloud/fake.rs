@@ -20,10 +20,13 @@ static PROFILE: Profile = Profile {
     acts: &[Act::LookFirst, Act::ForReal, Act::Terminated, Act::CannotTell, Act::Deleted],
     annotations: &[],
     leaving: &["api"],
+    parts: "balancer",
     doubt: "The cloud cannot tell",
     cause: "the cloud fails to answer for it",
     known_after: &[],
     per_node: Duration::from_millis(20),
+    settles: Duration::ZERO,
+    age: Duration::ZERO,
     read_next: (
         "providers/fake/README.md",
         "the cloud in a YAML file: use it with your own cluster, and write your own provider",
@@ -170,7 +173,7 @@ fn machines(path: &Path) -> Option<Vec<Machine>> {
     let machine = |instance: &Value| {
         let is = |key: &str, default: bool| instance.get(key).and_then(Value::as_bool).unwrap_or(default);
         let name = instance.get("name")?.as_str()?.to_owned();
-        Some(Machine { name, on: is("exists", true) && !is("shutdown", false), provider_id: None })
+        Some(Machine { name, on: is("exists", true) && !is("shutdown", false), provider_id: None, node_ip: None })
     };
     Some(file.get("instances")?.as_array()?.iter().filter_map(machine).collect())
 }

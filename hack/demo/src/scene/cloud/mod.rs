@@ -3,6 +3,8 @@
 #[cfg(feature = "aws")]
 mod aws;
 mod fake;
+mod openstack;
+mod simulated;
 
 use std::fmt;
 use std::path::Path;
@@ -71,6 +73,8 @@ pub(crate) struct Profile {
     pub(crate) annotations: &'static [(&'static str, &'static str, &'static str)],
     /// Services that the last act deletes.
     pub(crate) leaving: &'static [&'static str],
+    /// What they are made of in the cloud.
+    pub(crate) parts: &'static str,
     /// Title of the act in which the cloud gives no answer.
     pub(crate) doubt: &'static str,
     /// What happens to the cloud then.
@@ -79,6 +83,10 @@ pub(crate) struct Profile {
     pub(crate) known_after: &'static [&'static str],
     /// How much longer each node may make everything take.
     pub(crate) per_node: Duration,
+    /// How long nothing is written once the manager is done: some providers go on in the background.
+    pub(crate) settles: Duration,
+    /// How old Nodes look when they join: some providers do not believe that the machine of a new one is gone.
+    pub(crate) age: Duration,
     /// The page about its provider, and what is there.
     pub(crate) read_next: (&'static str, &'static str),
 }
@@ -90,12 +98,15 @@ pub(crate) struct Machine {
     pub(crate) on: bool,
     /// The kubelet's `--provider-id`.
     pub(crate) provider_id: Option<String>,
+    /// The kubelet's `--node-ip`.
+    pub(crate) node_ip: Option<String>,
 }
 
 /// Starts the cloud that was asked for; its files are in the folder.
 pub(crate) fn start(args: Args, folder: &Path) -> Result<Arc<dyn Cloud>> {
     Ok(match args.cloud {
         CloudName::Fake => Arc::new(fake::CloudFile::create(folder, args.nodes)?),
+        CloudName::OpenStack => Arc::new(openstack::SimulatedOpenStack::start(folder, args.nodes)?),
         #[cfg(feature = "aws")]
         CloudName::Aws => Arc::new(aws::SimulatedAws::start(folder, args.nodes)?),
         #[cfg(not(feature = "aws"))]

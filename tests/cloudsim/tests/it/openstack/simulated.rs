@@ -252,6 +252,39 @@ fn five_thousand_servers_are_listed_in_pages_and_their_ports_at_once() {
 }
 
 #[test]
+fn the_admin_api_steps_breaks_and_reports() {
+    let (cloud, client) = start(|_| {});
+    let admin = |method: &str, path: &str, body: &str| {
+        let reply = send(method, &format!("{}{path}", cloud.admin_url()), &[], body).unwrap();
+        assert_eq!(reply.status, 200, "{method} {path}: {}", reply.text);
+        reply.json
+    };
+    assert_eq!(admin("GET", "/", "")["endpoint"], cloud.url());
+    admin("DELETE", "/ledger", "");
+    admin("POST", "/faults", r#"{"service":"compute","times":1,"fault":{"status":{"status":503}}}"#);
+    let servers = || client.call("compute GET /servers/detail", &[], "").status;
+    assert_eq!((servers(), servers()), (503, 200));
+    assert_eq!(admin("GET", "/faults", "")[0]["struck"], 1);
+    assert_eq!(admin("GET", "/ledger/counts", "")["compute:server_list"], 2);
+    assert_eq!(admin("POST", "/options", r#"{"provisioning":5000}"#)["provisioning"], 5000);
+    admin("POST", "/clock", r#"{"step_ms":7200000}"#);
+    assert_eq!(servers(), 401, "the token has expired");
+    assert_eq!(send("GET", &format!("{}/dump", cloud.admin_url()), &[], "").unwrap().status, 404);
+}
+
+#[test]
+fn a_deleted_server_is_gone_with_its_ports() {
+    let (cloud, client) = start(|_| {});
+    let ids = || -> Vec<String> {
+        cloud.resources("server").iter().map(|server| server["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let (before, path) = (ids(), format!("compute DELETE /servers/{}", ids()[0]));
+    assert_eq!((client.call(&path, &[], "").status, client.call(&path, &[], "").status), (204, 404));
+    assert_eq!(ids(), before[1..]);
+    assert!(cloud.resources("port").iter().all(|port| port["device_id"] != before[0].as_str()));
+}
+
+#[test]
 fn a_thousand_load_balancers_are_listed_and_found_by_name() {
     let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
     let subnet = client.call("network GET /networks?name=net", &[], "").json["networks"][0]["subnets"][0].clone();

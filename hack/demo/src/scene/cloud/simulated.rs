@@ -1,0 +1,77 @@
+//! What the clouds of `ccm-cloudsim` share: a ledger of calls, and a state that is looked at.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloudsim::core::ledger::Entry;
+
+use super::Cloud;
+use crate::feed::{Feed, Source};
+use crate::world::World;
+use crate::world::calls::Balancer;
+
+/// Poll interval of the cloud.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A simulated cloud that is spoken to over HTTP.
+pub(super) trait Simulated: Cloud {
+    /// Calls after a mark.
+    fn calls(&self, mark: u64) -> Vec<Entry>;
+
+    fn look(&self) -> Seen;
+
+    /// The calls that ask about instances: `service:action`.
+    fn about_instances(&self) -> &'static [&'static str];
+}
+
+/// The state of a cloud for the tour.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// By Service.
+    pub(super) balancers: BTreeMap<String, Balancer>,
+    /// Range to node.
+    pub(super) routes: BTreeMap<String, String>,
+}
+
+/// Writes the ledger into the file of the calls, and its totals into the world.
+pub(super) async fn follow(cloud: Arc<impl Simulated>, world: Arc<World>, feed: Arc<Feed>) {
+    let mut file = File::create(cloud.config().with_file_name("calls.jsonl")).ok();
+    let mut mark = 0;
+    loop {
+        let entries = cloud.calls(mark);
+        mark = entries.last().map_or(mark, |entry| entry.seq);
+        for entry in &entries {
+            if let (Some(file), Ok(line)) = (&mut file, serde_json::to_string(entry)) {
+                // A full disk must not end the tour.
+                let _full = writeln!(file, "{line}");
+            }
+        }
+        let seen = cloud.look();
+        world.change(|state| {
+            for entry in entries.iter().filter(|entry| entry.service != "imds") {
+                let at = feed.when(entry.at.into());
+                let name = format!("{}:{}", entry.service, entry.action);
+                state.called(&name, entry.mutating);
+                if entry.code.is_none() && cloud.about_instances().contains(&&*name) {
+                    // What is no list is about one.
+                    state.asked(entry.items.max(1));
+                }
+                if let Some(code) = failure(entry) {
+                    state.doubted("");
+                    feed.fact_once_at(at, Source::Cloud, "", format!("{name} fails: {code}"));
+                }
+            }
+            state.cloud_has(seen.balancers, &seen.routes, feed.elapsed(), &feed);
+        });
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Why a call got no answer. That something does not exist is one, and so is that another change was first (409, 412).
+fn failure(entry: &Entry) -> Option<&str> {
+    let is_answer = |code: &str| code.ends_with("NotFound") || matches!(entry.status, 404 | 409 | 412);
+    entry.code.as_deref().filter(|code| !is_answer(code))
+}

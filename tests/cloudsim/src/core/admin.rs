@@ -1,0 +1,168 @@
+//! The admin APIs: JSON over HTTP on a port of their own, for tests in other processes and for people with `curl`.
+//!
+//! Each cloud adds requests of its own to these:
+//!
+//! | Request | Does |
+//! | --- | --- |
+//! | `GET /options`, `POST /options` | the behaviour; a post changes the fields that it names |
+//! | `GET`, `POST`, `DELETE /faults` | the fault rules; a post adds one or a list of them |
+//! | `GET /ledger`, `/ledger/counts`, `/ledger/mutating` | calls, all with `?since=<mark>`; `DELETE /ledger` forgets them |
+//! | `GET /ledger/mark`, `/ledger/totals` | number of the last call; totals since the start |
+//! | `GET /clock`, `POST /clock` | `{"step_ms": 1000}` or `{"set": "2026-01-01T00:00:00Z"}` |
+
+use super::clock::Clock;
+use super::faults::{Faults, Rule};
+use super::ledger::{Entry, Ledger};
+use super::server::{Answer, Request};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Response, StatusCode};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The requests that all clouds have.
+pub(crate) const REQUESTS: [&str; 13] = [
+    "GET /options",
+    "POST /options",
+    "GET /faults",
+    "POST /faults",
+    "DELETE /faults",
+    "GET /ledger",
+    "GET /ledger/counts",
+    "GET /ledger/mutating",
+    "GET /ledger/mark",
+    "GET /ledger/totals",
+    "DELETE /ledger",
+    "GET /clock",
+    "POST /clock",
+];
+
+/// Status and text for a request that can't be served.
+pub(crate) type Refusal = (StatusCode, String);
+
+/// Answer to a request; `None`: it is none of these.
+pub(crate) type Served = Option<Result<Value, Refusal>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClockChange {
+    step_ms: Option<u64>,
+    set: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Rules {
+    Many(Vec<Rule>),
+    One(Box<Rule>),
+}
+
+/// The answer as it is sent.
+pub(crate) fn answer(request: &Request, served: Served) -> BoxFuture<'static, Answer> {
+    let (status, value) = match served {
+        Some(Ok(value)) => (StatusCode::OK, value),
+        Some(Err((status, text))) => (status, json!({ "error": text })),
+        None => {
+            let (method, path) = (request.method(), request.uri().path());
+            let text = format!("there is no {method} {path}; GET / shows what there is");
+            (StatusCode::NOT_FOUND, json!({ "error": text }))
+        }
+    };
+    let mut response = Response::new(Bytes::from(format!("{value:#}\n")));
+    *response.status_mut() = status;
+    let kind = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    Box::pin(std::future::ready(Answer::Reply(response)))
+}
+
+/// What is asked of clock, faults and ledger.
+pub(crate) fn serve(request: &Request, clock: &Clock, faults: &mut Faults, ledger: &mut Ledger) -> Served {
+    let since = query(request, "since");
+    let entries = |entries: Vec<&Entry>| to_value(&entries);
+    Some(match (request.method(), request.uri().path()) {
+        (&Method::GET, "/clock") => Ok(json!({ "now": clock.now() })),
+        (&Method::POST, "/clock") => read::<ClockChange>(request).map(|change| {
+            if let Some(at) = change.set {
+                clock.set(at);
+            }
+            clock.step(Duration::from_millis(change.step_ms.unwrap_or_default()));
+            json!({ "now": clock.now() })
+        }),
+        (&Method::GET, "/faults") => {
+            Ok(faults.rules().map(|(rule, struck)| json!({ "rule": rule, "struck": struck })).collect())
+        }
+        (&Method::POST, "/faults") => read::<Rules>(request).map(|rules| {
+            let rules = match rules {
+                Rules::Many(rules) => rules,
+                Rules::One(rule) => vec![*rule],
+            };
+            rules.into_iter().for_each(|rule| faults.add(rule));
+            json!({})
+        }),
+        (&Method::DELETE, "/faults") => {
+            faults.clear();
+            Ok(json!({}))
+        }
+        (&Method::GET, "/ledger") => entries(ledger.since(since).collect()),
+        (&Method::GET, "/ledger/counts") => to_value(&ledger.counts(since)),
+        (&Method::GET, "/ledger/mutating") => entries(ledger.mutating(since).collect()),
+        (&Method::GET, "/ledger/mark") => Ok(json!({ "mark": ledger.mark() })),
+        (&Method::GET, "/ledger/totals") => to_value(&ledger.totals()),
+        (&Method::DELETE, "/ledger") => {
+            ledger.clear();
+            Ok(json!({}))
+        }
+        _ => return None,
+    })
+}
+
+/// What is asked of the behaviour. New options go to `set`.
+pub(crate) fn options<T: Serialize + DeserializeOwned>(request: &Request, current: &T, set: impl FnOnce(T)) -> Served {
+    Some(match (request.method(), request.uri().path()) {
+        (&Method::GET, "/options") => to_value(current),
+        (&Method::POST, "/options") => read::<Value>(request).and_then(|change| {
+            let mut options = to_value(current)?;
+            merge(&mut options, change);
+            let options: T = serde_json::from_value(options).map_err(bad)?;
+            let shown = to_value(&options);
+            set(options);
+            shown
+        }),
+        _ => return None,
+    })
+}
+
+/// The body.
+pub(crate) fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
+    serde_json::from_slice(request.body()).map_err(bad)
+}
+
+/// The body is not what it has to be.
+pub(crate) fn bad(error: impl std::fmt::Display) -> Refusal {
+    (StatusCode::BAD_REQUEST, format!("the body does not fit: {error}"))
+}
+
+/// Anything as JSON.
+pub(crate) fn to_value<T: Serialize>(value: &T) -> Result<Value, Refusal> {
+    serde_json::to_value(value).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+fn query(request: &Request, name: &str) -> u64 {
+    let pairs = request.uri().query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.into_iter().find(|(key, _)| *key == name).and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
+}
+
+/// Puts the fields of `change` over those of `value`, objects within objects; null is a value like others.
+fn merge(value: &mut Value, change: Value) {
+    match (value, change) {
+        (Value::Object(fields), Value::Object(changes)) => {
+            for (key, change) in changes {
+                merge(fields.entry(key).or_insert(Value::Null), change);
+            }
+        }
+        (value, change) => *value = change,
+    }
+}
