@@ -4,7 +4,6 @@
 
 mod bed;
 mod changes;
-mod cloud;
 mod contract;
 mod crash;
 mod create;
@@ -15,7 +14,6 @@ mod floating;
 mod groups;
 mod inspect;
 mod measure;
-mod real;
 mod scene;
 mod shared;
 mod takeover;
