@@ -21,12 +21,11 @@ pub struct Simulated {
     pub openstack: OpenStack,
     place: Place,
     credential: String,
-    tokens: [String; 2],
 }
 
 impl Simulated {
     /// Starts the simulation.
-    pub async fn start(options: Options) -> Self {
+    pub fn start(options: Options) -> Self {
         let openstack = OpenStack::start(options).unwrap();
         let (place, credential) = openstack.world(|world| {
             let admin = world.project("admin");
@@ -43,12 +42,15 @@ impl Simulated {
             let router = world.router(&project, "nodes", Some(&external), &[&subnet]);
             (Place { project, network, subnet, router, external }, credential)
         });
-        let mut cloud = Self { openstack, place, credential, tokens: Default::default() };
-        cloud.tokens = [cloud.token("tenant", PASSWORD).await, cloud.token("admin", "secret").await];
-        cloud
+        Self { openstack, place, credential }
     }
 
-    async fn token(&self, name: &str, password: &str) -> String {
+    /// A new one for each request: tests let tokens expire.
+    async fn token(&self, who: Who) -> String {
+        let (name, password) = match who {
+            Who::Tenant => ("tenant", PASSWORD),
+            Who::Admin => ("admin", "secret"),
+        };
         let user = json!({"name": name, "password": password, "domain": {"id": DOMAIN}});
         let scope = json!({"project": {"name": name, "domain": {"id": DOMAIN}}});
         let body = json!({"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}});
@@ -88,7 +90,7 @@ impl Cloud for Simulated {
 
     async fn send(&self, who: Who, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let service = if path.contains("/lbaas/") { "/load-balancer" } else { "/network" };
-        let token = &self.tokens[usize::from(who == Who::Admin)];
+        let token = self.token(who).await;
         let request = http::Request::builder().method(method).uri(format!("{service}{path}"));
         let body = Bytes::from(body.map(Value::to_string).unwrap_or_default());
         let request = request.header("x-auth-token", token).body(body).unwrap();

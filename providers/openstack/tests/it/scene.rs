@@ -51,7 +51,7 @@ pub(crate) async fn simulated(case: impl AsyncFnOnce(&mut Scene)) {
 }
 
 pub(crate) async fn simulated_with(options: Options, case: impl AsyncFnOnce(&mut Scene)) {
-    run(Box::new(Simulated::start(options).await), case).await;
+    run(Box::new(Simulated::start(options)), case).await;
 }
 
 pub(crate) async fn real(case: impl AsyncFnOnce(&mut Scene)) {
