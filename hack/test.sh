@@ -200,7 +200,7 @@ tests_of() {
 other_server() {
 	local component=$1 variable=$2 status=0
 	obtain "$component of $variable" env "$variable" hack/k8s/build.sh etcd kube-apiserver || return
-	tests_of tests/suite "$variable" IT real_apiserver --skip aws --skip long_lane || status=1
+	tests_of tests/suite "$variable" IT real_apiserver --skip aws --skip openstack --skip long_lane || status=1
 	tests_of ccm "$variable" IT start::real_apiserver wire::real_apiserver serving_cluster::real_apiserver || status=1
 	return "$status"
 }

@@ -59,6 +59,12 @@ pub enum Audit {
     Bodies,
 }
 
+/// A port that was free a moment ago.
+pub fn free_port() -> anyhow::Result<u16> {
+    let [port] = process::free_ports()?;
+    Ok(port)
+}
+
 /// Options of a bed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -276,6 +282,13 @@ impl Bed {
     /// `GET` as the administrator: status and body.
     pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         self.request("GET", path, &self.token, None).await
+    }
+
+    /// The same from a program that serves TLS on a port of the loopback interface, with any certificate.
+    pub async fn get_from(&self, port: u16, path: &str) -> anyhow::Result<(u16, String)> {
+        let tls = Arc::new(trusting_client(None, rustls::ALL_VERSIONS, None));
+        let (client, path) = (http::Client::new(port, &self.token, tls), path.to_owned());
+        blocking(move || client.send("GET", &path, None)).await
     }
 
     /// One request with the given bearer token and JSON body; `PATCH` is sent as a merge patch. Meant for test setup;

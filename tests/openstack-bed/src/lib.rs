@@ -18,10 +18,17 @@
 //! ```
 //!
 //! By convention such tests live in a module named `real_openstack` of a test binary named `it`. The fast lane skips such
-//! modules; the stage `openstack` of `hack/test.sh` runs them.
+//! modules; the stage `openstack` of `hack/test.sh` runs them. A test that is for a simulated cloud as well uses both through
+//! [`Cloud`].
 
 mod cleanup;
+#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "fails a test, as the test would")]
+mod cloud;
 mod http;
+#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "fails a test, as the test would")]
+mod real;
+#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "fails a test, as the test would")]
+mod simulated;
 mod tenant;
 
 use std::fs::File;
@@ -30,7 +37,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
+pub use cloud::{Cloud, FIPS, GROUPS, LBS, Place, Who, id, texts};
 pub use http::{Answer, Service};
+pub use real::Real;
+pub use simulated::Simulated;
 pub use tenant::{ApplicationCredential, FailingCreations, Tenant};
 
 /// Where Keystone is.
@@ -38,6 +48,9 @@ pub const AUTH_URL: &str = "http://127.0.0.1:15000/v3";
 
 /// The availability zone of all servers.
 pub const ZONE: &str = "zone-1";
+
+/// The beginning of every token of Keystone.
+const TOKEN: &str = "gAAAAA";
 
 /// The exit status of the script for what is not available on this machine.
 const NOT_AVAILABLE: i32 = 3;

@@ -149,8 +149,12 @@ pub(crate) fn lint(annotations: Annotations<'_>, provider: &str) -> Vec<Finding>
 /// The two ways to learn the client's address, which exclude each other.
 pub(crate) fn conflict(annotations: Annotations<'_>) -> Option<Finding> {
     let [header, proxy] = [is_on(annotations, &X_FORWARDED_FOR), has_proxy_protocol(annotations)];
-    let message =
-        || format!("annotation {} and {} cannot be used together", PROXY_PROTOCOL.row.key, X_FORWARDED_FOR.row.key);
+    let message = || {
+        format!(
+            "annotation {} and {} cannot be used together; remove one",
+            PROXY_PROTOCOL.row.key, X_FORWARDED_FOR.row.key
+        )
+    };
     (header && proxy).then(|| annotations.error(X_FORWARDED_FOR.row, message()))
 }
 

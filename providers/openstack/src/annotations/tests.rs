@@ -107,7 +107,9 @@ fn the_two_ways_to_the_clients_address_exclude_each_other() {
     check(
         &[("proxy-protocol", "v2"), ("x-forwarded-for", "true")],
         "amphora",
-        &["Error ~x-forwarded-for \"true\": annotation ~proxy-protocol and ~x-forwarded-for cannot be used together"],
+        &[
+            "Error ~x-forwarded-for \"true\": annotation ~proxy-protocol and ~x-forwarded-for cannot be used together; remove one",
+        ],
     );
     check(&[("proxy-protocol", "false"), ("x-forwarded-for", "true")], "amphora", &[]);
 }

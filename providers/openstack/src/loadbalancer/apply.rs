@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::pace::{EARLY_LOOK, Pace};
 use super::plan::create::{balancer_id, vip_port};
 use super::step::{Outputs, Step, Write};
+use crate::annotations::PREFIX;
 use crate::client::network::Port;
 use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
 use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operation};
@@ -38,6 +39,41 @@ pub(super) struct Writer {
     pace: Mutex<Pace>,
 }
 
+/// Where users write what a creation names: the field, and the key of annotations and of cloud.conf. Members are in the
+/// subnet of the balancer if nothing else is said, so that comes first.
+const KEYS_OF_BALANCERS: [(&str, &str); 6] = [
+    ("vip_network_id", "network-id"),
+    ("vip_subnet_id", "subnet-id"),
+    ("vip_port_id", "port-id"),
+    ("flavor_id", "flavor-id"),
+    ("availability_zone", "availability-zone"),
+    ("subnet_id", "member-subnet-id"),
+];
+const KEYS_OF_FLOATING_IPS: [(&str, &str); 2] =
+    [("floating_network_id", "floating-network-id"), ("subnet_id", "floating-subnet-id")];
+
+/// An error that says that something does not exist, with the key that names it.
+fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]) -> ProviderError {
+    let text = error.to_string();
+    let is_missing = ["not found", "not be found"].iter().any(|words| text.contains(words));
+    match keys.iter().find(|(field, _)| is_missing && names(body, field, &text)) {
+        Some((_, key)) => error.wrap(format!("correct {key}, in the annotation {PREFIX}{key} or in cloud.conf")),
+        None => error,
+    }
+}
+
+/// Whether a text has the value of a field.
+fn names(body: &Value, field: &str, text: &str) -> bool {
+    match body {
+        Value::Array(items) => items.iter().any(|item| names(item, field, text)),
+        Value::Object(fields) => fields.iter().any(|(name, value)| match value {
+            Value::String(value) => name == field && text.contains(value.as_str()),
+            inner => names(inner, field, text),
+        }),
+        _ => false,
+    }
+}
+
 /// Reports a refusal that does not end the plan.
 type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
 
@@ -56,10 +92,18 @@ impl Writer {
     ) -> Result<(), ProviderError> {
         let client = &self.client;
         match &step.write {
-            Write::CreateBalancer { name, body, cascade } => self.create_balancer(name, body, *cascade, outputs).await,
+            Write::CreateBalancer { name, body, cascade } => {
+                let made = self.create_balancer(name, body, *cascade, outputs).await;
+                made.map_err(|error| with_key(error, body, &KEYS_OF_BALANCERS))
+            }
             Write::DeleteBalancer { id, cascade } => self.delete_balancer(id, *cascade).await,
             Write::Octavia { .. } => self.change(step, outputs, refused).await,
-            Write::CreateFloatingIp { bodies, pattern } => self.create_floating_ip(bodies, pattern, outputs).await,
+            Write::CreateFloatingIp { bodies, pattern } => {
+                let made = self.create_floating_ip(bodies, pattern, outputs).await;
+                made.map_err(|error| {
+                    bodies.iter().fold(error, |error, body| with_key(error, body, &KEYS_OF_FLOATING_IPS))
+                })
+            }
             Write::BindFloatingIp { id, port } => {
                 let port = port.as_ref().map(|port| outputs.fill(port));
                 Ok(client.update_floating_ip(id, json!({"port_id": port})).await?)

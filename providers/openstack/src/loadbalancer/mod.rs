@@ -61,6 +61,9 @@ impl Env {
     }
 }
 
+/// The reason of events about what is written in a Service.
+const CONFIGURATION: &str = "LoadBalancerConfiguration";
+
 /// Load balancers of a project.
 #[derive(Debug)]
 pub(crate) struct Balancers {
@@ -125,17 +128,20 @@ impl Cloud {
     fn report(&self, service: &Service, findings: &[&Finding]) {
         let Some(context) = self.cluster.context() else { return };
         let key = service.key().to_string();
-        let now: BTreeSet<(String, String)> =
-            findings.iter().map(|finding| (finding.key.clone(), finding.message.clone())).collect();
+        let event = |finding: &&Finding| {
+            let is_reason = finding.key.starts_with("LoadBalancer") && !finding.key.contains(['.', '/']);
+            let is_annotation = finding.value.as_ref().is_some_and(|value| *value != key);
+            match (is_reason, is_annotation) {
+                (true, _) => (finding.key.clone(), finding.message.clone()),
+                (false, true) => (CONFIGURATION.to_owned(), finding.to_string()),
+                (false, false) => (CONFIGURATION.to_owned(), format!("{}: {}", finding.key, finding.message)),
+            }
+        };
+        let now: BTreeSet<(String, String)> = findings.iter().map(event).collect();
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let before = reported.remove(&key).unwrap_or_default();
         for (reason, message) in now.difference(&before) {
-            let is_reason = reason.starts_with("LoadBalancer") && !reason.contains(['.', '/']);
-            let (reason, message) = match is_reason {
-                true => (&**reason, message.clone()),
-                false => ("LoadBalancerConfiguration", format!("{reason}: {message}")),
-            };
-            context.events.event(&Subject::service(service), EventType::Warning, reason, &message);
+            context.events.event(&Subject::service(service), EventType::Warning, reason, message);
         }
         if !now.is_empty() {
             reported.insert(key, now);
@@ -216,9 +222,14 @@ impl Planned for Balancers {
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
         let Some(cloud) = &self.cloud else { return };
         for item in work {
-            let key = item.service.key().to_string();
+            let (key, annotations) = (item.service.key().to_string(), &item.service.metadata.annotations);
+            // The value is the Service, or that of its annotation.
             let is_for = |finding: &&Finding| {
-                finding.severity >= Severity::Warning && finding.value.as_deref().is_none_or(|value| value == key)
+                finding.severity >= Severity::Warning
+                    && finding
+                        .value
+                        .as_ref()
+                        .is_none_or(|value| *value == key || annotations.get(&finding.key) == Some(value))
             };
             cloud.report(&item.service, &findings.iter().filter(is_for).collect::<Vec<_>>());
         }

@@ -21,7 +21,8 @@ cases! {
         ports_without_node_port_have_no_members,
         nodes_without_a_fitting_address_are_left_out,
         the_status_shows_host_names_where_asked,
-        tags_of_the_user_are_added;
+        tags_of_the_user_are_added,
+        what_is_wrong_in_a_service_is_named;
 }
 
 async fn a_balancer_is_made_by_one_call(scene: &mut Scene) {
@@ -268,4 +269,26 @@ async fn a_cloud_change_is_noticed_by_its_time(scene: &mut Scene) {
     assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_update 1");
     forget(&mut web);
     scene.is_steady(&mut web).await;
+}
+
+async fn what_is_wrong_in_a_service_is_named(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "timeout-client-data", "soon");
+    scene.ensure(&mut web).await;
+    let expected =
+        "LoadBalancerConfiguration: loadbalancer.openstack.org/timeout-client-data \"soon\": not a whole number";
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with(expected), "{events:?}");
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.events(), Vec::<String>::new(), "an event is for news");
+
+    let nowhere = "0badbad0-1111-4222-8333-444455556666";
+    for key in ["network-id", "subnet-id", "member-subnet-id", "port-id", "floating-network-id"] {
+        let mut lost = service(key, &[(80, 30080)], json!({}));
+        set(&mut lost, key, nowhere);
+        let error = scene.refused(&mut lost).await;
+        let fix = format!("correct {key}, in the annotation loadbalancer.openstack.org/{key} or in cloud.conf: ");
+        assert!(error.starts_with(&fix) && error.contains(nowhere), "{error}");
+    }
 }

@@ -19,20 +19,6 @@ cases! {
         two_groups_of_one_name_are_an_error;
 }
 
-/// The rules of the group: `tcp 30080 10.50.0.0/24`.
-async fn rules(scene: &Scene) -> Vec<String> {
-    let groups = scene.groups().await;
-    assert_eq!(groups.len(), 1, "{groups:?}");
-    let text = |rule: &Value| {
-        assert_eq!((&rule["direction"], &rule["ethertype"]), (&json!("ingress"), &json!("IPv4")));
-        let [protocol, prefix] = ["protocol", "remote_ip_prefix"].map(|key| rule[key].as_str().unwrap());
-        format!("{protocol} {} {prefix}", rule["port_range_min"])
-    };
-    let mut rules: Vec<String> = groups[0]["security_group_rules"].as_array().unwrap().iter().map(text).collect();
-    rules.sort();
-    rules
-}
-
 /// How many ports have the group.
 async fn ports(scene: &Scene) -> usize {
     let group = scene.groups().await.remove(0);
@@ -51,7 +37,7 @@ async fn the_group_lets_the_members_subnet_in_and_is_on_every_port(scene: &mut S
     let group = scene.groups().await.remove(0);
     assert_eq!(group["name"], format!("lb-sg-{}-shop-web", web.metadata.uid));
     assert_eq!(group["description"], "Security Group for shop/web Service LoadBalancer in cluster kubernetes");
-    assert_eq!((rules(scene).await, ports(scene).await), (vec!["tcp 30080 10.50.0.0/24".to_owned()], 3));
+    assert_eq!((scene.rules().await, ports(scene).await), (vec!["tcp 30080 10.50.0.0/24".to_owned()], 3));
     scene.is_steady(&mut web).await;
     scene.restart().await;
     scene.is_steady(&mut web).await;
@@ -66,10 +52,10 @@ async fn rules_follow_the_ports_of_the_service(scene: &mut Scene) {
     web.spec.external_traffic_policy = "Local".to_owned();
     web.spec.health_check_node_port = 32000;
     scene.ensure(&mut web).await;
-    assert_eq!(rules(scene).await, ["tcp 30080 10.50.0.0/24", "tcp 32000 10.50.0.0/24", "udp 30053 10.50.0.0/24"]);
+    assert_eq!(scene.rules().await, ["tcp 30080 10.50.0.0/24", "tcp 32000 10.50.0.0/24", "udp 30053 10.50.0.0/24"]);
     web.spec.ports.remove(0);
     scene.ensure(&mut web).await;
-    assert_eq!(rules(scene).await, ["tcp 32000 10.50.0.0/24", "udp 30053 10.50.0.0/24"]);
+    assert_eq!(scene.rules().await, ["tcp 32000 10.50.0.0/24", "udp 30053 10.50.0.0/24"]);
     scene.is_steady(&mut web).await;
 }
 
@@ -77,7 +63,7 @@ async fn the_port_of_a_node_that_leaves_loses_the_group(scene: &mut Scene) {
     let mut web = managed(scene).await;
     let gone = scene.nodes.remove(0);
     scene.update_hosts(&mut web).await;
-    assert_eq!((ports(scene).await, rules(scene).await.len()), (2, 1));
+    assert_eq!((ports(scene).await, scene.rules().await.len()), (2, 1));
     scene.nodes.push(gone);
     scene.update_hosts(&mut web).await;
     assert_eq!(ports(scene).await, 3);
@@ -94,7 +80,7 @@ async fn what_was_changed_by_hand_is_put_right(scene: &mut Scene) {
     scene.write("PUT", &path, json!({"port": {"security_groups": []}})).await;
     forget(&mut web);
     scene.ensure(&mut web).await;
-    assert_eq!((rules(scene).await.len(), ports(scene).await), (1, 3));
+    assert_eq!((scene.rules().await.len(), ports(scene).await), (1, 3));
     scene.is_steady(&mut web).await;
 }
 
@@ -127,12 +113,12 @@ async fn with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules
         web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned(), "198.51.100.0/24".to_owned()]);
         scene.ensure(&mut web).await;
         let expected = ["tcp 30080 192.0.2.0/24", "tcp 30080 198.51.100.0/24"];
-        assert_eq!(rules(scene).await, expected);
+        assert_eq!(scene.rules().await, expected);
         assert_eq!(scene.events(), Vec::<String>::new());
         scene.nodes.remove(0);
         let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
         assert_eq!(calls.of("security_group_rule_create") + calls.of("security_group_rule_delete"), 0, "{calls:?}");
-        assert_eq!((rules(scene).await, ports(scene).await), (expected.map(str::to_owned).to_vec(), 2));
+        assert_eq!((scene.rules().await, ports(scene).await), (expected.map(str::to_owned).to_vec(), 2));
         scene.is_steady(&mut web).await;
     })
     .await;

@@ -4,7 +4,6 @@
 
 mod bed;
 mod changes;
-mod cloud;
 mod contract;
 mod crash;
 mod create;
@@ -16,7 +15,6 @@ mod groups;
 mod inspect;
 mod lives;
 mod measure;
-mod real;
 mod scene;
 mod shared;
 mod takeover;

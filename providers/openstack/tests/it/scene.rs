@@ -1,7 +1,7 @@
 //! A cluster in a cloud: the provider as a process makes it, nodes, Services, and what the cloud has for them.
 
 use std::collections::BTreeMap;
-use std::ops::Sub;
+use std::ops::{Deref, Sub};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use ccm_provider::{
 use ccm_provider_contract::TestCluster;
 use serde_json::{Value, json};
 
-use crate::cloud::{Cloud, Place, Simulated, Who};
-use crate::real::Real;
+use ccm_test_openstack::{Cloud, Real, Simulated};
+pub(crate) use ccm_test_openstack::{FIPS, GROUPS, LBS, id, texts};
 
 /// Value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";
@@ -25,10 +25,6 @@ pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal
 const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 /// Real clouds take a while.
 const LIMIT: Duration = Duration::from_secs(120);
-
-pub(crate) const LBS: &str = "/v2.0/lbaas/loadbalancers";
-pub(crate) const FIPS: &str = "/v2.0/floatingips";
-pub(crate) const GROUPS: &str = "/v2.0/security-groups";
 
 /// Runs cases on both kinds of cloud, and others on the simulation alone: real services need seconds for each change.
 macro_rules! cases {
@@ -55,7 +51,7 @@ pub(crate) async fn simulated(case: impl AsyncFnOnce(&mut Scene)) {
 }
 
 pub(crate) async fn simulated_with(options: Options, case: impl AsyncFnOnce(&mut Scene)) {
-    run(Box::new(Simulated::start(options).await), case).await;
+    run(Box::new(Simulated::start(options)), case).await;
 }
 
 pub(crate) async fn real(case: impl AsyncFnOnce(&mut Scene)) {
@@ -195,10 +191,6 @@ impl Scene {
         scene
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        self.cloud.place()
-    }
-
     pub(crate) fn simulation(&self) -> &OpenStack {
         self.cloud.simulation().expect("a simulation")
     }
@@ -274,128 +266,13 @@ impl Scene {
     pub(crate) fn events(&self) -> Vec<String> {
         self.process.cluster.take_events()
     }
-
-    // By hand.
-
-    pub(crate) async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.cloud.send(Who::Tenant, "GET", path, None).await;
-        assert!(status == 200, "GET {path}: {status} {body}");
-        body
-    }
-
-    /// The objects of a list.
-    pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
-        let body = self.get(path).await;
-        let lists = body.as_object().unwrap().iter().filter(|(key, _)| !key.ends_with("links"));
-        lists.filter_map(|(_, value)| value.as_array()).next().unwrap().clone()
-    }
-
-    /// Sends a write, and waits for the balancer if it changes one.
-    pub(crate) async fn write(&self, method: &str, path: &str, body: Value) -> Value {
-        let body = Some(&body).filter(|body| !body.is_null());
-        let (status, answer) = self.cloud.send(Who::Tenant, method, path, body).await;
-        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
-        if path.contains("/lbaas/") {
-            self.settle().await;
-        }
-        answer
-    }
-
-    /// Makes an object; `kind` is the key around it. Answers its ID.
-    pub(crate) async fn make(&self, path: &str, kind: &str, object: Value) -> String {
-        let answer = self.write("POST", path, json!({ kind: object })).await;
-        answer[kind]["id"].as_str().unwrap().to_owned()
-    }
-
-    /// Waits until no balancer is at work.
-    pub(crate) async fn settle(&self) {
-        let begin = Instant::now();
-        while begin.elapsed() < LIMIT {
-            let pending = |lb: &Value| lb["provisioning_status"].as_str().unwrap().starts_with("PENDING");
-            if !self.list(LBS).await.iter().any(pending) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        panic!("a balancer stays pending");
-    }
-
-    pub(crate) async fn balancers(&self) -> Vec<Value> {
-        self.list(LBS).await
-    }
-
-    /// The only balancer.
-    pub(crate) async fn balancer(&self) -> Value {
-        let mut all = self.balancers().await;
-        assert_eq!(all.len(), 1, "{all:#?}");
-        all.remove(0)
-    }
-
-    /// Listeners by port.
-    pub(crate) async fn listeners(&self) -> Vec<Value> {
-        let mut all = self.list("/v2.0/lbaas/listeners").await;
-        all.sort_by_key(|listener| listener["protocol_port"].as_i64());
-        all
-    }
-
-    pub(crate) async fn listener(&self) -> Value {
-        self.listeners().await.remove(0)
-    }
-
-    pub(crate) async fn pools(&self) -> Vec<Value> {
-        let mut all = self.list("/v2.0/lbaas/pools").await;
-        all.sort_by_key(|pool| pool["name"].to_string());
-        all
-    }
-
-    pub(crate) async fn pool(&self) -> Value {
-        self.pools().await.remove(0)
-    }
-
-    pub(crate) async fn monitors(&self) -> Vec<Value> {
-        self.list("/v2.0/lbaas/healthmonitors").await
-    }
-
-    /// The names of the members of all pools, sorted.
-    pub(crate) async fn members(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for member in self.whole_members().await {
-            names.push(format!("{} {}", member["name"].as_str().unwrap(), member["protocol_port"]));
-        }
-        names.sort();
-        names
-    }
-
-    pub(crate) async fn whole_members(&self) -> Vec<Value> {
-        let mut members = Vec::new();
-        for pool in self.pools().await {
-            members.extend(self.list(&format!("/v2.0/lbaas/pools/{}/members", id(&pool))).await);
-        }
-        members
-    }
-
-    pub(crate) async fn floating_ips(&self) -> Vec<Value> {
-        self.list(FIPS).await
-    }
-
-    /// The groups that tests or the provider made.
-    pub(crate) async fn groups(&self) -> Vec<Value> {
-        let all = self.list(GROUPS).await;
-        all.into_iter().filter(|group| group["name"] != "default").collect()
-    }
-
-    /// Nothing of a Service is left.
-    pub(crate) async fn is_empty(&self) {
-        let left = (self.balancers().await, self.floating_ips().await, self.groups().await);
-        assert_eq!(left, (Vec::new(), Vec::new(), Vec::new()));
-        let vips = self.list("/v2.0/ports?device_owner=Octavia").await;
-        assert_eq!(vips, Vec::<Value>::new());
-    }
 }
 
-/// The ID of an object.
-pub(crate) fn id(object: &Value) -> &str {
-    object["id"].as_str().unwrap()
+impl Deref for Scene {
+    type Target = dyn Cloud;
+    fn deref(&self) -> &Self::Target {
+        &*self.cloud
+    }
 }
 
 /// A UUID for each name.
@@ -444,12 +321,4 @@ pub(crate) fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str>
 /// Forgets that the balancer was as desired: something was changed by hand.
 pub(crate) fn forget(service: &mut Service) {
     service.metadata.annotations.remove(APPLIED);
-}
-
-/// The texts of a list.
-pub(crate) fn texts(list: &Value) -> Vec<&str> {
-    let mut texts: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    // OpenStack has no order of tags.
-    texts.sort_unstable();
-    texts
 }

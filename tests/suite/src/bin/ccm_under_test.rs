@@ -1,9 +1,10 @@
-//! The program as users run it, with the fake provider and, with feature `aws`, the one for AWS: a package's tests can only find programs of that package.
+//! The program as users run it, with the fake provider, the one for OpenStack and, with feature `aws`, the one for AWS: a
+//! package's tests can only find programs of that package.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let app = ccm::App::new().register(ccm_provider_fake::Factory);
+    let app = ccm::App::new().register(ccm_provider_fake::Factory).register(ccm_provider_openstack::Factory);
     #[cfg(feature = "aws")]
     let app = app.register(ccm_provider_aws::Factory);
     app.run(std::env::args_os())

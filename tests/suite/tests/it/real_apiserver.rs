@@ -3,6 +3,7 @@
 mod aws;
 mod conditions;
 mod dry_run;
+mod openstack;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,83 +1,56 @@
-//! What the suite needs of a cloud, and the simulated one.
+//! A simulated cloud.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_cloudsim::core::server::Answer;
-use ccm_cloudsim::openstack::seed::SubnetSeed;
+use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
 use ccm_cloudsim::openstack::{OpenStack, Options};
 use serde_json::{Value, json};
 
-/// Where a tenant's nodes are.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
-    pub(crate) project: String,
-    pub(crate) network: String,
-    pub(crate) subnet: String,
-    pub(crate) external: String,
-}
-
-/// Who sends a request by hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
-    Tenant,
-    Admin,
-}
-
-/// A project in a cloud, for one test.
-#[async_trait]
-pub(crate) trait Cloud: Send + Sync {
-    /// The section `[Global]` of a cloud.conf.
-    fn login(&self) -> String;
-
-    fn place(&self) -> &Place;
-
-    /// One request: the path is that behind the endpoint of Neutron or, with `lbaas`, of Octavia. Answers status and body.
-    async fn send(&self, who: Who, method: &str, path: &str, body: Option<&Value>) -> (u16, Value);
-
-    /// Makes a port of a server in the subnet; answers it as Neutron shows it.
-    async fn port(&self, server: &str) -> Value;
-
-    /// Puts a balancer into a provisioning status.
-    async fn set_status(&self, balancer: &str, status: &str);
-
-    /// The simulation behind it, if it is one.
-    fn simulation(&self) -> Option<&OpenStack>;
-
-    /// Asserts what must hold at the end, and removes everything.
-    async fn end(self: Box<Self>);
-}
-
-/// A simulated cloud.
-pub(crate) struct Simulated {
-    pub(crate) openstack: OpenStack,
-    place: Place,
-    tokens: [String; 2],
-}
+use crate::ZONE;
+use crate::cloud::{Cloud, Place, Who};
 
 const DOMAIN: &str = "default";
+const PASSWORD: &str = "s3cret-of-tenant";
+const CREDENTIAL: &str = "s3cret-of-credential";
+
+/// A tenant of a simulation of its own.
+#[derive(Debug)]
+pub struct Simulated {
+    /// The simulation.
+    pub openstack: OpenStack,
+    place: Place,
+    credential: String,
+}
 
 impl Simulated {
-    pub(crate) async fn start(options: Options) -> Self {
+    /// Starts the simulation.
+    pub fn start(options: Options) -> Self {
         let openstack = OpenStack::start(options).unwrap();
-        let place = openstack.world(|world| {
+        let (place, credential) = openstack.world(|world| {
             let admin = world.project("admin");
             world.user("admin", "secret", &admin, &["admin"]);
             let project = world.project("tenant");
-            world.user("tenant", "s3cret-of-tenant", &project, &["member", "load-balancer_member"]);
+            let user = world.user("tenant", PASSWORD, &project, &["member", "load-balancer_member"]);
+            let credential = world.application_credential(&user, &project, "ccm", CREDENTIAL);
+            world.flavor("f-1", "small");
             let network = world.network(&project, "nodes", json!({}));
             let seed = |network| SubnetSeed { network, name: "subnet", ..SubnetSeed::default() };
             let subnet = world.subnet(&SubnetSeed { cidr: "10.50.0.0/24", ..seed(&network) });
             let external = world.network(&admin, "public", json!({"router:external": true}));
             world.subnet(&SubnetSeed { cidr: "172.24.4.0/24", ..seed(&external) });
-            world.router(&project, "nodes", Some(&external), &[&subnet]);
-            Place { project, network, subnet, external }
+            let router = world.router(&project, "nodes", Some(&external), &[&subnet]);
+            (Place { project, network, subnet, router, external }, credential)
         });
-        let mut cloud = Self { openstack, place, tokens: Default::default() };
-        cloud.tokens = [cloud.token("tenant", "s3cret-of-tenant").await, cloud.token("admin", "secret").await];
-        cloud
+        Self { openstack, place, credential }
     }
 
-    async fn token(&self, name: &str, password: &str) -> String {
+    /// A new one for each request: tests let tokens expire.
+    async fn token(&self, who: Who) -> String {
+        let (name, password) = match who {
+            Who::Tenant => ("tenant", PASSWORD),
+            Who::Admin => ("admin", "secret"),
+        };
         let user = json!({"name": name, "password": password, "domain": {"id": DOMAIN}});
         let scope = json!({"project": {"name": name, "domain": {"id": DOMAIN}}});
         let body = json!({"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}});
@@ -91,11 +64,24 @@ impl Simulated {
 impl Cloud for Simulated {
     fn login(&self) -> String {
         format!(
-            "[Global]\nauth-url = {}/v3\nusername = tenant\npassword = s3cret-of-tenant\nuser-domain-id = {DOMAIN}\n\
+            "[Global]\nauth-url = {}/v3\nusername = tenant\npassword = {PASSWORD}\nuser-domain-id = {DOMAIN}\n\
              region = RegionOne\ntenant-id = {}\n",
             self.openstack.auth_url(),
             self.place.project
         )
+    }
+
+    fn login_with_credential(&self) -> String {
+        format!(
+            "[Global]\nauth-url = {}/v3\nregion = RegionOne\napplication-credential-id = {}\n\
+             application-credential-secret = {CREDENTIAL}\n",
+            self.openstack.auth_url(),
+            self.credential
+        )
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        [PASSWORD, CREDENTIAL, super::TOKEN].map(str::to_owned).into()
     }
 
     fn place(&self) -> &Place {
@@ -104,7 +90,7 @@ impl Cloud for Simulated {
 
     async fn send(&self, who: Who, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let service = if path.contains("/lbaas/") { "/load-balancer" } else { "/network" };
-        let token = &self.tokens[usize::from(who == Who::Admin)];
+        let token = self.token(who).await;
         let request = http::Request::builder().method(method).uri(format!("{service}{path}"));
         let body = Bytes::from(body.map(Value::to_string).unwrap_or_default());
         let request = request.header("x-auth-token", token).body(body).unwrap();
@@ -120,6 +106,25 @@ impl Cloud for Simulated {
             let id = world.port(project, &[subnet], fields).unwrap();
             Value::Object(world.row("port", &id).unwrap().fields.clone())
         })
+    }
+
+    async fn boot(&self, name: &str) -> (String, String) {
+        let Place { project, subnet, .. } = &self.place;
+        let (flavor, zone) = ("f-1", ZONE);
+        let seed = ServerSeed { project, name, flavor, subnets: &[subnet], zone, ..ServerSeed::default() };
+        self.openstack.world(|world| {
+            let id = world.server(&seed);
+            let port = world.table("port").values().find(|port| port.text("device_id") == id).unwrap();
+            (id, port.list("fixed_ips")[0]["ip_address"].as_str().unwrap().to_owned())
+        })
+    }
+
+    async fn shut_off(&self, server: &str) {
+        self.openstack.world(|world| world.row_mut("server", server).unwrap().set("status", "SHUTOFF"));
+    }
+
+    async fn delete_server(&self, server: &str) {
+        self.openstack.world(|world| world.delete_server(server));
     }
 
     async fn set_status(&self, balancer: &str, status: &str) {

@@ -1,0 +1,260 @@
+//! The whole program with `--cloud-provider=openstack`, as a process, on a real API server, against a simulated OpenStack and
+//! real services.
+
+mod bad_input;
+mod balancers;
+mod interruptions;
+mod nodes;
+mod secrets;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_cloudsim::openstack::{OpenStack, Options};
+use ccm_test_openstack::{Cloud, Real, Simulated};
+use ccm_test_suite::{Make, Object, Process, Rig, node};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+/// The real services need seconds for each change, and more on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+const PREFIX: &str = "loadbalancer.openstack.org/";
+const ARGS: &[&str] = &["--configure-cloud-routes=false", "--node-monitor-period=500ms"];
+
+/// Runs cases on both kinds of cloud, and others on the simulation alone.
+macro_rules! cases {
+    (both: $($both:ident),*; simulated: $($alone:ident),*$(;)?) => {
+        mod simulated {
+            $(crate::real_apiserver::openstack::cases!(@ $both simulated);)*
+            $(crate::real_apiserver::openstack::cases!(@ $alone simulated);)*
+        }
+        mod real_openstack {
+            $(crate::real_apiserver::openstack::cases!(@ $both real);)*
+        }
+    };
+    (@ $case:ident $cloud:ident) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $case() {
+            let Some(world) = crate::real_apiserver::openstack::World::$cloud().await else { return };
+            super::$case(&world).await;
+            world.end().await;
+        }
+    };
+}
+use cases;
+
+/// A cluster on a cloud.
+struct World {
+    rig: Rig,
+    cloud: Box<dyn Cloud>,
+}
+
+/// A node on a server of its own.
+struct Machine {
+    name: String,
+    server: String,
+    address: String,
+}
+
+/// The running program. Killed when it is dropped.
+struct Manager<'w> {
+    world: &'w World,
+    process: Process,
+    port: u16,
+}
+
+impl World {
+    async fn simulated() -> Option<Self> {
+        let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
+        Some(Self { rig, cloud: Box::new(Simulated::start(Options::default())) })
+    }
+
+    /// `None` if something is missing, after a message about it.
+    async fn real() -> Option<Self> {
+        let cloud = Real::start().await?;
+        let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
+        Some(Self { rig, cloud: Box::new(cloud) })
+    }
+
+    fn simulation(&self) -> &OpenStack {
+        self.cloud.simulation().expect("a simulation")
+    }
+
+    /// On the simulation changes take this long from now on.
+    fn slow(&self, provisioning: Duration) {
+        if let Some(simulation) = self.cloud.simulation() {
+            simulation.change(|options| options.provisioning = provisioning);
+        }
+    }
+
+    /// A running server, and the node that its kubelet would make.
+    async fn machine(&self, number: usize) -> Machine {
+        let name = format!("node-{number}");
+        let (server, address) = self.cloud.boot(&name).await;
+        self.rig.create(node(&name).uninitialized().pod_cidr(&format!("10.88.{number}.0/24"))).await;
+        Machine { name, server, address }
+    }
+
+    /// Starts the program; `more` is put behind `[Global]`.
+    fn manager(&self, more: &str, args: &[&str]) -> Manager<'_> {
+        self.manager_with(&(self.cloud.login() + more), args)
+    }
+
+    fn manager_with(&self, config: &str, args: &[&str]) -> Manager<'_> {
+        let port = ccm_test_bed::free_port().unwrap();
+        let file = self.rig.cloud.path("cloud.conf");
+        std::fs::write(&file, config).unwrap();
+        let kubeconfig = self.rig.bed().kubeconfig();
+        let kubeconfig = |name: &str| format!("--{name}={}", kubeconfig.display());
+        let fixed = [
+            "--cloud-provider=openstack".to_owned(),
+            format!("--cloud-config={}", file.display()),
+            kubeconfig("kubeconfig"),
+            kubeconfig("authentication-kubeconfig"),
+            kubeconfig("authorization-kubeconfig"),
+            "--leader-elect=false".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            "-v=2".to_owned(),
+        ];
+        let args: Vec<String> = fixed.into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect();
+        let log = self.rig.cloud.path(&format!("{port}.log"));
+        let process = Process::start_with(env!("CARGO_BIN_EXE_ccm-under-test"), &args, &[], &log);
+        Manager { world: self, process, port }
+    }
+
+    /// The program with [`ARGS`], and this many nodes that it has initialized.
+    async fn with_nodes(&self, count: usize, more: &str) -> (Manager<'_>, Vec<Machine>) {
+        let machines = join_all((1..=count).map(|number| self.machine(number))).await;
+        let manager = self.manager(more, ARGS);
+        for machine in &machines {
+            self.initialized(&machine.name).await;
+        }
+        (manager, machines)
+    }
+
+    async fn initialized(&self, name: &str) -> Object {
+        // The addresses come right after the taint has gone.
+        let complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
+        let what = format!("{name} is initialized");
+        self.rig.until(LONG, &what, async |rig| rig.node(name).await.filter(complete)).await
+    }
+
+    /// Waits for a Service's address.
+    async fn address(&self, name: &str) -> String {
+        let what = format!("{name} has an address");
+        self.rig.until(LONG, &what, async |rig| rig.service(name).await?.ingress().into_iter().next()).await
+    }
+
+    /// Deletes a Service and waits until it is gone.
+    async fn delete(&self, name: &str) {
+        self.rig.delete("services", "default", name).await;
+        let what = format!("{name} is gone");
+        self.rig.until(LONG, &what, async |rig| rig.service(name).await.is_none().then_some(())).await;
+    }
+
+    /// Waits until the cloud meets a condition.
+    async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+        self.rig.until(LONG, what, async |_| is_so().await.then_some(())).await;
+    }
+
+    /// An annotation of a Service, whose usual prefix is left out.
+    async fn annotation(&self, name: &str, key: &str) -> Value {
+        self.rig.service(name).await.unwrap()["metadata"]["annotations"][format!("{PREFIX}{key}")].clone()
+    }
+
+    /// The node port for a port of a Service.
+    async fn node_port(&self, name: &str, port: u16) -> u64 {
+        let service = self.rig.service(name).await.unwrap();
+        let ports = service["spec"]["ports"].as_array().unwrap();
+        ports.iter().find(|item| item["port"] == port).unwrap()["nodePort"].as_u64().unwrap()
+    }
+
+    /// Asserts that nothing is left in the cloud, and that no secret was shown.
+    async fn end(self) {
+        self.cloud.is_empty().await;
+        for file in std::fs::read_dir(self.rig.cloud.path("")).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|end| end == "log") {
+                self.shows_no_secret(&path.display().to_string(), &std::fs::read_to_string(&path).unwrap());
+            }
+        }
+        for kind in ["events", "services"] {
+            self.shows_no_secret(kind, &self.rig.bed().get(&format!("/api/v1/{kind}")).await.unwrap().1);
+        }
+        self.cloud.end().await;
+    }
+
+    fn shows_no_secret(&self, place: &str, text: &str) {
+        for secret in self.cloud.secrets() {
+            let found = text.lines().find(|line| line.contains(&secret));
+            assert!(found.is_none(), "{secret} is in {place}: {}", found.unwrap());
+        }
+    }
+}
+
+impl Manager<'_> {
+    /// The counters of a metric by the value of its only label.
+    async fn counters(&self, metric: &str) -> BTreeMap<String, u64> {
+        // Not yet or no longer listening.
+        let Ok((status, text)) = self.world.rig.bed().get_from(self.port, "/metrics").await else {
+            return BTreeMap::new();
+        };
+        assert_eq!(status, 200, "{text}");
+        let samples = text.lines().filter_map(|line| line.strip_prefix(metric)?.strip_prefix('{'));
+        let parts = samples.map(|sample| sample.split('"').collect::<Vec<_>>());
+        parts.map(|parts| (parts[1].to_owned(), parts[2].trim_start_matches("} ").parse().unwrap())).collect()
+    }
+
+    /// How often this was asked of the cloud.
+    async fn calls(&self, operation: &str) -> u64 {
+        self.counters("openstack_api_requests_total").await.get(operation).copied().unwrap_or_default()
+    }
+
+    /// How often anything was written.
+    async fn writes(&self) -> BTreeMap<String, u64> {
+        let mut calls = self.counters("openstack_api_requests_total").await;
+        let is_write = |name: &str| ["_create", "_update", "_delete"].iter().any(|verb| name.ends_with(verb));
+        calls.retain(|name, _| is_write(name) && name != "token_create");
+        calls
+    }
+
+    /// How often the work on a balancer has come to its end.
+    async fn ensured(&self) -> u64 {
+        let counters = self.counters("cloudprovider_openstack_reconcile_total").await;
+        counters.get("loadbalancer_ensure").copied().unwrap_or_default()
+    }
+
+    /// Waits until so many ensures have ended.
+    async fn until_ensured(&self, count: u64) {
+        let what = format!("{count} ensures have ended");
+        self.world.rig.until(LONG, &what, async |_| (self.ensured().await >= count).then_some(())).await;
+    }
+
+    /// Another sync of a Service writes nothing.
+    async fn is_steady(&self, service: &str) {
+        let (ensured, writes) = (self.ensured().await, self.writes().await);
+        let touched = json!({"metadata": {"annotations": {"touched": ensured.to_string()}}});
+        self.world.rig.patch_service(service, touched).await;
+        self.until_ensured(ensured + 1).await;
+        assert_eq!(self.writes().await, writes);
+    }
+
+    /// Stops the program as Kubernetes does.
+    async fn stop(mut self) {
+        self.process.terminate();
+        let status = self.process.ended(LONG).await;
+        assert!(status.success(), "{status}\n{}", self.process.output());
+    }
+}
+
+/// A Service with annotations (without their prefix) and TCP ports.
+fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Make {
+    let start = ccm_test_suite::service(name).with(|service| service["spec"]["ports"] = ports_of(ports));
+    annotations.iter().fold(start, |make, (key, value)| make.annotation(&format!("{PREFIX}{key}"), value))
+}
+
+fn ports_of(ports: &[u16]) -> Value {
+    let one = |port: &u16| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"});
+    ports.iter().map(one).collect()
+}
