@@ -294,7 +294,7 @@ fn a_reader_that_stops_blocks_nobody_and_the_log_says_what_is_missing() {
     // Reported more than once if the writer starts only after the room was full.
     let counts = text.split(" missing\n").map(|before| before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap());
     let missing: usize = counts.filter_map(|count| count.parse::<usize>().ok()).sum();
-    assert!(text.ends_with(" missing\n"), "says how many");
+    assert!(text.contains(" missing\n"), "says how many");
     assert_eq!(text.matches('x').count() / 1024 + missing, 3000);
     assert!(missing >= 900, "{missing}");
 }
