@@ -123,7 +123,7 @@ fn text<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.get(name)?.as_str()
 }
 
-/// What is there and not on its way out.
+/// What is there, without what is being deleted.
 fn list<'a>(object: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     let entries = object.get(name).and_then(Value::as_array).into_iter().flatten();
     entries.filter(|entry| text(entry, "provisioning_status") != Some("PENDING_DELETE"))

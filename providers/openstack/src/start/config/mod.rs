@@ -270,8 +270,6 @@ impl Default for Metadata {
 /// `[BlockStorage]`: what the labels of volumes depend on. The section belongs to the CSI driver.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BlockStorage {
-    /// Empty or `auto`: found out.
-    pub(crate) bs_version: String,
     pub(crate) ignore_volume_az: bool,
 }
 

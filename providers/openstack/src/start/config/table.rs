@@ -402,7 +402,7 @@ pub(super) static METADATA: Table<Metadata> = Table {
             "search-order",
             Field::Custom { kind: "list of `configDrive`, `metadataService`", set: search_order },
             "configDrive,metadataService",
-            "Which are asked, in which order.",
+            "Checked and without other effect, as upstream: nothing that the program does needs the instance it runs on.",
         ),
         Key::new(
             "request-timeout",
@@ -417,7 +417,12 @@ pub(super) static BLOCK_STORAGE: Table<BlockStorage> = Table {
     section: "BlockStorage",
     doc: "For the labels of volumes. Other keys belong to the CSI driver and are ignored.",
     keys: &[
-        Key::new("bs-version", Field::Text(|b| &mut b.bs_version), "auto", "Version of the Cinder API."),
+        Key::new(
+            "bs-version",
+            Field::Lenient { kind: "`v3`, `auto`", set: bs_version },
+            "auto",
+            "Version of the Cinder API. It is `v3` in any case.",
+        ),
         Key::new("ignore-volume-az", Field::Flag(|b| &mut b.ignore_volume_az), "false", "Volumes get no zone label."),
     ],
 };
@@ -426,6 +431,11 @@ fn tls_insecure(global: &mut Global, value: &str) -> Doubt {
     global.tls_insecure = if value.is_empty() { None } else { Some(value == "true") };
     let is_doubtful = !["", "true", "false"].contains(&value);
     Ok(is_doubtful.then(|| "certificates are verified: only the exact text true switches that off".to_owned()))
+}
+
+fn bs_version(_: &mut BlockStorage, value: &str) -> Doubt {
+    let is_fine = ["", "v3", "auto"].contains(&value);
+    Ok((!is_fine).then(|| "only v3 is spoken, and used; remove the key".to_owned()))
 }
 
 fn sort_order(networking: &mut Networking, value: &str) -> Doubt {

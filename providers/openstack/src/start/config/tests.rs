@@ -219,7 +219,7 @@ ignore-volume-az = true
     assert_eq!(config.route_router.as_deref(), Some(ID));
     assert_eq!(config.metadata.search_order, [MetadataSource::MetadataService, MetadataSource::ConfigDrive]);
     assert_eq!(config.metadata.request_timeout, Duration::from_secs(120));
-    assert_eq!(config.block_storage, BlockStorage { bs_version: "v3".into(), ignore_volume_az: true });
+    assert_eq!(config.block_storage, BlockStorage { ignore_volume_az: true });
 }
 
 /// Pitfall 1.
@@ -248,7 +248,6 @@ fn what_belongs_to_others_or_to_old_versions_starts() {
         "[Global]\nkubeconfig-path = /x\nregoin = x\n[LoadBalancer]\nuse-octavia = true\n\
          [BlockStorage]\nbs-version = v3\ntrust-device-path = no\n[Snapshots]\na = 1\n[Networking \"x\"]\n",
     );
-    assert_eq!(config.block_storage.bs_version, "v3");
     assert_eq!(
         findings,
         [
@@ -259,6 +258,16 @@ fn what_belongs_to_others_or_to_old_versions_starts() {
             "Warning [Snapshots]: line 9: unknown section, ignored",
             "Info [BlockStorage] trust-device-path: line 8: unknown key, ignored",
         ]
+    );
+}
+
+#[test]
+fn another_version_of_cinder_is_a_warning() {
+    let findings = |version: &str| good(&format!("[BlockStorage]\nbs-version = {version}\n")).1;
+    assert_eq!((findings("auto"), findings("v3")), (vec![], vec![]));
+    assert_eq!(
+        findings("v1"),
+        ["Warning [BlockStorage] bs-version = \"v1\": line 2: only v3 is spoken, and used; remove the key"]
     );
 }
 

@@ -10,6 +10,7 @@ cases! {
     both:;
     simulated:
         a_program_that_waits_for_a_balancer_stops_at_once,
+        the_environment_says_how_often_a_balancer_at_work_is_looked_at,
         a_token_that_expires_in_the_middle_does_no_harm,
         a_proxy_that_answers_for_the_cloud_does_no_harm;
 }
@@ -34,6 +35,34 @@ async fn a_program_that_waits_for_a_balancer_stops_at_once(world: &World) {
     world.address("web").await;
     world.cloud.balancer().await;
     world.delete("web").await;
+    manager.stop().await;
+}
+
+async fn the_environment_says_how_often_a_balancer_at_work_is_looked_at(world: &World) {
+    let first = world.with_nodes(1, "").await.0;
+    first.stop().await;
+    world.simulation().freeze_provisioning(true);
+    // A number of looks, and none, which leaves the default of minutes.
+    for (name, steps, gives_up) in [("short", "2", true), ("usual", "x", false)] {
+        let manager =
+            world.manager_with(&world.cloud.login(), ARGS, &[("OCCM_WAIT_LB_ACTIVE_STEPS", steps.to_owned())]);
+        world.rig.create(service(name, &[], &[80])).await;
+        let looks = async || manager.calls("loadbalancer_get").await >= if gives_up { 2 } else { 4 };
+        world.until("looks at the balancer", looks).await;
+        if gives_up {
+            let event = world.rig.until_event(name, "SyncLoadBalancerFailed").await;
+            assert!(event.contains("timeout waiting for the loadbalancer"), "{event}");
+        } else {
+            assert_eq!(world.rig.count_events(name, "SyncLoadBalancerFailed").await, 0);
+        }
+        manager.stop().await;
+    }
+    world.simulation().freeze_provisioning(false);
+    let manager = world.manager("", ARGS);
+    for name in ["short", "usual"] {
+        world.address(name).await;
+        world.delete(name).await;
+    }
     manager.stop().await;
 }
 

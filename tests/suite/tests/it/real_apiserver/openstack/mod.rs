@@ -97,10 +97,10 @@ impl World {
 
     /// Starts the program; `more` is put behind `[Global]`.
     fn manager(&self, more: &str, args: &[&str]) -> Manager<'_> {
-        self.manager_with(&(self.cloud.login() + more), args)
+        self.manager_with(&(self.cloud.login() + more), args, &[])
     }
 
-    fn manager_with(&self, config: &str, args: &[&str]) -> Manager<'_> {
+    fn manager_with(&self, config: &str, args: &[&str], environment: &[(&str, String)]) -> Manager<'_> {
         let port = ccm_test_bed::free_port().unwrap();
         let file = self.rig.cloud.path("cloud.conf");
         std::fs::write(&file, config).unwrap();
@@ -119,7 +119,7 @@ impl World {
         ];
         let args: Vec<String> = fixed.into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect();
         let log = self.rig.cloud.path(&format!("{port}.log"));
-        let process = Process::start_with(env!("CARGO_BIN_EXE_ccm-under-test"), &args, &[], &log);
+        let process = Process::start_with(env!("CARGO_BIN_EXE_ccm-under-test"), &args, environment, &log);
         Manager { world: self, process, port }
     }
 

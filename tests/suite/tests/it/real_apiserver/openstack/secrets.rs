@@ -15,7 +15,7 @@ const LOUD: &[&str] = &["--configure-cloud-routes=false", "-v=10"];
 async fn no_secret_is_shown_at_any_verbosity(world: &World) {
     let rig = &world.rig;
     let wrong = world.cloud.login().replace(&world.cloud.secrets()[0], "wr0ng-password");
-    let mut refused = world.manager_with(&wrong, LOUD);
+    let mut refused = world.manager_with(&wrong, LOUD, &[]);
     let status = refused.process.ended(LONG).await;
     let output = refused.process.output();
     assert!(!status.success() && output.contains("401") && !output.contains("wr0ng"), "{output}");
@@ -23,7 +23,7 @@ async fn no_secret_is_shown_at_any_verbosity(world: &World) {
     world.machine(1).await;
     let credential = world.cloud.login_with_credential();
     for (name, login) in [("password", world.cloud.login()), ("credential", credential)] {
-        let manager = world.manager_with(&login, LOUD);
+        let manager = world.manager_with(&login, LOUD, &[]);
         rig.create(service(&format!("{name}-bad"), &[("flavor-id", "0badbad0-1111-4222-8333-444455556666")], &[80]))
             .await;
         if let Some(simulation) = world.cloud.simulation() {
