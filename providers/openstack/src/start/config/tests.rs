@@ -244,7 +244,7 @@ fn durations_may_lack_their_unit_with_a_warning() {
 /// Pitfall 2.
 #[test]
 fn what_belongs_to_others_or_to_old_versions_starts() {
-    let (config, findings) = good(
+    let (_, findings) = good(
         "[Global]\nkubeconfig-path = /x\nregoin = x\n[LoadBalancer]\nuse-octavia = true\n\
          [BlockStorage]\nbs-version = v3\ntrust-device-path = no\n[Snapshots]\na = 1\n[Networking \"x\"]\n",
     );
