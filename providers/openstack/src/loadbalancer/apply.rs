@@ -39,15 +39,13 @@ pub(super) struct Writer {
     pace: Mutex<Pace>,
 }
 
-/// Where users write what a creation names: the field, and the key of annotations and of cloud.conf. Members are in the
-/// subnet of the balancer if nothing else is said, so that comes first.
-const KEYS_OF_BALANCERS: [(&str, &str); 6] = [
+/// Where users write what a creation names: the field, and the key of annotations and of cloud.conf.
+const KEYS_OF_BALANCERS: [(&str, &str); 5] = [
     ("vip_network_id", "network-id"),
     ("vip_subnet_id", "subnet-id"),
     ("vip_port_id", "port-id"),
     ("flavor_id", "flavor-id"),
     ("availability_zone", "availability-zone"),
-    ("subnet_id", "member-subnet-id"),
 ];
 const KEYS_OF_FLOATING_IPS: [(&str, &str); 2] =
     [("floating_network_id", "floating-network-id"), ("subnet_id", "floating-subnet-id")];
@@ -56,21 +54,11 @@ const KEYS_OF_FLOATING_IPS: [(&str, &str); 2] =
 fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]) -> ProviderError {
     let text = error.to_string();
     let is_missing = ["not found", "not be found"].iter().any(|words| text.contains(words));
-    match keys.iter().find(|(field, _)| is_missing && names(body, field, &text)) {
+    let fields = body.get("loadbalancer").unwrap_or(body);
+    let value = |field: &str| fields.get(field).and_then(Value::as_str);
+    match keys.iter().find(|(field, _)| is_missing && value(field).is_some_and(|value| text.contains(value))) {
         Some((_, key)) => error.wrap(format!("correct {key}, in the annotation {PREFIX}{key} or in cloud.conf")),
         None => error,
-    }
-}
-
-/// Whether a text has the value of a field.
-fn names(body: &Value, field: &str, text: &str) -> bool {
-    match body {
-        Value::Array(items) => items.iter().any(|item| names(item, field, text)),
-        Value::Object(fields) => fields.iter().any(|(name, value)| match value {
-            Value::String(value) => name == field && text.contains(value.as_str()),
-            inner => names(inner, field, text),
-        }),
-        _ => false,
     }
 }
 

@@ -284,7 +284,7 @@ async fn what_is_wrong_in_a_service_is_named(scene: &mut Scene) {
     assert_eq!(scene.events(), Vec::<String>::new(), "an event is for news");
 
     let nowhere = "0badbad0-1111-4222-8333-444455556666";
-    for key in ["network-id", "subnet-id", "member-subnet-id", "port-id", "floating-network-id"] {
+    for key in ["network-id", "subnet-id", "port-id", "floating-network-id"] {
         let mut lost = service(key, &[(80, 30080)], json!({}));
         set(&mut lost, key, nowhere);
         let error = scene.refused(&mut lost).await;
