@@ -58,8 +58,8 @@ before the end.";
 /// By their names as `--cloud-provider`.
 const CLOUDS: [(&str, CloudName); 3] =
     [("fake", CloudName::Fake), ("aws", CloudName::Aws), ("openstack", CloudName::OpenStack)];
-/// Each node is a route, and routes are made at the pace that AWS grants.
-const MOST_ON_AWS: usize = 200;
+/// Each node is a route, and more on some clouds, and a provider writes at the pace that its cloud grants.
+const MOST_WITH_PACE: usize = 200;
 
 fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
@@ -106,10 +106,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = std::ffi::OsString>) -> Resu
         plain: matches.get_flag("plain"),
         cloud: matches.get_one::<CloudName>("cloud-provider").copied().unwrap_or(CloudName::Fake),
     };
-    if args.cloud == CloudName::Aws && args.nodes > MOST_ON_AWS {
+    if args.cloud != CloudName::Fake && args.nodes > MOST_WITH_PACE {
         let text = format!(
-            "--nodes={} is too many for --cloud-provider=aws, which makes a route for each at the pace that AWS grants; at most \
-             {MOST_ON_AWS}",
+            "--nodes={} is too many for this cloud, whose provider writes at the pace that such a cloud grants; at most \
+             {MOST_WITH_PACE}",
             args.nodes
         );
         return Err(command().error(clap::error::ErrorKind::ValueValidation, text));
@@ -137,7 +137,9 @@ mod tests {
     fn another_cloud_is_refused_with_the_names_of_those_that_exist() {
         let error = read(&["--cloud-provider=gce"]).unwrap_err();
         assert!(error.contains("there is: fake, aws, openstack"), "{error}");
-        assert!(read(&["--cloud-provider=aws", "--nodes=201"]).unwrap_err().contains("at most 200"));
+        for cloud in ["--cloud-provider=aws", "--cloud-provider=openstack"] {
+            assert!(read(&[cloud, "--nodes=201"]).unwrap_err().contains("at most 200"));
+        }
         assert!(read(&["--nodes=2"]).unwrap_err().contains("3..=5000"));
     }
 }

@@ -35,8 +35,8 @@ static PROFILE: Profile = Profile {
     doubt: "Nova is down",
     cause: "Nova is down: it answers every call with 503",
     known_after: &["compute:server_list", "network:router_get", "load-balancer:loadbalancer_get"],
-    // The provider sends 20 writes a second, and the port of each node is one.
-    per_node: Duration::from_millis(100),
+    // The provider sends 20 writes a second, and the port of each node takes several: for its route and for each Service.
+    per_node: Duration::from_millis(500),
     settles: Duration::from_secs(1),
     age: Duration::from_secs(120),
     read_next: (
