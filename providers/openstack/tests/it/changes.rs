@@ -17,6 +17,7 @@ cases! {
     simulated:
         each_field_of_a_listener_follows_its_annotation,
         session_affinity_changes_the_pool,
+        a_monitor_keeps_its_name_when_the_port_in_front_goes,
         nodes_come_and_go,
         an_update_of_nodes_is_no_end_of_a_change_that_failed,
         a_listener_deleted_by_hand_leaves_no_pool,
@@ -228,6 +229,24 @@ async fn ports_come_go_and_change_protocol(scene: &mut Scene) {
     web.spec.ports.remove(0);
     scene.ensure(&mut web).await;
     assert_eq!((scene.listeners().await.len(), scene.pools().await.len(), scene.monitors().await.len()), (1, 1, 1));
+    scene.is_steady(&mut web).await;
+}
+
+async fn a_monitor_keeps_its_name_when_the_port_in_front_goes(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    set(&mut web, "enable-health-monitor", "true");
+    scene.ensure(&mut web).await;
+    web.spec.ports.remove(0);
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_delete 1, loadbalancer_pool_delete 1");
+    let name = |index: u8| json!(format!("monitor_{index}_kube_service_kubernetes_shop_web"));
+    assert_eq!(scene.monitors().await[0]["name"], name(1));
+    scene.is_steady(&mut web).await;
+    // Any other name is put right.
+    let path = format!("/v2.0/lbaas/healthmonitors/{}", id(&scene.monitors().await[0]));
+    scene.write("PUT", &path, json!({"healthmonitor": {"name": "by-hand"}})).await;
+    forget(&mut web);
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_healthmonitor_update 1");
+    assert_eq!(scene.monitors().await[0]["name"], name(0));
     scene.is_steady(&mut web).await;
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod create;
 mod delete;
 mod floating;
 mod group;
+mod monitors;
 mod ports;
 mod rename;
 

@@ -1,20 +1,20 @@
-//! Listener, pool, members and monitor of each port.
+//! Listener, pool and members of each port.
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{ErrorClass, Finding, ProviderError, Verb};
+use ccm_provider::{ErrorClass, ProviderError, Verb};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::desired::{Monitor as DesiredMonitor, Port, Settings};
+use super::super::desired::{Port, Settings};
 use super::super::names;
 use super::super::observe::{Balancer, service_tags};
 use super::super::step::{Write, made};
 use super::{Changed, Draft, Fields, Octavia, change, part, refused};
-use crate::client::octavia::{ERROR, Listener, Member, Monitor, Pool};
+use crate::client::octavia::{ERROR, Listener, Member, Pool};
 use crate::client::operation::{
-    LISTENER_CREATE, LISTENER_DELETE, LISTENER_UPDATE, MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE, MONITOR_CREATE,
-    MONITOR_DELETE, MONITOR_UPDATE, POOL_CREATE, POOL_DELETE, POOL_UPDATE,
+    LISTENER_CREATE, LISTENER_DELETE, LISTENER_UPDATE, MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE, POOL_CREATE,
+    POOL_DELETE, POOL_UPDATE,
 };
 
 const FORWARDED: &str = "X-Forwarded-For";
@@ -34,9 +34,9 @@ pub(super) fn same_port(listener: &Listener, port: &Port) -> bool {
 }
 
 /// Where a pool or listener is: its ID, or the name of the ID that it will have.
-struct Place<'a, T> {
-    id: String,
-    found: Option<&'a T>,
+pub(super) struct Place<'a, T> {
+    pub(super) id: String,
+    pub(super) found: Option<&'a T>,
 }
 
 impl Draft<'_> {
@@ -199,7 +199,7 @@ impl Draft<'_> {
     }
 
     /// A creation whose ID later steps name.
-    fn create_part(
+    pub(super) fn create_part(
         &mut self,
         balancer: &Balancer,
         call: Octavia,
@@ -452,124 +452,6 @@ impl Draft<'_> {
         let named = (Verb::Delete, "Member", &*member.name);
         let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
         self.steps.push(step);
-    }
-
-    /// Whether the monitor asks kube-proxy.
-    fn checks_kube_proxy(&self, settings: &Settings, port: &Port) -> bool {
-        let able = match &*port.transport {
-            "UDP" => self.features.http_monitors_on_udp,
-            _ => self.features.http_monitors,
-        };
-        settings.monitor.is_some() && settings.health_check_port.is_some() && able
-    }
-
-    fn desired_monitor(&self, settings: &Settings, index: usize, port: &Port) -> Option<MonitorFields> {
-        let times = settings.monitor?;
-        let kind = match (self.checks_kube_proxy(settings, port), &*port.transport) {
-            (true, _) => "HTTP",
-            (false, "UDP") => "UDP-CONNECT",
-            (false, transport) => transport,
-        };
-        Some(MonitorFields { name: part("monitor", index, self.item), kind: kind.to_owned(), times })
-    }
-
-    fn monitor(&mut self, balancer: &Balancer, settings: &Settings, index: usize, port: &Port, pool: &Place<'_, Pool>) {
-        let present = pool.found.map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
-        let present = present.and_then(|id| balancer.monitors.iter().find(|monitor| monitor.id == *id));
-        let desired = self.desired_monitor(settings, index, port);
-        match (present, desired) {
-            (None, None) => {}
-            (None, Some(desired)) => self.create_monitor(balancer, &pool.id, desired),
-            (Some(present), None) => self.delete_monitor(balancer, present, "no health monitor is asked for"),
-            (Some(present), Some(desired)) if present.kind != desired.kind => {
-                self.delete_monitor(balancer, present, "its type cannot be changed");
-                self.create_monitor(balancer, &pool.id, desired);
-            }
-            (Some(present), Some(desired)) => self.update_monitor(balancer, present, &desired),
-        }
-    }
-
-    fn create_monitor(&mut self, balancer: &Balancer, pool: &str, desired: MonitorFields) {
-        let mut fields = desired.fields();
-        fields.put("pool_id", pool);
-        let body = Some(fields.below("healthmonitor"));
-        let call = Octavia { operation: MONITOR_CREATE, method: Method::POST, path: "healthmonitors".to_owned(), body };
-        self.create_part(
-            balancer,
-            call,
-            "HealthMonitor",
-            desired.name,
-            "healthmonitor",
-            "the Service asks for health checks",
-        );
-    }
-
-    pub(super) fn delete_monitor(&mut self, balancer: &Balancer, monitor: &Monitor, reason: &'static str) {
-        let path = format!("healthmonitors/{}", monitor.id);
-        let call = Octavia { operation: MONITOR_DELETE, method: Method::DELETE, path, body: None };
-        let named = (Verb::Delete, "HealthMonitor", &*monitor.name);
-        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), reason);
-        self.steps.push(step);
-    }
-
-    fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, desired: &MonitorFields) {
-        let mut changed = Changed::default();
-        // The rename gives the name. Upstream names monitors of sharers after the balancer when nodes change: not worth a change.
-        let of_balancer = desired.name.replace(&self.item.name, &balancer.lb.name);
-        let is_renamed =
-            self.item.is_old_name_of(&balancer.lb) && names::renamed(&present.name, &self.item.name).is_some();
-        if !is_renamed && present.name != of_balancer {
-            changed.field("name", &present.name, &desired.name);
-        }
-        let times = &desired.times;
-        changed.field("delay", &present.delay, &times.delay);
-        changed.field("timeout", &present.timeout, &times.timeout);
-        changed.field("max_retries", &present.max_retries, &times.max_retries);
-        changed.field("max_retries_down", &present.max_retries_down, &times.max_retries_down);
-        changed.again(&present.provisioning_status, &present.name);
-        if !changed.body.is_empty() {
-            let path = format!("healthmonitors/{}", present.id);
-            let body = Some(json!({"healthmonitor": changed.body}));
-            let call = Octavia { operation: MONITOR_UPDATE, method: Method::PUT, path, body };
-            let named = (Verb::Update, "HealthMonitor", &*present.name);
-            let step = self.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
-            self.steps.push(step);
-        }
-    }
-
-    /// Warns where a Service asks for a health check that the cloud cannot make.
-    pub(super) fn warn_about_checks(&mut self, settings: &Settings) {
-        let asks = settings.monitor.is_some() && settings.health_check_port.is_some();
-        if asks && settings.ports.iter().any(|port| !self.checks_kube_proxy(settings, port)) {
-            let text = "kube-proxy is not asked for the nodes with local pods: this Octavia or its provider has no such monitor";
-            self.findings.push(Finding::warning("spec.externalTrafficPolicy", text));
-        }
-    }
-}
-
-/// A monitor that is desired.
-struct MonitorFields {
-    name: String,
-    kind: String,
-    times: DesiredMonitor,
-}
-
-impl MonitorFields {
-    fn fields(&self) -> Fields {
-        let times = &self.times;
-        let mut fields = Fields::default();
-        fields.put("name", &*self.name);
-        fields.put("type", &*self.kind);
-        fields.put("delay", times.delay);
-        fields.put("timeout", times.timeout);
-        fields.put("max_retries", times.max_retries);
-        fields.put("max_retries_down", times.max_retries_down);
-        if self.kind == "HTTP" {
-            fields.put("url_path", "/healthz");
-            fields.put("http_method", "GET");
-            fields.put("expected_codes", "200");
-        }
-        fields
     }
 }
 
