@@ -6,7 +6,13 @@ use ccm_provider::{Service, ServiceAction};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::scene::{INTERNAL, Scene, annotation, id, service, set, simulated_with, texts};
+use crate::scene::{INTERNAL, Scene, annotation, cases, id, service, set, simulated_with, texts};
+
+cases! {
+    both:
+        a_life_survives_a_death_after_each_write;
+    simulated:;
+}
 
 const CONF: &str = "[LoadBalancer]\nmanage-security-groups = true\ncreate-monitor = true\n";
 
@@ -153,6 +159,94 @@ async fn dies_after_each_write(life: Life) {
     let (expected, writes) = undisturbed(life).await;
     assert!(writes >= 5, "{writes}");
     join_all((0..=writes).map(|last| dies(life, last, &expected))).await;
+}
+
+/// The calls of one life.
+#[derive(Debug, Clone, Copy)]
+enum Station {
+    Create,
+    NodeLeaves,
+    PortsChange,
+    Delete,
+}
+
+/// One life beside a Service of another cluster on the same nodes; what there is after each station.
+async fn live(scene: &mut Scene, work: impl AsyncFn(&Scene, &mut Service, ServiceAction)) -> Vec<Vec<String>> {
+    scene.configure(CONF).await;
+    let neighbour = scene.process_of("theirs").await;
+    let mut theirs = service("theirs", &[(80, 31999)], json!({}));
+    neighbour.work(&mut theirs, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    let foreign = foreign(scene).await;
+    assert!(foreign.len() > 6, "{foreign:#?}");
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    let mut ends = Vec::new();
+    for station in [Station::Create, Station::NodeLeaves, Station::PortsChange, Station::Delete] {
+        let action = match station {
+            Station::Create => ServiceAction::Ensure,
+            Station::NodeLeaves => {
+                scene.nodes.remove(0);
+                ServiceAction::UpdateHosts
+            }
+            Station::PortsChange => {
+                web.spec.ports = service("web", &[(80, 30081), (8080, 30808)], json!({})).spec.ports;
+                ServiceAction::Ensure
+            }
+            Station::Delete => ServiceAction::Delete,
+        };
+        work(scene, &mut web, action).await;
+        assert_eq!(self::foreign(scene).await, foreign, "{station:?}");
+        if action != ServiceAction::Delete {
+            scene.restart().await;
+            scene.is_steady(&mut web).await;
+        }
+        ends.push(state(scene).await);
+    }
+    ends
+}
+
+/// The objects of the other cluster, whole: Octavia and Neutron show when one was written last.
+async fn foreign(scene: &Scene) -> Vec<Value> {
+    let mut all = scene.balancers().await;
+    all.extend(scene.listeners().await);
+    all.extend(scene.pools().await);
+    all.extend(scene.monitors().await);
+    all.extend(scene.floating_ips().await);
+    all.extend(scene.groups().await);
+    all.retain(|object| object.to_string().contains("theirs"));
+    for pool in all.clone().iter().filter(|object| object["lb_algorithm"].is_string()) {
+        all.extend(scene.list(&format!("/v2.0/lbaas/pools/{}/members", id(pool))).await);
+    }
+    for object in &mut all {
+        // What health checks see.
+        object.as_object_mut().unwrap().remove("operating_status");
+    }
+    all
+}
+
+/// Each write of a life is the last one of a process, which ends right after it; the next process goes on.
+async fn a_life_survives_a_death_after_each_write(scene: &mut Scene) {
+    let mut expected = Vec::new();
+    let undisturbed = async |scene: &Scene, service: &mut Service, action: ServiceAction| {
+        scene.process.work(service, &scene.nodes, action).await.unwrap();
+    };
+    simulated_with(Options::default(), async |scene: &mut Scene| expected = live(scene, undisturbed).await).await;
+    let dying = async |scene: &Scene, service: &mut Service, action: ServiceAction| {
+        let mut deaths = 0;
+        while !scene.work_until(service, action, 1).await {
+            deaths += 1;
+            assert!(deaths < 40, "no end of {action:?}");
+        }
+        println!("{action:?}: {deaths} deaths");
+        assert!(deaths >= 2, "{action:?}: {deaths}");
+    };
+    // Real services choose addresses.
+    let address = regex::Regex::new(r#"10\.50\.0\.[0-9]+\\""#).unwrap();
+    for (is, expected) in live(scene, dying).await.into_iter().zip(expected) {
+        let shown = |lines: Vec<String>| -> Vec<String> {
+            lines.iter().map(|line| address.replace_all(line, "").into_owned()).collect()
+        };
+        assert_eq!(shown(is), shown(expected));
+    }
 }
 
 macro_rules! lives {

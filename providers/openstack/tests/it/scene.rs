@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, Sub};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use ccm_cloudsim::openstack::{OpenStack, Options};
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
-    AddressType, CloudConfig, CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, Node, NodeAddress,
-    NodeRef, ProviderError, ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
+    AddressType, CloudConfig, CloudProvider, LeaderToken, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, Node,
+    NodeAddress, NodeRef, ProviderError, ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
 };
 use ccm_provider_contract::TestCluster;
 use serde_json::{Value, json};
@@ -76,26 +77,24 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) async fn start(conf: String, cluster_name: &str) -> Result<Self, ProviderError> {
+        Self::limited(conf, cluster_name, i64::MAX).await
+    }
+
+    /// A process that leads until it has written so often.
+    async fn limited(conf: String, cluster_name: &str, writes: i64) -> Result<Self, ProviderError> {
         let config = CloudConfig { path: "/nonexistent/cloud.conf".into(), text: conf };
         let provider = ccm_provider_openstack::Factory.build(Some(config), &FlagValues::default()).await?;
         let cluster = Arc::new(TestCluster::default());
-        provider.initialize(cluster.context(cluster_name)).await?;
+        let mut context = cluster.context(cluster_name);
+        context.leader = Arc::new(Lease { provider: Arc::downgrade(&provider), writes });
+        provider.initialize(context).await?;
         let balancers = provider.load_balancer().expect("load balancers");
         Ok(Self { provider, balancers, cluster, name: cluster_name.to_owned() })
     }
 
     /// The calls so far, by operation.
     pub(crate) fn calls(&self) -> Calls {
-        let families = self.provider.metrics().unwrap().gather();
-        let counters = |name: &str| {
-            let family = families.iter().find(|family| family.name() == name);
-            let counters = family.into_iter().flat_map(ccm_provider::metric::MetricFamily::get_metric);
-            #[allow(clippy::cast_possible_truncation)]
-            counters
-                .map(|metric| (metric.get_label()[0].value().to_owned(), metric.get_counter().get_value() as i64))
-                .collect()
-        };
-        Calls { sent: counters("openstack_api_requests_total"), failed: counters("openstack_api_request_errors_total") }
+        Calls::by(&*self.provider)
     }
 
     /// One call for a Service; what is noted is written on the Service, as the controller does.
@@ -125,6 +124,23 @@ impl Process {
     }
 }
 
+/// The lease of a process that is to end after so many writes.
+struct Lease {
+    provider: Weak<dyn CloudProvider>,
+    writes: i64,
+}
+
+#[async_trait]
+impl LeaderToken for Lease {
+    fn is_leading(&self) -> bool {
+        self.writes == i64::MAX
+            || self.provider.upgrade().is_some_and(|provider| Calls::by(&*provider).written() < self.writes)
+    }
+    async fn lost(&self) {
+        std::future::pending::<()>().await;
+    }
+}
+
 pub(crate) type Answer = Result<Option<LoadBalancerStatus>, ProviderError>;
 
 /// How many calls there were, by operation.
@@ -135,6 +151,19 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    fn by(provider: &dyn CloudProvider) -> Self {
+        let families = provider.metrics().unwrap().gather();
+        let counters = |name: &str| {
+            let family = families.iter().find(|family| family.name() == name);
+            let counters = family.into_iter().flat_map(ccm_provider::metric::MetricFamily::get_metric);
+            #[allow(clippy::cast_possible_truncation)]
+            counters
+                .map(|metric| (metric.get_label()[0].value().to_owned(), metric.get_counter().get_value() as i64))
+                .collect()
+        };
+        Self { sent: counters("openstack_api_requests_total"), failed: counters("openstack_api_request_errors_total") }
+    }
+
     pub(crate) fn total(&self) -> i64 {
         self.sent.iter().filter(|(name, _)| *name != "token_create").map(|(_, count)| count).sum()
     }
@@ -219,6 +248,30 @@ impl Scene {
     /// A process of another cluster in the same project.
     pub(crate) async fn process_of(&self, cluster: &str) -> Process {
         Process::start(self.cloud.login() + &self.conf, cluster).await.unwrap()
+    }
+
+    /// A new process works on a Service until it has written so often: then it ends at once, whatever is under way, and nothing
+    /// is noted on the Service. Whether it was done before that.
+    pub(crate) async fn work_until(&self, service: &mut Service, action: ServiceAction, writes: i64) -> bool {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (conf, nodes, mut worked) = (self.cloud.login() + &self.conf, self.nodes.clone(), service.clone());
+        let life = runtime.spawn(async move {
+            let process = Process::limited(conf, CLUSTER, writes).await.unwrap();
+            let over = async {
+                while process.calls().written() < writes {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            let answer = tokio::select! {
+                biased;
+                () = over => return None,
+                answer = process.work(&mut worked, &nodes, action) => answer,
+            };
+            (process.calls().written() < writes).then(|| (answer.unwrap(), worked))
+        });
+        let done = life.await.unwrap();
+        runtime.shutdown_background();
+        done.map(|(_, worked)| *service = worked).is_some()
     }
 
     pub(crate) async fn try_ensure(&self, service: &mut Service) -> Answer {
