@@ -21,6 +21,7 @@
 //! modules; the stage `openstack` of `hack/test.sh` runs them. A test that is for a simulated cloud as well uses both through
 //! [`Cloud`].
 
+mod cases;
 mod cleanup;
 #[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "fails a test, as the test would")]
 mod cloud;

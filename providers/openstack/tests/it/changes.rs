@@ -3,9 +3,9 @@
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, cases, forget, id, service, set, texts, unset, web};
+use crate::scene::{Scene, forget, id, service, set, texts, unset, web};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         monitors_come_change_and_go,
         members_lose_the_health_check_port_with_the_local_policy,

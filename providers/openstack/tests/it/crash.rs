@@ -6,9 +6,9 @@ use ccm_provider::{Service, ServiceAction};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::scene::{INTERNAL, Scene, annotation, cases, id, service, set, simulated_with, texts};
+use crate::scene::{INTERNAL, Scene, annotation, id, service, set, simulated_with, texts};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         a_life_survives_a_death_after_each_write;
     simulated:;

@@ -3,9 +3,9 @@
 use ccm_provider::Service;
 use serde_json::json;
 
-use crate::scene::{INTERNAL, LBS, Scene, annotation, cases, forget, id, service, set, texts, web};
+use crate::scene::{INTERNAL, LBS, Scene, annotation, forget, id, service, set, texts, web};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         a_balancer_is_made_by_one_call,
         second_sync_writes_nothing_with_local_traffic_and_monitors,

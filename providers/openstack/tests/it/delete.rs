@@ -3,11 +3,11 @@
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, LBS, Scene, annotation, cases, forget, id, service, set, simulated, web};
+use crate::scene::{FIPS, LBS, Scene, annotation, forget, id, service, set, simulated, web};
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         a_deletion_leaves_nothing,
         without_cascade_every_part_is_deleted_first,

@@ -6,9 +6,9 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Service, ServiceAction};
 use serde_json::json;
 
-use crate::scene::{Process, Scene, annotation, cases, id, service, set, simulated, unset, web};
+use crate::scene::{Process, Scene, annotation, id, service, set, simulated, unset, web};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         a_restart_before_the_annotation_finds_the_balancer_by_name;
     simulated:

@@ -3,9 +3,9 @@
 use ccm_cloudsim::openstack::seed::SubnetSeed;
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, INTERNAL, Scene, annotation, cases, forget, id, set, simulated, unset, web};
+use crate::scene::{FIPS, INTERNAL, Scene, annotation, forget, id, set, simulated, unset, web};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         an_internal_service_gives_its_floating_ip_back,
         a_floating_ip_of_the_user_is_only_detached,

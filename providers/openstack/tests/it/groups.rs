@@ -4,11 +4,11 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::Service;
 use serde_json::{Value, json};
 
-use crate::scene::{GROUPS, Scene, cases, forget, id, service, set, simulated, web};
+use crate::scene::{GROUPS, Scene, forget, id, service, set, simulated, web};
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         the_group_lets_the_members_subnet_in_and_is_on_every_port,
         the_port_of_a_node_that_leaves_loses_the_group,

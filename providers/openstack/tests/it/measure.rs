@@ -5,9 +5,9 @@ use std::time::Instant;
 use ccm_provider::Service;
 use serde_json::json;
 
-use crate::scene::{Calls, Scene, cases, service};
+use crate::scene::{Calls, Scene, service};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         the_usual_life_costs_little;
     simulated:;

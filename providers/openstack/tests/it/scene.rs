@@ -27,26 +27,6 @@ const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 /// Real clouds take a while.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Runs cases on both kinds of cloud, and others on the simulation alone: real services need seconds for each change.
-macro_rules! cases {
-    (both: $($both:ident),*; simulated: $($alone:ident),*$(;)?) => {
-        mod simulated {
-            $($crate::scene::cases!(@ $both simulated);)*
-            $($crate::scene::cases!(@ $alone simulated);)*
-        }
-        mod real_openstack {
-            $($crate::scene::cases!(@ $both real);)*
-        }
-    };
-    (@ $case:ident $cloud:ident) => {
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $case() {
-            $crate::scene::$cloud(super::$case).await;
-        }
-    };
-}
-pub(crate) use cases;
-
 pub(crate) async fn simulated(case: impl AsyncFnOnce(&mut Scene)) {
     simulated_with(Options::default(), case).await;
 }

@@ -3,11 +3,9 @@
 use ccm_provider::{ProviderError, Service, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::{Value, json};
 
-use crate::scene::{
-    CLUSTER, GROUPS, INTERNAL, LBS, Scene, annotation, cases, forget, id, service, set, texts, unset, web,
-};
+use crate::scene::{CLUSTER, GROUPS, INTERNAL, LBS, Scene, annotation, forget, id, service, set, texts, unset, web};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         sharers_leave_in_any_order,
         a_balancer_of_another_cluster_is_joined_and_left_without_touching_foreign_tags,

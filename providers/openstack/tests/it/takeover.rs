@@ -3,9 +3,9 @@
 use ccm_provider::Service;
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, GROUPS, LBS, Scene, annotation, cases, id, service, set, web};
+use crate::scene::{FIPS, GROUPS, LBS, Scene, annotation, id, service, set, web};
 
-cases! {
+ccm_test_openstack::cases! { [crate::scene]
     both:
         a_balancer_of_the_go_program_is_left_as_it_is,
         a_shared_balancer_of_the_go_program_is_left_as_it_is,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-cases! {
+ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     both:
         what_is_wrong_is_named_and_other_services_go_on;
     simulated:

@@ -4,7 +4,7 @@ use ccm_test_openstack::{id, texts};
 
 use super::*;
 
-cases! {
+ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     both:
         a_balancer_follows_its_service_and_its_nodes_and_leaves_nothing,
         a_shared_balancer_stays_until_its_last_service_goes,

@@ -6,7 +6,7 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
 use super::*;
 
-cases! {
+ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     both:;
     simulated:
         a_program_that_waits_for_a_balancer_stops_at_once,

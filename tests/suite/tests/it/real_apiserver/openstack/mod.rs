@@ -21,28 +21,6 @@ const LONG: Duration = Duration::from_secs(120);
 const PREFIX: &str = "loadbalancer.openstack.org/";
 const ARGS: &[&str] = &["--configure-cloud-routes=false", "--node-monitor-period=500ms"];
 
-/// Runs cases on both kinds of cloud, and others on the simulation alone.
-macro_rules! cases {
-    (both: $($both:ident),*; simulated: $($alone:ident),*$(;)?) => {
-        mod simulated {
-            $(crate::real_apiserver::openstack::cases!(@ $both simulated);)*
-            $(crate::real_apiserver::openstack::cases!(@ $alone simulated);)*
-        }
-        mod real_openstack {
-            $(crate::real_apiserver::openstack::cases!(@ $both real);)*
-        }
-    };
-    (@ $case:ident $cloud:ident) => {
-        #[tokio::test(flavor = "multi_thread")]
-        async fn $case() {
-            let Some(world) = crate::real_apiserver::openstack::World::$cloud().await else { return };
-            super::$case(&world).await;
-            world.end().await;
-        }
-    };
-}
-use cases;
-
 /// A cluster on a cloud.
 struct World {
     rig: Rig,
@@ -63,19 +41,26 @@ struct Manager<'w> {
     port: u16,
 }
 
+async fn simulated(case: impl AsyncFnOnce(&World)) {
+    run(Box::new(Simulated::start(Options::default())), case).await;
+}
+
+/// Without real services the case is not run, after a message about it.
+async fn real(case: impl AsyncFnOnce(&World)) {
+    if let Some(cloud) = Real::start().await {
+        run(Box::new(cloud), case).await;
+    }
+}
+
+async fn run(cloud: Box<dyn Cloud>, case: impl AsyncFnOnce(&World)) {
+    if let Some(rig) = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await {
+        let world = World { rig, cloud };
+        case(&world).await;
+        world.end().await;
+    }
+}
+
 impl World {
-    async fn simulated() -> Option<Self> {
-        let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
-        Some(Self { rig, cloud: Box::new(Simulated::start(Options::default())) })
-    }
-
-    /// `None` if something is missing, after a message about it.
-    async fn real() -> Option<Self> {
-        let cloud = Real::start().await?;
-        let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
-        Some(Self { rig, cloud: Box::new(cloud) })
-    }
-
     fn simulation(&self) -> &OpenStack {
         self.cloud.simulation().expect("a simulation")
     }

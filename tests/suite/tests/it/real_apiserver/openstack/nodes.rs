@@ -2,7 +2,7 @@
 
 use super::*;
 
-cases! {
+ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     both:
         a_node_gets_everything_of_its_server_and_goes_with_it,
         routes_lead_to_the_pods_of_each_node;

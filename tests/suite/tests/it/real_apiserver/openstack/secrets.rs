@@ -4,7 +4,7 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
 use super::*;
 
-cases! {
+ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     both:
         no_secret_is_shown_at_any_verbosity;
     simulated:

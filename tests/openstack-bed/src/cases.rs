@@ -1,0 +1,31 @@
+//! One case on both kinds of cloud.
+
+/// Makes tests of cases: `both` become tests in the modules `simulated` and `real_openstack`, `simulated` in the first alone.
+/// The functions `simulated` and `real` of the module in brackets run a case, a function beside the macro, on their cloud.
+///
+/// ```ignore
+/// ccm_test_openstack::cases! { [crate::scene]
+///     both:
+///         a_service_gets_a_balancer;
+///     simulated:
+///         a_throttled_cloud_is_asked_again;
+/// }
+/// ```
+#[macro_export]
+macro_rules! cases {
+    ($runner:tt both: $($both:ident),*; simulated: $($alone:ident),*$(;)?) => {
+        $crate::cases!(@module simulated $runner simulated $($both)* $($alone)*);
+        $crate::cases!(@module real_openstack $runner real $($both)*);
+    };
+    (@module $module:ident $runner:tt $cloud:ident $($case:ident)*) => {
+        mod $module {
+            $($crate::cases!(@case $runner $cloud $case);)*
+        }
+    };
+    (@case [$($runner:tt)*] $cloud:ident $case:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $($runner)*::$cloud(super::$case).await;
+        }
+    };
+}
