@@ -278,7 +278,7 @@ impl Reads {
 
     async fn read_floating_ips(&self, observed: &mut Observed, desired: &Desired) -> Result<(), ProviderError> {
         let mut ports = BTreeSet::new();
-        let (mut addresses, mut descriptions) = (BTreeSet::new(), BTreeSet::new());
+        let (mut addresses, mut descriptions, mut loose) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for (place, item) in &desired.items {
             let lb = observed.balancer(*place).map(|balancer| &balancer.lb);
             // Neither an update of members nor an IPv6 address concerns a floating IP.
@@ -289,13 +289,14 @@ impl Reads {
             if item.action == ServiceAction::UpdateHosts || is_v6 {
                 continue;
             }
-            ports.extend(lb.map(|lb| lb.vip_port_id.clone()).filter(|port| !port.is_empty()));
+            let port = lb.map(|lb| lb.vip_port_id.clone()).filter(|port| !port.is_empty());
+            ports.extend(port.clone());
             match &item.settings {
                 Some(settings) if !settings.is_internal => {
                     addresses.extend(Some(&settings.floating.address).filter(|address| !address.is_empty()));
-                    // Its balancer was deleted by hand: the floating IP is used again.
-                    if lb.is_none() && item.annotated.is_some() {
-                        descriptions.insert(&item.descriptions.floating_ip);
+                    // One that lost its balancer is used again, also by a balancer that was made since.
+                    if lb.is_some() || item.annotated.is_some() {
+                        loose.push((port, &item.descriptions.floating_ip));
                     }
                 }
                 Some(_) => {}
@@ -308,6 +309,8 @@ impl Reads {
         let bound_to = |found: &BTreeMap<String, FloatingIp>, address: &str| {
             found.values().any(|ip| ip.floating_ip_address == address)
         };
+        let has_one = |port: &Option<String>| found.values().any(|ip| ip.port_id == *port && port.is_some());
+        descriptions.extend(loose.iter().filter(|(port, _)| !has_one(port)).map(|(_, description)| *description));
         for address in addresses {
             if !bound_to(&found, address) {
                 let query = Query::default().with("floating_ip_address", address);

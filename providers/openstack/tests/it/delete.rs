@@ -1,5 +1,6 @@
 //! Deletions, and what is left of balancers that somebody else deleted.
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_balancer_of_the_user_is_left_with_its_own_listeners;
     simulated:
         a_balancer_deleted_by_hand_is_made_again,
+        a_floating_ip_that_could_not_be_bound_again_is_not_lost,
         a_service_that_is_no_load_balancer_any_more_can_become_one_again,
         a_floating_ip_of_another_cluster_is_only_detached;
 }
@@ -75,6 +77,20 @@ async fn a_balancer_deleted_by_hand_is_made_again(scene: &mut Scene) {
     set(&mut other, "load-balancer-id", id(&lb));
     let error = scene.refused(&mut other).await;
     assert!(error.starts_with(&format!("failed to get load balancer {}", id(&lb))), "{error}");
+}
+
+async fn a_floating_ip_that_could_not_be_bound_again_is_not_lost(scene: &mut Scene) {
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    let lb = scene.balancer().await;
+    scene.write("DELETE", &format!("{LBS}/{}?cascade=true", id(&lb)), Value::Null).await;
+    while !scene.balancers().await.is_empty() {}
+    scene.simulation().fault(Rule::every(Fault::Deny).on("network", "floating_ip_update").window(0, 1));
+    scene.refused(&mut web).await;
+    assert_eq!(annotation(&web, "load-balancer-id"), Some(id(&scene.balancer().await)), "the new one is noted");
+    assert_eq!(scene.ensure(&mut web).await, address);
+    assert_eq!(scene.floating_ips().await.len(), 1);
+    scene.is_steady(&mut web).await;
 }
 
 async fn a_service_that_is_no_load_balancer_any_more_can_become_one_again(scene: &mut Scene) {
