@@ -111,6 +111,8 @@ ccm_kit::annotation_table! {
             "More tags of the listeners.";
         POOL_TAGS: Vec<String> = value::list, "pool-tags", On::All, "list", "", "",
             "More tags of the pools.";
+        RECREATE_IN_ERROR: bool = value::exact_bool, "recreate-in-error", On::All, "boolean", "`false`", "",
+            "A load balancer in ERROR is deleted and made again, unless other Services share it. A floating IP stays; the address behind it may change, so an internal Service may get another one.";
         ENABLE_INGRESS_HOSTNAME: bool = value::exact_bool, "enable-ingress-hostname", On::All, "boolean", "`enable-ingress-hostname`", "",
             "With the PROXY protocol, publish a host name instead of the address.";
     }

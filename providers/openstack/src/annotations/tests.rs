@@ -16,10 +16,10 @@ fn check(pairs: &[(&str, &str)], provider: &str, expected: &[&str]) {
 }
 
 #[test]
-fn keys_are_unique_and_there_are_35() {
+fn keys_are_unique_and_there_are_36() {
     let keys: BTreeSet<&str> = TABLE.rows.iter().map(|row| row.key).collect();
-    assert_eq!((keys.len(), TABLE.rows.len()), (35, 35));
-    assert_eq!(keys.iter().filter(|key| key.starts_with(PREFIX)).count(), 34);
+    assert_eq!((keys.len(), TABLE.rows.len()), (36, 36));
+    assert_eq!(keys.iter().filter(|key| key.starts_with(PREFIX)).count(), 35);
     assert!(reference().contains("| `loadbalancer.openstack.org/keep-floatingip` | boolean | `false` |"));
 }
 

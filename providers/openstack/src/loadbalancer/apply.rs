@@ -8,6 +8,7 @@
 //! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, in growing steps without a bound.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ccm_kit::call::ErrorKind;
 use ccm_provider::{ErrorClass, ProviderError, Subject};
@@ -27,6 +28,8 @@ use crate::client::{ApiError, Client, is_busy};
 /// Looks until it is given up: about as long as upstream waits, 271 s and 326 s.
 const LOOKS: u32 = 46;
 const LOOKS_AT_DELETION: u32 = 53;
+/// When a balancer that was deleted to be made again is made.
+const NOW: Duration = Duration::from_millis(100);
 /// Conflicts of one write until it is given up: another program writes too.
 const CONFLICTS: u32 = 3;
 
@@ -84,7 +87,14 @@ impl Writer {
                 let made = self.create_balancer(name, body, *cascade, outputs).await;
                 made.map_err(|error| with_key(error, body, &KEYS_OF_BALANCERS))
             }
-            Write::DeleteBalancer { id, cascade } => self.delete_balancer(id, *cascade).await,
+            Write::DeleteBalancer { id, cascade, is_replaced } => {
+                self.delete_balancer(id, *cascade).await?;
+                match is_replaced {
+                    // What the new one needs is read first.
+                    true => Err(ProviderError::in_progress(format!("load balancer {id} is made again"), NOW)),
+                    false => Ok(()),
+                }
+            }
             Write::Octavia { .. } => self.change(step, outputs, refused).await,
             Write::CreateFloatingIp { bodies, pattern } => {
                 let made = self.create_floating_ip(bodies, pattern, outputs).await;

@@ -1,11 +1,12 @@
 //! What no plan may do, whatever it was made from. Pure.
 
-use ccm_provider::ProviderError;
+use ccm_provider::{ProviderError, ServiceAction};
 
 use super::desired::Desired;
 use super::names;
 use super::observe::{Observed, service_tags};
 use super::step::{Step, Write};
+use crate::client::octavia::ERROR;
 use crate::client::operation::{LISTENER_DELETE, LISTENER_UPDATE};
 
 /// Refuses a plan that touches what is not ours.
@@ -19,7 +20,8 @@ pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> R
                 let lb = observed.balancers.get(id).map(|balancer| &balancer.lb);
                 let may = lb.is_some_and(|lb| {
                     let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
-                    made_by_us && service_tags(&lb.tags).all(|tag| item.owns(tag, lb))
+                    let is_over = item.action == ServiceAction::Delete || lb.provisioning_status == ERROR;
+                    is_over && made_by_us && service_tags(&lb.tags).all(|tag| item.owns(tag, lb))
                 });
                 if !may {
                     return Err(ProviderError::bug(format!(

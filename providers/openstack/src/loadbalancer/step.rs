@@ -43,6 +43,8 @@ pub(crate) enum Write {
     DeleteBalancer {
         id: String,
         cascade: bool,
+        /// The Service goes on with another one.
+        is_replaced: bool,
     },
     /// Changes a balancer or what is below it, when the balancer is ready for it.
     Octavia {

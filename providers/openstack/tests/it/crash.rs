@@ -23,6 +23,7 @@ enum Life {
     CreateStepByStep,
     Update,
     Rename,
+    Replace,
     Delete,
     DeleteStepByStep,
     LeaveShared,
@@ -50,6 +51,11 @@ impl Life {
                 set(&mut web, "x-forwarded-for", "true");
                 set(&mut web, INTERNAL, "true");
                 web.spec.ports = service("web", &[(80, 30081), (8080, 30808)], json!({})).spec.ports;
+            }
+            Self::Replace => {
+                scene.ensure(&mut web).await;
+                scene.cloud.set_status(id(&scene.balancer().await), "ERROR").await;
+                set(&mut web, "recreate-in-error", "true");
             }
             Self::Delete | Self::DeleteStepByStep => drop(scene.ensure(&mut web).await),
             Self::LeaveShared => {
@@ -157,7 +163,7 @@ async fn dies(life: Life, last: u64, expected: &[String]) {
 
 async fn dies_after_each_write(life: Life) {
     let (expected, writes) = undisturbed(life).await;
-    assert!(writes >= 5, "{writes}");
+    assert!(writes >= 3, "{writes}");
     join_all((0..=writes).map(|last| dies(life, last, &expected))).await;
 }
 
@@ -263,6 +269,7 @@ lives!(
     a_creation_step_by_step_survives_any_death CreateStepByStep,
     a_change_survives_any_death Update,
     a_new_cluster_name_survives_any_death Rename,
+    a_balancer_in_error_that_is_made_again_survives_any_death Replace,
     a_deletion_survives_any_death Delete,
     a_deletion_step_by_step_survives_any_death DeleteStepByStep,
     leaving_a_shared_balancer_survives_any_death LeaveShared,

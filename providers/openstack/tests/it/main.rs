@@ -15,6 +15,7 @@ mod groups;
 mod inspect;
 mod lives;
 mod measure;
+mod replace;
 mod scene;
 mod shared;
 mod takeover;

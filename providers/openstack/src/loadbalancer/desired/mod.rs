@@ -111,6 +111,9 @@ pub(crate) struct Settings {
     pub(crate) publish: Publish,
     pub(crate) members: Vec<Target>,
     pub(crate) manages_group: bool,
+    /// Whether a balancer in ERROR is deleted and made again.
+    #[serde(skip)]
+    pub(crate) is_recreated: bool,
 }
 
 /// An IP family.
@@ -359,6 +362,7 @@ impl Source<'_> {
             },
             members,
             manages_group: lb.manage_security_groups,
+            is_recreated: get_bool(&keys::RECREATE_IN_ERROR, false)?,
         })
     }
 

@@ -39,7 +39,7 @@ impl Draft<'_> {
                     self.remove_floating_ip(balancer, ip, "the Service goes");
                 }
             }
-            self.delete_balancer(balancer);
+            self.delete_balancer(balancer, "the Service goes", false);
         } else if is_user {
             self.leave(balancer);
         }
@@ -48,21 +48,22 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn delete_balancer(&mut self, balancer: &Balancer) {
-        let cascade = self.env.config.load_balancer.cascade_delete;
+    pub(super) fn delete_balancer(&mut self, balancer: &Balancer, reason: &'static str, is_replaced: bool) {
+        // In ERROR Octavia takes no change of a part: only all together can go.
+        let cascade = self.env.config.load_balancer.cascade_delete || balancer.lb.provisioning_status == ERROR;
         if !cascade {
             for pool in &balancer.pools {
-                self.delete_monitor_of(balancer, pool, "the Service goes");
+                self.delete_monitor_of(balancer, pool, reason);
             }
             for listener in &balancer.listeners {
                 self.delete_listener(balancer, listener);
             }
             for pool in balancer.pools.iter().filter(|pool| pool.listeners.is_empty()) {
-                self.delete_pool(balancer, pool, "the Service goes");
+                self.delete_pool(balancer, pool, reason);
             }
         }
-        let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade };
-        self.push(write, (Verb::Delete, "LoadBalancer", &balancer.lb.name), "the Service goes");
+        let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade, is_replaced };
+        self.push(write, (Verb::Delete, "LoadBalancer", &balancer.lb.name), reason);
     }
 
     /// Removes this Service's part of a balancer that others use.

@@ -15,6 +15,7 @@ use super::desired::{Desired, Item, Settings};
 use super::names;
 use super::observe::{Balancer, Observed, service_tags};
 use super::step::{Step, Write};
+use crate::annotations::RECREATE_IN_ERROR;
 use crate::client::octavia::{ACTIVE, ERROR, Version};
 use crate::client::operation::{LB_UPDATE, Operation};
 
@@ -25,6 +26,7 @@ mod group;
 mod monitors;
 mod ports;
 mod rename;
+mod replace;
 
 /// How soon a balancer that another program changes is looked at again.
 const BUSY: Duration = Duration::from_secs(5);
@@ -171,10 +173,13 @@ impl Draft<'_> {
                 let text = format!("the load balancer {} does not exist", self.item.name);
                 return Err(ProviderError::new(ErrorClass::NotFound, text));
             }
-            self.must_be_ours_to_replace()?;
+            self.must_be_ours_to_replace(settings)?;
             self.create_balancer(settings)?;
             return self.managed_group(settings);
         };
+        if settings.is_recreated && balancer.lb.provisioning_status == ERROR && !hosts_only {
+            return self.replace(balancer, settings);
+        }
         self.must_be_changeable(balancer)?;
         let renamed = self.item.is_old_name_of(&balancer.lb);
         if renamed && !hosts_only {
@@ -194,9 +199,10 @@ impl Draft<'_> {
         self.managed_group(settings)
     }
 
-    /// A noted ID that is gone is replaced; one that was never ours is not.
-    fn must_be_ours_to_replace(&self) -> Result<(), ProviderError> {
-        let Some(id) = self.item.annotated.as_ref().filter(|_| !self.item.was_noted) else { return Ok(()) };
+    /// A noted ID that is gone is replaced; one that was never ours is not, unless the user asks for it.
+    fn must_be_ours_to_replace(&self, settings: &Settings) -> Result<(), ProviderError> {
+        let is_ours = self.item.was_noted || settings.is_recreated;
+        let Some(id) = self.item.annotated.as_ref().filter(|_| !is_ours) else { return Ok(()) };
         let text = format!(
             "failed to get load balancer {id}: it does not exist; correct or remove the annotation load-balancer-id"
         );
@@ -208,13 +214,12 @@ impl Draft<'_> {
         let text = format!("load balancer {id} is not ACTIVE, current provisioning status: {status}");
         match status {
             ACTIVE => Ok(()),
-            ERROR => {
-                let children = children_in_error(balancer);
-                Err(ProviderError::unknown(format!(
-                    "{text}{children}; it is not recreated by itself: repair it, for example with `openstack loadbalancer \
-                     failover {id}`, or delete it and the annotation load-balancer-id"
-                )))
-            }
+            ERROR => Err(ProviderError::unknown(format!(
+                "{text}{}; it is not recreated by itself: repair it, for example with `openstack loadbalancer failover {id}`, \
+                 or set the annotation {}=true",
+                children_in_error(balancer),
+                RECREATE_IN_ERROR.row.key
+            ))),
             _ => {
                 // Where it lasts, the event is all that the user sees.
                 self.findings.push(Finding::warning("LoadBalancerNotActive", text.clone()));

@@ -1,0 +1,65 @@
+//! A balancer in ERROR whose Service asks for another one.
+//!
+//! The old one goes first: both would have the same name, and the address may be given. By what stays the next sync knows what
+//! the new one is to get: the noted ID says that there was one, and a floating IP is found by its description or address.
+
+use std::time::Duration;
+
+use ccm_provider::{Finding, ProviderError, Verb};
+
+use super::super::desired::Settings;
+use super::super::observe::{Balancer, service_tags};
+use super::super::step::Write;
+use super::{Draft, children_in_error, refused};
+use crate::annotations::RECREATE_IN_ERROR;
+
+/// When the plan is made that relies on the noted ID.
+const NOTED: Duration = Duration::from_millis(100);
+
+impl Draft<'_> {
+    pub(super) fn replace(&mut self, balancer: &Balancer, settings: &Settings) -> Result<(), ProviderError> {
+        let (item, lb) = (self.item, &balancer.lb);
+        let text = format!("load balancer {} is in ERROR{}", lb.id, children_in_error(balancer));
+        let keeps = |why: String| {
+            let key = RECREATE_IN_ERROR.row.key;
+            Err(refused(format!("{text}, and the annotation {key} does not replace it: {why}")))
+        };
+        if !item.is_owner_of(lb) {
+            return keeps(
+                "it was not made for this Service; repair it, or remove the annotation load-balancer-id".to_owned(),
+            );
+        }
+        let tags = balancer.listeners.iter().map(|listener| &listener.tags).chain([&lb.tags]);
+        if let Some(other) = tags.flat_map(|tags| service_tags(tags)).find(|tag| !item.owns(tag, lb)) {
+            return keeps(format!("it is shared with {other}; repair it, or let the other Services leave it first"));
+        }
+        let is_bound = |port: &Option<String>| port.as_ref() == Some(&lb.vip_port_id);
+        let ip = self.observed.floating_ips.iter().find(|ip| is_bound(&ip.port_id) && !lb.vip_port_id.is_empty());
+        let is_named = ip.is_some_and(|ip| ip.floating_ip_address == settings.floating.address);
+        match ip {
+            Some(ip) if !settings.is_internal && !is_named && !self.is_our_floating_ip(balancer, ip) => {
+                let address = &ip.floating_ip_address;
+                return keeps(format!(
+                    "its floating IP {address} would be lost; write {address} into spec.loadBalancerIP"
+                ));
+            }
+            _ => {}
+        }
+        if item.annotated.as_ref() != Some(&lb.id) {
+            let text = format!("load balancer {} is noted before it is made again", lb.id);
+            return Err(ProviderError::in_progress(text, NOTED));
+        }
+        match ip {
+            Some(ip) if settings.is_internal => self.remove_floating_ip(balancer, ip, "the Service is internal"),
+            Some(ip) if !is_named && ip.description != item.descriptions.floating_ip => {
+                let description = item.descriptions.floating_ip.clone();
+                let write = Write::DescribeFloatingIp { id: ip.id.clone(), description };
+                self.push(write, (Verb::Update, "FloatingIP", &ip.floating_ip_address), "it is to be found again");
+            }
+            _ => {}
+        }
+        self.findings.push(Finding::warning("LoadBalancerRecreated", format!("{text}: it is deleted and made again")));
+        self.delete_balancer(balancer, "it is in ERROR, and the Service asks for another one", true);
+        Ok(())
+    }
+}
