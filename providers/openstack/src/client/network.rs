@@ -18,6 +18,8 @@ use super::{ApiError, Client, Query, null};
 
 /// Device IDs in one query: the URL of a request is limited to 8 KiB by common proxies.
 const IDS_AT_ONCE: usize = 100;
+/// Names in the URL of a list, of up to 255 bytes each.
+const NAMES_AT_ONCE: usize = 25;
 
 /// The owners of ports of routers in subnets: plain, distributed, highly available.
 const ROUTER_INTERFACES: [&str; 3] =
@@ -200,33 +202,41 @@ impl Client {
 
     /// Those of these networks that the project sees.
     pub(crate) async fn networks_by_id(&self, ids: &[&str]) -> Result<Vec<Network>, ApiError> {
-        self.by_each(NETWORK_LIST, "networks", "id", ids).await
+        self.by_each(NETWORK_LIST, "networks", Query::default(), "id", ids).await
     }
 
     /// Those of these ports that the project sees.
     pub(crate) async fn ports_by_id(&self, ids: &[&str]) -> Result<Vec<Port>, ApiError> {
-        self.by_each(PORT_LIST, "ports", "id", ids).await
+        self.by_each(PORT_LIST, "ports", Query::default(), "id", ids).await
     }
 
     /// The ports with one of these addresses, in all networks that the project sees.
     pub(crate) async fn ports_at(&self, addresses: &[String]) -> Result<Vec<Port>, ApiError> {
         let filters: Vec<String> = addresses.iter().map(|address| format!("ip_address={address}")).collect();
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-        self.by_each(PORT_LIST, "ports", "fixed_ips", &filters).await
+        self.by_each(PORT_LIST, "ports", Query::default(), "fixed_ips", &filters).await
+    }
+
+    /// The ports with one of these security groups.
+    pub(crate) async fn ports_in(&self, groups: &[&str]) -> Result<Vec<Port>, ApiError> {
+        self.by_each(PORT_LIST, "ports", Query::default(), "security_groups", groups).await
     }
 
     /// What matches one of these values, in as many lists as the length of a URL needs.
     async fn by_each<T: DeserializeOwned>(
         &self,
         operation: Operation,
-        key: &str,
+        list: &str,
+        query: Query,
         filter: &str,
         values: &[&str],
     ) -> Result<Vec<T>, ApiError> {
-        // IPv6 addresses are escaped, and longer than IDs.
-        let lists = values.chunks(IDS_AT_ONCE / 2).map(|some| {
-            let query = Query::default().each(filter, some.iter().copied());
-            self.list(operation, key, query, key)
+        let key = list.replace('-', "_");
+        // IPv6 addresses are escaped, and longer than IDs; names may be longer still.
+        let at_once = if filter == "name" { NAMES_AT_ONCE } else { IDS_AT_ONCE / 2 };
+        let lists = values.chunks(at_once).map(|some| {
+            let query = query.clone().each(filter, some.iter().copied());
+            self.list(operation, list, query, &key)
         });
         Ok(futures::future::try_join_all(lists).await?.into_iter().flatten().collect())
     }
@@ -296,7 +306,7 @@ impl Client {
             .each("device_owner", ROUTER_INTERFACES.iter().copied());
         let ports = self.ports(query).await?;
         let routers: Vec<&str> = ports.iter().map(|port| &*port.device_id).collect();
-        let routers: Vec<Router> = self.by_each(ROUTER_LIST, "routers", "id", &routers).await?;
+        let routers: Vec<Router> = self.by_each(ROUTER_LIST, "routers", Query::default(), "id", &routers).await?;
         let gateways = routers.into_iter().filter_map(|router| router.external_gateway_info);
         Ok(gateways.map(|gateway| gateway.network_id).collect())
     }
@@ -341,9 +351,9 @@ impl Client {
     }
 
     /// The security groups of the project with this name.
-    pub(crate) async fn security_groups(&self, name: &str) -> Result<Vec<SecurityGroup>, ApiError> {
-        let query = self.of_project().await.with("name", name);
-        self.list(SECURITY_GROUP_LIST, "security-groups", query, "security_groups").await
+    pub(crate) async fn security_groups(&self, names: &[&str]) -> Result<Vec<SecurityGroup>, ApiError> {
+        let query = self.of_project().await;
+        self.by_each(SECURITY_GROUP_LIST, "security-groups", query, "name", names).await
     }
 
     /// All security groups of the project.

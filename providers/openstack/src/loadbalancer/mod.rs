@@ -22,6 +22,7 @@ use crate::start::config::{Config, OVN};
 
 mod applied;
 mod apply;
+mod batched;
 mod certificates;
 pub(crate) mod desired;
 mod guard;

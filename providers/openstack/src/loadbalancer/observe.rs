@@ -7,21 +7,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use ccm_kit::batch::{Batcher, Bulk, Interrupted, Limits};
+use ccm_kit::batch::{Batcher, Limits};
 use ccm_kit::{Cached, Stamped};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::FutureExt;
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 
+use super::batched::{Balancers, By, FloatingIps, Groups, Subnets};
 use super::certificates::Certificates;
 use super::desired::{Desired, Family, Item, Settings};
 use super::names;
 use super::pattern::{NamePattern, tag_query};
 use crate::client::network::{FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Tree, Version};
-use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, LB_VERSIONS, NETWORK_LIST};
+use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
 use crate::client::{ApiError, Client, Query, seen};
 use crate::node::ports::NodePorts;
 
@@ -31,8 +31,6 @@ const VERSION_AGE: Duration = Duration::from_secs(3600);
 const NETWORKS_AGE: Duration = Duration::from_secs(300);
 /// So many nodes are tried to find a subnet.
 const CANDIDATES: usize = 20;
-/// So many balancers are read one by one; more by a list.
-const ONE_BY_ONE: usize = 2;
 /// Questions at the same time are those of the workers: they do not become more by waiting longer.
 const WINDOW: Duration = Duration::from_millis(50);
 
@@ -105,77 +103,10 @@ pub(super) struct Reads {
     networks: Cached<Vec<Network>, ApiError>,
     balancers: Batcher<Balancers>,
     floating_ips: Batcher<FloatingIps>,
+    groups: Batcher<Groups>,
+    subnets: Batcher<Subnets>,
     certificates: Certificates,
     ports: NodePorts,
-}
-
-/// Balancers by ID or name: one by one, or many with a list.
-#[derive(Debug, Clone)]
-struct Balancers(Client);
-
-/// How a balancer is found.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum By {
-    Id(String),
-    Name(String),
-}
-
-#[async_trait]
-impl Bulk for Balancers {
-    type Item = By;
-    type Answer = Vec<LoadBalancer>;
-    type Error = ApiError;
-
-    async fn call(&self, items: &[By]) -> Result<BTreeMap<By, Vec<LoadBalancer>>, ApiError> {
-        if items.len() > ONE_BY_ONE {
-            let all = self.0.load_balancers(Query::default()).await?;
-            let found = |by: &By| -> Vec<LoadBalancer> {
-                let fits = |lb: &&LoadBalancer| match by {
-                    By::Id(id) => lb.id == *id,
-                    By::Name(name) => lb.name == *name,
-                };
-                all.iter().filter(fits).cloned().collect()
-            };
-            let mut answers: BTreeMap<By, Vec<LoadBalancer>> = items.iter().map(|by| (by.clone(), found(by))).collect();
-            // Another project may own a balancer that is named by its ID: it is not in the list of this one.
-            for (by, found) in answers.iter_mut().filter(|(_, found)| found.is_empty()) {
-                if let By::Id(id) = by {
-                    found.extend(self.0.load_balancer(id).await?);
-                }
-            }
-            return Ok(answers);
-        }
-        let one = async |by: &By| match by {
-            By::Id(id) => Ok(self.0.load_balancer(id).await?.into_iter().collect()),
-            By::Name(name) => self.0.load_balancers(Query::default().with("name", name)).await,
-        };
-        try_join_all(items.iter().map(|by| async { Ok((by.clone(), one(by).await?)) })).await.map(BTreeMap::from_iter)
-    }
-
-    fn interrupted(&self, how: Interrupted) -> ApiError {
-        ApiError::interrupted(LB_LIST, how)
-    }
-}
-
-/// Floating IPs by the port that they are bound to.
-#[derive(Debug, Clone)]
-struct FloatingIps(Client);
-
-#[async_trait]
-impl Bulk for FloatingIps {
-    type Item = String;
-    type Answer = FloatingIp;
-    type Error = ApiError;
-
-    async fn call(&self, ports: &[String]) -> Result<BTreeMap<String, FloatingIp>, ApiError> {
-        let query = Query::default().each("port_id", ports.iter().map(String::as_str));
-        let found = self.0.floating_ips(query).await?;
-        Ok(found.into_iter().filter_map(|ip| Some((ip.port_id.clone()?, ip))).collect())
-    }
-
-    fn interrupted(&self, how: Interrupted) -> ApiError {
-        ApiError::interrupted(FLOATING_IP_LIST, how)
-    }
 }
 
 impl Reads {
@@ -194,6 +125,8 @@ impl Reads {
             networks: Cached::new(networks, |how| ApiError::interrupted(NETWORK_LIST, how)),
             balancers: Batcher::new(Balancers(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
             floating_ips: Batcher::new(FloatingIps(client.clone()), Limits { window_max: WINDOW, ..Limits::of(100) }),
+            groups: Batcher::new(Groups(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
+            subnets: Batcher::new(Subnets(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
             certificates: Certificates::default(),
             ports,
             client,
@@ -476,7 +409,7 @@ impl Reads {
         if managed.is_none() && !may_be_left {
             return Ok(None);
         }
-        let mut found = self.client.security_groups(&item.group).await?;
+        let mut found = self.groups.ask_one(item.group.clone()).await?.unwrap_or_default();
         if found.len() > 1 {
             return Err(ProviderError::unknown(format!(
                 "{} security groups have the name {:?}: delete those that are not in use",
@@ -484,11 +417,8 @@ impl Reads {
                 item.group
             )));
         }
-        let mut group = Group { group: found.pop(), ..Group::default() };
-        if let Some(existing) = &group.group {
-            let query = Query::default().with("security_groups", &existing.id);
-            group.with_group = self.client.ports(query).await?;
-        }
+        let (existing, with_group) = found.pop().unzip();
+        let mut group = Group { group: existing, with_group: with_group.unwrap_or_default(), ..Group::default() };
         if let Some(settings) = managed {
             let servers = settings.members.iter().filter_map(|member| member.server.clone()).collect();
             if let Some(unknown) = settings.members.iter().find(|member| member.server.is_none()) {
@@ -500,7 +430,7 @@ impl Reads {
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
             group.subnet = match observed.member_subnet(place, settings) {
-                Some(id) => self.client.subnet(&id).await?,
+                Some(id) => self.subnets.ask_one(id).await?,
                 None => None,
             };
         }

@@ -2,6 +2,7 @@
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::Service;
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::scene::{GROUPS, Scene, forget, id, service, set, simulated, web};
@@ -16,6 +17,7 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         rules_follow_the_ports_of_the_service,
         once_switched_off_groups_go_and_are_not_looked_for_again,
+        groups_of_services_that_restart_together_are_read_together,
         two_groups_of_one_name_are_an_error;
 }
 
@@ -92,6 +94,21 @@ async fn once_switched_off_groups_go_and_are_not_looked_for_again(scene: &mut Sc
     let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
     assert_eq!(calls.of("security_group_list"), 0, "{calls:?}");
     scene.is_steady(&mut web).await;
+}
+
+async fn groups_of_services_that_restart_together_are_read_together(scene: &mut Scene) {
+    scene.configure(MANAGED).await;
+    let mut all: Vec<Service> = (0..6).map(|n| service(&format!("web-{n}"), &[(80, 30080 + n)], json!({}))).collect();
+    for web in &mut all {
+        scene.ensure(web).await;
+    }
+    scene.restart().await;
+    let work = join_all(all.iter_mut().map(|web| scene.ensure(web)));
+    let (calls, _) = scene.counted(work).await;
+    assert_eq!(calls.writes(), "");
+    // Services that ask a moment later make one list more.
+    assert!(calls.of("security_group_list") <= 2 && calls.of("subnet_get") <= 2, "{calls:?}");
+    assert!(calls.of("port_list") <= 4, "{calls:?}");
 }
 
 async fn two_groups_of_one_name_are_an_error(scene: &mut Scene) {

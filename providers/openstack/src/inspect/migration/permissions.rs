@@ -83,7 +83,7 @@ async fn reads(openstack: &Inspector) -> Vec<(Operation, Result<(), ApiError>)> 
         answers.extend([
             one(SUBNET_LIST, client.subnets(named())).await,
             one(FLOATING_IP_LIST, client.floating_ips(Query::default().with("port_id", NOTHING))).await,
-            one(SECURITY_GROUP_LIST, client.security_groups(NOTHING)).await,
+            one(SECURITY_GROUP_LIST, client.security_groups(&[NOTHING])).await,
             one(LB_LIST, client.load_balancers(named())).await,
             one(LISTENER_LIST, client.listeners(NOTHING)).await,
             one(POOL_LIST, client.pools(NOTHING)).await,

@@ -1,0 +1,136 @@
+//! What several Services need at the same time is read once.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use ccm_kit::batch::{Bulk, Interrupted};
+use futures::future::try_join_all;
+
+use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
+use crate::client::octavia::LoadBalancer;
+use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, SECURITY_GROUP_LIST, SUBNET_GET};
+use crate::client::{ApiError, Client, Query};
+
+/// So many balancers are read one by one; more by a list.
+const ONE_BY_ONE: usize = 2;
+
+/// Balancers by ID or name: one by one, or many with a list.
+#[derive(Debug, Clone)]
+pub(super) struct Balancers(pub(super) Client);
+
+/// How a balancer is found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum By {
+    Id(String),
+    Name(String),
+}
+
+#[async_trait]
+impl Bulk for Balancers {
+    type Item = By;
+    type Answer = Vec<LoadBalancer>;
+    type Error = ApiError;
+
+    async fn call(&self, items: &[By]) -> Result<BTreeMap<By, Vec<LoadBalancer>>, ApiError> {
+        if items.len() > ONE_BY_ONE {
+            let all = self.0.load_balancers(Query::default()).await?;
+            let found = |by: &By| -> Vec<LoadBalancer> {
+                let fits = |lb: &&LoadBalancer| match by {
+                    By::Id(id) => lb.id == *id,
+                    By::Name(name) => lb.name == *name,
+                };
+                all.iter().filter(fits).cloned().collect()
+            };
+            let mut answers: BTreeMap<By, Vec<LoadBalancer>> = items.iter().map(|by| (by.clone(), found(by))).collect();
+            // Another project may own a balancer that is named by its ID: it is not in the list of this one.
+            for (by, found) in answers.iter_mut().filter(|(_, found)| found.is_empty()) {
+                if let By::Id(id) = by {
+                    found.extend(self.0.load_balancer(id).await?);
+                }
+            }
+            return Ok(answers);
+        }
+        let one = async |by: &By| match by {
+            By::Id(id) => Ok(self.0.load_balancer(id).await?.into_iter().collect()),
+            By::Name(name) => self.0.load_balancers(Query::default().with("name", name)).await,
+        };
+        try_join_all(items.iter().map(|by| async { Ok((by.clone(), one(by).await?)) })).await.map(BTreeMap::from_iter)
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(LB_LIST, how)
+    }
+}
+
+/// Floating IPs by the port that they are bound to.
+#[derive(Debug, Clone)]
+pub(super) struct FloatingIps(pub(super) Client);
+
+#[async_trait]
+impl Bulk for FloatingIps {
+    type Item = String;
+    type Answer = FloatingIp;
+    type Error = ApiError;
+
+    async fn call(&self, ports: &[String]) -> Result<BTreeMap<String, FloatingIp>, ApiError> {
+        let query = Query::default().each("port_id", ports.iter().map(String::as_str));
+        let found = self.0.floating_ips(query).await?;
+        Ok(found.into_iter().filter_map(|ip| Some((ip.port_id.clone()?, ip))).collect())
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(FLOATING_IP_LIST, how)
+    }
+}
+
+/// Security groups by name, each with the ports that have it.
+#[derive(Debug, Clone)]
+pub(super) struct Groups(pub(super) Client);
+
+#[async_trait]
+impl Bulk for Groups {
+    type Item = String;
+    type Answer = Vec<(SecurityGroup, Vec<Port>)>;
+    type Error = ApiError;
+
+    async fn call(&self, names: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let groups = self.0.security_groups(&names).await?;
+        let ids: Vec<&str> = groups.iter().map(|group| &*group.id).collect();
+        let ports = self.0.ports_in(&ids).await?;
+        let mut answers: BTreeMap<String, Self::Answer> = BTreeMap::new();
+        for group in groups {
+            // One that has two of the groups is in two lists, where there are several.
+            let mut with: Vec<Port> =
+                ports.iter().filter(|port| port.security_groups.contains(&group.id)).cloned().collect();
+            with.sort_by(|one, other| one.id.cmp(&other.id));
+            with.dedup_by(|one, other| one.id == other.id);
+            answers.entry(group.name.clone()).or_default().push((group, with));
+        }
+        Ok(answers)
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(SECURITY_GROUP_LIST, how)
+    }
+}
+
+/// Subnets by ID.
+#[derive(Debug, Clone)]
+pub(super) struct Subnets(pub(super) Client);
+
+#[async_trait]
+impl Bulk for Subnets {
+    type Item = String;
+    type Answer = Subnet;
+    type Error = ApiError;
+
+    async fn call(&self, ids: &[String]) -> Result<BTreeMap<String, Subnet>, ApiError> {
+        let found = try_join_all(ids.iter().map(|id| self.0.subnet(id))).await?;
+        Ok(found.into_iter().flatten().map(|subnet| (subnet.id.clone(), subnet)).collect())
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(SUBNET_GET, how)
+    }
+}
