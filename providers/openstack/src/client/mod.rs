@@ -36,6 +36,8 @@ pub(crate) struct Client {
     session: Arc<Session>,
     /// The time of the last write to a port: what was read of ports before is out of date.
     ports_written: Arc<Mutex<Option<Instant>>>,
+    /// The same of load balancers and what is below them.
+    balancers_written: Arc<Mutex<Option<Instant>>>,
 }
 
 /// A query string, built safely.
@@ -74,7 +76,7 @@ pub(crate) fn escaped(text: &str) -> String {
 
 impl Client {
     pub(crate) fn new(caller: Caller<Operation>, session: Session) -> Self {
-        Self { caller, session: Arc::new(session), ports_written: Arc::default() }
+        Self { caller, session: Arc::new(session), ports_written: Arc::default(), balancers_written: Arc::default() }
     }
 
     /// Allows writes while this process leads.
@@ -85,6 +87,11 @@ impl Client {
     /// The time of the last write to a port.
     pub(crate) fn ports_written(&self) -> Option<Instant> {
         *self.ports_written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time of the last write to Octavia.
+    pub(crate) fn balancers_written(&self) -> Option<Instant> {
+        *self.balancers_written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error of a start without a token or an endpoint.

@@ -1,9 +1,11 @@
 //! Octavia: load balancers and what is below them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::operation::{LB_GET, LB_LIST, LB_VERSIONS, LISTENER_LIST, MEMBER_LIST, MONITOR_LIST, Operation, POOL_LIST};
 use super::session::Message;
@@ -301,7 +303,11 @@ impl Client {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, ApiError> {
-        self.write(operation, &Message { method, path: format!("lbaas/{path}"), body, revision: None }).await
+        let message = Message { method, path: format!("lbaas/{path}"), body, revision: None };
+        let answer = self.write(operation, &message).await;
+        // Refused or not: an answer may be lost.
+        *self.balancers_written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        answer
     }
 }
 

@@ -1,9 +1,12 @@
 //! What several Services need at the same time is read once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::Cached;
 use ccm_kit::batch::{Bulk, Interrupted};
+use futures::FutureExt;
 use futures::future::try_join_all;
 
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
@@ -14,9 +17,28 @@ use crate::client::{ApiError, Client, Query};
 /// So many balancers are read one by one; more by a list.
 const ONE_BY_ONE: usize = 2;
 
+/// A list of balancers serves all Services that are synced within this time, while nothing is written: more are synced at a
+/// restart than ask at the same time.
+const LIST_AGE: Duration = Duration::from_secs(2);
+
 /// Balancers by ID or name: one by one, or many with a list.
-#[derive(Debug, Clone)]
-pub(super) struct Balancers(pub(super) Client);
+#[derive(Debug)]
+pub(super) struct Balancers {
+    client: Client,
+    all: Cached<Vec<LoadBalancer>, ApiError>,
+}
+
+impl Balancers {
+    pub(super) fn new(client: Client) -> Self {
+        let of_list = client.clone();
+        let read = move || {
+            let client = of_list.clone();
+            async move { client.load_balancers(Query::default()).await }.boxed()
+        };
+        let all = Cached::new(read, |how| ApiError::interrupted(LB_LIST, how)).negative(Duration::ZERO);
+        Self { client, all }
+    }
+}
 
 /// How a balancer is found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +55,7 @@ impl Bulk for Balancers {
 
     async fn call(&self, items: &[By]) -> Result<BTreeMap<By, Vec<LoadBalancer>>, ApiError> {
         if items.len() > ONE_BY_ONE {
-            let all = self.0.load_balancers(Query::default()).await?;
+            let all = self.all.get(LIST_AGE, self.client.balancers_written()).await?.value;
             let found = |by: &By| -> Vec<LoadBalancer> {
                 let fits = |lb: &&LoadBalancer| match by {
                     By::Id(id) => lb.id == *id,
@@ -45,14 +67,14 @@ impl Bulk for Balancers {
             // Another project may own a balancer that is named by its ID: it is not in the list of this one.
             for (by, found) in answers.iter_mut().filter(|(_, found)| found.is_empty()) {
                 if let By::Id(id) = by {
-                    found.extend(self.0.load_balancer(id).await?);
+                    found.extend(self.client.load_balancer(id).await?);
                 }
             }
             return Ok(answers);
         }
         let one = async |by: &By| match by {
-            By::Id(id) => Ok(self.0.load_balancer(id).await?.into_iter().collect()),
-            By::Name(name) => self.0.load_balancers(Query::default().with("name", name)).await,
+            By::Id(id) => Ok(self.client.load_balancer(id).await?.into_iter().collect()),
+            By::Name(name) => self.client.load_balancers(Query::default().with("name", name)).await,
         };
         try_join_all(items.iter().map(|by| async { Ok((by.clone(), one(by).await?)) })).await.map(BTreeMap::from_iter)
     }

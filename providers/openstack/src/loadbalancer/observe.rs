@@ -123,7 +123,7 @@ impl Reads {
         Self {
             version: Cached::new(version, |how| ApiError::interrupted(LB_VERSIONS, how)),
             networks: Cached::new(networks, |how| ApiError::interrupted(NETWORK_LIST, how)),
-            balancers: Batcher::new(Balancers(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
+            balancers: Batcher::new(Balancers::new(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
             floating_ips: Batcher::new(FloatingIps(client.clone()), Limits { window_max: WINDOW, ..Limits::of(100) }),
             groups: Batcher::new(Groups(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
             subnets: Batcher::new(Subnets(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),

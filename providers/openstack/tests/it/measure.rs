@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use ccm_provider::Service;
+use futures::future::join_all;
 use serde_json::json;
 
 use crate::scene::{Calls, Scene, service};
@@ -10,7 +11,28 @@ use crate::scene::{Calls, Scene, service};
 ccm_test_openstack::cases! { [crate::scene]
     both:
         the_usual_life_costs_little;
-    simulated:;
+    simulated:
+        services_that_restart_in_waves_share_a_list;
+}
+
+/// More Services are synced at a restart than at the same time.
+async fn services_that_restart_in_waves_share_a_list(scene: &mut Scene) {
+    let mut all: Vec<Service> = (0..12).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
+    join_all(all.iter_mut().map(|web| scene.ensure(web))).await;
+    scene.restart().await;
+    let waves = async {
+        for wave in all.chunks_mut(4) {
+            join_all(wave.iter_mut().map(|web| scene.ensure(web))).await;
+        }
+    };
+    let calls = scene.counted(waves).await.0;
+    assert_eq!((calls.of("loadbalancer_list"), calls.of("loadbalancer_get"), calls.written()), (1, 0, 0), "{calls:?}");
+    // What was written since is read again.
+    all[0].spec.ports[0].node_port = 30081;
+    let calls = scene.counted(scene.ensure(&mut all[0])).await.0;
+    assert_eq!(calls.writes(), "loadbalancer_members_update 1");
+    let calls = scene.counted(join_all(all.iter_mut().map(|web| scene.ensure(web)))).await.0;
+    assert_eq!((calls.of("loadbalancer_list"), calls.written()), (1, 0), "{calls:?}");
 }
 
 /// Prints `what: seconds / calls / writes`.
@@ -44,11 +66,11 @@ async fn the_usual_life_costs_little(scene: &mut Scene) {
         assert_eq!(deleted.written(), 2, "{deleted:?}");
     }
     let mut all: Vec<Service> = (0..5).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
-    let work = futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web)));
+    let work = join_all(all.iter_mut().map(|web| scene.ensure(web)));
     let created = shown(scene, "five Services, create", work).await;
     assert_eq!(created.written(), 10, "{created:?}");
     scene.restart().await;
-    let work = futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web)));
+    let work = join_all(all.iter_mut().map(|web| scene.ensure(web)));
     let restarted = shown(scene, "five Services, restart", work).await;
     assert!(restarted.total() <= 15 && restarted.written() == 0, "{restarted:?}");
 }
