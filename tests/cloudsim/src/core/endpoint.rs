@@ -28,6 +28,13 @@ pub trait Cloud: Send + Sized + 'static {
     /// # Errors
     /// The caller is not known (any more).
     fn authenticate(&mut self, call: &Call) -> Result<String, Problem>;
+    /// Carries a call out: a read perhaps on an older state.
+    ///
+    /// # Errors
+    /// As the service answers them.
+    fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
+        (route.run)(self, call)
+    }
     /// What no route takes: the service that answers, and how.
     fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply);
     /// An injected error, or one of a throttle.
@@ -188,7 +195,7 @@ fn carry_out<C: Cloud>(inside: &mut Inside<C>, route: &Route<C>, call: &Call, en
     let outcome = match inside.cloud.authenticate(call) {
         Ok(caller) => {
             entry.access_key = caller;
-            (route.run)(&mut inside.cloud, call)
+            inside.cloud.run(route, call)
         }
         Err(problem) => Err(problem),
     };

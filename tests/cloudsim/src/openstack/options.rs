@@ -24,6 +24,10 @@ pub struct Options {
     pub retry_after: u64,
     /// How long new objects stay unknown to reads, by kind: `loadbalancer`, `listener`, `floatingip`, `security_group`, …
     pub lag: Lag,
+    /// How old the world is that reads show, of all services but Keystone: as that of a database of several servers, of which one
+    /// is behind. What is changed by hand does not count as a write.
+    #[serde(with = "crate::core::millis")]
+    pub stale_reads: Duration,
     /// Port: 0 takes any free one.
     pub port: u16,
     /// How many calls the ledger keeps.
@@ -93,6 +97,7 @@ impl Default for Options {
             throttle: Vec::new(),
             retry_after: 1,
             lag: Lag::default(),
+            stale_reads: Duration::ZERO,
             port: 0,
             ledger_entries: 100_000,
             token_lifetime: Duration::from_secs(3600),

@@ -10,11 +10,11 @@ use crate::core::latency::Latency;
 use crate::core::rest::{Call, Lost, Problem, Reply, Route};
 use crate::core::rows::{Row, Table};
 use crate::core::server::Request;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -41,8 +41,19 @@ pub struct World {
     pub frozen: bool,
     /// How many load balancers go into ERROR when their next change ends.
     pub failing: u32,
+    /// What there was before each recent write, oldest first; kept only for stale reads.
+    past: VecDeque<Past>,
     rng: StdRng,
     count: u64,
+}
+
+/// What reads see of an older world.
+#[derive(Debug)]
+struct Past {
+    at: Timestamp,
+    tables: BTreeMap<&'static str, Table>,
+    pending: BTreeMap<(Timestamp, u64), String>,
+    failing: u32,
 }
 
 /// Addresses of a subnet that are taken.
@@ -81,6 +92,7 @@ impl World {
             pending: BTreeMap::new(),
             frozen: false,
             failing: 0,
+            past: VecDeque::new(),
             count: 0,
         }
     }
@@ -176,6 +188,13 @@ impl World {
         self.table(kind).values().filter(move |row| self.sees(kind, row))
     }
 
+    /// Takes the place of an older world, or gives it back.
+    fn swap(&mut self, past: &mut Past) {
+        std::mem::swap(&mut self.tables, &mut past.tables);
+        std::mem::swap(&mut self.pending, &mut past.pending);
+        std::mem::swap(&mut self.failing, &mut past.failing);
+    }
+
     /// Whether the caller's project has as many resources of a kind as it may.
     #[must_use]
     pub fn full(&self, kind: &str) -> bool {
@@ -212,6 +231,27 @@ impl Cloud for World {
         }
         self.who = self.identity.who(call.header("x-auth-token"), self.clock.now()).ok_or_else(unauthorized)?;
         Ok(self.who.user.clone())
+    }
+
+    fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
+        let late = SignedDuration::try_from(self.options.stale_reads).unwrap_or(SignedDuration::MAX);
+        let now = self.now();
+        self.past.retain(|past| now.duration_since(past.at) < late);
+        let is_current = call.mutating || call.service == "identity";
+        if call.mutating && call.service != "identity" && !late.is_zero() {
+            let (tables, pending) = (self.tables.clone(), self.pending.clone());
+            self.past.push_back(Past { at: now, tables, pending, failing: self.failing });
+        }
+        if is_current {
+            return (route.run)(self, call);
+        }
+        let Some(mut past) = self.past.pop_front() else { return (route.run)(self, call) };
+        self.swap(&mut past);
+        self.settle();
+        let reply = (route.run)(self, call);
+        self.swap(&mut past);
+        self.past.push_front(past);
+        reply
     }
 
     fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply) {

@@ -213,6 +213,27 @@ fn secrets_volumes_and_metadata_are_read() {
 }
 
 #[test]
+fn stale_reads_show_the_world_as_it_was() {
+    let (cloud, client) = start(|options| options.stale_reads = Duration::from_secs(3));
+    let named = || {
+        let answer = client.call("network GET /security-groups?name=a", &[], "");
+        answer.json["security_groups"].as_array().unwrap().len()
+    };
+    let made = client.call("network POST /security-groups", &[], r#"{"security_group": {"name": "a"}}"#);
+    assert_eq!((made.status, named()), (201, 0), "not shown yet");
+    cloud.clock().step(Duration::from_secs(3));
+    assert_eq!(named(), 1);
+    let path = format!("network DELETE /security-groups/{}", made.json["security_group"]["id"].as_str().unwrap());
+    assert_eq!(client.call(&path, &[], "").status, 204);
+    assert_eq!(named(), 1, "still shown after its deletion");
+    assert_eq!(client.call(&path, &[], "").status, 404, "writes are made on the world of now");
+    // Tokens are good at once.
+    assert_eq!(relogin(&cloud).call("network GET /ports", &[], "").status, 200);
+    cloud.clock().step(Duration::from_secs(3));
+    assert_eq!(named(), 0);
+}
+
+#[test]
 fn new_objects_stay_unknown_for_their_lag() {
     let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
     cloud.change(|options| options.lag = options.lag.clone().with("loadbalancer", Duration::from_secs(60)));
