@@ -8,12 +8,17 @@
 //! cargo xtask bench aws --ccm <program> [burst] [burst-by-name] [handover] [quiet] [partial] [throttle] [balancers]
 //!                       [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 that program, built with feature aws, on the simulated AWS
+//! cargo xtask bench openstack --ccm <program> [nodes] [ports] [member] [restart] [quiet]
+//!                       [--nodes 1000] [--services 100] [--minutes 10]
+//!                                                 the same with feature openstack, on the simulated OpenStack
 //! ```
 //! Prints a table and writes `startup.svg` and `memory.svg` into `--out` (default: the current folder). Times depend on the
 //! machine; nothing here passes or fails.
 
 mod aws;
 mod cluster;
+mod figures;
+mod openstack;
 mod plot;
 mod process;
 mod provider;
@@ -28,7 +33,7 @@ use anyhow::{Context, bail};
 #[derive(Debug, Clone)]
 struct Settings {
     which: String,
-    // Of `aws`; none: all of them.
+    // Of `aws` and `openstack`; none: all of them.
     runs: Vec<String>,
     nodes: Vec<usize>,
     services: usize,
@@ -59,6 +64,9 @@ fn measure() -> anyhow::Result<()> {
         if settings.which == "aws" {
             return aws::run(&settings).await;
         }
+        if settings.which == "openstack" {
+            return openstack::run(&settings).await;
+        }
         if matches!(&*settings.which, "all" | "startup") {
             let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
             runs::startup(nodes, &settings.out).await.context("startup")?;
@@ -88,7 +96,8 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match &*arg {
             run if settings.which == "aws" && aws::knows(run) => settings.runs.push(arg),
-            "all" | "startup" | "memory" | "idle" | "aws" => settings.which = arg,
+            run if settings.which == "openstack" && openstack::knows(run) => settings.runs.push(arg),
+            "all" | "startup" | "memory" | "idle" | "aws" | "openstack" => settings.which = arg,
             "--ccm" => settings.program = Some(value()?.into()),
             "--services" => {
                 let services = value()?;
@@ -107,8 +116,8 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
             "--out" => settings.out = value()?.into(),
             other => {
                 bail!(
-                    "unknown argument {other:?}; known are startup, memory, idle, all, aws, --ccm, --nodes, --services, \
-                     --minutes, --out"
+                    "unknown argument {other:?}; known are startup, memory, idle, all, aws, openstack, --ccm, --nodes, \
+                     --services, --minutes, --out"
                 )
             }
         }

@@ -25,6 +25,7 @@ use tokio::process::Command;
 
 use crate::Settings;
 use crate::cluster::{Cluster, NodeSpec};
+use crate::figures::{self, listed, row, sum, table};
 use crate::process::Manager;
 
 /// The runs, in their order.
@@ -183,23 +184,9 @@ impl Scene {
         self.aws.ledger(|ledger| ledger.counts(mark))
     }
 
-    /// Waits until the program neither calls the cloud nor writes to the API server for a while.
+    /// Waits until the program neither writes to the cloud nor to the API server for a while.
     async fn rest(&self, manager: &Manager, quiet: Duration) -> anyhow::Result<()> {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(1800);
-        let look = async || -> anyhow::Result<_> {
-            // Refreshing goes on at rest, of which there is a call in five minutes at least.
-            Ok((self.aws.ledger(|ledger| ledger.mutating(0).count()), manager.writes().await?))
-        };
-        let (mut last, mut since) = (look().await?, tokio::time::Instant::now());
-        while since.elapsed() < quiet {
-            anyhow::ensure!(tokio::time::Instant::now() < deadline, "no rest within 30 minutes");
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            let now = look().await?;
-            if now != last {
-                (last, since) = (now, tokio::time::Instant::now());
-            }
-        }
-        Ok(())
+        figures::rest(manager, || self.aws.ledger(|ledger| ledger.mutating(0).count()), quiet).await
     }
 }
 
@@ -218,30 +205,4 @@ fn nodes_of(machines: &[Machine], first: usize, with_id: bool, tainted: bool) ->
 
 fn failure(error: &ApiError) -> anyhow::Error {
     anyhow!("{}: {}", error.code, error.message)
-}
-
-/// Calls with their counts, as one line.
-fn listed(calls: &BTreeMap<String, u64>) -> String {
-    let calls: Vec<String> = calls.iter().map(|(call, count)| format!("{count} {call}")).collect();
-    if calls.is_empty() { "none".to_owned() } else { calls.join(", ") }
-}
-
-/// Sum of the calls.
-fn sum(calls: &BTreeMap<String, u64>) -> f64 {
-    calls.values().fold(0.0, |sum, count| sum + u32::try_from(*count).map_or(f64::MAX, f64::from))
-}
-
-/// Begins a table.
-fn table(title: &str) {
-    println!("\n{title}\n| figure | value | goal | |\n|---|---|---|---|");
-}
-
-/// A figure with its upper limit.
-fn row(figure: &str, value: f64, unit: &str, goal: Option<f64>) {
-    let digits = usize::from(value.fract() != 0.0) * 2;
-    let (goal, kept) = match goal {
-        Some(goal) => (format!("≤ {goal}{unit}"), if value <= goal { "kept" } else { "MISSED" }),
-        None => (String::new(), ""),
-    };
-    println!("| {figure} | {value:.digits$}{unit} | {goal} | {kept} |");
 }

@@ -1,0 +1,180 @@
+//! The benchmarks on the simulated OpenStack: a given binary of the program, with its defaults, against a real API server.
+//!
+//! A read takes 50 ms, a write 500 ms. The cloud runs in this process, the program in one of its own. Goals stand beside the
+//! figures; nothing passes or fails, since times depend on the machine.
+
+mod balancers;
+mod nodes;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use ccm_cloudsim::core::latency::Latency;
+use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
+use ccm_cloudsim::openstack::{OpenStack, Options};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::Settings;
+use crate::cluster::{Cluster, NodeSpec};
+use crate::figures::{self, listed, row, sum, table};
+use crate::process::Manager;
+
+/// The runs, in their order.
+const RUNS: [&str; 6] = ["nodes", "ports", "member", "restart", "quiet", "all"];
+
+/// Carries out the wanted runs.
+pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
+    let program = settings.program.clone().context(
+        "which program? `cargo build --release -p ccm --features openstack`, then --ccm target/release/ccm (or CCM_BENCH_PROGRAM)",
+    )?;
+    let nodes = settings.nodes.iter().max().copied().unwrap_or(1000);
+    let wanted = |run: &str| settings.runs.is_empty() || settings.runs.iter().any(|w| w == run || w == "all");
+    let scene = async || Scene::start(program.clone(), settings.out.join("ccm-openstack.log")).await;
+    if wanted("nodes") {
+        nodes::burst(&scene().await?, nodes).await.context("nodes")?;
+    }
+    if wanted("ports") || wanted("member") {
+        balancers::ports(&scene().await?, wanted("member")).await.context("ports")?;
+    }
+    if wanted("restart") {
+        balancers::restart(&scene().await?, settings.services).await.context("restart")?;
+    }
+    if wanted("quiet") {
+        nodes::quiet(&scene().await?, nodes, settings.services, settings.minutes).await.context("quiet")?;
+    }
+    Ok(())
+}
+
+/// Whether there is such a run.
+pub(crate) fn knows(run: &str) -> bool {
+    RUNS.contains(&run)
+}
+
+/// A project, a cluster, and the program that looks after it.
+struct Scene {
+    cloud: OpenStack,
+    project: String,
+    subnet: String,
+    cluster: Arc<Cluster>,
+    program: PathBuf,
+    // Of the last process.
+    log: PathBuf,
+}
+
+impl Scene {
+    async fn start(program: PathBuf, log: PathBuf) -> anyhow::Result<Self> {
+        let (read, write) = (Duration::from_millis(50), Duration::from_millis(500));
+        let latency = Latency { read, write, actions: BTreeMap::new() };
+        let cloud = OpenStack::start(Options { latency, ledger_entries: 1_000_000, ..Options::default() })?;
+        let (project, subnet) = cloud.world(|world| {
+            let project = world.project("kube");
+            world.user("ccm", "secret", &project, &["member", "load-balancer_member"]);
+            world.flavor("f-1", "m1.small");
+            let admin = world.project("admin");
+            let external = world.network(&admin, "public", json!({"router:external": true}));
+            world.subnet(&SubnetSeed { network: &external, cidr: "172.24.0.0/16", ..SubnetSeed::default() });
+            let network = world.network(&project, "nodes", json!({}));
+            let nodes = SubnetSeed { network: &network, cidr: "10.60.0.0/16", ..SubnetSeed::default() };
+            let subnet = world.subnet(&nodes);
+            world.router(&project, "router", Some(&external), &[&subnet]);
+            (project, subnet)
+        });
+        Ok(Self { cloud, project, subnet, cluster: Arc::new(Cluster::start().await?), program, log })
+    }
+
+    /// Running servers, and what makes their nodes; those with a taint have no provider ID yet.
+    fn servers(&self, numbers: std::ops::Range<usize>, tainted: bool) -> Vec<Bytes> {
+        let node = |number: usize| {
+            let name = format!("node-{number}");
+            let subnets = [&*self.subnet];
+            let seed = ServerSeed {
+                project: &self.project,
+                name: &name,
+                flavor: "f-1",
+                subnets: &subnets,
+                ..ServerSeed::default()
+            };
+            let id = self.cloud.world(|world| world.server(&seed));
+            let provider_id = (!tainted).then(|| format!("openstack:///{id}"));
+            NodeSpec { number, name, provider_id, tainted, labels: Vec::new() }.call()
+        };
+        numbers.map(node).collect()
+    }
+
+    /// A new process of the program, with nothing configured but the login.
+    async fn program(&self) -> anyhow::Result<Manager> {
+        let mut command = Command::new(&self.program);
+        command.args(["--cloud-provider=openstack", "--configure-cloud-routes=false", "--leader-elect=false"]);
+        let config = format!(
+            "[Global]\nauth-url = {}\nusername = ccm\npassword = secret\ntenant-name = kube\ndomain-id = default\n\
+             region = RegionOne\n",
+            self.cloud.auth_url()
+        );
+        Manager::launch(command, &config, &self.cluster.bed.kubeconfig(), tempfile::tempdir()?, &self.log).await
+    }
+
+    /// The same over this many nodes, once they are initialized.
+    async fn program_over(&self, nodes: usize) -> anyhow::Result<Manager> {
+        self.cluster.make(self.servers(0..nodes, false), Duration::ZERO).await?;
+        let manager = self.program().await?;
+        self.rest(&manager, Duration::from_secs(10)).await?;
+        Ok(manager)
+    }
+
+    /// Makes a Service with these ports.
+    async fn service(&self, name: &str, ports: std::ops::Range<u16>) -> anyhow::Result<()> {
+        let port = |number: u16| json!({"name": format!("p{number}"), "port": number, "protocol": "TCP"});
+        let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports.map(port).collect::<Vec<Value>>()}});
+        self.cluster.send(Method::POST, "/api/v1/namespaces/default/services", &body).await
+    }
+
+    /// How many Services have an address.
+    async fn served(&self) -> anyhow::Result<usize> {
+        let mut served = 0;
+        let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0/ip").is_some();
+        self.cluster.each("/api/v1/namespaces/default/services", |s| served += usize::from(has(s))).await?;
+        Ok(served)
+    }
+
+    /// Makes Services of one port each, and waits until they are served.
+    async fn services(&self, count: usize) -> anyhow::Result<()> {
+        for number in 0..count {
+            self.service(&format!("service-{number}"), 80..81).await?;
+        }
+        let began = std::time::Instant::now();
+        while self.served().await? < count {
+            anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "not all balancers after an hour");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+
+    /// Calls by `service:action` since a mark.
+    fn calls(&self, mark: u64) -> BTreeMap<String, u64> {
+        self.cloud.ledger(|ledger| ledger.counts(mark))
+    }
+
+    /// Writes since a mark that were carried out.
+    fn written(&self, mark: u64) -> usize {
+        self.cloud
+            .ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.applied && entry.service != "identity").count())
+    }
+
+    /// Waits until the program writes nothing for a while.
+    async fn rest(&self, manager: &Manager, quiet: Duration) -> anyhow::Result<()> {
+        figures::rest(manager, || self.written(0), quiet).await
+    }
+}
+
+/// The calls of one service.
+fn of(calls: &BTreeMap<String, u64>, service: &str) -> f64 {
+    let calls = calls.iter().filter(|(call, _)| call.starts_with(service));
+    sum(&calls.map(|(call, count)| (call.clone(), *count)).collect())
+}
