@@ -1,13 +1,13 @@
 //! What several Services need at the same time is read once.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::Cached;
 use ccm_kit::batch::{Bulk, Interrupted};
-use futures::FutureExt;
 use futures::future::try_join_all;
+use tokio::time::Instant;
 
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::LoadBalancer;
@@ -25,18 +25,30 @@ const LIST_AGE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Balancers {
     client: Client,
-    all: Cached<Vec<LoadBalancer>, ApiError>,
+    /// The last list, and when it began.
+    listed: Mutex<Option<(Instant, Arc<Vec<LoadBalancer>>)>>,
 }
 
 impl Balancers {
     pub(super) fn new(client: Client) -> Self {
-        let of_list = client.clone();
-        let read = move || {
-            let client = of_list.clone();
-            async move { client.load_balancers(Query::default()).await }.boxed()
-        };
-        let all = Cached::new(read, |how| ApiError::interrupted(LB_LIST, how)).negative(Duration::ZERO);
-        Self { client, all }
+        Self { client, listed: Mutex::default() }
+    }
+
+    async fn list(&self) -> Result<Arc<Vec<LoadBalancer>>, ApiError> {
+        let now = Instant::now();
+        let written = self.client.balancers_written();
+        let is_fresh = |began: Instant| now - began < LIST_AGE && written.is_none_or(|written| began > written);
+        let last = self.listed().clone();
+        if let Some((_, all)) = last.filter(|(began, _)| is_fresh(*began)) {
+            return Ok(all);
+        }
+        let all = Arc::new(self.client.load_balancers(Query::default()).await?);
+        *self.listed() = Some((now, all.clone()));
+        Ok(all)
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Option<(Instant, Arc<Vec<LoadBalancer>>)>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,7 +67,7 @@ impl Bulk for Balancers {
 
     async fn call(&self, items: &[By]) -> Result<BTreeMap<By, Vec<LoadBalancer>>, ApiError> {
         if items.len() > ONE_BY_ONE {
-            let all = self.all.get(LIST_AGE, self.client.balancers_written()).await?.value;
+            let all = self.list().await?;
             let found = |by: &By| -> Vec<LoadBalancer> {
                 let fits = |lb: &&LoadBalancer| match by {
                     By::Id(id) => lb.id == *id,
