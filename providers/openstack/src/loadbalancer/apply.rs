@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::pace::{EARLY_LOOK, Pace};
 use super::plan::create::{balancer_id, vip_port};
+use super::settling::{Settling, Trace};
 use super::step::{Outputs, Step, Write};
 use crate::annotations::PREFIX;
 use crate::client::network::Port;
@@ -28,6 +29,8 @@ use crate::client::{ApiError, Client, is_busy};
 /// Looks until it is given up: about as long as upstream waits, 271 s and 326 s.
 const LOOKS: u32 = 46;
 const LOOKS_AT_DELETION: u32 = 53;
+/// So many looks at a balancer that was made may not show it: some seconds.
+const LOOKS_UNTIL_SHOWN: u32 = 6;
 /// When a balancer that was deleted to be made again is made.
 const NOW: Duration = Duration::from_millis(100);
 /// Conflicts of one write until it is given up: another program writes too.
@@ -40,6 +43,7 @@ pub(super) struct Writer {
     looks: u32,
     looks_at_deletion: u32,
     pace: Mutex<Pace>,
+    pub(super) settling: Settling,
 }
 
 /// Where users write what a creation names: the field, and the key of annotations and of cloud.conf.
@@ -70,9 +74,9 @@ type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
 
 impl Writer {
     /// `steps`: how often a balancer at work is looked at, where the environment says so.
-    pub(super) fn new(client: Client, steps: Option<u32>) -> Self {
+    pub(super) fn new(client: Client, steps: Option<u32>, settling: Settling) -> Self {
         let looks_at_deletion = steps.map_or(LOOKS_AT_DELETION, |steps| steps.saturating_add(1));
-        Self { client, looks: steps.unwrap_or(LOOKS), looks_at_deletion, pace: Mutex::default() }
+        Self { client, looks: steps.unwrap_or(LOOKS), looks_at_deletion, pace: Mutex::default(), settling }
     }
 
     pub(super) async fn apply(
@@ -82,6 +86,8 @@ impl Writer {
         refused: Refused<'_>,
     ) -> Result<(), ProviderError> {
         let client = &self.client;
+        outputs.lock().owners.insert(step.owner.clone());
+        self.settling.wrote(Trace::Any(step.owner.clone()));
         match &step.write {
             Write::CreateBalancer { name, body, cascade } => {
                 let made = self.create_balancer(name, body, *cascade, outputs).await;
@@ -89,6 +95,7 @@ impl Writer {
             }
             Write::DeleteBalancer { id, cascade, is_replaced } => {
                 self.delete_balancer(id, *cascade).await?;
+                self.settling.forget(&Trace::Balancer(step.id.clone()));
                 match is_replaced {
                     // What the new one needs is read first.
                     true => Err(ProviderError::in_progress(format!("load balancer {id} is made again"), NOW)),
@@ -97,21 +104,29 @@ impl Writer {
             }
             Write::Octavia { .. } => self.change(step, outputs, refused).await,
             Write::CreateFloatingIp { bodies, pattern } => {
-                let made = self.create_floating_ip(bodies, pattern, outputs).await;
+                let made = self.create_floating_ip(&step.owner, bodies, pattern, outputs).await;
                 made.map_err(|error| {
                     bodies.iter().fold(error, |error, body| with_key(error, body, &KEYS_OF_FLOATING_IPS))
                 })
             }
             Write::BindFloatingIp { id, port } => {
+                if port.is_none() {
+                    self.settling.forget(&Trace::FloatingIp(step.owner.clone()));
+                }
                 let port = port.as_ref().map(|port| outputs.fill(port));
                 Ok(client.update_floating_ip(id, json!({"port_id": port})).await?)
             }
             Write::DescribeFloatingIp { id, description } => {
                 Ok(client.update_floating_ip(id, json!({"description": description})).await?)
             }
-            Write::DeleteFloatingIp { id } => Ok(client.delete_floating_ip(id).await?),
+            Write::DeleteFloatingIp { id } => {
+                self.settling.forget(&Trace::FloatingIp(step.owner.clone()));
+                Ok(client.delete_floating_ip(id).await?)
+            }
             Write::CreateGroup { name, description } => {
-                let group = client.create_security_group(name, description).await?;
+                let made = client.create_security_group(name, description).await;
+                self.made(Trace::Group(name.clone()), &made);
+                let group = made?;
                 outputs.put(&format!("group {name}"), &group.id);
                 // Neutron puts two rules into a new group; it has ingress rules alone.
                 for rule in &group.security_group_rules {
@@ -119,13 +134,23 @@ impl Writer {
                 }
                 Ok(())
             }
-            Write::DeleteGroup { id } => Ok(client.delete_security_group(id).await?),
+            Write::DeleteGroup { id } => {
+                self.settling.forget(&Trace::Group(step.id.clone()));
+                Ok(client.delete_security_group(id).await?)
+            }
             Write::CreateRule { group, rule } => Ok(client.create_rule(&outputs.fill(group), rule).await?),
             Write::DeleteRule { id } => Ok(client.delete_rule(id).await?),
             Write::PortGroups { port, groups } => {
                 let groups: Vec<String> = groups.iter().map(|group| outputs.fill(group)).collect();
                 self.set_groups(port, &groups).await
             }
+        }
+    }
+
+    /// Something was made, or may have been.
+    fn made<T>(&self, trace: Trace, answer: &Result<T, ApiError>) {
+        if answer.as_ref().err().is_none_or(|error| error.kind == ErrorKind::NoAnswer) {
+            self.settling.wrote(trace);
         }
     }
 
@@ -155,13 +180,16 @@ impl Writer {
 
     async fn create_floating_ip(
         &self,
+        owner: &str,
         bodies: &[Value],
         pattern: &str,
         outputs: &Outputs,
     ) -> Result<(), ProviderError> {
         let mut last = None;
         for body in bodies {
-            match self.client.create_floating_ip(&outputs.fill_body(body)).await {
+            let made = self.client.create_floating_ip(&outputs.fill_body(body)).await;
+            self.made(Trace::FloatingIp(owner.to_owned()), &made);
+            match made {
                 Ok(ip) => {
                     tracing::info!(address = ip.floating_ip_address, "created a floating IP");
                     return Ok(());
@@ -183,20 +211,23 @@ impl Writer {
         outputs: &Outputs,
     ) -> Result<(), ProviderError> {
         let answer =
-            self.client.write_octavia(LB_CREATE, Method::POST, "loadbalancers", Some(outputs.fill_body(body))).await?;
+            self.client.write_octavia(LB_CREATE, Method::POST, "loadbalancers", Some(outputs.fill_body(body))).await;
+        self.made(Trace::Balancer(name.to_owned()), &answer);
+        let answer = answer?;
         let created: LoadBalancer = serde_json::from_value(answer.get("loadbalancer").cloned().unwrap_or_default())
             .map_err(|_| ApiError::of_kind(LB_CREATE, ErrorKind::NoAnswer, "the answer has no load balancer"))?;
         outputs.put(&balancer_id(name), &created.id);
         outputs.put(&vip_port(name), &created.vip_port_id);
         let id = created.id.clone();
         outputs.lock().balancers.insert(id.clone(), created);
-        match self.until_active(&id).await {
+        match self.until_active(&id, true).await {
             Err(Wait::Failed) => {
                 // Nothing uses it yet. A 404 that Octavia did not write proves nothing.
                 match self.client.write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None).await {
                     Err(error) if error.status != Some(404) || error.code == "404" => return Err(error.into()),
                     _ => {}
                 }
+                self.settling.forget(&Trace::Balancer(name.to_owned()));
                 outputs.lock().balancers.remove(&id);
                 outputs.lock().ids.clear();
                 let text = format!(
@@ -261,7 +292,7 @@ impl Writer {
             },
         }
         if *is_last {
-            let lb = self.until_active(&balancer).await.map_err(|wait| wait.error(&balancer))?;
+            let lb = self.until_active(&balancer, false).await.map_err(|wait| wait.error(&balancer))?;
             self.has_no_failed_part(&balancer, outputs).await?;
             outputs.lock().balancers.insert(balancer, lb);
         }
@@ -344,8 +375,8 @@ impl Writer {
         sleep_until(since + usual).await;
     }
 
-    /// Waits until a balancer is active.
-    async fn until_active(&self, id: &str) -> Result<LoadBalancer, Wait> {
+    /// Waits until a balancer is active. One that was just made may not be shown yet.
+    async fn until_active(&self, id: &str, is_new: bool) -> Result<LoadBalancer, Wait> {
         let is_change = self.pace().busy_since(id).is_some();
         let mut pause = self.pace().first_look(is_change);
         for look in 0..self.looks {
@@ -357,6 +388,7 @@ impl Writer {
                 }
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
                 Ok(Some(_)) => {}
+                Ok(None) if is_new && look < LOOKS_UNTIL_SHOWN => {}
                 Ok(None) => return Err(Wait::Gone),
                 Err(error) if error.kind == ErrorKind::NotLeading => return Err(Wait::Late),
                 Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),

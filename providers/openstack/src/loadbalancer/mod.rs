@@ -33,11 +33,13 @@ pub(crate) mod pattern;
 pub(crate) mod plan;
 mod redact;
 pub(crate) mod selector;
+mod settling;
 mod step;
 
 use apply::Writer;
 use desired::Desired;
 use observe::{Observed, Reads};
+use settling::{Settling, Trace};
 use step::{Outputs, Step};
 use tokio::time::Instant;
 
@@ -89,7 +91,7 @@ impl Balancers {
     pub(crate) fn new(client: Client, ports: NodePorts, cluster: Cluster, env: Env, wait_steps: Option<u32>) -> Self {
         let cloud = Cloud {
             reads: Reads::new(client.clone(), ports),
-            writer: Writer::new(client, wait_steps),
+            writer: Writer::new(client, wait_steps, Settling::new(cluster.clone())),
             cluster,
             reported: Mutex::default(),
             looked: Mutex::default(),
@@ -184,7 +186,8 @@ impl Planned for Balancers {
         {
             return Ok(observed);
         }
-        let observed = cloud.reads.observe(desired).await?;
+        let mut observed = cloud.reads.observe(desired).await?;
+        cloud.writer.settling.mark(&mut observed, desired);
         if let Some(name) = deleted {
             let mut looked = cloud.looked();
             looked.retain(|_, (at, _)| at.elapsed() < LOOKED);
@@ -198,7 +201,13 @@ impl Planned for Balancers {
     }
 
     fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Steps<Step>, ProviderError> {
-        Ok(plan::plan(&self.env, observed, desired))
+        let mut planned = plan::plan(&self.env, observed, desired);
+        for place in &observed.unsettled {
+            if !planned.failed.contains_key(place) && planned.steps.iter().all(|step| step.item != *place) {
+                planned.failed.insert(*place, settling::not_shown());
+            }
+        }
+        Ok(planned)
     }
 
     fn item(&self, step: &Step) -> Option<usize> {
@@ -242,7 +251,11 @@ impl Planned for Balancers {
 
     fn status(&self, observed: &Observed, desired: &Desired, service: &Service) -> Option<LoadBalancerStatus> {
         let (place, item) = desired.item_of(service)?;
-        let Some(address) = address(observed, place) else {
+        // After a change of the address the one before it may still be shown.
+        let planned = || plan::plan(&self.env, observed, &desired.only(place, item));
+        let is_late = item.action == ServiceAction::Ensure
+            && (observed.hidden.contains(&place) || planned().steps.iter().any(Step::changes_address));
+        let Some(address) = address(observed, place).filter(|_| !is_late) else {
             // A deletion has work left where anything would be deleted.
             let is_left = item.action == ServiceAction::Delete && {
                 let only = desired.only(place, item);
@@ -261,6 +274,7 @@ impl Planned for Balancers {
     fn notes(&self, observed: &Observed, outputs: &Outputs, desired: &Desired, service: &Service) -> Notes {
         let Some((place, item)) = desired.item_of(service) else { return Notes::default() };
         let mut notes = Notes::default();
+        self.settle(observed, outputs, (place, item), desired);
         let mut note = |key: &str, value: Option<String>| drop(notes.annotations.insert(key.to_owned(), value));
         let made = outputs.lock();
         let lb = observed.balancer(place).map(|balancer| &balancer.lb);
@@ -302,6 +316,29 @@ impl Planned for Balancers {
             }
         }
         notes
+    }
+}
+
+impl Balancers {
+    /// After writes: whether they were seen. An update of members ends with a look at the balancer alone.
+    fn settle(
+        &self,
+        observed: &Observed,
+        outputs: &Outputs,
+        (place, item): (usize, &desired::Item),
+        desired: &Desired,
+    ) {
+        let Some(cloud) = self.cloud.as_ref().filter(|_| outputs.lock().owners.contains(&item.name)) else { return };
+        let is_seen = match item.action {
+            ServiceAction::Ensure => {
+                let planned = plan::plan(&self.env, observed, &desired.only(place, item));
+                planned.steps.is_empty() && planned.failed.is_empty()
+            }
+            ServiceAction::UpdateHosts | ServiceAction::Delete => true,
+        };
+        if is_seen {
+            cloud.writer.settling.forget(&Trace::Any(item.name.clone()));
+        }
     }
 }
 

@@ -52,6 +52,12 @@ pub(crate) struct Observed {
     /// What an item alone needs and could not be read; the others that use the balancer go on.
     #[serde(default)]
     pub(crate) unread: BTreeMap<usize, String>,
+    /// Items of which something was made that is not shown yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) hidden: BTreeSet<usize>,
+    /// Items for which something was written that was not seen yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) unsettled: BTreeSet<usize>,
 }
 
 /// A balancer and what is below it.

@@ -26,6 +26,8 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
         groups,
         bad_certificates: _,
         unread: _,
+        hidden: _,
+        unsettled: _,
     } = observed;
     for balancer in balancers.values_mut() {
         let Balancer { lb, is_unread: _, listeners, pools, members: _, whole: _, monitors: _ } = balancer;

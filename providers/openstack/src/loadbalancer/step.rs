@@ -19,6 +19,8 @@ use crate::client::operation::Operation;
 pub(crate) struct Step {
     /// The item of the work that it is for.
     pub(crate) item: usize,
+    /// The name of the balancer that its Service has of its own.
+    pub(crate) owner: String,
     pub(crate) write: Write,
     pub(crate) verb: Verb,
     /// `LoadBalancer`, `Listener`, …
@@ -109,6 +111,8 @@ pub(crate) struct Made {
     pub(crate) ids: BTreeMap<String, String>,
     /// Balancers as last seen, by their ID.
     pub(crate) balancers: BTreeMap<String, LoadBalancer>,
+    /// The owners of the steps that were sent.
+    pub(crate) owners: BTreeSet<String>,
     /// The IDs of listeners, pools and monitors that were written.
     pub(crate) written: BTreeSet<String>,
 }
@@ -154,6 +158,14 @@ pub(crate) fn made(name: &str) -> String {
 }
 
 impl Step {
+    /// Whether clients get another address by it.
+    pub(crate) fn changes_address(&self) -> bool {
+        matches!(
+            self.write,
+            Write::CreateFloatingIp { .. } | Write::BindFloatingIp { .. } | Write::DeleteFloatingIp { .. }
+        )
+    }
+
     /// The step as users see it.
     pub(crate) fn describe(&self) -> ccm_provider::Step {
         ccm_provider::Step {

@@ -34,6 +34,7 @@ struct Scene {
     bed: Bed,
     provider: Arc<dyn CloudProvider>,
     nodes: Vec<NodeRef>,
+    cluster: Arc<TestCluster>,
 }
 
 impl Scene {
@@ -43,7 +44,7 @@ impl Scene {
         let cluster = Arc::<TestCluster>::default();
         cluster.set_nodes(nodes.clone());
         let provider = bed.process(more, &cluster).await;
-        Self { bed, provider, nodes }
+        Self { bed, provider, nodes, cluster }
     }
 
     fn inspector(&self) -> Arc<dyn Inspect> {
@@ -155,6 +156,8 @@ async fn all_that_a_service_left_is_found_in_order_and_deleted() {
     let scene = Scene::new(MANAGED).await;
     let (ips, groups) = (scene.count("floatingip"), scene.count("security_group"));
     let web = scene.made(service("web", 80)).await;
+    // The process of the command has written nothing.
+    scene.cluster.advance(Duration::from_secs(10));
     assert!(scene.orphans(&[&web]).await.is_empty(), "claimed");
     let writes = scene.writes();
     let orphans = scene.orphans(&[]).await;

@@ -19,6 +19,8 @@ use crate::scene::{INTERNAL, id, service, set};
 /// Run without being asked.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 const LBS: &str = "/load-balancer/v2.0/lbaas";
+/// How late reads are at most.
+const STALE: Duration = Duration::from_secs(2);
 
 /// The simulated OpenStack with neighbours.
 struct Living {
@@ -89,6 +91,8 @@ impl LivingCloud for Living {
     }
 
     async fn process(&self) -> Arc<dyn LoadBalancer> {
+        // Until another process leads, reads have caught up.
+        self.bed.cloud.clock().step(STALE);
         self.bed.process(&self.config, &self.cluster).await.load_balancer().unwrap()
     }
 
@@ -154,8 +158,11 @@ impl LivingCloud for Living {
         false
     }
 
-    fn rough(&mut self, _: &mut StdRng) -> bool {
-        false
+    fn rough(&mut self, rng: &mut StdRng) -> bool {
+        let is_late = rng.random_bool(0.5);
+        self.bed.cloud.change(|options| options.stale_reads = if is_late { STALE } else { Duration::ZERO });
+        // A process remembers an external network for minutes.
+        is_late
     }
 
     fn trouble(&mut self, rng: &mut StdRng) -> Option<String> {
@@ -197,6 +204,7 @@ impl LivingCloud for Living {
     fn calm(&mut self) {
         self.is_calm = true;
         self.end_trouble();
+        self.bed.cloud.change(|options| options.stale_reads = Duration::ZERO);
         self.bed.cloud.fail_provisioning(0);
         for kind in ["loadbalancer", "listener", "pool", "member", "healthmonitor"] {
             for object in self.bed.cloud.resources(kind) {
@@ -237,6 +245,9 @@ impl LivingCloud for Living {
     async fn wait(&self, error: &ProviderError) -> bool {
         if error.is_in_progress() {
             let after = error.retry_after().unwrap_or_default();
+            if error.to_string().contains("does not show yet") {
+                self.step(after);
+            }
             tokio::time::sleep(after.clamp(Duration::from_millis(1), Duration::from_millis(20))).await;
         }
         // A failed read is the answer to everybody for a second of real time.

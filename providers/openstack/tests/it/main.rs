@@ -13,6 +13,7 @@ mod errors;
 mod floating;
 mod groups;
 mod inspect;
+mod late;
 mod lives;
 mod measure;
 mod replace;

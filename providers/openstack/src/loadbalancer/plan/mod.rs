@@ -14,6 +14,7 @@ use super::Env;
 use super::desired::{Desired, Item, Settings};
 use super::names;
 use super::observe::{Balancer, Observed, service_tags};
+use super::settling::not_shown;
 use super::step::{Step, Write};
 use crate::annotations::RECREATE_IN_ERROR;
 use crate::client::octavia::{ACTIVE, ERROR, Version};
@@ -77,6 +78,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<S
         let mut draft = Draft::new(env, &observed, *place, item);
         let planned = match (observed.unread.get(place), item.action) {
             (Some(problem), _) => Err(ProviderError::unknown(problem.clone())),
+            (None, _) if observed.hidden.contains(place) => Err(not_shown()),
             (None, ServiceAction::Delete) => draft.delete(),
             (None, ServiceAction::Ensure | ServiceAction::UpdateHosts) => draft.ensure(),
         };
@@ -305,7 +307,8 @@ impl Draft<'_> {
             may_fail: None,
         };
         let risk = if verb == Verb::Delete { Risk::Disruptive } else { Risk::None };
-        Step { item: self.place, write, verb, kind, id: id.to_owned(), changes, reason, risk }
+        let owner = self.item.name.clone();
+        Step { item: self.place, owner, write, verb, kind, id: id.to_owned(), changes, reason, risk }
     }
 
     fn push(&mut self, write: Write, (verb, kind, id): (Verb, &'static str, &str), reason: &'static str) {
@@ -313,8 +316,8 @@ impl Draft<'_> {
             Verb::Delete | Verb::Detach => Risk::Disruptive,
             _ => Risk::None,
         };
-        let step = Step { item: self.place, write, verb, kind, id: id.to_owned(), changes: Vec::new(), reason, risk };
-        self.steps.push(step);
+        let (item, owner, id, changes) = (self.place, self.item.name.clone(), id.to_owned(), Vec::new());
+        self.steps.push(Step { item, owner, write, verb, kind, id, changes, reason, risk });
     }
 
     /// Events about what the cloud cannot do.

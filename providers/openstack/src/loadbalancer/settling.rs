@@ -1,0 +1,134 @@
+//! What this process wrote a moment ago and a read may not show yet.
+//!
+//! Behind an API are several servers and databases, of which one may be late. Until what was made is shown, nothing is decided
+//! about its Service: another balancer would be made, or one that is deleted would be taken for gone. And a read that leaves
+//! nothing to do right after a write may be older than that write.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ccm_kit::Cluster;
+use ccm_provider::{ProviderError, ServiceAction};
+
+use super::desired::{Desired, Item};
+use super::observe::Observed;
+
+/// Reads show a write after this time.
+const SETTLED: Duration = Duration::from_secs(5);
+/// Interval between reads of what is not shown yet.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What was written, by the name of the balancer that its Service has of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trace {
+    /// A balancer was made.
+    Balancer(String),
+    /// A floating IP was made for it.
+    FloatingIp(String),
+    /// A security group was made, by its own name.
+    Group(String),
+    /// Anything was written, and not seen since.
+    Any(String),
+}
+
+/// The writes of the last seconds.
+#[derive(Debug)]
+pub(super) struct Settling {
+    cluster: Cluster,
+    written: Mutex<BTreeMap<Trace, Instant>>,
+}
+
+impl Settling {
+    pub(super) fn new(cluster: Cluster) -> Self {
+        Self { cluster, written: Mutex::default() }
+    }
+
+    pub(super) fn wrote(&self, trace: Trace) {
+        let now = self.cluster.now();
+        let mut written = self.lock();
+        written.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
+        written.insert(trace, now);
+    }
+
+    /// It is gone, or was seen.
+    pub(super) fn forget(&self, trace: &Trace) {
+        self.lock().remove(trace);
+    }
+
+    fn is_recent(&self, trace: &Trace) -> bool {
+        self.lock().get(trace).is_some_and(|at| self.cluster.now().saturating_duration_since(*at) < SETTLED)
+    }
+
+    /// Notes in an observation what it does not show.
+    pub(super) fn mark(&self, observed: &mut Observed, desired: &Desired) {
+        for (place, item) in &desired.items {
+            if self.hides(observed, *place, item) {
+                observed.hidden.insert(*place);
+            }
+            if self.is_recent(&Trace::Any(item.name.clone())) {
+                observed.unsettled.insert(*place);
+            }
+        }
+    }
+
+    fn hides(&self, observed: &Observed, place: usize, item: &Item) -> bool {
+        let is_recent = |trace: fn(String) -> Trace, name: &str| self.is_recent(&trace(name.to_owned()));
+        let wants_group = item.settings.as_ref().is_none_or(|settings| settings.manages_group);
+        let has_group = observed.groups.get(&place).is_some_and(|group| group.group.is_some());
+        let ips = &observed.floating_ips;
+        let has_ip = observed.floating_ip_of(place).is_some()
+            || ips.iter().any(|ip| ip.description == item.descriptions.floating_ip);
+        observed.balancer(place).is_none() && is_recent(Trace::Balancer, &item.name)
+            || wants_group && !has_group && is_recent(Trace::Group, &item.group)
+            || item.action != ServiceAction::UpdateHosts && !has_ip && is_recent(Trace::FloatingIp, &item.name)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Trace, Instant>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answer until reads have caught up.
+pub(super) fn not_shown() -> ProviderError {
+    ProviderError::in_progress("OpenStack does not show yet what was written a moment ago", AGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ccm_provider::{Service, ServiceWork};
+    use ccm_provider_contract::TestCluster;
+
+    use super::*;
+    use crate::loadbalancer::Env;
+    use crate::loadbalancer::desired::desired;
+
+    #[test]
+    fn a_write_is_looked_for_until_reads_have_caught_up() {
+        let double = Arc::new(TestCluster::default());
+        let cluster = Cluster::default();
+        cluster.set(double.context("kubernetes"));
+        let settling = Settling::new(cluster);
+        let work = ["web", "api"].map(|name| {
+            let mut service = Service::default();
+            service.metadata.name = name.into();
+            ServiceWork::new(&service, &[], ServiceAction::Delete)
+        });
+        let desired = desired(&Env::default(), "kube", &work).0;
+        let [web, api] = [0, 1].map(|place| desired.items[&place].name.clone());
+        let marked = || {
+            let mut observed = Observed::default();
+            settling.mark(&mut observed, &desired);
+            (observed.hidden.into_iter().collect::<Vec<_>>(), observed.unsettled.into_iter().collect::<Vec<_>>())
+        };
+        settling.wrote(Trace::Balancer(web.clone()));
+        settling.wrote(Trace::Any(api.clone()));
+        assert_eq!(marked(), (vec![0], vec![1]));
+        settling.forget(&Trace::Any(api.clone()));
+        assert_eq!(marked(), (vec![0], vec![]));
+        double.advance(SETTLED);
+        assert_eq!(marked(), (vec![], vec![]));
+    }
+}
