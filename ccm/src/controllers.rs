@@ -7,7 +7,7 @@ pub use ccm_controllers::preview::{Scope, Unplanned};
 pub use ccm_controllers::{NotStarted, Shared};
 use ccm_controllers::{cluster_cidrs, ipam, lifecycle, node, node_task as task, persistent_volume, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
-use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec, PersistentVolume};
+use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec, PersistentVolume, ServiceControllerSpec};
 use ccm_runtime::events::Recorder;
 use ccm_runtime::{Permission, Store, SyncError};
 use futures::future::BoxFuture;
@@ -191,24 +191,56 @@ fn cloud_node_lifecycle() -> Controller {
 
 fn service_lb() -> Controller {
     entry(service::NAME, &["service"], "service-controller", service::PERMISSIONS, |check| {
-        let config = service::Config {
-            concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
-            allow_emptying: check.values.bool("allow-emptying-load-balancers"),
-            drift_check_period: check.values.duration("drift-check-period"),
-            conditions: check.gates.service_conditions,
-        };
-        Configured::new(
-            move |start| {
-                let (balancer, events) = (start.provider.load_balancer(), start.events(service::COMPONENT));
-                service::start(start.shared.clone(), balancer, events, config)
-            },
-            Scope::has_services,
-            move |preview| {
-                let Preview { shared, events, scope, provider, .. } = preview;
-                service::preview(shared.clone(), provider.load_balancer(), events.clone(), config, scope)
-            },
-        )
+        let role = service::Role::standard(check.classes.iter().map(|(class, _)| *class));
+        configured_service(check, role, |_| Ok(()))
     })
+}
+
+/// A service controller that a provider brings along; it runs with that provider only.
+pub(crate) fn service_of_classes(provider: &'static str, spec: &'static ServiceControllerSpec) -> Controller {
+    let parse = move |check: &mut Check<'_>| {
+        configured_service(check, service::Role::of(spec), move |values| belongs_to(provider, spec.name, values))
+    };
+    let controller = entry(spec.name, spec.aliases, spec.client_name, service::PERMISSIONS, parse);
+    Controller { on_by_default: false, ..controller }
+}
+
+fn configured_service(
+    check: &mut Check<'_>,
+    role: service::Role,
+    allowed: impl Fn(&FlagValues) -> Result<(), Refused> + Clone + Send + Sync + 'static,
+) -> Configured {
+    let config = service::Config {
+        role,
+        concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
+        allow_emptying: check.values.bool("allow-emptying-load-balancers"),
+        drift_check_period: check.values.duration("drift-check-period"),
+        conditions: check.gates.service_conditions,
+    };
+    let (same, same_allowed) = (config.clone(), allowed.clone());
+    Configured::new(
+        move |start| {
+            allowed(start.values)?;
+            let (balancer, events) = (start.provider.load_balancer(), start.events(service::COMPONENT));
+            service::start(start.shared.clone(), balancer, events, config.clone()).map_err(Refused::from)
+        },
+        Scope::has_services,
+        move |preview| {
+            let Preview { shared, events, scope, provider, values, .. } = preview;
+            same_allowed(values)?;
+            Ok(service::preview(shared.clone(), provider.load_balancer(), events.clone(), same.clone(), scope)?)
+        },
+    )
+}
+
+/// A controller of one provider does not run with another.
+fn belongs_to(provider: &str, name: &str, values: &FlagValues) -> Result<(), Refused> {
+    let chosen = values.text("cloud-provider");
+    if chosen == provider {
+        return Ok(());
+    }
+    let reason = format!("the controller {name:?} belongs to --cloud-provider={provider}, and this is {chosen:?}");
+    Err(NotStarted(reason).into())
 }
 
 fn node_route() -> Controller {
@@ -271,8 +303,8 @@ fn preview_volumes(preview: &Preview<'_>) -> Result<preview::Preview, NotStarted
     persistent_volume::preview(shared.clone(), listed, provider.volumes(), events.clone())
 }
 
-/// Off by default: several installers give `--allocate-node-cidrs=true` to this program while kube-controller-manager
-/// allocates.
+/// Off by default unless the provider says otherwise: several installers give `--allocate-node-cidrs=true` to this program
+/// while kube-controller-manager allocates.
 fn node_ipam() -> Controller {
     let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, |check| {
         let config = ipam_config(check.values).unwrap_or_else(|errors| {
@@ -281,12 +313,32 @@ fn node_ipam() -> Controller {
         });
         let same = config.clone();
         Configured::new(
-            move |start| ipam::start(start.shared.clone(), start.events(ipam::COMPONENT), config.as_ref()),
+            move |start| {
+                let (cloud, events) = (ipam_cloud(config.as_ref(), &**start.provider)?, start.events(ipam::COMPONENT));
+                ipam::start(start.shared.clone(), events, config.as_ref(), cloud).map_err(Refused::from)
+            },
             Scope::has_nodes,
-            move |preview| ipam::preview(preview.shared.clone(), preview.events.clone(), same.as_ref(), preview.scope),
+            move |preview| {
+                let cloud = ipam_cloud(same.as_ref(), &**preview.provider)?;
+                let (shared, events) = (preview.shared.clone(), preview.events.clone());
+                Ok(ipam::preview(shared, events, same.as_ref(), cloud, preview.scope)?)
+            },
         )
     });
     Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, ..controller }
+}
+
+/// What the provider knows of pod ranges, where they are asked for.
+fn ipam_cloud(config: Option<&ipam::Config>, provider: &dyn CloudProvider) -> Result<Option<ipam::Cloud>, Refused> {
+    let Some(ipam::Config::Cloud(_)) = config else { return Ok(None) };
+    let Some(ranges) = provider.pod_ranges() else {
+        return Err(Refused::Fatal(format!(
+            "cloudCIDRAllocator does not support {} provider: it gives instances no pod ranges; use --cidr-allocator-type={}",
+            provider.name(),
+            ipam::RANGE_ALLOCATOR
+        )));
+    };
+    Ok(Some(ipam::Cloud { ranges, schemes: provider.provider_id_schemes() }))
 }
 
 fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>> {
@@ -305,13 +357,7 @@ fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>>
 /// A controller that a provider brings along; it runs with that provider only.
 pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> Controller {
     let allowed = move |values: &FlagValues| {
-        let chosen = values.text("cloud-provider");
-        if chosen != provider {
-            let name = spec.name;
-            let reason =
-                format!("the controller {name:?} belongs to --cloud-provider={provider}, and this is {chosen:?}");
-            return Err(NotStarted(reason).into());
-        }
+        belongs_to(provider, spec.name, values)?;
         let errors = (spec.check)(values);
         if errors.is_empty() { Ok(()) } else { Err(Refused::Fatal(errors.join("; "))) }
     };

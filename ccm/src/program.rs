@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::Registry;
 use ccm_provider::flag::Flag;
+use ccm_provider::{Registry, ServiceControllerSpec};
 
 use crate::controllers::{self, Controller};
 use crate::exit::Failure;
@@ -25,6 +25,10 @@ pub struct Program {
     pub flags: Vec<Flag>,
     /// The usage of each command, for the help.
     pub usages: Vec<String>,
+    /// Service controllers of the providers, each with the name of its provider.
+    pub(crate) service_controllers: Vec<(&'static str, &'static ServiceControllerSpec)>,
+    /// Controllers that `*` in `--controllers` means only with certain providers, each with the name of the provider.
+    pub(crate) on_by_default: Vec<(&'static str, &'static str)>,
 }
 
 impl Default for Program {
@@ -39,6 +43,8 @@ impl Default for Program {
             webhooks: vec![persistent_volume::webhook()],
             flags,
             usages: Vec::new(),
+            service_controllers: Vec::new(),
+            on_by_default: Vec::new(),
         }
     }
 }
@@ -62,6 +68,10 @@ impl Program {
     pub(crate) fn complete(&mut self, registry: &Registry) -> Result<(), Failure> {
         self.flags.extend(registry.flags());
         self.controllers.extend(registry.node_tasks().map(|(provider, spec)| controllers::node_task(provider, spec)));
+        self.service_controllers.extend(registry.service_controllers());
+        let classes = |&(provider, spec): &_| controllers::service_of_classes(provider, spec);
+        self.controllers.extend(self.service_controllers.iter().map(classes));
+        self.on_by_default.extend(registry.on_by_default());
         let mut seen = BTreeSet::new();
         if let Some(flag) = self.flags.iter().find(|flag| !seen.insert(flag.name)) {
             return Err(Failure::fatal(format!("the flag --{} was registered twice", flag.name)));

@@ -9,6 +9,7 @@ pub(crate) mod drift;
 mod evidence;
 pub mod ipam;
 pub mod lifecycle;
+mod managed;
 pub mod node;
 pub mod node_task;
 pub mod persistent_volume;
@@ -24,13 +25,20 @@ use ccm_provider::{Clock, Node, Service};
 use ccm_runtime::metrics::Def;
 use ccm_runtime::writer::{NodeWriter, ServiceWriter};
 use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
+pub use managed::Unmanaged;
 
 /// Every metric of the controllers, for the reference page.
 pub fn metrics_reference() -> Vec<&'static Def> {
-    let all = [node::metrics::NodeMetrics::DEFS, service::metrics::ServiceMetrics::DEFS];
-    let more = [route::metrics::RouteMetrics::DEFS, lifecycle::metrics::LifecycleMetrics::DEFS];
-    let rest = [ipam::metrics::IpamMetrics::DEFS, drift::DriftMetrics::DEFS];
-    [all, more, rest].as_flattened().concat()
+    let parts: [&[&Def]; 7] = [
+        node::metrics::NodeMetrics::DEFS,
+        service::metrics::ServiceMetrics::DEFS,
+        route::metrics::RouteMetrics::DEFS,
+        lifecycle::metrics::LifecycleMetrics::DEFS,
+        ipam::metrics::IpamMetrics::DEFS,
+        ipam::cloud::CloudMetrics::DEFS,
+        drift::DriftMetrics::DEFS,
+    ];
+    parts.concat()
 }
 
 /// What all controllers share.
@@ -52,6 +60,10 @@ pub struct Shared {
     pub metrics: Metrics,
     /// `--cluster-name`
     pub cluster: Arc<str>,
+    /// Nodes that some controllers do not see.
+    pub unmanaged: Unmanaged,
+    /// Which service controller is at work on a Service.
+    pub owners: service::Owners,
 }
 
 impl Shared {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use ccm_provider::{EventSink, EventType, Subject};
+use ccm_provider::{CloudProvider, EventSink, EventType, Subject};
 use ccm_runtime::store::FieldFilter;
 use ccm_runtime::{Client, Gate, Leadership, Metrics, Store, SystemClock};
 
 use crate::Shared;
+use crate::managed::Unmanaged;
+use crate::service::Owners;
 
 /// A process that leads, without an API server.
 pub(crate) fn shared() -> Shared {
@@ -23,7 +25,23 @@ pub(crate) fn shared() -> Shared {
         clock,
         metrics,
         cluster: "c".into(),
+        unmanaged: Unmanaged::default(),
+        owners: Owners::default(),
     }
+}
+
+/// The same with a cloud that leaves nodes with this label to somebody else.
+pub(crate) fn unmanaged(label: (&'static str, &'static str)) -> Shared {
+    struct Cloud((&'static str, &'static str));
+    impl CloudProvider for Cloud {
+        fn name(&self) -> &str {
+            "cloud"
+        }
+        fn unmanaged_label(&self) -> Option<(&str, &str)> {
+            Some(self.0)
+        }
+    }
+    Shared { unmanaged: Unmanaged::of(&Cloud(label)), ..shared() }
 }
 
 /// Discards events.

@@ -249,5 +249,7 @@ fn by_subject<'a>(plan: &'a Value, section: &str) -> BTreeMap<&'a str, Vec<&'a V
 
 fn provider(of: &dyn CloudProvider) -> Provider {
     let (name, schemes) = (of.name().to_owned(), of.provider_id_schemes());
-    Provider { schemes: Some(schemes).filter(|schemes| *schemes != Schemes::new([&*name])), name, facts: of.facts() }
+    let unmanaged = of.unmanaged_label().map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let schemes = Some(schemes).filter(|schemes| *schemes != Schemes::new([&*name]));
+    Provider { schemes, name, unmanaged, facts: of.facts() }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ccm_controllers::Shared;
 use ccm_controllers::preview::Scope;
+use ccm_controllers::service::Owners;
+use ccm_controllers::{Shared, Unmanaged};
 use ccm_provider::{
     Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, ProviderContext, Service, Subject,
 };
+use ccm_runtime::config_maps::ApiConfigMaps;
 use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 
@@ -137,6 +139,7 @@ impl World {
         let metrics = Metrics::new();
         let leadership = Leadership::new(clock.clone());
         leadership.lead(None);
+        let gate = Gate::collecting(client.clone(), leadership.clone(), metrics.clone());
         let Objects { nodes, services } = objects;
         let warnings = Arc::new(Warnings::default());
         let cluster: Arc<str> = options.cluster_name.as_str().into();
@@ -147,6 +150,7 @@ impl World {
             warnings.clone(),
             clock.clone(),
             Arc::new(leadership.clone()),
+            Arc::new(ApiConfigMaps::new(gate.clone())),
         );
         let initialized = provider.initialize(context).await;
         initialized.map_err(|error| Failure::error(format!("the cloud provider could not be initialized: {error}")))?;
@@ -154,8 +158,8 @@ impl World {
         let view = manager::instances(&*provider).map(|instances| {
             InstanceView::new(instances, provider.provider_id_schemes(), move || size.len(), metrics.clone())
         });
-        let gate = Gate::collecting(client.clone(), leadership.clone(), metrics.clone());
-        let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster };
+        let (unmanaged, owners) = (Unmanaged::of(&*provider), Owners::default());
+        let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster, unmanaged, owners };
         Ok(Self { options, client, provider, shared, warnings, volumes: None })
     }
 

@@ -16,6 +16,8 @@ pub struct Check<'a> {
     pub gates: Gates,
     /// The errors, for the user.
     pub errors: Vec<String>,
+    /// Classes of Services that have a controller of their own which is switched on, each with its name.
+    pub(crate) classes: Vec<(&'static str, &'static str)>,
 }
 
 impl Check<'_> {

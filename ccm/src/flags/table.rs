@@ -29,7 +29,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::new(MIGRATION, "leader-migration-config", Kind::Text, "", "Path to the config file for controller leader migration, or empty to use the value that reflects default configuration of the controller manager. The config file should be of type LeaderMigrationConfiguration, group controllermanager.config.k8s.io, version v1, v1beta1 or v1alpha1."),
     Flag::new(GENERIC, "allocate-node-cidrs", Kind::Bool, "false", "Should CIDRs for Pods be allocated and set on the cloud provider. Requires --cluster-cidr."),
     Flag::new(GENERIC, "allow-untagged-cloud", Kind::Bool, "false", "Allow the cluster to run without the cluster-id on cloud instances. This is a legacy mode of operation and a cluster-id will be required in the future.").deprecated("This flag is deprecated and will be removed in a future release. A cluster-id will be required on cloud instances."),
-    Flag::new(GENERIC, "cidr-allocator-type", Kind::Text, "RangeAllocator", "Type of CIDR allocator to use."),
+    Flag::new(GENERIC, "cidr-allocator-type", Kind::Text, "RangeAllocator", "Type of CIDR allocator to use: RangeAllocator cuts --cluster-cidr into blocks, CloudAllocator takes the ranges that the cloud gave the instances, where the provider knows them."),
     Flag::new(GENERIC, "cloud-config", Kind::Text, "", "The path to the cloud provider configuration file. Empty string for no configuration file."),
     Flag::new(GENERIC, "cloud-provider", Kind::Text, "", "The provider for cloud services. Cannot be empty."),
     Flag::new(GENERIC, "cluster-cidr", Kind::Text, "", "CIDR Range for Pods in cluster. Two comma-separated ranges, one of each IP family, for dual-stack clusters."),

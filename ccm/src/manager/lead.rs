@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ccm_controllers::{NotStarted, Shared, persistent_volume};
 use ccm_provider::{LeaderToken, ProviderContext, duration};
 use ccm_runtime::client::{Call, ConnectError};
+use ccm_runtime::config_maps::ApiConfigMaps;
 use ccm_runtime::election::{ElectionConfig, Ended};
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::store::Informers;
@@ -149,6 +150,7 @@ impl Manager {
                 true => std::sync::Arc::new(NeverWrites(self.leadership.clone())),
                 false => std::sync::Arc::new(self.leadership.clone()),
             },
+            std::sync::Arc::new(ApiConfigMaps::new(self.shared.gate.clone())),
         );
         let initialized = AssertUnwindSafe(self.provider.initialize(context)).catch_unwind();
         match tokio::time::timeout(INITIALIZE, initialized).await {

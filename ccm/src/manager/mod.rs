@@ -10,7 +10,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_controllers::Shared;
+use ccm_controllers::service::Owners;
+use ccm_controllers::{Shared, Unmanaged};
 use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, Node, OneByOne, Service};
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::election::{Election, ElectionConfig, Ended};
@@ -143,6 +144,8 @@ impl Manager {
             clock: clock.clone(),
             metrics: metrics.clone(),
             cluster: options.cluster_name.as_str().into(),
+            unmanaged: Unmanaged::of(&*provider),
+            owners: Owners::default(),
         };
         let mut manager = Self {
             options,

@@ -68,7 +68,9 @@ pub(crate) fn description(program: &Program, flag: &Flag) -> String {
     match flag.name {
         "controllers" => {
             let all: Vec<_> = program.controllers.iter().map(|known| (known.name, known.on_by_default)).collect();
-            format!("{}{}", flag.help, names(&all, "controllers"))
+            let only = program.on_by_default.iter();
+            let only = only.map(|(provider, name)| format!("\nOn by default with --cloud-provider={provider}: {name}"));
+            format!("{}{}{}", flag.help, names(&all, "controllers"), only.collect::<String>())
         }
         "webhooks" => {
             let all: Vec<_> = program.webhooks.iter().map(|webhook| (webhook.name, true)).collect();

@@ -14,6 +14,7 @@ mod tests;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use ccm_provider::Registry;
 use ccm_provider::flag::FlagValues;
 use ccm_runtime::client::Rate;
 use ccm_runtime::election::ElectionConfig;
@@ -49,6 +50,8 @@ pub struct Options {
     pub controllers: Vec<Chosen>,
     /// The webhooks to serve: those of `--webhooks`, none without the gate.
     pub webhooks: Vec<Webhook>,
+    /// Classes of Services that have a controller of their own which is switched on, each with its name.
+    pub classes: Vec<(&'static str, &'static str)>,
     /// `--feature-gates`
     pub gates: Gates,
     /// `None` with `--leader-elect=false`, and in a dry run.
@@ -112,7 +115,7 @@ impl Options {
     pub fn new(values: &FlagValues, program: &Program) -> Result<Self, Failure> {
         let mut warnings = Vec::new();
         let gates = gates(values, &mut warnings);
-        let mut check = Check { values, gates, errors: Vec::new() };
+        let mut check = Check { values, gates, errors: Vec::new(), classes: Vec::new() };
         let logging = logging(values);
         check.errors.extend(logging.validate(gates.logging));
         let election = election(&mut check);
@@ -140,6 +143,7 @@ impl Options {
             min_resync: values.duration("min-resync-period"),
             start_interval: values.duration("controller-start-interval"),
             controllers,
+            classes: check.classes.clone(),
             webhooks,
             gates,
             // A dry run writes nothing: it needs no lease, and must not take it from a leader.
@@ -172,7 +176,20 @@ impl Options {
     ///
     /// As the program itself would end.
     pub fn from_args(args: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Failure> {
-        let program = Program::default();
+        Self::with_providers(&Registry::new(), args)
+    }
+
+    /// The same of a program with these providers.
+    ///
+    /// # Errors
+    ///
+    /// As the program itself would end.
+    pub fn with_providers(
+        registry: &Registry,
+        args: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, Failure> {
+        let mut program = Program::default();
+        program.complete(registry)?;
         let name = std::iter::once(program.name.into());
         let args: Vec<OsString> = name.chain(args.into_iter().map(|arg| arg.as_ref().into())).collect();
         match parse::parse(&program, args)? {
@@ -235,18 +252,28 @@ fn content_type(values: &FlagValues) -> Option<String> {
     })
 }
 
-/// Which controllers of the program a list such as `*,-route` enables, in their order.
-pub(crate) fn controllers_on(program: &Program, list: &[String], errors: &mut Vec<String>) -> Vec<bool> {
-    let known: Vec<Name<'_>> = program
-        .controllers
-        .iter()
-        .map(|known| Name { name: known.name, aliases: known.aliases, by_default: known.on_by_default })
-        .collect();
+/// Which controllers of the program a list such as `*,-route` enables with this provider, in their order.
+pub(crate) fn controllers_on(
+    program: &Program,
+    provider: &str,
+    list: &[String],
+    errors: &mut Vec<String>,
+) -> Vec<bool> {
+    let by_default = |known: &Controller| {
+        let with = |(named, controller): &(&str, &str)| *named == provider && *controller == known.name;
+        known.on_by_default || program.on_by_default.iter().any(with)
+    };
+    let name = |known: &'_ Controller| Name { name: known.name, aliases: known.aliases, by_default: by_default(known) };
+    let known: Vec<Name<'_>> = program.controllers.iter().map(name).collect();
     switched_on(&known, list, "controllers", errors)
 }
 
 fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<Chosen> {
-    let on = controllers_on(program, &check.values.list("controllers"), &mut check.errors);
+    let provider = check.values.text("cloud-provider");
+    let on = controllers_on(program, &provider, &check.values.list("controllers"), &mut check.errors);
+    let runs = |name: &str| program.controllers.iter().zip(&on).any(|(known, on)| *on && known.name == name);
+    let others = program.service_controllers.iter().filter(|(of, spec)| *of == provider && runs(spec.name));
+    check.classes = others.flat_map(|(_, spec)| spec.classes.iter().map(|class| (*class, spec.name))).collect();
     let choose = |(controller, on): (&Controller, bool)| {
         let found = check.errors.len();
         let configured = (controller.parse)(check);

@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use ccm_controllers::lifecycle;
+use ccm_provider::{CloudConfig, CloudProvider, ProviderError, ProviderFactory, ServiceControllerSpec};
 
 use super::*;
 use crate::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
@@ -77,7 +80,7 @@ fn election_times_are_checked_only_when_electing() {
 #[test]
 fn limits_that_are_not_given_are_left_to_the_pace() {
     let options = options(&["--concurrent-node-status-updates=0"]).unwrap();
-    let mut check = Check { values: &options.values, gates: options.gates, errors: Vec::new() };
+    let mut check = Check { values: &options.values, gates: options.gates, errors: Vec::new(), classes: Vec::new() };
     assert_eq!(check.at_least_one("concurrent-node-syncs"), None);
     assert_eq!(check.workers_or_none("concurrent-node-status-updates"), None);
     let (nodes, percent) =
@@ -192,4 +195,51 @@ fn a_reported_version_replaces_the_own_one() {
     assert_eq!(options(&[]).unwrap().version, crate::version::VERSION);
     let version = format!("{}-eks", crate::version::VERSION);
     assert_eq!(options(&[&format!("--version={version}")]).unwrap().version, version);
+}
+
+/// Brings a service controller along, and node IPAM by default.
+struct Brings;
+
+#[async_trait::async_trait]
+impl ProviderFactory for Brings {
+    fn name(&self) -> &'static str {
+        "x"
+    }
+    fn service_controllers(&self) -> &'static [ServiceControllerSpec] {
+        &[ServiceControllerSpec {
+            name: "x-service-lb-controller",
+            aliases: &["x-service"],
+            client_name: "x-service-controller",
+            classes: &["example.com/a", "example.com/b"],
+            metrics_prefix: "x",
+        }]
+    }
+    fn on_by_default(&self) -> &'static [&'static str] {
+        &["node-ipam-controller"]
+    }
+    async fn build(&self, _: Option<CloudConfig>, _: &FlagValues) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        Err(ProviderError::unknown("no cloud"))
+    }
+}
+
+#[test]
+fn what_a_provider_brings_along_is_on_with_that_provider_only() {
+    let mut registry = Registry::new();
+    registry.register(Arc::new(Brings)).unwrap();
+    let check = |args: &[&str], wanted: &[&str], classes: &[&str]| {
+        let options = Options::with_providers(&registry, args).unwrap();
+        let on: Vec<_> = options.switched_on().map(|known| known.name).collect();
+        let found: Vec<_> =
+            ["node-ipam-controller", "x-service-lb-controller"].into_iter().filter(|name| on.contains(name)).collect();
+        assert_eq!(found, wanted, "{args:?}");
+        assert_eq!(options.classes.iter().map(|(class, _)| *class).collect::<Vec<_>>(), classes, "{args:?}");
+    };
+    let both = ["node-ipam-controller", "x-service-lb-controller"];
+    check(&["--cloud-provider=x"], &both[..1], &[]);
+    check(&["--cloud-provider=x", "--controllers=*,-nodeipam"], &[], &[]);
+    check(&["--cloud-provider=x", "--controllers=*,x-service"], &both, &["example.com/a", "example.com/b"]);
+    check(&["--cloud-provider=x", "--controllers=service"], &[], &[]);
+    check(&["--cloud-provider=y"], &[], &[]);
+    // It is named, and does not start there: nobody has its classes.
+    check(&["--cloud-provider=y", "--controllers=*,x-service"], &both[1..], &[]);
 }

@@ -62,6 +62,9 @@ pub(crate) struct Provider {
     /// The schemes of its provider IDs; `None` if its name is the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schemes: Option<Schemes>,
+    /// See [`ccm_provider::CloudProvider::unmanaged_label`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unmanaged: Option<(String, String)>,
     /// See [`ccm_provider::CloudProvider::facts`].
     #[serde(default)]
     pub(crate) facts: Value,

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{
     Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
-    NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderContext, ProviderError,
-    Route, Routes, Schemes, Service, ServiceAction, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource,
-    Volumes,
+    NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
+    ProviderContext, ProviderError, Route, Routes, Schemes, Service, ServiceAction, ServiceAnswer, ServiceWork,
+    Snapshot, VolumeLabels, VolumeSource, Volumes,
 };
 use ccm_runtime::panics::panic_text;
 use futures::FutureExt as _;
@@ -49,6 +49,9 @@ pub(crate) struct Answers {
     pub(crate) routes: Option<RouteTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) volumes: Option<Labeller>,
+    /// The network interfaces with pod ranges, by node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_ranges: Option<BTreeMap<String, Answer<Vec<PodInterface>>>>,
     /// By the name of the controller.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) node_tasks: BTreeMap<String, Task>,
@@ -165,6 +168,9 @@ impl Answers {
         if let Some(Labeller { labels, .. }) = &self.volumes {
             all.extend(of("labels of volume", labels.iter()));
         }
+        if let Some(ranges) = &self.pod_ranges {
+            all.extend(of("pod ranges of node", ranges.iter()));
+        }
         for task in self.node_tasks.values() {
             all.extend(of("node", task.plans.iter()));
         }
@@ -268,6 +274,10 @@ impl CloudProvider for Recorder {
         self.inner.provider_id_schemes()
     }
 
+    fn unmanaged_label(&self) -> Option<(&str, &str)> {
+        self.inner.unmanaged_label()
+    }
+
     fn has_cluster_id(&self) -> bool {
         self.inner.has_cluster_id()
     }
@@ -294,6 +304,12 @@ impl CloudProvider for Recorder {
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         let inner = self.inner.routes()?;
         self.kept.lock().routes.get_or_insert_default();
+        Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
+    }
+
+    fn pod_ranges(&self) -> Option<Arc<dyn PodRanges>> {
+        let inner = self.inner.pod_ranges()?;
+        self.kept.lock().pod_ranges.get_or_insert_default();
         Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
     }
 
@@ -464,6 +480,30 @@ impl Volumes for Recorded<dyn Volumes> {
 
     fn sources(&self) -> &[VolumeSource] {
         self.inner.sources()
+    }
+}
+
+impl Recorded<dyn PodRanges> {
+    fn keep(&self, node: &NodeRef, answer: Answer<Vec<PodInterface>>) {
+        self.kept.lock().pod_ranges.get_or_insert_default().insert(node.name.to_string(), answer);
+    }
+}
+
+#[async_trait]
+impl PodRanges for Recorded<dyn PodRanges> {
+    async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
+        let failed = |error: ProviderError| nodes.iter().for_each(|node| self.keep(node, Answer::Error(error.clone())));
+        let answers = awaited("PodRanges", self.inner.pod_ranges(nodes), failed).await;
+        if answers.len() == nodes.len() {
+            nodes.iter().zip(&answers).for_each(|(node, answer)| self.keep(node, answer.clone().into()));
+        } else {
+            failed(ProviderError::bug(format!(
+                "the provider gave {} answers for {} nodes",
+                answers.len(),
+                nodes.len()
+            )));
+        }
+        answers
     }
 }
 

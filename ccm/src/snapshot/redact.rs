@@ -26,7 +26,8 @@ pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
     for service in &mut document.services {
         prune_service(service, prefixes);
     }
-    let named = Named::new(&document.services, &document.answers);
+    let unmanaged = document.provider.unmanaged.as_ref().map(|(key, _)| &**key);
+    let named = Named::new(&document.services, &document.answers, unmanaged);
     for node in &mut document.nodes {
         prune_node(node, &named);
     }
@@ -64,15 +65,15 @@ fn prune_service(service: &mut Service, prefixes: &[&str]) {
 
 /// Label keys of nodes outside of the Kubernetes domains that plans may read.
 struct Named {
-    /// Labels that the cloud sets.
+    /// Labels that the cloud sets, or reads.
     by_cloud: BTreeSet<String>,
     /// The kept annotations of Services, which may contain names of node labels.
     annotations: String,
 }
 
 impl Named {
-    fn new(services: &[Service], answers: &Answers) -> Self {
-        let mut by_cloud = BTreeSet::new();
+    fn new(services: &[Service], answers: &Answers, unmanaged: Option<&str>) -> Self {
+        let mut by_cloud: BTreeSet<String> = unmanaged.into_iter().map(str::to_owned).collect();
         let instances = answers.instances.iter().flat_map(|instances| {
             let listed = instances.list.iter().flat_map(|list| match list {
                 super::record::InstanceList::Listed(snapshot) => snapshot.by_provider_id.values().collect(),

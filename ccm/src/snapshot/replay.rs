@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     Aspects, CloudProvider, ErrorClass, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute,
-    Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, ProviderError, Registry,
-    Route, Routes, Schemes, Service, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+    Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
+    ProviderError, Registry, Route, Routes, Schemes, Service, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels,
+    VolumeSource, Volumes,
 };
 use serde_json::Value;
 
@@ -37,6 +38,7 @@ fn planner(registry: &Registry, name: &str, facts: &Value, flags: &FlagValues) -
 pub(crate) struct Replay {
     name: String,
     schemes: Schemes,
+    unmanaged: Option<(String, String)>,
     answers: Arc<Answers>,
     planner: Planner,
     sources: Vec<VolumeSource>,
@@ -48,7 +50,8 @@ impl Replay {
         let planner = planner(registry, &flags.text("cloud-provider"), &provider.facts, flags);
         let schemes = provider.schemes.unwrap_or_else(|| Schemes::new([&*provider.name]));
         let sources = answers.volumes.iter().flat_map(|labeller| &labeller.sources).map(source).collect();
-        Self { name: provider.name, schemes, answers: Arc::new(answers), planner, sources }
+        let unmanaged = provider.unmanaged;
+        Self { name: provider.name, schemes, unmanaged, answers: Arc::new(answers), planner, sources }
     }
 }
 
@@ -71,6 +74,15 @@ impl CloudProvider for Replay {
 
     fn provider_id_schemes(&self) -> Schemes {
         self.schemes.clone()
+    }
+
+    fn unmanaged_label(&self) -> Option<(&str, &str)> {
+        self.unmanaged.as_ref().map(|(key, value)| (&**key, &**value))
+    }
+
+    fn pod_ranges(&self) -> Option<Arc<dyn PodRanges>> {
+        self.answers.pod_ranges.as_ref()?;
+        Some(Arc::new(self.clone()))
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
@@ -219,6 +231,18 @@ fn source(source: &Source) -> VolumeSource {
         driver: source.driver.as_ref().map(leak),
         words: leak(&source.words),
     })
+}
+
+#[async_trait]
+impl PodRanges for Replay {
+    async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
+        let kept = self.answers.pod_ranges.as_ref();
+        let one = |node: &NodeRef| {
+            let answer = kept.and_then(|kept| kept.get(node.name.as_str()));
+            answer.map_or_else(|| Err(missing(&format!("pod ranges of node {}", node.name))), Answer::result)
+        };
+        nodes.iter().map(one).collect()
+    }
 }
 
 #[async_trait]

@@ -16,6 +16,7 @@
 
 pub mod client;
 pub mod clock;
+pub mod config_maps;
 pub mod election;
 pub mod events;
 pub mod gate;

@@ -7,10 +7,15 @@
 use ccm_provider::address;
 use ipnet::IpNet;
 
+use super::cloud::Families;
 use crate::cluster_cidrs::parse_cluster_cidrs;
 
-/// The only supported allocator.
+/// The allocator that cuts `--cluster-cidr` into blocks.
 pub const RANGE_ALLOCATOR: &str = "RangeAllocator";
+/// The allocator that leaves the choice to the cloud.
+pub const CLOUD_ALLOCATOR: &str = "CloudAllocator";
+/// Allocators of upstream that are left out: alpha loops that copy ranges between cluster and cloud.
+const LEFT_OUT: [&str; 2] = ["IPAMFromCluster", "IPAMFromCloud"];
 /// Prefix length of a node's block where no flag says otherwise: IPv4, IPv6.
 const DEFAULT_PREFIX: (u8, u8) = (24, 64);
 /// An IPv6 range holds at most 2 to the power of this many blocks.
@@ -35,9 +40,18 @@ pub struct Flags<'a> {
     pub node_cidr_mask_size_ipv6: i64,
 }
 
-/// Settings of the controller.
+/// Settings of the controller: where pod ranges come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub enum Config {
+    /// [`RANGE_ALLOCATOR`]
+    Range(Ranges),
+    /// [`CLOUD_ALLOCATOR`], with the families of the cluster.
+    Cloud(Families),
+}
+
+/// Ranges that are cut into blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranges {
     /// The ranges of `--cluster-cidr` in order; every node gets one block of each.
     pub ranges: Vec<Range>,
     /// The ranges of `--service-cluster-ip-range`: no node gets an address of them.
@@ -63,15 +77,38 @@ pub fn validate(flags: &Flags<'_>) -> Result<Option<Config>, Vec<String>> {
     if !flags.allocate_node_cidrs {
         return if wrong.is_empty() { Ok(None) } else { Err(wrong) };
     }
-    if flags.cidr_allocator_type != RANGE_ALLOCATOR {
-        wrong.push(format!(
-            "invalid CIDR allocator type: {} (--cidr-allocator-type: the allocator here is {RANGE_ALLOCATOR}; others come \
-             with the program of their cloud)",
-            flags.cidr_allocator_type
-        ));
+    let config = match flags.cidr_allocator_type {
+        RANGE_ALLOCATOR => Config::Range(Ranges { ranges: ranges(flags, &mut wrong), services }),
+        CLOUD_ALLOCATOR => {
+            unused(flags, &mut wrong);
+            Config::Cloud(Families::of(&services))
+        }
+        other => {
+            wrong.push(unknown(other));
+            Config::Range(Ranges { ranges: ranges(flags, &mut wrong), services })
+        }
+    };
+    if wrong.is_empty() { Ok(Some(config)) } else { Err(wrong) }
+}
+
+fn unknown(allocator: &str) -> String {
+    let known = format!(
+        "{RANGE_ALLOCATOR} cuts --cluster-cidr into blocks, {CLOUD_ALLOCATOR} takes the ranges that the cloud gave"
+    );
+    match LEFT_OUT.contains(&allocator) {
+        true => format!("--cidr-allocator-type={allocator} is not supported: {known}, and there is no other"),
+        false => format!("invalid CIDR allocator type: {allocator} (--cidr-allocator-type: {known})"),
     }
-    let ranges = ranges(flags, &mut wrong);
-    if wrong.is_empty() { Ok(Some(Config { ranges, services })) } else { Err(wrong) }
+}
+
+/// Nothing reads these with [`CLOUD_ALLOCATOR`], but values that upstream refuses are mistakes.
+fn unused(flags: &Flags<'_>, wrong: &mut Vec<String>) {
+    if flags.cluster_cidr.trim().is_empty() {
+        return;
+    }
+    let checked = parse_cluster_cidrs(flags.cluster_cidr);
+    let checked = checked.and_then(|cidrs| mask_flags(flags, &cidrs).map_err(str::to_owned));
+    wrong.extend(checked.err());
 }
 
 fn services(text: &str, used: bool, wrong: &mut Vec<String>) -> Vec<IpNet> {

@@ -1,6 +1,7 @@
-//! node-ipam-controller: gives every node a block of each pod range (`spec.podCIDR`, `spec.podCIDRs`).
+//! node-ipam-controller: gives every node its pod ranges (`spec.podCIDR`, `spec.podCIDRs`): a block of each range of the
+//! cluster, or with `--cidr-allocator-type=CloudAllocator` what the cloud gave its instance ([`cloud`]).
 //!
-//! Off by default, since in most clusters kube-controller-manager does it. Two allocators for one cluster give a block
+//! Off unless the provider says otherwise, since in most clusters kube-controller-manager does it. Two allocators for one cluster give a block
 //! to two nodes.
 //!
 //! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/**`. Differences, all on the safe side:
@@ -17,6 +18,7 @@
 //! | A full range is tried again when a block becomes free, and every five minutes | upstream tries each node in a growing interval |
 
 mod cidr_set;
+pub(crate) mod cloud;
 mod config;
 mod fresh;
 pub(crate) mod metrics;
@@ -36,8 +38,10 @@ use ccm_runtime::permission::Permission;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{ApiError, GateError, Queue, RateLimit};
+use futures::future::BoxFuture;
 
-pub use self::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
+pub use self::cloud::{Cloud, Families};
+pub use self::config::{CLOUD_ALLOCATOR, Config, Flags, RANGE_ALLOCATOR, Range, Ranges, validate};
 use self::metrics::IpamMetrics;
 use self::pool::{Full, Pool};
 use crate::preview::{self, Preview, Scope};
@@ -51,6 +55,7 @@ pub const COMPONENT: &str = "cidrAllocator";
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["list"], "the state of all nodes before the first pod range is assigned"),
     Permission::new("", "nodes", &["patch"], "pod ranges of nodes"),
+    Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable"),
 ];
 /// Writes at once.
 const WORKERS: usize = 30;
@@ -61,6 +66,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// When a node that found no free block is tried again if none becomes free.
 const STARVED: Duration = Duration::from_secs(300);
+
+const NOT_ASKED_FOR: &str = "--allocate-node-cidrs=false: pod ranges are not assigned here";
+const NO_RANGES: &str = "the cloud provider gives instances no pod ranges";
 
 struct IpamController {
     shared: Shared,
@@ -80,15 +88,27 @@ enum Observed {
     Full(NodeRef, Full),
 }
 
-/// Starts the controller with what [`validate`] answered; the future runs until no new work may begin.
+/// Starts the controller with what [`validate`] answered; the future runs until no new work may begin. `cloud`: what the
+/// provider knows of pod ranges, if it does.
 pub fn start(
     shared: Shared,
     events: Arc<dyn EventSink>,
     config: Option<&Config>,
+    cloud: Option<Cloud>,
+) -> Result<BoxFuture<'static, ()>, NotStarted> {
+    match (config, cloud) {
+        (None, _) => Err(NotStarted(NOT_ASKED_FOR.into())),
+        (Some(Config::Range(ranges)), _) => Ok(Box::pin(start_ranges(shared, events, ranges)?)),
+        (Some(Config::Cloud(families)), Some(cloud)) => Ok(Box::pin(cloud::start(shared, events, cloud, *families))),
+        (Some(Config::Cloud(_)), None) => Err(NotStarted(NO_RANGES.into())),
+    }
+}
+
+fn start_ranges(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    config: &Ranges,
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
-    let Some(config) = config else {
-        return Err(NotStarted("--allocate-node-cidrs=false: pod ranges are not assigned here".into()));
-    };
     let queue = Queue::new("cidrallocator_node", RateLimit::DEFAULT, &shared.metrics);
     let controller = Arc::new(IpamController::new(shared.clone(), events, queue.clone(), config)?);
     if config.services.is_empty() {
@@ -115,10 +135,16 @@ pub fn preview(
     shared: Shared,
     events: Arc<dyn EventSink>,
     config: Option<&Config>,
+    cloud: Option<Cloud>,
     scope: &Scope,
 ) -> Result<Preview, NotStarted> {
-    let Some(config) = config else {
-        return Err(NotStarted("--allocate-node-cidrs=false: pod ranges are not assigned here".into()));
+    let config = match (config, cloud) {
+        (None, _) => return Err(NotStarted(NOT_ASKED_FOR.into())),
+        (Some(Config::Range(ranges)), _) => ranges,
+        (Some(Config::Cloud(families)), Some(cloud)) => {
+            return Ok(cloud::preview(shared, events, cloud, *families, scope));
+        }
+        (Some(Config::Cloud(_)), None) => return Err(NotStarted(NO_RANGES.into())),
     };
     let queue = Queue::new("cidrallocator_node", RateLimit::DEFAULT, &shared.metrics);
     let nodes = shared.nodes.list();
@@ -158,7 +184,7 @@ impl Reconciler for IpamController {
                 Observed::Settled => Ok(Outcome::Done),
                 Observed::Reserved(node, blocks) => self.assign(&node, &blocks).await,
                 Observed::Full(node, full) => {
-                    self.emit_status(&node, "CIDRNotAvailable");
+                    emit_status(&*self.events, &node, "CIDRNotAvailable", "");
                     Err(SyncError::RetryAfter { message: full.to_string(), after: STARVED })
                 }
             };
@@ -173,7 +199,7 @@ impl IpamController {
         shared: Shared,
         events: Arc<dyn EventSink>,
         queue: Arc<Queue<NodeName>>,
-        config: &Config,
+        config: &Ranges,
     ) -> Result<Self, NotStarted> {
         let pool = Pool::new(config).map_err(|range| {
             NotStarted(format!("the pod range {} cannot be cut into blocks of /{}", range.cidr, range.node_prefix))
@@ -202,14 +228,19 @@ impl IpamController {
                     }
                     (seen, pool.is_starved(&node.name))
                 };
+                // Somebody else manages it: it gets no ranges and no events, and those that it has are used.
+                let managed = self.shared.manages(node);
                 for finding in &seen.findings {
                     tracing::error!(node = %node.name, "{finding}");
+                    if !managed {
+                        continue;
+                    }
                     let subject = Subject::node(&node.name, &node.uid);
                     self.events.event(&subject, EventType::Warning, finding.reason(), &finding.to_string());
                 }
                 self.wake(seen.freed);
                 // One that waits for a free block is woken when there is one.
-                if node.pod_cidrs.is_empty() && !node.deleting && !starved {
+                if managed && needs(node) && !starved {
                     self.queue.add(node.name.clone());
                 }
             }
@@ -236,7 +267,7 @@ impl IpamController {
     /// deleted only after its blocks are known as its own.
     fn choose(&self, name: &NodeName) -> Observed {
         let mut pool = self.pool();
-        let Some(node) = self.shared.nodes.get(name).filter(|node| needs(node)) else { return Observed::Settled };
+        let Some(node) = self.shared.managed_node(name).filter(|node| needs(node)) else { return Observed::Settled };
         match pool.reserve(&node) {
             Ok(Some(reserved)) => {
                 self.metrics.tried(pool.sets(), &reserved.tries);
@@ -256,7 +287,7 @@ impl IpamController {
         let mut attempt = 1;
         let error = loop {
             // The node may have been changed while this write waited.
-            if !self.shared.nodes.get(&node.name).is_some_and(|now| now.uid == node.uid && needs(&now)) {
+            if !self.shared.managed_node(&node.name).is_some_and(|now| now.uid == node.uid && needs(&now)) {
                 return Ok(Outcome::Done);
             }
             // The UID keeps the blocks from a new node under the name, and the API server changes no ranges that a node
@@ -289,7 +320,7 @@ impl IpamController {
 
     fn failed(&self, node: &Node, error: &GateError, blocks: &[Box<str>]) {
         tracing::error!(node = %node.name, podCIDRs = blocks.join(","), %error, "Failed to update node PodCIDR after multiple attempts");
-        self.emit_status(node, "CIDRAssignmentFailed");
+        emit_status(&*self.events, node, "CIDRAssignmentFailed", "");
         if may_be_written(error) {
             return;
         }
@@ -301,11 +332,12 @@ impl IpamController {
         };
         self.wake(freed);
     }
+}
 
-    fn emit_status(&self, node: &Node, reason: &str) {
-        let message = format!("Node {} status is now: {reason}", node.name);
-        self.events.event(&Subject::node(&node.name, &node.uid), EventType::Normal, reason, &message);
-    }
+/// Upstream's event about the state of a node; `why` follows its text.
+fn emit_status(events: &dyn EventSink, node: &Node, reason: &str, why: &str) {
+    let message = format!("Node {} status is now: {reason}{why}", node.name);
+    events.event(&Subject::node(&node.name, &node.uid), EventType::Normal, reason, &message);
 }
 
 /// How long a write may take, at the API server too: what takes effect after the lease is lost, the next leader may not see.

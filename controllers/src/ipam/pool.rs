@@ -12,7 +12,7 @@ use ccm_provider::{Node, NodeName, address};
 use ipnet::IpNet;
 
 use super::cidr_set::CidrSet;
-use super::config::{Config, Range};
+use super::config::{Range, Ranges};
 
 /// The ranges, and the blocks of all nodes.
 #[derive(Debug, Clone)]
@@ -140,7 +140,7 @@ impl Pool {
     ///
     /// # Errors
     /// A range that cannot be cut into blocks of its size.
-    pub(super) fn new(config: &Config) -> Result<Self, Range> {
+    pub(super) fn new(config: &Ranges) -> Result<Self, Range> {
         let cut = |range: &Range| CidrSet::new(range.cidr, range.node_prefix).ok_or(*range);
         let mut sets = config.ranges.iter().map(cut).collect::<Result<Vec<CidrSet>, Range>>()?;
         for set in &mut sets {

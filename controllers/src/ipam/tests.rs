@@ -1,15 +1,19 @@
 //! Blocks, their holders and the flags: table tests, and properties of all schedules.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ccm_provider::{Node, NodeName};
+use ccm_runtime::{Queue, RateLimit};
 use ipnet::IpNet;
 use proptest::prelude::*;
 
 use super::cidr_set::CidrSet;
-use super::config::{Config, Flags, RANGE_ALLOCATOR, Range, validate};
+use super::cloud::Families;
+use super::config::{Config, Flags, RANGE_ALLOCATOR, Range, Ranges, validate};
 use super::pool::{Finding, Pool};
-use super::within_lease;
+use super::{IpamController, Observed, within_lease};
+use crate::test_shared::{self, NoEvents};
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -35,8 +39,8 @@ fn node(name: &str, uid: &str, cidrs: &[&str]) -> Node {
     }
 }
 
-fn config(ranges: &[(&str, u8)], services: &[&str]) -> Config {
-    Config {
+fn config(ranges: &[(&str, u8)], services: &[&str]) -> Ranges {
+    Ranges {
         ranges: ranges.iter().map(|(cidr, node_prefix)| Range { cidr: net(cidr), node_prefix: *node_prefix }).collect(),
         services: services.iter().map(|cidr| net(cidr)).collect(),
     }
@@ -200,6 +204,31 @@ fn a_write_takes_no_longer_than_the_lease() {
     assert_eq!(within_lease(Some(seconds(3))), seconds(3));
 }
 
+#[tokio::test]
+async fn the_range_of_a_node_that_somebody_else_begins_to_manage_stays_occupied() {
+    let shared = test_shared::unmanaged(("example.com/unmanaged", "true"));
+    let labels = || [("example.com/unmanaged", "true")].into_iter().collect();
+    let queue = Queue::new("q", RateLimit::DEFAULT, &shared.metrics);
+    let ranges = config(&[("10.0.0.0/22", 24)], &[]);
+    let controller = Arc::new(IpamController::new(shared.clone(), Arc::new(NoEvents), queue.clone(), &ranges).unwrap());
+    let handler = controller.clone();
+    shared.nodes.on_change(move |change| handler.changed(&change));
+    shared.nodes.apply(node("a", "a", &["10.0.0.0/24"]));
+    shared.nodes.apply(Node { resource_version: "2".into(), labels: labels(), ..node("a", "a", &["10.0.0.0/24"]) });
+    // One that never was ours gets none, and what it has is used too.
+    shared.nodes.apply(Node { labels: labels(), ..node("b", "b", &["10.0.1.0/24"]) });
+    shared.nodes.apply(Node { labels: labels(), ..node("c", "c", &[]) });
+    assert_eq!(queue.sizes(), (0, 0, 0));
+    assert!(matches!(controller.choose(&"c".into()), Observed::Settled));
+    shared.nodes.apply(node("d", "d", &[]));
+    assert_eq!(queue.sizes(), (1, 0, 0));
+    let Observed::Reserved(_, blocks) = controller.choose(&"d".into()) else { panic!("no block") };
+    assert_eq!(*blocks, ["10.0.2.0/24".into()]);
+    // Deleted, it gives the range back.
+    shared.nodes.remove(&"a".into(), "3");
+    assert_eq!(controller.pool().sets()[0].used(), 2);
+}
+
 /// `cluster-cidr service-cluster-ip-range mask ipv4 ipv6`; `-` for not given.
 fn flags(text: &str) -> Result<Option<Config>, Vec<String>> {
     let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_matches('-')).collect();
@@ -218,7 +247,7 @@ fn flags(text: &str) -> Result<Option<Config>, Vec<String>> {
 #[test]
 fn sizes_follow_from_the_flags_of_their_family() {
     let check = |text: &str, wanted: &[(&str, u8)], services: &[&str]| {
-        assert_eq!(flags(text).unwrap().unwrap(), config(wanted, services), "{text}");
+        assert_eq!(flags(text).unwrap().unwrap(), Config::Range(config(wanted, services)), "{text}");
     };
     check("10.0.0.0/16", &[("10.0.0.0/16", 24)], &[]);
     check("fd00::/48", &[("fd00::/48", 64)], &[]);
@@ -278,15 +307,55 @@ fn all_that_is_wrong_is_reported_in_upstreams_words() {
 }
 
 #[test]
-fn only_the_range_allocator_is_known_and_nothing_else_is_asked_where_nothing_is_allocated() {
-    let mut flags = Flags { cidr_allocator_type: "CloudAllocator", cluster_cidr: "nonsense", ..Flags::default() };
+fn an_unknown_allocator_is_an_error_and_nothing_is_asked_where_nothing_is_allocated() {
+    let mut flags = Flags { cidr_allocator_type: "Mine", cluster_cidr: "nonsense", ..Flags::default() };
     assert_eq!(validate(&flags), Ok(None));
     flags.allocate_node_cidrs = true;
     flags.cluster_cidr = "10.0.0.0/16";
     let errors = validate(&flags).unwrap_err();
-    assert!(errors[0].starts_with("invalid CIDR allocator type: CloudAllocator"), "{errors:?}");
+    assert!(errors[0].starts_with("invalid CIDR allocator type: Mine"), "{errors:?}");
+    for left_out in ["IPAMFromCluster", "IPAMFromCloud"] {
+        flags.cidr_allocator_type = left_out;
+        let errors = validate(&flags).unwrap_err();
+        assert!(errors[0].starts_with(&format!("--cidr-allocator-type={left_out} is not supported: ")), "{errors:?}");
+    }
     let three = Flags { service_cluster_ip_range: "a,b,c", ..Flags::default() };
     assert_eq!(validate(&three).unwrap_err(), ["--service-cluster-ip-range can not contain more than two entries"]);
+}
+
+#[test]
+fn with_ranges_of_the_cloud_the_families_are_those_of_services() {
+    let check = |cluster: &str, services: &str, sizes: (i64, i64), wanted: Result<Families, &str>| {
+        let flags = Flags {
+            allocate_node_cidrs: true,
+            cidr_allocator_type: "CloudAllocator",
+            cluster_cidr: cluster,
+            service_cluster_ip_range: services,
+            node_cidr_mask_size: sizes.0,
+            node_cidr_mask_size_ipv4: sizes.1,
+            ..Flags::default()
+        };
+        match (validate(&flags), wanted) {
+            (Ok(config), Ok(wanted)) => assert_eq!(config, Some(Config::Cloud(wanted)), "{cluster} {services}"),
+            (Err(errors), Err(wanted)) => assert!(errors[0].contains(wanted), "{errors:?}"),
+            (found, wanted) => panic!("{cluster} {services}: {found:?}, not {wanted:?}"),
+        }
+    };
+    check("", "", (0, 0), Ok(Families::V4));
+    check("10.0.0.0/8", "10.96.0.0/20", (0, 0), Ok(Families::V4));
+    check("10.0.0.0/8", "10.96.0.0/20,fd00::/112", (0, 0), Ok(Families::V4V6));
+    check("fd00::/48,10.0.0.0/8", "fd00::/112,10.96.0.0/20", (0, 0), Ok(Families::V6V4));
+    check("fd00::/48", "fd00::/112", (0, 0), Ok(Families::V6));
+    // A range of the cluster that is smaller than the block of a node: nothing is cut.
+    check("10.0.0.0/28", "", (0, 24), Ok(Families::V4));
+    check("10.0.0.0/8,x", "", (0, 0), Err("invalid CIDR address: \"x\""));
+    check(
+        "10.0.0.0/8,fd00::/48",
+        "",
+        (24, 0),
+        Err("usage of --node-cidr-mask-size is not allowed with dual-stack clusters"),
+    );
+    check("10.0.0.0/8", "10.96.0.0/20,10.97.0.0/20", (0, 0), Err("not dualstack"));
 }
 
 fn any_range() -> impl Strategy<Value = IpNet> {
@@ -499,7 +568,8 @@ proptest! {
         };
         match validate(&flags) {
             Ok(config) => {
-                let pool = Pool::new(&config.unwrap());
+                let Some(Config::Range(ranges)) = config else { panic!("{config:?}") };
+                let pool = Pool::new(&ranges);
                 prop_assert!(pool.is_ok_and(|pool| !pool.sets().is_empty()));
             }
             Err(errors) => prop_assert!(!errors.is_empty()),

@@ -104,7 +104,7 @@ impl LifecycleController {
 
     /// One pass over all nodes.
     async fn pass(self: Arc<Self>) {
-        let nodes = self.shared.nodes.list();
+        let nodes = self.shared.managed_nodes();
         let foreign = nodes.iter().filter(|n| self.view.is_foreign(n.provider_id.as_deref())).count();
         self.metrics.foreign.set(i64::try_from(foreign).unwrap_or(i64::MAX));
         let asked: Vec<NodeRef> = nodes.iter().filter(|node| decide::needs_answer(node)).cloned().collect();
@@ -129,7 +129,7 @@ impl LifecycleController {
             nodes.iter().filter(|node| decide::recovered(node)).map(|node| (node, false)).collect();
         for (node, verdict) in asked.iter().zip(verdicts) {
             // The answer may have taken long: skip a node that is gone or Ready by now.
-            let current = self.shared.nodes.get(&node.name);
+            let current = self.shared.managed_node(&node.name);
             let Some(current) = current.filter(|current| current.uid == node.uid && decide::needs_answer(current))
             else {
                 continue;

@@ -32,7 +32,11 @@ metrics! {
 
 impl NodeMetrics {
     /// `awaits` says whether a node is still to be initialized.
-    pub(super) fn of(registry: &Metrics, nodes: &Arc<Store<Node>>, awaits: fn(&Node) -> bool) -> Self {
+    pub(super) fn of(
+        registry: &Metrics,
+        nodes: &Arc<Store<Node>>,
+        awaits: impl Fn(&Node) -> bool + Send + 'static,
+    ) -> Self {
         let metrics = Self::new(registry);
         let (nodes, awaiting) = (Arc::downgrade(nodes), metrics.awaiting.clone());
         registry.at_scrape(move || {

@@ -82,7 +82,7 @@ pub fn start(
     };
     let queue = Queue::new("Nodes", LIMIT, &shared.metrics);
     let controller = Arc::new(NodeController::new(shared.clone(), view, events));
-    shared.nodes.on_change({
+    shared.on_managed_change({
         let queue = queue.clone();
         move |change| match change {
             ObjectChange::Added(node) | ObjectChange::Updated(_, node) => {
@@ -120,7 +120,7 @@ pub fn preview(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Res
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));
     };
-    let mut nodes = shared.nodes.list();
+    let mut nodes = shared.managed_nodes();
     nodes.retain(|node| scope.has_node(&node.name));
     let controller = Arc::new(NodeController::new(shared, view, events));
     Ok(Box::pin(async move {
@@ -154,7 +154,7 @@ impl Reconciler for NodeController {
     }
 
     async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {
-        let nodes: Vec<Option<NodeRef>> = keys.iter().map(|key| self.shared.nodes.get(key)).collect();
+        let nodes: Vec<Option<NodeRef>> = keys.iter().map(|key| self.shared.managed_node(key)).collect();
         let waiting: Vec<NodeRef> =
             nodes.iter().flatten().filter(|node| node.has_taint(TAINT_UNINITIALIZED)).cloned().collect();
         let mut answers = self.view.ask(&waiting, Aspects::METADATA, Duration::ZERO).into_iter();
@@ -188,7 +188,8 @@ impl Reconciler for NodeController {
 
 impl NodeController {
     fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>) -> Self {
-        let awaits = |node: &Node| node.has_taint(TAINT_UNINITIALIZED);
+        let managed = shared.unmanaged.clone();
+        let awaits = move |node: &Node| node.has_taint(TAINT_UNINITIALIZED) && !managed.has(node);
         let metrics = NodeMetrics::of(&shared.metrics, &shared.nodes, awaits);
         Self { shared, view, events, metrics }
     }
@@ -285,7 +286,7 @@ impl NodeController {
     /// One periodic pass over all initialized nodes. One failure does not stop the others; nothing is retried before the
     /// next pass.
     async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
-        let mut nodes = self.shared.nodes.list();
+        let mut nodes = self.shared.managed_nodes();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
         for (node, error) in self.refresh(nodes, parallel).await {
             tracing::error!(%node, %error, "Failed to update node addresses for node");
@@ -301,7 +302,7 @@ impl NodeController {
                 Lookup::Found(instance) => match &instance.metadata {
                     Ok(Some(metadata)) => {
                         // Read the cache again: the lookup may have taken long, and the node may be another one by now.
-                        match self.shared.nodes.get(&node.name).filter(|current| current.uid == node.uid) {
+                        match self.shared.managed_node(&node.name).filter(|current| current.uid == node.uid) {
                             Some(current) => {
                                 let updated = self.update_addresses(&current, &metadata.node_addresses).await;
                                 updated.err().map(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))

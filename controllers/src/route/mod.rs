@@ -19,7 +19,7 @@ use ccm_provider::{
 };
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::writer::NodePatch;
+use ccm_runtime::writer::{Network, NodePatch};
 use ccm_runtime::{GateError, Permission, Queue, RateLimit, SyncError};
 use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
@@ -353,7 +353,8 @@ impl RouteController {
 
     async fn write_condition(&self, node: NodeRef, available: bool) -> bool {
         let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
-        let patch = NodePatch { network: Some((available, now)), ..NodePatch::default() };
+        let network = if available { Network::Routed } else { Network::Unrouted };
+        let patch = NodePatch { network: Some((network, now)), ..NodePatch::default() };
         let written = self.shared.node_writer().write(&node, |_| Some(patch.clone())).await;
         if let Err(error) = &written
             && !error.is_closed()

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use ccm_provider::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
 use ccm_provider::{Node, NodeRef, Service};
 
+use super::role::Role;
+
 /// Names in an event are limited to this many nodes.
 const NAMES_AT_MOST: usize = 20;
 
 /// Whether a change of the object asks for a sync. Source: `needsUpdate` of upstream's service controller.
-pub(super) fn needs_update(old: &Service, new: &Service) -> bool {
-    match (old.wants_load_balancer(), new.wants_load_balancer()) {
+pub(super) fn needs_update(role: &Role, old: &Service, new: &Service) -> bool {
+    match (role.asks(old), role.asks(new)) {
         (false, false) => return false,
         (true, true) => {}
         _ => return true,
@@ -29,12 +31,6 @@ pub(super) fn needs_update(old: &Service, new: &Service) -> bool {
         || a.external_traffic_policy != b.external_traffic_policy
         || a.health_check_node_port != b.health_check_node_port
         || a.ip_families.len() != b.ip_families.len()
-}
-
-/// Whether the Service needs a balancer of ours. One that is being deleted needs none, even if it waits for other
-/// finalizers: the API server accepts no new finalizer on it, so every attempt would fail.
-pub fn wants(service: &Service) -> bool {
-    service.wants_load_balancer() && !is_leaving(service)
 }
 
 /// Whether the object is being deleted.

@@ -24,9 +24,9 @@ impl ServiceController {
         let leadership = self.shared.leadership.clone();
         while let Some(Some(keys)) = leadership.until_ended(self.node_queue.take_ready(1)).await {
             if let Err(panic) = AssertUnwindSafe(self.node_pass()).catch_unwind().await {
-                self.shared.metrics.panicked(super::NAME);
+                self.shared.metrics.panicked(self.config.role.name);
                 tracing::error!(
-                    controller = super::NAME,
+                    controller = self.config.role.name,
                     panic = panic_text(&*panic),
                     "a pass over the hosts panicked"
                 );
@@ -47,7 +47,7 @@ impl ServiceController {
             let service = &known.service;
             let (old, hosts) = (known.hosts.as_ref()?, self.hosts_among(&candidates, service));
             let same = decide::same_hosts(old, &hosts, |node| self.balancer.backend(service, node));
-            (decide::wants(service) && !same).then_some(hosts)
+            (self.config.role.wants(service) && !same).then_some(hosts)
         };
         let services: Vec<(ServiceKey, ServiceState, Arc<[NodeRef]>)> =
             self.lock().iter().filter_map(|(key, known)| Some((key.clone(), known.clone(), changed(known)?))).collect();
@@ -77,7 +77,7 @@ impl ServiceController {
     /// The work of one host update; `None` when the Service no longer asks for a balancer.
     pub(super) fn prepare_hosts(&self, key: &ServiceKey) -> Option<ServiceWork> {
         let known = self.known(key)?;
-        let current = self.shared.services.get(key).filter(|current| decide::wants(current));
+        let current = self.shared.services.get(key).filter(|current| self.config.role.wants(current));
         // Another object of this name is ensured as a whole, once the balancer of the old one is gone.
         if current.is_none_or(|current| current.metadata.uid != known.service.metadata.uid) {
             self.end_pass(key);

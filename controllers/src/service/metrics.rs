@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ccm_runtime::Metrics;
 use ccm_runtime::metrics;
-use ccm_runtime::metrics::{Def, Histogram, IntCounter};
+use ccm_runtime::metrics::{Def, Histogram, IntCounter, Registry};
 
 /// 2^0 … 2^14 seconds.
 const BUCKETS: &[f64] =
@@ -38,6 +39,21 @@ metrics! {
 }
 
 impl ServiceMetrics {
+    /// With this and an underscore before each name.
+    pub(super) fn prefixed(registry: &Metrics, prefix: Option<&str>) -> Self {
+        match prefix.map(Registry::prefixed) {
+            None => Self::new(registry),
+            Some(Ok(own)) => {
+                registry.include(own.clone());
+                Self::new(&own)
+            }
+            Some(Err(error)) => {
+                tracing::error!(%error, "metrics are not exported");
+                Self::new(&Registry::new())
+            }
+        }
+    }
+
     /// A pass over all Services, measured until the last of its host updates has ended.
     pub(super) fn pass(&self) -> Arc<Pass> {
         Arc::new(Pass { began: Instant::now(), latency: self.node_sync_latency.clone() })

@@ -11,6 +11,7 @@ mod guard;
 mod hosts;
 pub mod lint;
 pub(crate) mod metrics;
+mod role;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::{Permission, Queue, RateLimit};
 
 use self::metrics::{Pass, ServiceMetrics};
+pub use self::role::{Owners, Role};
 use crate::drift::Drift;
 use crate::preview::{self, Preview, Scope};
 use crate::{NotStarted, Shared};
@@ -47,8 +49,10 @@ const COLLECT_NODES: Duration = Duration::from_millis(500);
 const GROUPS: usize = 16;
 
 /// Settings of the controller.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub struct Config {
+    /// Which of the service controllers it is.
+    pub role: Role,
     /// `--concurrent-service-syncs`; `None`: bounded only by the provider.
     pub concurrent_syncs: Option<usize>,
     /// `--drift-check-period`; zero: never.
@@ -146,9 +150,10 @@ pub fn start(
     let Some(balancer) = balancer else {
         return Err(NotStarted("the cloud provider does not support external load balancers".into()));
     };
+    let (groups, period) = (config.concurrent_syncs, config.drift_check_period);
     let controller = Arc::new(ServiceController::new(shared.clone(), balancer, events, config));
     controller.clone().listen();
-    let limits = Limits { batch: 1000, groups: config.concurrent_syncs.unwrap_or(GROUPS) };
+    let limits = Limits { batch: 1000, groups: groups.unwrap_or(GROUPS) };
     Ok(async move {
         futures::join!(shared.nodes.synced(), shared.services.synced());
         let leadership = shared.leadership.clone();
@@ -157,9 +162,8 @@ pub fn start(
         let drift = {
             let (controller, leadership, metrics) = (controller.clone(), leadership.clone(), shared.metrics.clone());
             async move {
-                if !config.drift_check_period.is_zero() {
+                if !period.is_zero() {
                     let look = move || controller.clone().look_for_drift();
-                    let period = config.drift_check_period;
                     runner::periodically("load balancer drift", period, Pace::FromEnd, leadership, metrics, look).await;
                 }
             }
@@ -180,9 +184,9 @@ pub fn preview(
     let Some(balancer) = balancer else {
         return Err(NotStarted("the cloud provider does not support external load balancers".into()));
     };
-    let concerns = |service: &Service| {
-        scope.has_service(&service.key()) && (service.wants_load_balancer() || service.needs_cleanup())
-    };
+    let role = &config.role;
+    let concerns =
+        |service: &Service| scope.has_service(&service.key()) && (role.asks(service) || role.needs_cleanup(service));
     let keys = shared.services.list().iter().filter(|service| concerns(service)).map(|s| Work::Sync(s.key())).collect();
     let controller = ServiceController::new(shared, balancer, events, config);
     Ok(Box::pin(async move { preview::sync_once(&controller, keys).await }))
@@ -190,12 +194,14 @@ pub fn preview(
 
 impl ServiceController {
     fn new(shared: Shared, balancer: Arc<dyn LoadBalancer>, events: Arc<dyn EventSink>, config: Config) -> Self {
+        let Role { name, prefix, .. } = config.role;
+        let queue = |name: &str| prefix.map_or_else(|| name.to_owned(), |prefix| format!("{prefix}_{name}"));
         Self {
-            metrics: ServiceMetrics::new(&shared.metrics),
-            drift: Drift::new(&shared.metrics, NAME),
+            metrics: ServiceMetrics::prefixed(&shared.metrics, prefix),
+            drift: Drift::new(&shared.metrics, name),
             drifted: Mutex::default(),
-            queue: Queue::new("service", LIMIT, &shared.metrics),
-            node_queue: Queue::new("node", LIMIT, &shared.metrics),
+            queue: Queue::new(&queue("service"), LIMIT, &shared.metrics),
+            node_queue: Queue::new(&queue("node"), LIMIT, &shared.metrics),
             known: Mutex::default(),
             shared,
             balancer,
@@ -208,9 +214,10 @@ impl ServiceController {
     fn listen(self: Arc<Self>) {
         let me = self.clone();
         self.shared.services.on_change(move |change| {
+            let role = &me.config.role;
             let (key, wanted) = match &change {
-                ObjectChange::Added(new) => (new.key(), new.wants_load_balancer() || new.needs_cleanup()),
-                ObjectChange::Updated(old, new) => (new.key(), me.needs_sync(old, new) || new.needs_cleanup()),
+                ObjectChange::Added(new) => (new.key(), role.asks(new) || role.needs_cleanup(new)),
+                ObjectChange::Updated(old, new) => (new.key(), me.needs_sync(old, new) || role.needs_cleanup(new)),
                 // Without finalizer an object goes at once, and its balancer would leak.
                 ObjectChange::Deleted(old) => (old.key(), me.lock().contains_key(&old.key())),
             };
@@ -232,7 +239,8 @@ impl ServiceController {
 
     /// Whether a Service changed in a way that matters, beside the annotations that were written for the provider.
     fn needs_sync(&self, old: &Service, new: &Service) -> bool {
-        if !decide::needs_update(old, new) {
+        let role = &self.config.role;
+        if !decide::needs_update(role, old, new) {
             return false;
         }
         let noted = self.lock().get(&new.key()).map(|known| known.noted.clone()).unwrap_or_default();
@@ -248,7 +256,7 @@ impl ServiceController {
                 None => drop(before.metadata.annotations.remove(&key)),
             }
         }
-        decide::needs_update(&before, new)
+        decide::needs_update(role, &before, new)
     }
 
     /// Whether a node changed in a way that matters for balancers.
@@ -281,6 +289,15 @@ impl ServiceController {
         self.drifted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nothing is left of the balancer of a Service.
+    fn forget(&self, key: &ServiceKey) {
+        self.lock().remove(key);
+        let role = &self.config.role;
+        if !role.is_alone() {
+            self.shared.owners.release(key, role.name);
+        }
+    }
+
     fn known(&self, key: &ServiceKey) -> Option<ServiceState> {
         self.lock().get(key).cloned()
     }
@@ -293,7 +310,7 @@ impl Reconciler for ServiceController {
     type Group = GroupKey;
 
     fn name(&self) -> &'static str {
-        NAME
+        self.config.role.name
     }
 
     /// The current groups of the Service, and those of its former balancers.

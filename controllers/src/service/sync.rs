@@ -23,6 +23,7 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::conditions::Progress;
+use super::role::CHANGE_HANDS;
 use super::{ServiceController, ServiceState, Work, conditions, decide};
 
 /// When a Service whose first ensure would empty its balancer is checked again.
@@ -133,8 +134,23 @@ impl ServiceController {
             // Cleaned up, by this process or another one; only finalizers of others keep the object.
             return Prepared::Ended(Ok(Outcome::Done));
         }
+        let role = &self.config.role;
+        if !role.is_alone() && !self.shared.owners.take(key, role.name) {
+            return Prepared::Ended(Ok(Outcome::After(CHANGE_HANDS)));
+        }
+        let service = match known.is_none() && !role.is_alone() {
+            true => match self.shared.services.get(key).filter(|now| role.asks(now) || role.needs_cleanup(now)) {
+                Some(now) => now,
+                // Another controller had it when it was queued, and has cleaned up.
+                None => {
+                    self.shared.owners.release(key, role.name);
+                    return Prepared::Ended(Ok(Outcome::Done));
+                }
+            },
+            false => service,
+        };
         self.remember(key, &service);
-        if decide::wants(&service) { self.prepare_ensure(service).await } else { self.prepare_cleanup(service).await }
+        if role.wants(&service) { self.prepare_ensure(service).await } else { self.prepare_cleanup(service).await }
     }
 
     fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
@@ -171,7 +187,7 @@ impl ServiceController {
 
     async fn prepare_forgotten(&self, known: ServiceState) -> Prepared {
         if self.shared.gate.is_dry_run() {
-            self.lock().remove(&known.service.key());
+            self.forget(&known.service.key());
         } else {
             let subject = Subject::service(&known.service);
             self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
@@ -357,7 +373,7 @@ impl ServiceController {
                 }
                 _ => {
                     self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
-                    self.lock().remove(&service.key());
+                    self.forget(&service.key());
                     Ok(Outcome::Done)
                 }
             },
@@ -420,7 +436,7 @@ impl ServiceController {
         if let Err(error) = self.write(service, patch, notes).await {
             return Err(self.failed(&subject, error));
         }
-        self.lock().remove(&service.key());
+        self.forget(&service.key());
         Ok(Outcome::Done)
     }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
-use ccm_provider::{Node, NodeRef, Service, Taint};
+use ccm_provider::{Node, NodeRef, Service, ServiceControllerSpec, Taint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::decide::{Left, candidates, host_names, is_excluded, needs_update, node_matters, why_left};
+use super::role::{CHANGE_HANDS, Owners, Role};
 
 fn web() -> Value {
     json!({
@@ -59,8 +60,8 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
     let check = |pointer: &str, value: Value, wanted: bool| {
         let (old, new) = (read(web()), with(pointer, value.clone()));
         assert_ne!(old, new, "{pointer} = {value} is no change");
-        assert_eq!(needs_update(&old, &new), wanted, "{pointer} = {value}");
-        assert_eq!(needs_update(&new, &old), wanted, "back from {pointer} = {value}");
+        assert_eq!(needs_update(&Role::standard([]), &old, &new), wanted, "{pointer} = {value}");
+        assert_eq!(needs_update(&Role::standard([]), &new, &old), wanted, "back from {pointer} = {value}");
     };
     let http = web()["spec"]["ports"][0].clone();
     let https = web()["spec"]["ports"][1].clone();
@@ -114,6 +115,73 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
     ] {
         check(pointer, value, false);
     }
+}
+
+/// One of a provider, for the classes `a` and `b`.
+const SPEC: ServiceControllerSpec = ServiceControllerSpec {
+    name: "x-service-lb-controller",
+    aliases: &["x-service"],
+    client_name: "x-service-controller",
+    classes: &["example.com/a", "example.com/b"],
+    metrics_prefix: "x",
+};
+
+#[test]
+fn each_service_has_one_controller_also_when_it_is_deleted() {
+    let (alone, beside, classes) = (Role::standard([]), Role::standard(SPEC.classes.iter().copied()), Role::of(&SPEC));
+    let check = |change: Value, asks: [bool; 3], cleans_up: [bool; 3]| {
+        let mut service = web();
+        for (pointer, value) in change.as_object().unwrap() {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            service.pointer_mut(parent).unwrap()[field] = value.clone();
+        }
+        let service = read(service);
+        let roles = [&alone, &beside, &classes];
+        assert_eq!(roles.map(|role| role.asks(&service)), asks, "{change}");
+        assert_eq!(roles.map(|role| role.needs_cleanup(&service)), cleans_up, "{change}");
+        let leaving = service.metadata.deletion_timestamp.is_some();
+        assert_eq!(roles.map(|role| role.wants(&service)), asks.map(|asks| asks && !leaving), "{change}");
+    };
+    let none = [false; 3];
+    let (class, gone, ours) = ("/spec/loadBalancerClass", "/metadata/deletionTimestamp", "/metadata/finalizers");
+    let (now, finalizer) = (json!("2026-01-01T00:00:00Z"), json!([FINALIZER_LOAD_BALANCER]));
+    check(json!({}), [true, true, false], none);
+    check(json!({(ours): finalizer}), [true, true, false], none);
+    check(json!({(ours): finalizer, (gone): now}), [true, true, false], [true, true, false]);
+    check(json!({(class): "example.com/b", (ours): finalizer}), [false, false, true], none);
+    // Without the controller of the class, the standard one deletes what was made before.
+    check(json!({(class): "example.com/a", (ours): finalizer, (gone): now}), [false, false, true], [true, false, true]);
+    check(json!({(class): "example.com/c", (ours): finalizer, (gone): now}), none, [true, true, false]);
+    check(json!({(class): "example.com/a", (gone): now}), [false, false, true], none);
+    // The class goes with the type.
+    check(json!({"/spec/type": "ClusterIP", (ours): finalizer}), none, [true, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_changes_hands_only_when_its_controller_has_nothing_left_to_do() {
+    let (owners, key) = (Owners::default(), read(web()).key());
+    assert!(owners.take(&key, "a") && owners.take(&key, "a") && !owners.take(&key, "b"));
+    owners.release(&key, "b");
+    assert!(!owners.take(&key, "b"));
+    owners.release(&key, "a");
+    assert!(!owners.take(&key, "b"), "the last write of the other one may not have been seen yet");
+    tokio::time::advance(CHANGE_HANDS).await;
+    assert!(owners.take(&key, "b") && !owners.take(&key, "a"));
+}
+
+#[test]
+fn a_controller_for_classes_has_metrics_of_its_own() {
+    let metrics = ccm_runtime::Metrics::new();
+    super::ServiceMetrics::prefixed(&metrics, None).syncs.inc();
+    let own = super::ServiceMetrics::prefixed(&metrics, Some(SPEC.metrics_prefix));
+    own.syncs.inc_by(2);
+    own.update_latency.observe(3.0);
+    assert_eq!(metrics.sample("service_controller_loadbalancer_sync_total"), Some(1.0));
+    assert_eq!(metrics.sample("x_service_controller_loadbalancer_sync_total"), Some(2.0));
+    assert_eq!(metrics.sample("x_service_controller_nodesync_error_total"), Some(0.0));
+    let latency = "x_service_controller_update_loadbalancer_host_latency_seconds";
+    assert_eq!(metrics.sample(&format!("{latency}_bucket{{le=\"4\"}}")), Some(1.0));
+    assert_eq!(metrics.sample("x_service_controller_nodesync_latency_seconds_count"), Some(0.0));
 }
 
 fn node(name: &str) -> Node {

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::config_map::ConfigMaps;
 use crate::error::{ErrorClass, ProviderError};
 use crate::inspect::Inspect;
 use crate::instance::InstancesV2;
@@ -14,6 +15,7 @@ use crate::load_balancer::LoadBalancer;
 use crate::metric;
 use crate::node::{NodeName, NodeRef, Schemes};
 use crate::node_task::NodeTask;
+use crate::pod_ranges::PodRanges;
 use crate::route::Routes;
 use crate::service::{Service, ServiceKey};
 use crate::volume::Volumes;
@@ -30,6 +32,13 @@ pub trait CloudProvider: Send + Sync {
     /// The schemes of the provider IDs of its nodes: nodes with another one are counted and never touched.
     fn provider_id_schemes(&self) -> Schemes {
         Schemes::new([self.name()])
+    }
+
+    /// Key and value of a label of nodes that somebody else manages. `cloud-node-controller`,
+    /// `cloud-node-lifecycle-controller` and `node-ipam-controller` do not see them: they are neither initialized, nor
+    /// deleted, nor given pod ranges; ranges that they have stay occupied. All other controllers see them.
+    fn unmanaged_label(&self) -> Option<(&str, &str)> {
+        None
     }
 
     /// True when the cloud needs a cluster ID and has one, or needs none. False stops the process unless
@@ -72,6 +81,11 @@ pub trait CloudProvider: Send + Sync {
 
     /// `None`: the route controller is skipped with a warning.
     fn routes(&self) -> Option<Arc<dyn Routes>> {
+        None
+    }
+
+    /// `None`: `--cidr-allocator-type=CloudAllocator` is an error at the start of `node-ipam-controller`.
+    fn pod_ranges(&self) -> Option<Arc<dyn PodRanges>> {
         None
     }
 
@@ -175,6 +189,8 @@ pub struct ProviderContext {
     pub clock: Arc<dyn Clock>,
     /// Whether this process still leads.
     pub leader: Arc<dyn LeaderToken>,
+    /// The ConfigMaps of [`crate::ProviderFactory::config_maps`].
+    pub config_maps: Arc<dyn ConfigMaps>,
 }
 
 impl std::fmt::Debug for ProviderContext {
@@ -192,8 +208,9 @@ impl ProviderContext {
         events: Arc<dyn EventSink>,
         clock: Arc<dyn Clock>,
         leader: Arc<dyn LeaderToken>,
+        config_maps: Arc<dyn ConfigMaps>,
     ) -> Self {
-        Self { cluster_name, nodes, services, events, clock, leader }
+        Self { cluster_name, nodes, services, events, clock, leader, config_maps }
     }
 }
 

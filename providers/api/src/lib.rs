@@ -20,6 +20,7 @@
 
 pub mod address;
 pub mod cloud;
+pub mod config_map;
 pub mod deadline;
 pub mod duration;
 pub mod error;
@@ -34,9 +35,11 @@ pub mod node_task;
 pub mod one_by_one;
 pub mod plan;
 pub mod planned;
+pub mod pod_ranges;
 pub mod registry;
 pub mod route;
 pub mod service;
+pub mod service_controller;
 pub mod source_ranges;
 pub mod volume;
 pub mod well_known;
@@ -46,6 +49,7 @@ pub use cloud::{
     Clock, CloudProvider, Clusters, EVENT_ERROR_CLASS, EventSink, EventType, InformerUser, LeaderToken, NodeReader,
     ObjectChange, ProviderContext, ServiceReader, SharedInformers, Subject,
 };
+pub use config_map::{ConfigMapData, ConfigMapSpec, ConfigMaps};
 pub use error::{CloudError, ErrorClass, ProviderError};
 pub use flag::{Flag, FlagValues};
 pub use inspect::{Check, Claims, Fact, FactState, Inspect, Lint, Orphan};
@@ -60,11 +64,13 @@ pub use node_task::{NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWor
 pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
 pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 pub use planned::{Planned, PlannedLoadBalancer, Steps};
+pub use pod_ranges::{PodInterface, PodRanges};
 pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
 pub use service::{
     Condition, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServiceKey, ServicePort, ServiceSpec,
 };
+pub use service_controller::ServiceControllerSpec;
 pub use volume::{PersistentVolume, VolumeLabels, VolumeSource, Volumes};
 
 /// The examples of the guide.

@@ -96,6 +96,17 @@ impl Registry {
         Self::default()
     }
 
+    /// One that puts this and an underscore before each name.
+    ///
+    /// # Errors
+    ///
+    /// No name may begin with it.
+    pub fn prefixed(prefix: &str) -> Result<Self, String> {
+        let inner =
+            prometheus::Registry::new_custom(Some(prefix.to_owned()), None).map_err(|error| error.to_string())?;
+        Ok(Self { inner, made: Arc::default() })
+    }
+
     /// The current values, sorted by name.
     pub fn gather(&self) -> Vec<MetricFamily> {
         self.inner.gather()

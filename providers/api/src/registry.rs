@@ -7,11 +7,13 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::cloud::CloudProvider;
+use crate::config_map::ConfigMapSpec;
 use crate::error::ProviderError;
 use crate::flag::{Flag, FlagValues};
 use crate::inspect::Lint;
 use crate::load_balancer::LoadBalancer;
 use crate::node_task::NodeTaskSpec;
+use crate::service_controller::ServiceControllerSpec;
 
 /// Makes a provider from its configuration file.
 #[async_trait]
@@ -28,6 +30,23 @@ pub trait ProviderFactory: Send + Sync {
     /// Controllers over nodes that this provider brings along. They are listed whichever provider is chosen; their names
     /// must not collide with those of the program or of another provider.
     fn node_tasks(&self) -> &'static [NodeTaskSpec] {
+        &[]
+    }
+
+    /// ConfigMaps that this provider reads and creates through [`crate::ProviderContext::config_maps`].
+    fn config_maps(&self) -> &'static [ConfigMapSpec] {
+        &[]
+    }
+
+    /// Service controllers that this provider brings along, for Services of certain classes. Listed and named as
+    /// [`ProviderFactory::node_tasks`] are.
+    fn service_controllers(&self) -> &'static [ServiceControllerSpec] {
+        &[]
+    }
+
+    /// Controllers of the program that are off by default, and that `*` in `--controllers` means with this provider:
+    /// `node-ipam-controller`, for example. By canonical name.
+    fn on_by_default(&self) -> &'static [&'static str] {
         &[]
     }
 
@@ -149,6 +168,18 @@ impl Registry {
     /// The controllers of all providers, each with the name of its provider.
     pub fn node_tasks(&self) -> impl Iterator<Item = (&'static str, &'static NodeTaskSpec)> {
         self.factories.iter().flat_map(|factory| factory.node_tasks().iter().map(|task| (factory.name(), task)))
+    }
+
+    /// The service controllers of all providers, each with the name of its provider.
+    pub fn service_controllers(&self) -> impl Iterator<Item = (&'static str, &'static ServiceControllerSpec)> {
+        let of = |factory: &Arc<dyn ProviderFactory>| (factory.name(), factory.service_controllers());
+        self.factories.iter().map(of).flat_map(|(name, specs)| specs.iter().map(move |spec| (name, spec)))
+    }
+
+    /// The controllers that are on by default only with certain providers, each with the name of its provider.
+    pub fn on_by_default(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let of = |factory: &Arc<dyn ProviderFactory>| (factory.name(), factory.on_by_default());
+        self.factories.iter().map(of).flat_map(|(name, controllers)| controllers.iter().map(move |on| (name, *on)))
     }
 
     /// Whether there is a provider of that name.

@@ -25,7 +25,7 @@ const fn core(index: usize, plural: &'static str, kind: &'static str, short: &'s
 }
 
 /// Every served kind.
-pub(crate) static KINDS: [Kind; 7] = [
+pub(crate) static KINDS: [Kind; 8] = [
     Kind { namespaced: false, status: true, ..core(0, "namespaces", "Namespace", "ns") },
     Kind { namespaced: false, status: true, ..core(1, "nodes", "Node", "no") },
     Kind { status: true, create_on_update: true, returns_deleted: true, ..core(2, "services", "Service", "svc") },
@@ -39,6 +39,7 @@ pub(crate) static KINDS: [Kind; 7] = [
     Kind { group: "coordination.k8s.io", create_on_update: true, ..core(5, "leases", "Lease", "") },
     // Stored and served as they come, for `kubectl describe node`, which lists them.
     Kind { status: true, ..core(6, "pods", "Pod", "po") },
+    core(7, "configmaps", "ConfigMap", "cm"),
 ];
 
 impl Kind {

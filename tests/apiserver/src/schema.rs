@@ -116,6 +116,8 @@ const EVENT: &[Field] = &[
     ("series related", Any),
 ];
 
+const CONFIG_MAP: &[Field] = &[("data binaryData immutable", Any)];
+
 /// Checks types and drops what is unknown, or refuses it when `strict`.
 pub(crate) fn check(kind: &Kind, object: &mut Value, strict: bool) -> Result<(), ApiError> {
     let own = match kind.plural {
@@ -123,6 +125,7 @@ pub(crate) fn check(kind: &Kind, object: &mut Value, strict: bool) -> Result<(),
         "services" => SERVICE,
         "leases" => LEASE,
         "events" => EVENT,
+        "configmaps" => CONFIG_MAP,
         _ => &[],
     };
     let Value::Object(map) = object else { return Ok(()) };

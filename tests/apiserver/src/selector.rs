@@ -77,7 +77,7 @@ impl Selector {
 }
 
 fn unsupported(kind: &Kind, field: &str) -> ApiError {
-    let why = if matches!(kind.plural, "leases" | "persistentvolumes") {
+    let why = if matches!(kind.plural, "leases" | "persistentvolumes" | "configmaps") {
         format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {
         format!("field label not supported: {field}")

@@ -1,12 +1,13 @@
 //! The cluster of a test, as a provider sees it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    Clock, EventSink, EventType, LeaderToken, NodeReader, NodeRef, ObjectChange, ProviderContext, Service, ServiceKey,
-    ServiceReader, SharedInformers, Subject,
+    Clock, ConfigMapData, ConfigMapSpec, ConfigMaps, EventSink, EventType, LeaderToken, NodeReader, NodeRef,
+    ObjectChange, ProviderContext, ProviderError, Service, ServiceKey, ServiceReader, SharedInformers, Subject,
 };
 
 type Time = dyn Fn() -> (Instant, SystemTime) + Send + Sync;
@@ -21,6 +22,7 @@ pub struct TestCluster {
 #[derive(Default)]
 struct State {
     nodes: Vec<NodeRef>,
+    config_maps: BTreeMap<(&'static str, &'static str), ConfigMapData>,
     events: Vec<String>,
     /// How far the clock is ahead of `time`.
     passed: Duration,
@@ -56,7 +58,7 @@ impl TestCluster {
     /// What the core passes to [`ccm_provider::CloudProvider::initialize`].
     pub fn context(self: &Arc<Self>, cluster_name: &str) -> ProviderContext {
         let me = || self.clone();
-        ProviderContext::new(cluster_name.into(), me(), me(), me(), me(), me())
+        ProviderContext::new(cluster_name.into(), me(), me(), me(), me(), me(), me())
     }
 
     /// Replaces the nodes.
@@ -67,6 +69,16 @@ impl TestCluster {
     /// Adds a node.
     pub fn add_node(&self, node: NodeRef) {
         self.state().nodes.push(node);
+    }
+
+    /// Creates a ConfigMap, or replaces its data.
+    pub fn set_config_map(&self, spec: &ConfigMapSpec, data: ConfigMapData) {
+        self.state().config_maps.insert((spec.namespace, spec.name), data);
+    }
+
+    /// The data of a ConfigMap.
+    pub fn config_map(&self, spec: &ConfigMapSpec) -> Option<ConfigMapData> {
+        self.state().config_maps.get(&(spec.namespace, spec.name)).cloned()
     }
 
     /// Moves the clock forward.
@@ -124,6 +136,16 @@ impl LeaderToken for TestCluster {
     }
     async fn lost(&self) {
         std::future::pending::<()>().await;
+    }
+}
+
+#[async_trait]
+impl ConfigMaps for TestCluster {
+    async fn get(&self, spec: &ConfigMapSpec) -> Result<Option<ConfigMapData>, ProviderError> {
+        Ok(self.config_map(spec))
+    }
+    async fn create(&self, spec: &ConfigMapSpec, data: ConfigMapData) -> Result<ConfigMapData, ProviderError> {
+        Ok(self.state().config_maps.entry((spec.namespace, spec.name)).or_insert(data).clone())
     }
 }
 

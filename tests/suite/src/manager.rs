@@ -4,7 +4,7 @@ use ccm::Failure;
 use ccm::manager::{Manager, Surroundings};
 use ccm::options::Options;
 use ccm::serve::{Health, Probe};
-use ccm_provider::{CloudConfig, CloudProvider, FlagValues, ProviderFactory};
+use ccm_provider::{CloudConfig, CloudProvider, FlagValues, ProviderFactory, Registry};
 use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
 use std::sync::Arc;
@@ -57,8 +57,20 @@ impl Running {
     }
 
     pub(crate) fn with(args: &[String], provider: Arc<dyn CloudProvider>, environment: Environment) -> Self {
+        Self::run(options(args), provider, environment)
+    }
+
+    /// Of a program with this provider, and what it brings along.
+    pub(crate) async fn of(args: &[String], factory: Arc<dyn ProviderFactory>, environment: Environment) -> Self {
+        let mut registry = Registry::new();
+        registry.register(factory.clone()).unwrap();
+        let options = Options::with_providers(&registry, args).unwrap_or_else(|failure| panic!("{}", failure.message));
+        let provider = factory.build(None, &options.values).await.unwrap();
+        Self::run(options, provider, environment)
+    }
+
+    fn run(options: Options, provider: Arc<dyn CloudProvider>, environment: Environment) -> Self {
         let Environment { client, line, metrics, clock, seed } = environment;
-        let options = options(args);
         let stop = CancellationToken::new();
         let mut surroundings = Surroundings { seed, ..Surroundings::default() };
         if let Some(clock) = &clock {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
-use ccm_provider::{Clock as _, CloudProvider};
+use ccm_provider::{Clock as _, CloudProvider, ProviderFactory};
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
@@ -113,6 +113,13 @@ impl Rig {
     /// The same with a provider of the test's own in place of the fake cloud.
     pub async fn start_with(&self, provider: Arc<dyn CloudProvider>, args: &[&str]) -> Running {
         Running::with(&self.args(args), provider, self.environment().await)
+    }
+
+    /// The same of a program that has this provider alone, and what it brings along.
+    pub async fn start_of(&self, factory: Arc<dyn ProviderFactory>, args: &[&str]) -> Running {
+        let provider = format!("--cloud-provider={}", factory.name());
+        let args = [&[&*provider], args].concat();
+        Running::of(&self.args(&args), factory, self.environment().await).await
     }
 
     async fn environment(&self) -> Environment {

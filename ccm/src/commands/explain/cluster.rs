@@ -22,7 +22,7 @@ const NAMED: usize = 5;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needed {
-    name: &'static str,
+    pub(super) name: &'static str,
     /// What it does for the object.
     does: &'static str,
     /// Whether the object waits for it now.

@@ -107,9 +107,18 @@ async fn collect(
         return Err(Failure::error("the object has gone meanwhile"));
     };
     let now = timestamp(world.shared.clock.wall());
+    let class = match &object {
+        Object::Service(service) => service.spec.load_balancer_class.as_deref(),
+        Object::Node(_) => None,
+    };
+    let of_class =
+        world.options.classes.iter().find(|(known, _)| class == Some(known)).map(|(_, controller)| *controller);
     let mut story = match &object {
-        Object::Node(node) => object::node(node, world.shared.view.as_deref(), now),
-        Object::Service(service) => object::service(service, now),
+        Object::Node(node) => match world.shared.unmanaged.label_on(node) {
+            Some(label) => object::unmanaged(node, &label, now),
+            None => object::node(node, world.shared.view.as_deref(), now),
+        },
+        Object::Service(service) => object::service(service, class.is_none() || of_class.is_some(), now),
     };
     if let Object::Service(service) = &object
         && story.not_ours.is_none()
@@ -131,7 +140,10 @@ async fn collect(
     }
     let mut nobody = false;
     if story.not_ours.is_none() {
-        let needed = cluster::needed(&object);
+        let mut needed = cluster::needed(&object);
+        if let Some(controller) = of_class {
+            needed.iter_mut().for_each(|needed| needed.name = controller);
+        }
         story.facts.extend(cluster::controllers(&world.options, &previewed.skipped, &needed));
         nobody = leases(world, &mut story, &needed, progress).await;
     }
@@ -141,7 +153,9 @@ async fn collect(
     }
     story.previewed(&previewed, world.options.dry_run, nobody);
     if let Object::Service(service) = &object
-        && ccm_controllers::service::decide::wants(service)
+        && story.not_ours.is_none()
+        && service.is_load_balancer()
+        && !ccm_controllers::service::decide::is_leaving(service)
     {
         story.facts.push(cluster::hosts(&world.shared.nodes.list(), world.shared.view.as_deref()));
     }

@@ -16,9 +16,10 @@ fn born(created: Option<Timestamp>, now: Timestamp) -> String {
     created.map_or_else(|| "exists".to_owned(), |created| format!("made {}", ago(created, now)))
 }
 
-pub(super) fn service(service: &Service, now: Timestamp) -> Story {
+/// `handled`: whether a controller here looks after Services of its class, or without one.
+pub(super) fn service(service: &Service, handled: bool, now: Timestamp) -> Story {
     let (metadata, key) = (&service.metadata, service.key());
-    let wants = decide::wants(service);
+    let wants = handled && service.is_load_balancer() && !decide::is_leaving(service);
     let mut facts = Vec::new();
     facts.push(match metadata.deletion_timestamp {
         Some(since) => {
@@ -84,6 +85,22 @@ fn elsewhere(service: &Service, addresses: &[&str], story: &mut Story) -> Option
     };
     story.not_ours = Some(why);
     Some(fact)
+}
+
+/// A node that somebody else manages, by its label.
+pub(super) fn unmanaged(node: &Node, label: &str, now: Timestamp) -> Story {
+    let why = format!(
+        "it has the label {label}: somebody else manages it, and this program neither initializes nor deletes it, nor gives it pod \
+         ranges"
+    );
+    Story {
+        title: format!("node {}", node.name),
+        object: json!({"kind": "Node", "name": node.name, "uid": node.uid}),
+        now,
+        symptoms: vec![Fact::good("Node", born(node.created, now)), Fact::good("label", &why)],
+        not_ours: Some(why),
+        ..Story::default()
+    }
 }
 
 pub(super) fn node(node: &Node, view: Option<&InstanceView>, now: Timestamp) -> Story {

@@ -84,7 +84,7 @@ fn forbidden() -> ApiError {
 
 #[test]
 fn a_service_that_waits_names_the_write_and_not_the_missing_address() {
-    let mut story = object::service(&web(&json!({})), now());
+    let mut story = object::service(&web(&json!({})), true, now());
     story.facts.push(lease(seen("pod-1", 3)).unwrap());
     story.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     assert_eq!(
@@ -103,7 +103,7 @@ waiting for the leader's write: create LoadBalancer a (because the Service wants
 
 #[test]
 fn a_denied_call_names_its_class_and_the_right_that_is_missing() {
-    let mut story = object::service(&web(&json!({})), now());
+    let mut story = object::service(&web(&json!({})), true, now());
     let denied = ProviderError::new(ErrorClass::Denied { action: "ec2:CreateTags".into() }, "not allowed");
     let error = SyncError::provider("failed to plan load balancer", &denied);
     let unplanned = vec![ccm_controllers::preview::Unplanned { subject: "service default/web".into(), error }];
@@ -151,7 +151,7 @@ fn what_passes_by_itself_is_waited_for() {
 #[test]
 fn a_service_of_another_class_is_its_controllers() {
     let class = json!({"spec": {"loadBalancerClass": "example.com/x"}});
-    let story = object::service(&web(&class), now());
+    let story = object::service(&web(&class), false, now());
     assert_eq!(
         text(&story),
         "\
@@ -164,19 +164,19 @@ waiting for the controller of the class: loadBalancerClass \"example.com/x\" is 
     );
     let mut done = class.clone();
     done["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
-    let story = object::service(&web(&done), now());
+    let story = object::service(&web(&done), false, now());
     assert!(story.conclusion().starts_with("OK: loadBalancerClass"), "{}", story.conclusion());
 }
 
 #[test]
 fn a_service_that_goes_shows_what_keeps_it() {
     let leaving = json!({"metadata": {"deletionTimestamp": BORN, "finalizers": [FINALIZER_LOAD_BALANCER, "x/y"]}});
-    let story = object::service(&web(&leaving), now());
+    let story = object::service(&web(&leaving), true, now());
     let text = text(&story);
     assert!(text.contains("waiting Service: being deleted since 5m ago; finalizers that are left: service.kubernetes.io/load-balancer-cleanup, x/y\n"), "{text}");
     assert!(story.not_ours.is_none());
     let others = json!({"metadata": {"deletionTimestamp": BORN, "finalizers": ["x/y"]}});
-    let story = object::service(&web(&others), now());
+    let story = object::service(&web(&others), true, now());
     assert!(story.not_ours.as_ref().unwrap().contains("only finalizers of others"), "{story:?}");
     assert_eq!(story.state(), FactState::Waiting);
 }
@@ -373,7 +373,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     let well = event("Normal", "EnsuredLoadBalancer", 11, ours);
     assert_eq!(last(json!([warned(12), well, classed])).as_deref(), Some("AWSLoadBalancerWarning"));
     // An error that passes by itself means waiting, whether it was emitted as an event or not.
-    let mut passing = object::service(&web(&json!({})), now());
+    let mut passing = object::service(&web(&json!({})), true, now());
     passing.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     passing.events(events::parse(&json!({"items": [classed]}), "web", "u-1"), now());
     assert_eq!(passing.state(), FactState::Waiting, "{}", passing.conclusion());
@@ -385,14 +385,14 @@ fn the_last_error_counts_until_a_sync_went_well() {
     let mut silent = object::node(&worker("a", &[]), None, now());
     silent.events(events(), now());
     assert!(silent.conclusion().starts_with("waiting for the kubelet: "), "{}", silent.conclusion());
-    let mut pending = object::service(&web(&json!({})), now());
+    let mut pending = object::service(&web(&json!({})), true, now());
     pending.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     pending.events(events(), now());
     assert!(pending.conclusion().starts_with("broken: last error: SyncLoadBalancerFailed 3 times, last 50s ago: m → "));
     // The error class that the leader added as an annotation determines the fix.
     let mut denied = failed();
     denied["metadata"] = json!({"annotations": {"cloud-controller-manager/error-class": "denied"}});
-    let mut pending = object::service(&web(&json!({})), now());
+    let mut pending = object::service(&web(&json!({})), true, now());
     pending.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     pending.events(events::parse(&json!({"items": [denied]}), "web", "u-1"), now());
     assert!(pending.conclusion().contains("m (denied) → grant the missing permission"), "{}", pending.conclusion());
@@ -412,7 +412,7 @@ fn texts_of_others_stay_in_their_line_and_do_not_steer_the_terminal() {
 
 #[test]
 fn the_document_has_all_that_the_text_has() {
-    let mut story = object::service(&web(&json!({})), now());
+    let mut story = object::service(&web(&json!({})), true, now());
     story.unseen.push("events: no".into());
     story.plan = Some(Previewed { plans: vec![create()], ..nothing() });
     let document: Value = serde_json::from_str(&report::print(&story, Output::plain(Format::Json))).unwrap();

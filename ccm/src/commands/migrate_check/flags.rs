@@ -168,7 +168,7 @@ fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
     let list = value(flags, "controllers").split(',').map(str::trim);
     let known = list.filter(|word| {
         let mut unknown = Vec::new();
-        crate::options::controllers_on(ours.program, &[(*word).to_owned()], &mut unknown);
+        crate::options::controllers_on(ours.program, &ours.options.cloud_provider, &[(*word).to_owned()], &mut unknown);
         !word.is_empty() && unknown.is_empty()
     });
     let known: Vec<&str> = known.collect();
@@ -407,7 +407,8 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
 /// What the two lists of controllers mean for each of them.
 fn controllers(theirs: &FlagValues, ours: &Ours<'_>) -> String {
     let mut wrong = Vec::new();
-    let there = crate::options::controllers_on(ours.program, &theirs.list("controllers"), &mut wrong);
+    let (program, provider) = (ours.program, &ours.options.cloud_provider);
+    let there = crate::options::controllers_on(program, provider, &theirs.list("controllers"), &mut wrong);
     let pairs = || ours.options.controllers.iter().zip(&there);
     let names =
         |here: bool| pairs().filter(move |(c, there)| c.on == here && **there != here).map(|(c, _)| c.controller.name);

@@ -124,7 +124,8 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let factory = call.registry.get(&options.cloud_provider);
     let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
     let lint = |service: &Service| super::lint::service(service, rules);
-    checks.extend(services::checks(&services, &lint, &previewed, runs(ccm_controllers::service::NAME)));
+    let standard = runs(ccm_controllers::service::NAME);
+    checks.extend(services::checks(&services, &lint, &previewed, standard, &options.classes));
     let others = services::others(&previewed, |unplanned| {
         seen.is_reported(&unplanned.subject) || checks.iter().any(|check| services::is_cause(check, unplanned))
     });

@@ -17,12 +17,13 @@ const STEPS: usize = 3;
 const ANNOTATIONS: &str = "service-annotations";
 
 /// All checks of Services. `lint`: what `ccm lint` says of one. `runs`: whether service-lb-controller does; without it
-/// Services are left alone.
+/// Services are left alone. `classes`: those with a controller here.
 pub(super) fn checks(
     services: &[Arc<Service>],
     lint: &dyn Fn(&Service) -> Vec<Finding>,
     previewed: &Previewed,
     runs: bool,
+    classes: &[(&str, &str)],
 ) -> Vec<Check> {
     let mut checks = Vec::new();
     if !runs {
@@ -39,8 +40,10 @@ pub(super) fn checks(
         return checks;
     }
     for service in services {
-        checks.extend(of_service(service));
-        if service.wants_load_balancer() {
+        let class = service.spec.load_balancer_class.as_deref();
+        let elsewhere = class.filter(|class| classes.iter().all(|(known, _)| known != class));
+        checks.extend(of_service(service, elsewhere));
+        if service.is_load_balancer() && elsewhere.is_none() {
             checks.extend(findings(service, lint(service)));
         }
     }
@@ -95,10 +98,11 @@ pub(super) fn is_cause(check: &Check, unplanned: &Unplanned) -> bool {
         && unplanned.error.to_string().contains(&check.message)
 }
 
-fn of_service(service: &Service) -> Option<Check> {
+/// `elsewhere`: its class, if no controller here has it.
+fn of_service(service: &Service, elsewhere: Option<&str>) -> Option<Check> {
     let subject = format!("service {}", service.key());
     let has_address = !service.status.load_balancer.ingress.is_empty();
-    match (&service.spec.load_balancer_class, service.has_finalizer()) {
+    match (elsewhere, service.has_finalizer()) {
         (_, true) if !service.is_load_balancer() => Some(Check::warning(
             FINALIZER,
             subject,

@@ -438,7 +438,7 @@ fn an_error_of_the_cloud_has_its_own_fix() {
 fn a_mistake_in_a_service_is_reported_once() {
     let services = [service("web", &[], json!({"type": "LoadBalancer"}), None)];
     let mistake = Finding { value: Some("x".into()), ..Finding::new(Severity::Error, "a/b", "no number") };
-    let checks = services::checks(&services, &|_| vec![mistake.clone()], &previewed(Vec::new()), true);
+    let checks = services::checks(&services, &|_| vec![mistake.clone()], &previewed(Vec::new()), true, &[]);
     let unplanned = |subject: &str, error: &str| Unplanned {
         subject: subject.into(),
         error: SyncError::Terminal(error.to_owned()),
@@ -474,7 +474,7 @@ fn finalizers_classes_and_plans_of_services_are_reported() {
         Plan::new("routes").with(step(Verb::Create, "Route", "r", Risk::None)),
     ];
     let seen = previewed(plans);
-    let mut checks = services::checks(&services, &|_| Vec::new(), &seen, true);
+    let mut checks = services::checks(&services, &|_| Vec::new(), &seen, true, &[]);
     checks.extend(services::others(&seen, |_| false));
     assert_eq!(
         lines(checks),
@@ -488,7 +488,7 @@ fn finalizers_classes_and_plans_of_services_are_reported() {
             "info service-class service default/classed",
         ]
     );
-    let off = services::checks(&services, &|_| Vec::new(), &previewed(Vec::new()), false);
+    let off = services::checks(&services, &|_| Vec::new(), &previewed(Vec::new()), false, &[]);
     assert_eq!(lines(off), ["warning service-finalizer service default/good, default/stays, default/both"]);
 }
 
@@ -502,7 +502,7 @@ fn annotations_with_mistakes_are_reported_as_the_lint_has_them() {
         service("web", &[], json!({"type": "LoadBalancer"}), None),
         service("plain", &[], json!({"type": "ClusterIP"}), None),
     ];
-    let checks = services::checks(&services, &strict, &previewed(Vec::new()), true);
+    let checks = services::checks(&services, &strict, &previewed(Vec::new()), true, &[]);
     assert_eq!(
         lines(checks),
         ["error service-annotations service default/web", "warning service-annotations service default/web"]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-pub use node::{NodePatch, NodeWriter};
+pub use node::{Network, NodePatch, NodeWriter};
 use serde_json::{Map, Value};
 pub use service::{ConditionChanges, ServicePatch, ServiceWriter};
 

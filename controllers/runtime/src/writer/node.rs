@@ -27,8 +27,22 @@ pub struct NodePatch {
     pub pod_cidrs: Vec<String>,
     /// The addresses, in place of the present ones.
     pub addresses: Vec<NodeAddress>,
-    /// The condition `NetworkUnavailable`: whether all routes of the node are there, and the time.
-    pub network: Option<(bool, jiff::Timestamp)>,
+    /// The condition `NetworkUnavailable`, and the time.
+    pub network: Option<(Network, jiff::Timestamp)>,
+}
+
+/// What makes the pods of a node reachable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// All its routes are there.
+    Routed,
+    /// A route is missing.
+    Unrouted,
+    /// The cloud knows its pod ranges, so that no routes are needed. `known`: the node has the condition, and keeps its times.
+    Implicit {
+        /// Whether it has one.
+        known: bool,
+    },
 }
 
 /// The writer of nodes.
@@ -127,8 +141,8 @@ impl NodePatch {
             let list = self.addresses.iter().map(|a| json!({"type": a.kind.as_str(), "address": &*a.address}));
             set(&mut status, "addresses", list.chain([json!({"$patch": "replace"})]).collect());
         }
-        if let Some((available, now)) = self.network {
-            set(&mut status, "conditions", json!([network_condition(available, now)]));
+        if let Some((network, now)) = self.network {
+            set(&mut status, "conditions", json!([network_condition(network, now)]));
         }
         body(metadata, spec, status)
     }
@@ -146,20 +160,23 @@ impl NodePatch {
     }
 }
 
-fn network_condition(available: bool, now: jiff::Timestamp) -> Value {
-    let (status, reason, message) = match available {
-        true => ("False", REASON_ROUTE_CREATED, "RouteController created a route"),
-        false => ("True", REASON_NO_ROUTE, "RouteController failed to create a route"),
+fn network_condition(network: Network, now: jiff::Timestamp) -> Value {
+    let (status, reason, message) = match network {
+        Network::Routed => ("False", REASON_ROUTE_CREATED, "RouteController created a route"),
+        Network::Unrouted => ("True", REASON_NO_ROUTE, "RouteController failed to create a route"),
+        Network::Implicit { .. } => ("False", REASON_ROUTE_CREATED, "NodeController create implicit route"),
     };
-    let now = rfc3339(now);
-    json!({
-        "type": "NetworkUnavailable",
-        "status": status,
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-        "reason": reason,
-        "message": message,
-    })
+    let mut condition = Map::new();
+    let mut set = |key: &str, value: &str| drop(condition.insert(key.to_owned(), value.into()));
+    for (key, value) in [("type", "NetworkUnavailable"), ("status", status), ("reason", reason), ("message", message)] {
+        set(key, value);
+    }
+    if network != (Network::Implicit { known: true }) {
+        let now = rfc3339(now);
+        set("lastHeartbeatTime", &now);
+        set("lastTransitionTime", &now);
+    }
+    condition.into()
 }
 
 #[cfg(test)]
@@ -237,13 +254,26 @@ mod tests {
     #[test]
     fn the_network_condition_has_whole_seconds() {
         let now = "2026-02-03T04:05:06.789Z".parse().unwrap();
-        let written = |available| body_of(&NodePatch { network: Some((available, now)), ..NodePatch::default() });
+        let written = |network| body_of(&NodePatch { network: Some((network, now)), ..NodePatch::default() });
         let wanted = json!({"type": "NetworkUnavailable", "status": "False", "lastHeartbeatTime": "2026-02-03T04:05:06Z",
             "lastTransitionTime": "2026-02-03T04:05:06Z", "reason": "RouteCreated",
             "message": "RouteController created a route"});
-        assert_eq!(written(true)["status"], json!({"conditions": [wanted]}));
-        let missing = &written(false)["status"]["conditions"][0];
+        assert_eq!(written(Network::Routed)["status"], json!({"conditions": [wanted]}));
+        let missing = &written(Network::Unrouted)["status"]["conditions"][0];
         assert_eq!((&missing["status"], &missing["reason"]), (&json!("True"), &json!("NoRouteCreated")));
         assert_eq!(missing["message"], "RouteController failed to create a route");
+    }
+
+    #[test]
+    fn an_implicit_route_leaves_the_times_of_a_condition_that_is_there() {
+        let now = "2026-02-03T04:05:06Z".parse().unwrap();
+        let written = |known| {
+            let network = Some((Network::Implicit { known }, now));
+            body_of(&NodePatch { network, ..NodePatch::default() })["status"]["conditions"][0].clone()
+        };
+        let known = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated",
+            "message": "NodeController create implicit route"});
+        assert_eq!(written(true), known);
+        assert_eq!(written(false)["lastTransitionTime"], json!("2026-02-03T04:05:06Z"));
     }
 }

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod beside;
+mod brought;
 mod election;
 mod informers;
 mod ipam;

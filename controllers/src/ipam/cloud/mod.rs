@@ -1,0 +1,317 @@
+//! `--cidr-allocator-type=CloudAllocator`: a node gets the pod ranges that the cloud gave its instance.
+//!
+//! Source of the behaviour: `kubernetes/cloud-provider-gcp` `pkg/controller/nodeipam/ipam/cloud_cidr_allocator.go`.
+//! Differences:
+//!
+//! | Difference | Why |
+//! |---|---|
+//! | One read for all nodes that are due, at most once a second | upstream reads each instance |
+//! | Nodes of other clouds are left alone, and those without provider ID until they have one | upstream tries them 20 times |
+//! | A condition that is `False` stays, whoever wrote it | upstream changes its reason |
+//! | A node that has other ranges than its instance gets one event | upstream tries 20 times to change what nobody can |
+//! | Events say why, behind upstream's text, also when only one family is missing | the user sees what to do |
+//! | `--cluster-cidr` may be left out | nothing reads it here |
+
+mod decide;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::deadline::READ_DEADLINE;
+use ccm_provider::{EventSink, NodeName, NodeRef, ObjectChange, PodInterface, PodRanges, ProviderError, Schemes};
+use ccm_runtime::metrics::{Def, IntCounterVec};
+use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
+use ccm_runtime::writer::{Network, NodePatch};
+use ccm_runtime::{Queue, RateLimit, metrics};
+use futures::StreamExt;
+use tokio::time::Instant;
+
+pub use self::decide::Families;
+use crate::Shared;
+use crate::preview::{self, Preview, Scope};
+
+/// Name of the queue, the label of its metrics.
+const QUEUE: &str = "cloudCIDRAllocator";
+/// Back-off of failed nodes.
+const LIMIT: RateLimit =
+    RateLimit { base: Duration::from_millis(250), max: Duration::from_secs(15), bucket: RateLimit::DEFAULT.bucket };
+/// Retries of a node before it is dropped until it changes.
+const RETRIES: u32 = 20;
+/// Nodes that are written at once.
+const WORKERS: usize = 30;
+/// Pause between the beginnings of two reads: nodes that become due meanwhile are read together.
+const PAUSE: Duration = Duration::from_secs(1);
+
+metrics! {
+    pub(crate) struct CloudMetrics {
+        dropped: IntCounterVec = Def::counter("workqueue_dropped_objects", &["name"], "[ALPHA] Number of times objects have errored enough to be dropped from the workqueue.");
+    }
+}
+
+/// What the cloud knows of pod ranges, and of which nodes.
+#[derive(Clone)]
+pub struct Cloud {
+    /// The ranges.
+    pub ranges: Arc<dyn PodRanges>,
+    /// Nodes with other provider IDs are left alone.
+    pub schemes: Schemes,
+}
+
+impl std::fmt::Debug for Cloud {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cloud").field("schemes", &self.schemes).finish_non_exhaustive()
+    }
+}
+
+struct CloudController {
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    queue: Arc<Queue<NodeName>>,
+    cloud: Cloud,
+    families: Families,
+    metrics: CloudMetrics,
+    // Nodes whose ranges were not compared with the cloud's since they were first seen.
+    unread: Mutex<BTreeSet<NodeName>>,
+    // When the last read began.
+    read: Mutex<Option<Instant>>,
+}
+
+pub(super) fn start(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    cloud: Cloud,
+    families: Families,
+) -> impl Future<Output = ()> + Send + use<> {
+    let controller = Arc::new(CloudController::new(shared.clone(), events, cloud, families));
+    let queue = controller.queue.clone();
+    shared.on_managed_change({
+        let controller = controller.clone();
+        move |change| controller.changed(&change)
+    });
+    async move {
+        shared.nodes.synced().await;
+        runner::run(controller, queue, Limits { batch: 5000, groups: 1 }, shared.leadership, shared.metrics).await;
+    }
+}
+
+pub(super) fn preview(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    cloud: Cloud,
+    families: Families,
+    scope: &Scope,
+) -> Preview {
+    let nodes = shared.managed_nodes().into_iter().map(|node| node.name.clone());
+    let keys: Vec<NodeName> = nodes.filter(|name| scope.has_node(name)).collect();
+    let controller = CloudController::new(shared, events, cloud, families);
+    controller.unread().extend(keys.iter().cloned());
+    Box::pin(async move { preview::sync_once(&controller, keys).await })
+}
+
+#[async_trait]
+impl Reconciler for CloudController {
+    type Key = NodeName;
+    /// `None`: the node is gone, or none of ours.
+    type Observed = Option<(NodeRef, Result<Vec<PodInterface>, ProviderError>)>;
+    /// All nodes are one group: there is one read at a time, for all that became due during the last one.
+    type Group = ();
+
+    fn name(&self) -> &'static str {
+        super::NAME
+    }
+
+    fn groups(&self, _key: &NodeName) -> BTreeSet<()> {
+        [()].into()
+    }
+
+    fn subject(&self, key: &NodeName) -> String {
+        preview::node_subject(key)
+    }
+
+    async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Self::Observed, SyncError>> {
+        if self.due(keys).iter().any(Option::is_some) {
+            self.wait().await;
+        }
+        let nodes = self.due(keys);
+        let asked: Vec<NodeRef> = nodes.iter().flatten().cloned().collect();
+        let answers = self.read(&asked).await;
+        for (node, _) in asked.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
+            self.unread().remove(&node.name);
+        }
+        let mut answers = answers.into_iter();
+        let answer = |node: Option<NodeRef>| node.and_then(|node| Some((node, answers.next()?)));
+        nodes.into_iter().map(answer).map(Ok).collect()
+    }
+
+    async fn reconcile(&self, work: Vec<(NodeName, Self::Observed)>) -> Vec<(NodeName, Result<Outcome, SyncError>)> {
+        let syncs = work.into_iter().map(|(key, observed)| async move {
+            let ended = match observed {
+                None => Ok(Outcome::Done),
+                Some((node, answer)) => self.sync(&node, answer).await,
+            };
+            let ended = ended.map_err(|error| self.dropped(&key, error));
+            (key, ended)
+        });
+        futures::stream::iter(syncs).buffer_unordered(WORKERS).collect().await
+    }
+}
+
+impl CloudController {
+    fn new(shared: Shared, events: Arc<dyn EventSink>, cloud: Cloud, families: Families) -> Self {
+        let queue = Queue::new(QUEUE, LIMIT, &shared.metrics);
+        let metrics = CloudMetrics::new(&shared.metrics);
+        Self { shared, events, queue, cloud, families, metrics, unread: Mutex::default(), read: Mutex::default() }
+    }
+
+    /// Applies a change of a node. There is nothing to give back: the cloud owns the ranges.
+    fn changed(&self, change: &ObjectChange<NodeRef>) {
+        match change {
+            // Also one that has its ranges: the cloud may say otherwise.
+            ObjectChange::Added(node) if self.concerns(node) => {
+                self.unread().insert(node.name.clone());
+                self.queue.add(node.name.clone());
+            }
+            // A node that failed keeps its back-off, whatever its kubelet reports meanwhile.
+            ObjectChange::Updated(_, node)
+                if self.concerns(node) && decide::is_due(node) && self.queue.failures(&node.name) == 0 =>
+            {
+                self.queue.add(node.name.clone());
+            }
+            ObjectChange::Deleted(node) => {
+                self.unread().remove(&node.name);
+                self.queue.forget(&node.name);
+            }
+            _ => {}
+        }
+    }
+
+    /// Those of these nodes that the cloud is to be asked about: not those for which this was done while they waited.
+    fn due(&self, keys: &[NodeName]) -> Vec<Option<NodeRef>> {
+        let unread = self.unread();
+        let due = |node: &NodeRef| self.concerns(node) && (decide::is_due(node) || unread.contains(&node.name));
+        keys.iter().map(|key| self.shared.managed_node(key).filter(due)).collect()
+    }
+
+    fn unread(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn concerns(&self, node: &NodeRef) -> bool {
+        let id = node.provider_id.as_deref();
+        !node.deleting && id.is_some() && !self.cloud.schemes.is_foreign(id)
+    }
+
+    /// Waits until the next read may begin.
+    async fn wait(&self) {
+        let last = *self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last {
+            tokio::time::sleep_until(last + PAUSE).await;
+        }
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// One answer per node.
+    async fn read(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
+        if nodes.is_empty() {
+            return Vec::new();
+        }
+        let began = Instant::now();
+        let answers = match tokio::time::timeout(READ_DEADLINE, self.cloud.ranges.pod_ranges(nodes)).await {
+            Ok(answers) if answers.len() == nodes.len() => Ok(answers),
+            Ok(answers) => {
+                let text = format!("the provider gave {} answers for {} nodes", answers.len(), nodes.len());
+                Err(ProviderError::bug(text))
+            }
+            Err(_) => Err(ProviderError::deadline("PodRanges", READ_DEADLINE)),
+        };
+        let answers = answers.unwrap_or_else(|error| nodes.iter().map(|_| Err(error.clone())).collect());
+        let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
+        self.shared.metrics.provider_call(
+            "PodRanges",
+            failed.min_by_key(|error| error.is_in_progress()),
+            began.elapsed(),
+        );
+        answers
+    }
+
+    async fn sync(
+        &self,
+        node: &NodeRef,
+        answer: Result<Vec<PodInterface>, ProviderError>,
+    ) -> Result<Outcome, SyncError> {
+        let wanted = match answer {
+            Ok(interfaces) => decide::ranges(node, &interfaces, self.families).map_err(SyncError::Retry),
+            Err(error) => Err(SyncError::provider("failed to get instance from provider", &error)),
+        };
+        let wanted = wanted.inspect_err(|error| {
+            if !error.is_in_progress() {
+                self.emit_status(node, "CIDRNotAvailable", error);
+            }
+        })?;
+        let changes = decide::changes(node, &wanted).map_err(|error| {
+            let error = SyncError::Terminal(error);
+            self.emit_status(node, "CIDRAssignmentFailed", &error);
+            error
+        })?;
+        self.shared.gate.show(&changes.plan(node));
+        if !changes.pod_cidrs.is_empty() {
+            self.write_ranges(node, &changes.pod_cidrs).await?;
+        }
+        if changes.network.is_some() {
+            self.write_condition(node, &wanted).await?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn write_ranges(&self, node: &NodeRef, wanted: &[String]) -> Result<(), SyncError> {
+        let decide = |node: &NodeRef| {
+            let pod_cidrs = decide::changes(node, wanted).ok()?.pod_cidrs;
+            (!pod_cidrs.is_empty()).then(|| NodePatch { pod_cidrs, ..NodePatch::default() })
+        };
+        match self.shared.node_writer().write(node, decide).await {
+            Ok(written) => {
+                if written.is_some() {
+                    tracing::info!(node = %node.name, podCIDRs = wanted.join(","), "Set the node PodCIDRs");
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = SyncError::gate("failed to patch node CIDRs", error);
+                if !matches!(error, SyncError::Closed(_)) {
+                    self.emit_status(node, "CIDRAssignmentFailed", &error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The pods of a node with ranges of the cloud need no routes.
+    async fn write_condition(&self, node: &NodeRef, wanted: &[String]) -> Result<(), SyncError> {
+        let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
+        let decide = |node: &NodeRef| {
+            let network: Network = decide::changes(node, wanted).ok()?.network?;
+            Some(NodePatch { network: Some((network, now)), ..NodePatch::default() })
+        };
+        let written = self.shared.node_writer().write(node, decide).await;
+        written.map(drop).map_err(|error| SyncError::gate("Error setting route status for the node", error))
+    }
+
+    /// A node that failed too often is given up until it changes.
+    fn dropped(&self, key: &NodeName, error: SyncError) -> SyncError {
+        let counts = matches!(error, SyncError::Retry(_) | SyncError::Provider { after: None, .. });
+        if !counts || error.is_in_progress() || self.queue.failures(key) < RETRIES {
+            return error;
+        }
+        tracing::error!(node = %key, %error, "Exceeded retry count, dropping from queue");
+        self.metrics.dropped.with_label_values(&[QUEUE]).inc();
+        SyncError::Terminal(error.to_string())
+    }
+
+    fn emit_status(&self, node: &NodeRef, reason: &str, why: &SyncError) {
+        super::emit_status(&*self.events, node, reason, &format!(" ({why})"));
+    }
+}

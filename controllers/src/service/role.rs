@@ -1,0 +1,111 @@
+//! Which Services a service controller looks after, where a program has several.
+//!
+//! The standard one has the Services without a class; a provider may bring others, for classes that it names. A Service that
+//! changes hands, as its type and with it its class went, is left to the controller that has it until that one has cleaned up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ccm_provider::{Service, ServiceControllerSpec, ServiceKey};
+use tokio::time::Instant;
+
+use super::decide;
+
+/// One of the service controllers of a program.
+#[derive(Debug, Clone)]
+pub struct Role {
+    /// Canonical name.
+    pub name: &'static str,
+    /// The classes of its Services; none: those without a class.
+    classes: &'static [&'static str],
+    /// Classes that other service controllers of this process have.
+    others: Arc<[&'static str]>,
+    /// Put before the names of its metrics and queues.
+    pub(super) prefix: Option<&'static str>,
+}
+
+impl Role {
+    /// `service-lb-controller`, beside controllers of these classes.
+    pub fn standard(others: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { name: super::NAME, classes: &[], others: others.into_iter().collect(), prefix: None }
+    }
+
+    /// One that a provider brings along.
+    pub fn of(spec: &'static ServiceControllerSpec) -> Self {
+        Self { name: spec.name, classes: spec.classes, others: Arc::default(), prefix: Some(spec.metrics_prefix) }
+    }
+
+    fn is_standard(&self) -> bool {
+        self.prefix.is_none()
+    }
+
+    /// Whether another service controller may be at work beside this one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_standard() && self.others.is_empty()
+    }
+
+    /// Whether the Service asks this controller for a balancer, or did before it was deleted.
+    pub(super) fn asks(&self, service: &Service) -> bool {
+        match service.spec.load_balancer_class.as_deref() {
+            None => self.is_standard() && service.is_load_balancer(),
+            Some(class) => self.classes.contains(&class) && service.is_load_balancer(),
+        }
+    }
+
+    /// Whether it needs a balancer of this controller now. One that is being deleted needs none, even if it waits for other
+    /// finalizers: the API server accepts no new finalizer on it, so every attempt would fail.
+    pub(super) fn wants(&self, service: &Service) -> bool {
+        self.asks(service) && !decide::is_leaving(service)
+    }
+
+    /// Whether this controller is to delete the balancer of the Service. The standard one does so whatever the class, as
+    /// upstream, unless another controller of this process has that class.
+    pub(super) fn needs_cleanup(&self, service: &Service) -> bool {
+        let class = service.spec.load_balancer_class.as_deref();
+        let ours = match self.is_standard() {
+            true => class.is_none_or(|class| !self.others.contains(&class)),
+            false => class.is_some_and(|class| self.classes.contains(&class)),
+        };
+        ours && service.needs_cleanup()
+    }
+}
+
+/// How long nobody else gets a Service that its controller has given back: its last write must reach the store first.
+pub(super) const CHANGE_HANDS: Duration = Duration::from_secs(1);
+
+/// Which controller has which Service: from its first sync there until nothing is left of its balancer.
+#[derive(Debug, Clone, Default)]
+pub struct Owners(Arc<Mutex<BTreeMap<ServiceKey, Owner>>>);
+
+#[derive(Debug)]
+struct Owner {
+    controller: &'static str,
+    /// When it gave the Service back.
+    until: Option<Instant>,
+}
+
+impl Owners {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Owner>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a Service; false while another controller has it.
+    pub(super) fn take(&self, key: &ServiceKey, controller: &'static str) -> bool {
+        let mut owners = self.lock();
+        owners.retain(|_, owner| owner.until.is_none_or(|until| until.elapsed() < CHANGE_HANDS));
+        let owner = owners.entry(key.clone()).or_insert(Owner { controller, until: None });
+        if owner.controller != controller {
+            return false;
+        }
+        owner.until = None;
+        true
+    }
+
+    /// Gives it back.
+    pub(super) fn release(&self, key: &ServiceKey, controller: &'static str) {
+        if let Some(owner) = self.lock().get_mut(key).filter(|owner| owner.controller == controller) {
+            owner.until = Some(Instant::now());
+        }
+    }
+}

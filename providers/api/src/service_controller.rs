@@ -1,0 +1,21 @@
+//! Service controllers that a provider brings along, for Services of certain classes.
+
+/// A second service controller, as `--controllers` lists it; off unless it is named there.
+///
+/// It works as `service-lb-controller` does, with the same [`crate::LoadBalancer`], flags, events and permissions. While it
+/// is switched on, Services of its classes are left to it, also for their deletion. `service-lb-controller` ensures no Service
+/// with a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceControllerSpec {
+    /// Canonical name, for `--controllers` and the health check.
+    pub name: &'static str,
+    /// Other names that `--controllers` takes. The first is the label of `running_managed_controllers`.
+    pub aliases: &'static [&'static str],
+    /// Name of its client: of its service account with `--use-service-account-credentials`.
+    pub client_name: &'static str,
+    /// The values of `spec.loadBalancerClass` that it handles.
+    pub classes: &'static [&'static str],
+    /// Put before the names of its metrics and of its work queues, with an underscore: `gke` gives
+    /// `gke_service_controller_loadbalancer_sync_total`.
+    pub metrics_prefix: &'static str,
+}
