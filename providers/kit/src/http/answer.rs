@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Deserializer};
+
 /// Whether a document is a web page: no API answers with one.
 pub fn is_web_page(body: &[u8]) -> bool {
     let head = body.get(..body.len().min(256)).unwrap_or_default().to_ascii_lowercase();
@@ -36,4 +38,13 @@ pub fn retry_after(value: &str) -> Option<Duration> {
     }
     let date = jiff::fmt::rfc2822::parse(value.trim()).ok()?;
     Some(SystemTime::from(date.timestamp()).duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// Reads null as the default, for `#[serde(deserialize_with = "null")]`.
+///
+/// # Errors
+///
+/// The value has another type.
+pub fn null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }

@@ -7,6 +7,7 @@
 
 mod answer;
 mod environment;
+mod query;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -29,8 +30,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-pub use self::answer::{causes, is_web_page, retry_after, web_page};
+pub use self::answer::{causes, is_web_page, null, retry_after, web_page};
 pub use self::environment::{Environment, Route, bundle, proxy_url, route, variable};
+pub use self::query::{Query, escaped};
 pub use self::tls::Tls;
 use crate::call::{Cause, Failure};
 
@@ -120,6 +122,12 @@ impl Client {
             request_ids,
             refusal,
         })
+    }
+
+    /// The same connections, with another limit for a request and its whole answer.
+    #[must_use]
+    pub fn patient(&self, timeout: Duration) -> Self {
+        Self { timeout, ..self.clone() }
     }
 
     /// Sends a request with an absolute URL.

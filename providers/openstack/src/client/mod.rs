@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::Answer;
+pub(crate) use ccm_kit::http::{Query, escaped, null};
 use ccm_provider::{LeaderToken, ProviderError};
 use http::Method;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -38,40 +38,6 @@ pub(crate) struct Client {
     ports_written: Arc<Mutex<Option<Instant>>>,
     /// The same of load balancers and what is below them.
     balancers_written: Arc<Mutex<Option<Instant>>>,
-}
-
-/// A query string, built safely.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Query(String);
-
-impl Query {
-    /// With one more parameter.
-    #[must_use]
-    pub(crate) fn with(mut self, key: &str, value: &str) -> Self {
-        self.0.push(if self.0.is_empty() { '?' } else { '&' });
-        self.0.push_str(key);
-        self.0.push('=');
-        self.0.push_str(&escaped(value));
-        self
-    }
-
-    /// With one more parameter for each value.
-    #[must_use]
-    pub(crate) fn each<'a>(self, key: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
-        values.into_iter().fold(self, |query, value| query.with(key, value))
-    }
-}
-
-/// A text as part of a path or query.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(char::from(byte)),
-            byte => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }
 
 impl Client {
@@ -157,7 +123,7 @@ impl Client {
         let links = format!("{key}_links");
         let send = |marker: Option<String>| {
             let query = marker.iter().fold(query.clone(), |query, marker| query.with("marker", marker));
-            let message = Message { path: format!("{path}{}", query.0), ..Message::default() };
+            let message = Message { path: format!("{path}{query}"), ..Message::default() };
             let links = &links;
             async move {
                 let mut answer: Value = self.session.send(operation.of(), &message).await?.json()?;
@@ -248,9 +214,4 @@ fn below<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, Failure
 
 fn unreadable(message: String) -> Failure {
     Failure { message, cause: Cause::NoAnswer, ..Failure::default() }
-}
-
-/// Reads null as the default.
-fn null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
 }

@@ -1,0 +1,41 @@
+//! Parts of URLs.
+
+/// A query string, built safely. Begins with `?` unless it is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Query(String);
+
+impl Query {
+    /// With one more parameter.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: &str) -> Self {
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(key);
+        self.0.push('=');
+        self.0.push_str(&escaped(value));
+        self
+    }
+
+    /// With one more parameter for each value.
+    #[must_use]
+    pub fn each<'a>(self, key: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
+        values.into_iter().fold(self, |query, value| query.with(key, value))
+    }
+}
+
+impl std::fmt::Display for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A text as part of a path or query.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(char::from(byte)),
+            byte => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
