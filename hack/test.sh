@@ -10,7 +10,8 @@
 # The fast lane, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
-#                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip)
+#                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
+#                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip)
 #   fmt          formatting
 #   deny         licences, bans and sources of dependencies (hack/deny.sh)
 #   clippy       lints, as errors
@@ -136,7 +137,8 @@ obtain() {
 stage_components() {
 	obtain 'real API server' hack/k8s/build.sh etcd kube-apiserver kubectl || return
 	obtain helm hack/tools/build.sh || return
-	obtain moto hack/moto.sh
+	obtain moto hack/moto.sh || return
+	obtain "description of Google's APIs" hack/gce.sh
 }
 
 stage_fmt() { run cargo fmt --all --check; }
@@ -173,6 +175,7 @@ stage_docs() { run env RUSTDOCFLAGS=-Dwarnings cargo doc "${workspace[@]}" --no-
 stage_tests-long() {
 	obtain kube-controller-manager hack/k8s/build.sh etcd kube-apiserver kube-controller-manager || return
 	obtain moto hack/moto.sh || return
+	obtain "description of Google's APIs" hack/gce.sh || return
 	# Seeds of the day look for new faults. Their findings must not block an unrelated change, so CI leaves them out.
 	local filter=(long_lane)
 	if [[ -n $within ]]; then
@@ -200,7 +203,7 @@ tests_of() {
 other_server() {
 	local component=$1 variable=$2 status=0
 	obtain "$component of $variable" env "$variable" hack/k8s/build.sh etcd kube-apiserver || return
-	tests_of tests/suite "$variable" IT real_apiserver --skip aws --skip openstack --skip long_lane || status=1
+	tests_of tests/suite "$variable" IT real_apiserver --skip aws --skip gce --skip openstack --skip long_lane || status=1
 	tests_of ccm "$variable" IT start::real_apiserver wire::real_apiserver serving_cluster::real_apiserver || status=1
 	return "$status"
 }

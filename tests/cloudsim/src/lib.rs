@@ -6,5 +6,6 @@
 
 pub mod aws;
 pub mod core;
+pub mod gce;
 pub mod moto;
 pub mod openstack;

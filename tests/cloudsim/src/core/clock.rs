@@ -56,6 +56,15 @@ impl Clock {
         lock(&self.0).now()
     }
 
+    /// How much real time passes until a virtual time; none: the clock stands still.
+    #[must_use]
+    pub fn real_time_until(&self, to: Timestamp) -> Option<Duration> {
+        let inner = lock(&self.0);
+        let (_, scale) = inner.running.filter(|(_, scale)| *scale > 0.0)?;
+        let left = Duration::try_from(to.duration_since(inner.now())).unwrap_or_default();
+        Some(Duration::try_from_secs_f64(left.as_secs_f64() / scale).unwrap_or(Duration::MAX))
+    }
+
     /// Moves the clock forward by `by`, whatever its mode.
     pub fn step(&self, by: Duration) {
         let mut inner = lock(&self.0);

@@ -1,5 +1,6 @@
 //! The HTTP endpoint of a cloud with JSON over REST: admits, delays, fails and books calls around the routes.
 
+use super::clock::Clock;
 use super::faults::{Fault, Faults, Seen};
 use super::latency::Latency;
 use super::ledger::{Entry, Ledger};
@@ -38,7 +39,13 @@ pub trait Cloud: Send + Sized + 'static {
     /// What no route takes: the service that answers, and how.
     fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply);
     /// An injected error, or one of a throttle.
-    fn injected(&self, call: &Call, fault: &Fault) -> Reply;
+    fn injected(&mut self, call: &Call, fault: &Fault) -> Reply;
+    /// Its clock.
+    fn clock(&self) -> &Clock;
+    /// Until when a call is to be held back that came at a time; asked again whenever that time has come.
+    fn held(&self, _call: &Call, _arrived: Timestamp) -> Option<Timestamp> {
+        None
+    }
     /// An error in the form of a service.
     fn render(&self, service: &str, problem: &Problem) -> Reply;
     /// Headers that each answer has.
@@ -105,6 +112,9 @@ impl<C: Cloud> Handler for Endpoint<C> {
             };
             let half = admitted.latency / 2;
             pause(half).await;
+            if admitted.fault.as_ref().is_none_or(Fault::applies_effect) {
+                self.hold(&admitted).await;
+            }
             let answer = self.finish(*admitted);
             pause(half).await;
             answer
@@ -138,7 +148,7 @@ impl<C: Cloud> Endpoint<C> {
         entry.service = call.service.to_owned();
         entry.action = call.action.to_owned();
         entry.mutating = call.mutating;
-        entry.continued = call.get("marker").is_some();
+        entry.continued = call.get("marker").or(call.get("pageToken")).is_some();
         let fault = if inside.throttle.admit(call.service, call.action, call.mutating, entry.at) {
             let Call { service, action, mutating, .. } = call;
             inside.faults.strike(Seen { service, action, mutating, params: &params })
@@ -149,6 +159,29 @@ impl<C: Cloud> Endpoint<C> {
         entry.params = cut(params);
         let latency = inside.cloud.latency().of(call.action, call.mutating);
         Ok(Box::new(Admitted { route, call, entry, latency, fault }))
+    }
+
+    /// Waits for as long as the cloud holds a call back. A clock that stands still is moved: nobody else would, in a test that
+    /// waits for the answer.
+    async fn hold(&self, admitted: &Admitted<C>) {
+        loop {
+            let left = {
+                let inside = lock(&self.inside);
+                let clock = inside.cloud.clock();
+                let now = clock.now();
+                let held = inside.cloud.held(&admitted.call, admitted.entry.at).filter(|until| *until > now);
+                let Some(until) = held else { return };
+                match clock.real_time_until(until) {
+                    Some(left) => left,
+                    None => {
+                        clock.set(until);
+                        continue;
+                    }
+                }
+            };
+            // In parts, since others may move the clock.
+            tokio::time::sleep(left.clamp(Duration::from_millis(1), Duration::from_millis(20))).await;
+        }
     }
 
     /// Carries the call out, unless it is to fail, and books it.

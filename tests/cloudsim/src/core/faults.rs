@@ -46,6 +46,17 @@ pub enum Fault {
     Throttle,
     /// The caller lacks the permission, in the words of the service; nothing was done.
     Deny,
+    /// The call is accepted, and the operation that it begins fails at its end; nothing was done. For clouds whose writes are
+    /// operations.
+    Operation {
+        /// HTTP status that the operation reports.
+        status: u16,
+        /// The cloud's error code.
+        code: String,
+        /// Text of the error.
+        #[serde(default)]
+        message: String,
+    },
 }
 
 impl Fault {
@@ -69,6 +80,7 @@ impl Fault {
             Fault::ExpiredCredentials => "expired credentials".to_owned(),
             Fault::Throttle => "throttle".to_owned(),
             Fault::Deny => "deny".to_owned(),
+            Fault::Operation { code, .. } => format!("operation {code}"),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod latency;
 pub mod ledger;
 pub mod rest;
 pub mod rows;
+pub mod schema;
 pub mod server;
 pub mod shape;
 pub mod throttle;

@@ -258,7 +258,11 @@ impl Cloud for World {
         routes::lost(request, lost)
     }
 
-    fn injected(&self, call: &Call, fault: &Fault) -> Reply {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn injected(&mut self, call: &Call, fault: &Fault) -> Reply {
         let retry = |mut reply: Reply| {
             reply.headers.push(("retry-after", self.options.retry_after.to_string()));
             reply

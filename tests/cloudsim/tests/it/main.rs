@@ -1,5 +1,5 @@
-//! The simulated clouds held against others: cases written once run against them and against moto or a real OpenStack, and boto3
-//! drives the AWS.
+//! The simulated clouds held against others: cases written once run against them and against moto or a real OpenStack, and the
+//! vendors' own clients drive the AWS and the Compute Engine.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod api;
@@ -7,6 +7,8 @@ mod boto3;
 mod case;
 mod cases;
 mod deviations;
+mod gce;
+mod http;
 mod long_lane;
 mod openstack;
 mod scene;

@@ -1,6 +1,7 @@
 //! A case is a list of calls with the status that each answers; what two clouds answer can be compared, call by call.
 
-use super::client::{Answer, Client};
+use super::client::Client;
+use crate::http::Answer;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
 //! What only a simulation does: expired tokens, faults, quotas, errors of provisioning, other providers.
 
-use super::client::{Client, password, send};
+use super::client::{Client, password};
 use super::scene;
+use crate::http::send;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::throttle::BucketSpec;
 use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};

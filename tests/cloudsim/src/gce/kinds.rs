@@ -1,0 +1,172 @@
+//! The kinds of objects: what they are called, where they are, and their rules.
+
+use super::places::{Scope, Spot};
+use super::world::World;
+use super::{addresses, backend_services, firewalls, forwarding_rules, health_checks, instance_groups};
+use super::{networks, operations, static_routes, target_pools};
+use crate::core::rest::Problem;
+use crate::core::rows::Row;
+use serde_json::{Map, Value};
+
+/// Fields of an object.
+pub(super) type Fields = Map<String, Value>;
+
+/// A kind of object.
+pub(super) struct Kind {
+    /// Resource of the API, the part of a method before its verb: `regionBackendServices`.
+    pub(super) resource: &'static str,
+    /// How paths call it: `backendServices`.
+    pub(super) collection: &'static str,
+    /// The part of its `kind` behind `compute#`: `backendService`.
+    pub(super) one: &'static str,
+    /// Where its objects are.
+    pub(super) scope: Scope,
+    /// Metric of its quota.
+    pub(super) quota: &'static str,
+    /// Its rules.
+    pub(super) rules: Rules,
+}
+
+/// What a kind of object asks for.
+pub(super) struct Rules {
+    /// Checks what is to be made, and fills in what the caller left out.
+    pub(super) make: fn(&mut World, &Spot, &mut Fields) -> Result<(), Problem>,
+    /// Checks what an object is to become.
+    pub(super) change: fn(&mut World, &Spot, &Row, &mut Fields) -> Result<(), Problem>,
+    /// Whether it may be deleted.
+    pub(super) free: fn(&World, &Spot) -> Result<(), Problem>,
+    /// Adds what answers show besides its own fields; none: there is nothing.
+    pub(super) show: Option<Show>,
+}
+
+/// Adds to the fields of the object of a key.
+pub(super) type Show = fn(&World, &str, &mut Fields);
+
+/// Rules of an object that asks for nothing.
+const PLAIN: Rules = Rules { make: made, change: changed, free: always, show: None };
+
+fn made(_: &mut World, _: &Spot, _: &mut Fields) -> Result<(), Problem> {
+    Ok(())
+}
+
+fn changed(_: &mut World, _: &Spot, _: &Row, _: &mut Fields) -> Result<(), Problem> {
+    Ok(())
+}
+
+fn always(_: &World, _: &Spot) -> Result<(), Problem> {
+    Ok(())
+}
+
+const fn kind(
+    (resource, collection): (&'static str, &'static str),
+    one: &'static str,
+    scope: Scope,
+    quota: &'static str,
+    rules: Rules,
+) -> Kind {
+    Kind { resource, collection, one, scope, quota, rules }
+}
+
+/// All kinds.
+pub(super) static KINDS: &[Kind] = &[
+    kind(("instances", "instances"), "instance", Scope::Zone, "INSTANCES", PLAIN),
+    kind(("networks", "networks"), "network", Scope::Global, "NETWORKS", Rules { show: Some(networks::show), ..PLAIN }),
+    kind(("subnetworks", "subnetworks"), "subnetwork", Scope::Region, "SUBNETWORKS", PLAIN),
+    kind(("disks", "disks"), "disk", Scope::Zone, "DISKS", PLAIN),
+    kind(("regionDisks", "disks"), "disk", Scope::Region, "DISKS", PLAIN),
+    kind(
+        ("routes", "routes"),
+        "route",
+        Scope::Global,
+        "ROUTES",
+        Rules { make: static_routes::make, show: Some(static_routes::show), ..PLAIN },
+    ),
+    kind(
+        ("firewalls", "firewalls"),
+        "firewall",
+        Scope::Global,
+        "FIREWALLS",
+        Rules { make: firewalls::make, change: firewalls::change, ..PLAIN },
+    ),
+    kind(("addresses", "addresses"), "address", Scope::Region, "STATIC_ADDRESSES", ADDRESS),
+    kind(("globalAddresses", "addresses"), "address", Scope::Global, "STATIC_ADDRESSES", ADDRESS),
+    kind(
+        ("forwardingRules", "forwardingRules"),
+        "forwardingRule",
+        Scope::Region,
+        "FORWARDING_RULES",
+        Rules { make: forwarding_rules::make, change: forwarding_rules::change, ..PLAIN },
+    ),
+    kind(
+        ("targetPools", "targetPools"),
+        "targetPool",
+        Scope::Region,
+        "TARGET_POOLS",
+        Rules { make: target_pools::make, free: target_pools::free, ..PLAIN },
+    ),
+    kind(
+        ("httpHealthChecks", "httpHealthChecks"),
+        "httpHealthCheck",
+        Scope::Global,
+        "HEALTH_CHECKS",
+        Rules {
+            make: health_checks::make_http,
+            change: health_checks::change_http,
+            free: health_checks::free_http,
+            ..PLAIN
+        },
+    ),
+    kind(
+        ("healthChecks", "healthChecks"),
+        "healthCheck",
+        Scope::Global,
+        "HEALTH_CHECKS",
+        Rules { make: health_checks::make, change: health_checks::change, free: health_checks::free, ..PLAIN },
+    ),
+    kind(
+        ("regionBackendServices", "backendServices"),
+        "backendService",
+        Scope::Region,
+        "BACKEND_SERVICES",
+        Rules {
+            make: backend_services::make,
+            change: backend_services::change,
+            free: backend_services::free,
+            show: Some(backend_services::show),
+        },
+    ),
+    kind(
+        ("instanceGroups", "instanceGroups"),
+        "instanceGroup",
+        Scope::Zone,
+        "INSTANCE_GROUPS",
+        Rules { make: instance_groups::make, free: instance_groups::free, show: Some(instance_groups::show), ..PLAIN },
+    ),
+    kind(("zoneOperations", "operations"), "operation", Scope::Zone, "", OPERATION),
+    kind(("regionOperations", "operations"), "operation", Scope::Region, "", OPERATION),
+    kind(("globalOperations", "operations"), "operation", Scope::Global, "", OPERATION),
+];
+
+const ADDRESS: Rules = Rules { make: addresses::make, free: addresses::free, show: Some(addresses::show), ..PLAIN };
+
+const OPERATION: Rules = Rules { show: Some(operations::show), ..PLAIN };
+
+/// The kind of a method, by the part before its verb.
+pub(super) fn of_method(action: &str) -> Option<&'static Kind> {
+    let resource = action.split_once('.').map_or(action, |(resource, _)| resource);
+    KINDS.iter().find(|kind| kind.resource == resource)
+}
+
+/// The kind of an object.
+pub(super) fn of(spot: &Spot) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.collection == spot.collection && kind.scope == spot.scope)
+}
+
+/// An object as an answer shows it.
+pub(super) fn shown(world: &World, kind: &Kind, key: &str, row: &Row) -> Fields {
+    let mut fields = row.shown();
+    if let Some(show) = kind.rules.show {
+        show(world, key, &mut fields);
+    }
+    fields
+}

@@ -1,0 +1,98 @@
+//! How a simulated Compute Engine behaves.
+
+use crate::core::clock::Mode;
+use crate::core::lag::Lag;
+use crate::core::latency::Latency;
+use crate::core::throttle::{BucketSpec, matches};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Everything that can be set. Durations are milliseconds in JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Seed of IDs and of the fault injector.
+    pub seed: u64,
+    /// How the clock runs.
+    pub clock: Mode,
+    /// Real time that calls take.
+    pub latency: Latency,
+    /// Token buckets; none by default.
+    pub throttle: Vec<BucketSpec>,
+    /// Status of a call that is held back: 403 with the reason `rateLimitExceeded`, or 429.
+    pub throttle_status: u16,
+    /// How long reads show what was before a write, from the end of its operation on, by resource: `forwardingRules`, `routes`, …
+    pub lag: Lag,
+    /// Port: 0 takes any free one.
+    pub port: u16,
+    /// Port of the admin API.
+    pub admin_port: u16,
+    /// How many calls the ledger keeps.
+    pub ledger_entries: usize,
+    /// How long tokens are good for.
+    #[serde(with = "crate::core::millis")]
+    pub token_lifetime: Duration,
+    /// Zones by region, the same for all projects.
+    pub regions: BTreeMap<String, Vec<String>>,
+    /// How long operations take.
+    #[serde(with = "crate::core::millis")]
+    pub operation: Duration,
+    /// The same by method (`*` at the end matches any rest), milliseconds; wins over the above.
+    pub operations: BTreeMap<String, u64>,
+    /// How long `wait` waits at most.
+    #[serde(with = "crate::core::millis")]
+    pub wait: Duration,
+    /// Most objects in a page.
+    pub page: usize,
+    /// Quotas of each project, by metric: `FORWARDING_RULES`, `ROUTES`, …; those of regional objects are for each region. A metric
+    /// that is not named has none.
+    pub quotas: BTreeMap<String, usize>,
+    /// Permissions that the caller lacks, by project (`*`: all of them): `compute.firewalls.create`; `*` at the end matches any
+    /// rest.
+    pub denied: BTreeMap<String, Vec<String>>,
+    /// Projects in which the caller may only read.
+    pub read_only: Vec<String>,
+    /// Whether a target pool takes instances that do not exist. `unverified`: reports say both.
+    pub absent_pool_members: bool,
+    /// Whether requests and answers are held against Google's description of the API, if there is one on this machine.
+    pub check: bool,
+}
+
+impl Options {
+    /// How long an operation of a method takes.
+    pub(super) fn operation_of(&self, method: &str) -> Duration {
+        let own = self.operations.iter().find(|(pattern, _)| matches(pattern, method));
+        own.map_or(self.operation, |(_, millis)| Duration::from_millis(*millis))
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let zones = |region: &str, letters: &str| {
+            (region.to_owned(), letters.chars().map(|letter| format!("{region}-{letter}")).collect())
+        };
+        Options {
+            seed: 1,
+            clock: Mode::default(),
+            latency: Latency::default(),
+            throttle: Vec::new(),
+            throttle_status: 403,
+            lag: Lag::default(),
+            port: 0,
+            admin_port: 0,
+            ledger_entries: 100_000,
+            token_lifetime: Duration::from_secs(3600),
+            regions: BTreeMap::from([zones("us-central1", "abcf"), zones("us-east1", "bcd")]),
+            operation: Duration::from_millis(3),
+            operations: BTreeMap::new(),
+            wait: Duration::from_secs(120),
+            page: 500,
+            quotas: BTreeMap::new(),
+            denied: BTreeMap::new(),
+            read_only: Vec::new(),
+            absent_pool_members: false,
+            check: true,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! All objects by their keys, and what reads still show of how they were.
+
+use crate::core::rows::{Row, Table};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// The objects.
+#[derive(Debug, Default)]
+pub struct Store {
+    /// By collection, then by key.
+    rows: BTreeMap<String, Table>,
+    past: BTreeMap<String, Past>,
+}
+
+/// How an object was before writes that have not ended for everybody.
+#[derive(Debug)]
+struct Past {
+    /// What reads show; none: it was not there.
+    row: Option<Row>,
+    /// When the operation ends.
+    done: Timestamp,
+    /// Until when reads show it.
+    shown: Timestamp,
+}
+
+/// From when on a write is done, and seen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    pub(super) now: Timestamp,
+    pub(super) done: Timestamp,
+    pub(super) shown: Timestamp,
+}
+
+impl Store {
+    /// An object as it is, whatever reads show.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Row> {
+        self.rows.get(collection(key))?.get(key)
+    }
+
+    /// An object, to change it at once: for what happens besides the API.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Row> {
+        self.rows.get_mut(collection(key))?.get_mut(key)
+    }
+
+    /// All objects as they are, operations left out.
+    pub fn every(&self) -> impl Iterator<Item = (&str, &Row)> {
+        let tables = self.rows.iter().filter(|(collection, _)| *collection != "operations");
+        tables.flat_map(|(_, rows)| rows).map(|(key, row)| (key.as_str(), row))
+    }
+
+    /// The objects of a collection in all places as they are, by key.
+    pub fn all(&self, collection: &str) -> impl Iterator<Item = (&str, &Row)> {
+        self.rows.get(collection).into_iter().flatten().map(|(key, row)| (key.as_str(), row))
+    }
+
+    /// The objects of a collection that are there, those included whose deletion has not ended.
+    pub(super) fn alive<'a>(&'a self, of: &'a str, now: Timestamp) -> impl Iterator<Item = (&'a str, &'a Row)> {
+        let going = self
+            .past
+            .iter()
+            .filter(move |(key, past)| past.done > now && collection(key) == of && self.get(key).is_none());
+        self.all(of).chain(going.filter_map(|(key, past)| Some((key.as_str(), past.row.as_ref()?))))
+    }
+
+    /// An object as reads show it.
+    pub(super) fn seen(&self, key: &str, now: Timestamp) -> Option<&Row> {
+        match self.past.get(key).filter(|past| past.shown > now) {
+            Some(past) => past.row.as_ref(),
+            None => self.get(key),
+        }
+    }
+
+    /// The objects of a collection of one place as reads show them, by key; all their keys begin so.
+    pub(super) fn seen_under(&self, prefix: &str, now: Timestamp) -> Vec<(&str, &Row)> {
+        let range = (Bound::Included(prefix), Bound::Unbounded);
+        let late = self.past.range::<str, _>(range).take_while(|(key, _)| key.starts_with(prefix));
+        let late: Vec<_> = late.filter(|(_, past)| past.shown > now).collect();
+        let rows = self.rows.get(collection(prefix)).into_iter().flat_map(|rows| rows.range::<str, _>(range));
+        let mut found: Vec<(&str, &Row)> = Vec::new();
+        for (key, row) in rows.take_while(|(key, _)| key.starts_with(prefix)) {
+            if late.is_empty() || self.past.get(key).is_none_or(|past| past.shown <= now) {
+                found.push((key, row));
+            }
+        }
+        if !late.is_empty() {
+            found.extend(late.into_iter().filter_map(|(key, past)| Some((key.as_str(), past.row.as_ref()?))));
+            found.sort_by_key(|(key, _)| *key);
+        }
+        found
+    }
+
+    /// Whether an object is being made or deleted.
+    pub(super) fn busy(&self, key: &str, now: Timestamp) -> bool {
+        let past = self.past.get(key).filter(|past| past.done > now);
+        past.is_some_and(|past| past.row.is_none() || self.get(key).is_none())
+    }
+
+    /// Makes or replaces an object.
+    pub(super) fn put(&mut self, key: &str, row: Row, due: Due) {
+        let old = self.rows.entry(collection(key).to_owned()).or_default().insert(key.to_owned(), row);
+        self.keep(key, old, due);
+    }
+
+    /// Removes an object.
+    pub(super) fn remove(&mut self, key: &str, due: Due) -> Option<Row> {
+        let old = self.rows.get_mut(collection(key))?.remove(key)?;
+        self.keep(key, Some(old.clone()), due);
+        Some(old)
+    }
+
+    /// Keeps how an object was, for as long as reads show it. What they show already stays.
+    fn keep(&mut self, key: &str, old: Option<Row>, due: Due) {
+        if due.shown <= due.now && due.done <= due.now {
+            return;
+        }
+        match self.past.get_mut(key) {
+            Some(past) if past.shown > due.now => {
+                past.done = past.done.max(due.done);
+                past.shown = past.shown.max(due.shown);
+            }
+            _ => {
+                self.past.insert(key.to_owned(), Past { row: old, done: due.done, shown: due.shown });
+            }
+        }
+    }
+
+    /// Forgets what nothing shows any more.
+    pub(super) fn settle(&mut self, now: Timestamp) {
+        self.past.retain(|_, past| past.shown > now || past.done > now);
+    }
+}
+
+/// The collection of a key, or of what the keys of a collection begin with.
+pub(super) fn collection(key: &str) -> &str {
+    key.rsplit('/').nth(1).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, json};
+
+    fn row(n: i64) -> Row {
+        Row { seq: 0, made: Timestamp::UNIX_EPOCH, fields: Map::from_iter([("n".to_owned(), json!(n))]) }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn due(now: i64, done: i64, shown: i64) -> Due {
+        Due { now: at(now), done: at(done), shown: at(shown) }
+    }
+
+    #[test]
+    fn reads_show_what_was_until_a_write_is_seen() {
+        let mut store = Store::default();
+        store.put("p/a/1", row(1), due(0, 0, 0));
+        store.put("p/a/1", row(2), due(1, 2, 4));
+        store.put("p/a/2", row(1), due(1, 2, 4));
+        let seen = |store: &Store, now| {
+            store
+                .seen_under("p/a/", at(now))
+                .iter()
+                .map(|(key, row)| format!("{key}={}", row.number("n")))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&store, 3), ["p/a/1=1"]);
+        assert_eq!(seen(&store, 4), ["p/a/1=2", "p/a/2=1"]);
+        assert!(store.busy("p/a/2", at(1)) && !store.busy("p/a/2", at(2)) && !store.busy("p/a/1", at(1)));
+        store.remove("p/a/2", due(5, 6, 6));
+        assert!(store.busy("p/a/2", at(5)) && store.get("p/a/2").is_none());
+        assert_eq!(store.alive("a", at(5)).count(), 2);
+        assert_eq!(seen(&store, 5), ["p/a/1=2", "p/a/2=1"]);
+        store.settle(at(6));
+        assert_eq!(seen(&store, 6), ["p/a/1=2"]);
+        assert_eq!(store.alive("a", at(6)).count(), 1);
+    }
+}

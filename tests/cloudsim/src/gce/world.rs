@@ -1,0 +1,352 @@
+//! The state of a simulated Compute Engine.
+
+use super::kinds::{Fields, Kind};
+use super::model::Model;
+use super::options::Options;
+use super::places::{Scope, Spot, link};
+use super::store::{Due, Store};
+use super::tokens::Tokens;
+use super::{errors, operations, permissions, routes};
+use crate::core::clock::{Clock, later};
+use crate::core::endpoint::Cloud;
+use crate::core::faults::Fault;
+use crate::core::latency::Latency;
+use crate::core::rest::{Call, Lost, Problem, Reply, Route};
+use crate::core::rows::Row;
+use crate::core::server::Request;
+use jiff::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// From this size on an answer is long, bytes.
+const LONG: usize = 100_000;
+
+/// State of the cloud.
+#[derive(Debug)]
+pub struct World {
+    /// How it behaves.
+    pub options: Options,
+    /// The virtual clock.
+    pub clock: Clock,
+    /// URL of the endpoint, without a path.
+    pub url: String,
+    /// All objects, by their paths: `projects/p/zones/z/instances/n`.
+    pub store: Store,
+    /// Tokens that are good.
+    pub tokens: Tokens,
+    /// The account whose call is being carried out.
+    pub who: String,
+    /// Numbers of the projects, by ID.
+    pub projects: BTreeMap<String, u64>,
+    /// Keys of operations, by the calls that began them.
+    pub(super) requests: BTreeMap<String, String>,
+    /// Methods of which a long answer was held against the description.
+    long_answers: BTreeSet<&'static str>,
+    /// Keys of all operations, the oldest first.
+    pub(super) operations: VecDeque<String>,
+    /// Answers of the simulation that are not as Google's description says, one line each.
+    pub(super) mistakes: Vec<String>,
+    /// How many external addresses were given out, by tier.
+    pub(super) external: BTreeMap<String, u64>,
+    model: Option<Arc<Model>>,
+    /// Method of the call that is being carried out; empty: none, what is done is done at once.
+    method: &'static str,
+    /// When that call began: all that it does ends together.
+    began: Timestamp,
+    rng: StdRng,
+    count: u64,
+}
+
+impl World {
+    /// An empty cloud.
+    #[must_use]
+    pub(super) fn new(options: Options, model: Option<Arc<Model>>) -> Self {
+        World {
+            clock: Clock::new(options.clock),
+            rng: StdRng::seed_from_u64(options.seed),
+            options,
+            url: String::new(),
+            store: Store::default(),
+            tokens: Tokens::default(),
+            who: String::new(),
+            projects: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            operations: VecDeque::new(),
+            long_answers: BTreeSet::new(),
+            mistakes: Vec::new(),
+            external: BTreeMap::new(),
+            model,
+            method: "",
+            began: Timestamp::UNIX_EPOCH,
+            count: 0,
+        }
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A time as the API writes it.
+    #[must_use]
+    pub(super) fn stamp(&self, time: Timestamp) -> String {
+        let pacific = later_by_hours(time, -8);
+        pacific.strftime("%Y-%m-%dT%H:%M:%S.%3f-08:00").to_string()
+    }
+
+    /// Random hexadecimal digits.
+    pub fn hex(&mut self, digits: usize) -> String {
+        let mut text = String::with_capacity(digits + 16);
+        while text.len() < digits {
+            text.push_str(&format!("{:016x}", self.rng.random::<u64>()));
+        }
+        text.truncate(digits);
+        text
+    }
+
+    /// The next number in the order of events.
+    pub(super) fn number(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// A new ID.
+    pub(super) fn number_id(&mut self) -> String {
+        let number = self.number();
+        (4_000_000_000_000_000_000 + number * 1_000_003 + u64::from(self.rng.random::<u16>())).to_string()
+    }
+
+    /// A new fingerprint: eight bytes in base64.
+    pub(super) fn fingerprint(&mut self) -> String {
+        let number = self.number();
+        super::tokens::base64(&(self.rng.random::<u64>() ^ number).to_be_bytes())
+    }
+
+    /// The ID of a project, by its ID or its number.
+    #[must_use]
+    pub fn project_id(&self, project: &str) -> Option<String> {
+        let found = self.projects.iter().find(|(id, number)| *id == project || number.to_string() == project);
+        found.map(|(id, _)| id.clone())
+    }
+
+    /// Notes that a call begins.
+    fn begin(&mut self, method: &'static str) {
+        (self.method, self.began) = (method, self.now());
+    }
+
+    /// When what is written now is done and seen.
+    pub(super) fn due(&self, resource: &str) -> Due {
+        if self.method.is_empty() {
+            return self.at_once();
+        }
+        let now = self.began;
+        let done = later(now, self.options.operation_of(self.method));
+        Due { now, done, shown: later(done, self.options.lag.of(resource)) }
+    }
+
+    /// For what is done and seen at once.
+    pub(super) fn at_once(&self) -> Due {
+        let now = self.now();
+        Due { now, done: now, shown: now }
+    }
+
+    /// Whether a name is free.
+    ///
+    /// # Errors
+    /// It is not, or not yet.
+    pub(super) fn free(&self, spot: &Spot) -> Result<(), Problem> {
+        let key = spot.key();
+        if self.store.get(&key).is_some() {
+            return Err(errors::already_exists(&key));
+        }
+        if self.store.busy(&key, self.now()) { Err(errors::not_ready(&key)) } else { Ok(()) }
+    }
+
+    /// Whether a project may have one more object of a kind: in each region as many as its quota says.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(super) fn within_quota(&self, kind: &Kind, spot: &Spot) -> Result<(), Problem> {
+        let Some(limit) = self.options.quotas.get(kind.quota) else { return Ok(()) };
+        let same = |other: &Spot| {
+            other.project == spot.project && other.scope == spot.scope && other.region() == spot.region()
+        };
+        let has = self.store.all(kind.collection).filter_map(|(key, _)| Spot::parse(key)).filter(same).count();
+        if has < *limit { Ok(()) } else { Err(errors::quota(kind.quota, *limit, spot.region())) }
+    }
+
+    /// Makes an object; what the service itself writes is added.
+    pub(super) fn create(&mut self, kind: &Kind, spot: &Spot, mut fields: Fields) {
+        let key = spot.key();
+        let now = self.now();
+        let own = [
+            ("kind", json!(format!("compute#{}", kind.one))),
+            ("id", json!(self.number_id())),
+            ("creationTimestamp", json!(self.stamp(now))),
+            ("name", json!(spot.name)),
+            ("selfLink", json!(link(&key))),
+        ];
+        fields.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        match spot.scope {
+            Scope::Global => {}
+            Scope::Region => drop(fields.insert("region".to_owned(), json!(link(&spot.location())))),
+            Scope::Zone => drop(fields.insert("zone".to_owned(), json!(link(&spot.location())))),
+        }
+        fields.retain(|_, value| !value.is_null());
+        let row = Row { seq: self.number(), made: now, fields };
+        let due = self.due(kind.resource);
+        self.store.put(&key, row, due);
+    }
+
+    /// Gives an object other fields, and a new fingerprint if it has one.
+    pub(super) fn replace(&mut self, spot: &Spot, mut fields: Fields) {
+        let key = spot.key();
+        let Some(old) = self.store.get(&key) else { return };
+        let (seq, made) = (old.seq, old.made);
+        if old.fields.contains_key("fingerprint") {
+            let fingerprint = self.fingerprint();
+            fields.insert("fingerprint".to_owned(), json!(fingerprint));
+        }
+        fields.retain(|_, value| !value.is_null());
+        let due = self.due(super::kinds::of(spot).map_or("", |kind| kind.resource));
+        self.store.put(&key, Row { seq, made, fields }, due);
+    }
+
+    /// Does something besides the API: it is done and seen at once.
+    pub(super) fn besides<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        let method = std::mem::take(&mut self.method);
+        let result = act(self);
+        self.method = method;
+        result
+    }
+}
+
+/// A time some hours earlier or later.
+fn later_by_hours(time: Timestamp, hours: i64) -> Timestamp {
+    time.checked_add(jiff::SignedDuration::from_hours(hours)).unwrap_or(time)
+}
+
+impl Cloud for World {
+    fn routes() -> &'static [Route<Self>] {
+        routes::ROUTES
+    }
+
+    fn settle(&mut self) -> Timestamp {
+        let now = self.now();
+        self.store.settle(now);
+        self.method = "";
+        now
+    }
+
+    fn latency(&self) -> &Latency {
+        &self.options.latency
+    }
+
+    fn authenticate(&mut self, call: &Call) -> Result<String, Problem> {
+        self.who = String::new();
+        self.begin(call.action);
+        if routes::is_open(call.action) {
+            return Ok(String::new());
+        }
+        let token = call.header("authorization").strip_prefix("Bearer ").unwrap_or_default();
+        let who = self.tokens.account(token, self.clock.now());
+        self.who = who.ok_or_else(|| errors::unauthorized(!token.is_empty()))?;
+        if let Some(model) = self.model.clone() {
+            model.check_request(call)?;
+        }
+        permissions::check(self, call)?;
+        Ok(self.who.clone())
+    }
+
+    fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply) {
+        routes::lost(request, lost)
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn held(&self, call: &Call, arrived: Timestamp) -> Option<Timestamp> {
+        operations::held(self, call, arrived)
+    }
+
+    fn injected(&mut self, call: &Call, fault: &Fault) -> Reply {
+        match fault {
+            Fault::Status { status, body } => {
+                Reply { status: *status, body: body.clone().into_bytes(), kind: "text/plain", ..Reply::default() }
+            }
+            Fault::Html { status } => {
+                Reply { status: *status, body: page(*status), kind: "text/html; charset=UTF-8", ..Reply::default() }
+            }
+            Fault::Code { status, code, message } => errors::render(&Problem::new(*status, code, message.as_str())),
+            Fault::Throttle => errors::render(&throttled(self.options.throttle_status, call.mutating)),
+            Fault::ExpiredCredentials => errors::render(&errors::unauthorized(true)),
+            Fault::Deny => errors::render(&permissions::denied(call)),
+            Fault::Operation { status, code, message } => {
+                self.begin(call.action);
+                let (code, message) = (code.clone(), message.clone());
+                operations::fail(self, call, operations::Failure { status: *status, code, message })
+            }
+            _ => Reply::empty(500),
+        }
+    }
+
+    fn render(&self, service: &str, problem: &Problem) -> Reply {
+        if matches!(service, "oauth2" | "sts") { super::tokens::render(problem) } else { errors::render(problem) }
+    }
+
+    fn finish(&mut self, call: &Call, reply: &mut Reply) {
+        if reply.kind.is_empty() {
+            reply.kind = "application/json; charset=UTF-8";
+        }
+        // All long answers of a method are made by the same code: one of them is enough.
+        let looked_at = reply.body.len() > LONG && !self.long_answers.insert(call.action);
+        if let Some(model) = self.model.clone().filter(|_| reply.status == 200 && !looked_at) {
+            self.mistakes.extend(model.check_answer(call, &reply.body));
+        }
+    }
+
+    fn params(&self, call: &Call) -> String {
+        let mut text = call.path.clone();
+        for (name, value) in &call.query {
+            text.push_str(&format!("&{name}={value}"));
+        }
+        // Requests for tokens carry secrets.
+        let secret = !matches!(call.service, "compute" | "cloudresourcemanager");
+        let body = if secret { "" } else { std::str::from_utf8(&call.body).unwrap_or_default() };
+        if body.is_empty() { text } else { format!("{text}&body={body}") }
+    }
+}
+
+/// What a call is answered with that is held back.
+fn throttled(status: u16, mutating: bool) -> Problem {
+    let (group, what) = if mutating { ("ListGroup", "Queries") } else { ("ReadGroup", "Read requests") };
+    let text = format!(
+        "Quota exceeded for quota group '{group}' and limit '{what} per 100 seconds' of service 'compute.googleapis.com' for consumer 'project_number:123456'."
+    );
+    Problem::new(status, "rateLimitExceeded", text)
+}
+
+/// The page that the front of Google's services shows when something behind it is broken.
+fn page(status: u16) -> Vec<u8> {
+    format!(
+        "<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error {status} (Server Error)!!1</title>\n  <p><b>{status}.</b> <ins>That’s an error.</ins>\n  <p>The server encountered a temporary error and could not complete your request.<p>Please try again in 30 seconds.  <ins>That’s all we know.</ins>\n"
+    )
+    .into_bytes()
+}
+
+/// The text of a field of an object within an object, or nothing.
+pub(super) fn inner<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Sets a field of an object.
+pub(super) fn set(value: &mut Value, name: &str, field: impl Into<Value>) {
+    if let Value::Object(fields) = value {
+        fields.insert(name.to_owned(), field.into());
+    }
+}

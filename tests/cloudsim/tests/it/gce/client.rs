@@ -1,0 +1,117 @@
+//! A client of our own: it knows where the objects of each resource are, and nothing else.
+
+use super::run::{Case, Got, Values, fill, filled};
+use crate::http::send;
+use ccm_cloudsim::core::rest::encoded;
+use serde_json::Value;
+
+/// A resource: the name of its place, how paths call it, and the parameter that names one object.
+const RESOURCES: [(&str, &str, &str, &str); 21] = [
+    ("projects", "", "", ""),
+    ("zones", "", "zones", "zone"),
+    ("regions", "", "regions", "region"),
+    ("instances", "zone", "instances", "instance"),
+    ("instanceGroups", "zone", "instanceGroups", "instanceGroup"),
+    ("disks", "zone", "disks", "disk"),
+    ("zoneOperations", "zone", "operations", "operation"),
+    ("regionDisks", "region", "disks", "disk"),
+    ("regionOperations", "region", "operations", "operation"),
+    ("subnetworks", "region", "subnetworks", "subnetwork"),
+    ("addresses", "region", "addresses", "address"),
+    ("forwardingRules", "region", "forwardingRules", "forwardingRule"),
+    ("targetPools", "region", "targetPools", "targetPool"),
+    ("regionBackendServices", "region", "backendServices", "backendService"),
+    ("globalOperations", "global", "operations", "operation"),
+    ("networks", "global", "networks", "network"),
+    ("routes", "global", "routes", "route"),
+    ("firewalls", "global", "firewalls", "firewall"),
+    ("httpHealthChecks", "global", "httpHealthChecks", "httpHealthCheck"),
+    ("healthChecks", "global", "healthChecks", "healthCheck"),
+    ("globalAddresses", "global", "addresses", "address"),
+];
+
+/// A client with a token.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// The base of the API.
+    pub(crate) url: String,
+    pub(crate) token: String,
+}
+
+impl Own {
+    /// What each step of a case answers; values of earlier answers are filled in.
+    pub(crate) fn run(&self, case: &Case) -> Vec<Got> {
+        let mut values = Values::new();
+        let mut answers = Vec::new();
+        for step in &case.steps {
+            let parameters: Vec<(&str, String)> =
+                step.parameters.iter().map(|(name, value)| (name.as_str(), fill(value, &values))).collect();
+            let (method, path) = request(step.method, &parameters);
+            let got = self.send(method, &path, &filled(&step.body, &values));
+            step.save(&got, &mut values);
+            answers.push(got);
+        }
+        answers
+    }
+
+    /// Sends a call, and waits for its operation if it begins one.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Got {
+        let got = self.once(method, path, body);
+        let is_operation = got.status == 200 && got.json["kind"] == "compute#operation";
+        if method == "GET" || !is_operation || path.ends_with("/wait") || got.json["status"] == "DONE" {
+            return got;
+        }
+        let link = got.json["selfLink"].as_str().expect("a link");
+        let (_, path) = link.split_once("/compute/v1/").expect("a path");
+        self.once("POST", &format!("{path}/wait"), &Value::Null)
+    }
+
+    fn once(&self, method: &str, path: &str, body: &Value) -> Got {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let token = format!("Bearer {}", self.token);
+        let url = format!("{}{path}", self.url);
+        let answer = send(method, &url, &[("Authorization", &token)], &body).expect("an answer");
+        Got { status: answer.status, json: answer.json }
+    }
+}
+
+/// The HTTP method and the path of a call.
+fn request(method: &str, parameters: &[(&str, String)]) -> (&'static str, String) {
+    let (resource, verb) = method.split_once('.').expect("a verb");
+    let (_, place, collection, one) =
+        RESOURCES.into_iter().find(|(name, ..)| *name == resource).unwrap_or_else(|| panic!("no resource {resource}"));
+    let value = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| encoded(value));
+    let mut path = format!("projects/{}", value("project").unwrap_or_else(|| "p".to_owned()));
+    let mut used = vec!["project"];
+    if verb == "aggregatedList" {
+        path.push_str("/aggregated");
+    } else if !place.is_empty() {
+        used.push(place);
+        let found = value(place).map_or("/global".to_owned(), |value| format!("/{place}s/{value}"));
+        path.push_str(&found);
+    }
+    if !collection.is_empty() {
+        path.push_str(&format!("/{collection}"));
+    }
+    if let Some(name) = value(one).filter(|_| !matches!(verb, "list" | "insert" | "aggregatedList")) {
+        used.push(one);
+        path.push_str(&format!("/{name}"));
+    }
+    let http = match verb {
+        "get" | "list" | "aggregatedList" => "GET",
+        "insert" => "POST",
+        "delete" => "DELETE",
+        "patch" => "PATCH",
+        "update" => "PUT",
+        verb => {
+            path.push_str(&format!("/{verb}"));
+            if verb == "updateNetworkInterface" { "PATCH" } else { "POST" }
+        }
+    };
+    let rest = parameters.iter().filter(|(name, _)| !used.contains(name));
+    let query: Vec<String> = rest.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    if !query.is_empty() {
+        path.push_str(&format!("?{}", query.join("&")));
+    }
+    (http, path)
+}

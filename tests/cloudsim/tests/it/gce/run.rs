@@ -1,0 +1,154 @@
+//! A case is a list of calls of methods of the API with what each has to answer. Writes are waited for.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Values by name: what answers gave.
+pub(crate) type Values = BTreeMap<String, String>;
+
+/// A case; it begins with the scene and nothing else.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A call.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// `forwardingRules.insert`.
+    pub(crate) method: &'static str,
+    /// Parameters in path and query, besides the project; `{name}` stands for a value, here and in the body.
+    pub(crate) parameters: Vec<(String, String)>,
+    pub(crate) body: Value,
+    status: u16,
+    reason: &'static str,
+    is: Vec<(&'static str, Value)>,
+    pub(crate) saves: Vec<(&'static str, &'static str)>,
+    /// The call is against the API on purpose: an official client may refuse to send it.
+    pub(crate) wrong: bool,
+}
+
+/// What a client got: of a write the operation when it is done.
+#[derive(Debug, Clone)]
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) json: Value,
+}
+
+/// Begins a case.
+pub(crate) fn case(name: &'static str) -> Case {
+    Case { name, steps: Vec::new() }
+}
+
+impl Case {
+    /// A call that succeeds; the parameters are written as in a query.
+    pub(crate) fn call(mut self, method: &'static str, parameters: &str) -> Self {
+        let pairs = parameters.split('&').filter_map(|pair| pair.split_once('='));
+        let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let (is, saves) = (Vec::new(), Vec::new());
+        let body = Value::Null;
+        self.steps.push(Step { method, parameters, body, status: 200, reason: "", is, saves, wrong: false });
+        self
+    }
+
+    /// A call with a body that succeeds.
+    pub(crate) fn send(self, method: &'static str, parameters: &str, body: Value) -> Self {
+        let mut case = self.call(method, parameters);
+        case.last().body = body;
+        case
+    }
+
+    fn last(&mut self) -> &mut Step {
+        self.steps.last_mut().expect("a step")
+    }
+
+    /// The last call is refused with this status and reason.
+    pub(crate) fn fails(mut self, status: u16, reason: &'static str) -> Self {
+        (self.last().status, self.last().reason) = (status, reason);
+        self
+    }
+
+    /// The last call is against the API.
+    pub(crate) fn wrong(mut self) -> Self {
+        self.last().wrong = true;
+        self
+    }
+
+    /// What is at a pointer of the last answer; null: nothing.
+    pub(crate) fn is(mut self, pointer: &'static str, value: impl Into<Value>) -> Self {
+        self.last().is.push((pointer, value.into()));
+        self
+    }
+
+    /// Saves what is at a pointer of the last answer.
+    pub(crate) fn save(mut self, name: &'static str, pointer: &'static str) -> Self {
+        self.last().saves.push((name, pointer));
+        self
+    }
+
+    /// A line for each difference between what a client got and what it has to get.
+    pub(crate) fn judge(&self, got: &[Got]) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut values = Values::new();
+        if got.len() != self.steps.len() {
+            found.push(format!("{}: {} answers to {} calls", self.name, got.len(), self.steps.len()));
+        }
+        for (number, (step, got)) in self.steps.iter().zip(got).enumerate() {
+            let mut say = |text: String| found.push(format!("{}: {} {}: {text}", self.name, number + 1, step.method));
+            let reason = got.json.pointer("/error/errors/0/reason").and_then(Value::as_str).unwrap_or_default();
+            if (got.status, reason) != (step.status, step.reason) {
+                let (shown, wanted): (String, _) = (got.json.to_string().chars().take(300).collect(), step.status);
+                say(format!("{} {reason} instead of {wanted} {}: {shown}", got.status, step.reason));
+            }
+            for (pointer, wanted) in &step.is {
+                let wanted = filled(wanted, &values);
+                let is = got.json.pointer(pointer).cloned().unwrap_or_default();
+                if is != wanted {
+                    say(format!("{pointer} is {is}, not {wanted}"));
+                }
+            }
+            step.save(got, &mut values);
+        }
+        found
+    }
+}
+
+impl Step {
+    /// Keeps what later steps need.
+    pub(crate) fn save(&self, got: &Got, values: &mut Values) {
+        for (name, pointer) in &self.saves {
+            let value = got.json.pointer(pointer).map_or("absent".to_owned(), plain);
+            values.insert((*name).to_owned(), value);
+        }
+    }
+
+    /// The step as another program reads it.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "method": self.method, "parameters": self.parameters, "body": self.body, "saves": self.saves, "wrong": self.wrong,
+        })
+    }
+}
+
+/// A value as it stands in a text.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A text with the values that stand in it.
+pub(crate) fn fill(text: &str, values: &Values) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// A JSON value with the values that stand in its texts.
+pub(crate) fn filled(value: &Value, values: &Values) -> Value {
+    match value {
+        Value::String(text) => Value::String(fill(text, values)),
+        Value::Array(items) => items.iter().map(|item| filled(item, values)).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, value)| (name.clone(), filled(value, values))).collect())
+        }
+        other => other.clone(),
+    }
+}

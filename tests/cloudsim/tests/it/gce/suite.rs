@@ -1,0 +1,39 @@
+//! Runs all cases with a client of our own.
+
+use super::run::Case;
+use super::{cases, scene};
+use ccm_cloudsim::gce::Gce;
+
+#[test]
+fn the_simulation_passes_every_case() {
+    let mut report = Vec::new();
+    let described = ccm_cloudsim::gce::cache_folder().unwrap().is_some();
+    // Only by the description is a call against the API.
+    for case in cases::all().into_iter().filter(|case| described || case.steps.iter().all(|step| !step.wrong)) {
+        let gce = scene::cloud();
+        report.extend(case.judge(&scene::own(&gce).run(&case)));
+        report.extend(noticed(&case, &gce));
+    }
+    assert!(report.is_empty(), "\n{}", report.join("\n"));
+}
+
+/// A line for each violation, unless there are as many as calls against the API.
+pub(crate) fn noticed(case: &Case, gce: &Gce) -> Vec<String> {
+    let violations = gce.take_violations();
+    let wrong = case.steps.iter().filter(|step| step.wrong).count();
+    if violations.len() == wrong {
+        return Vec::new();
+    }
+    let mut found = vec![format!("{}: {} violations, {wrong} wanted", case.name, violations.len())];
+    found.extend(violations);
+    found
+}
+
+#[test]
+fn names_of_cases_are_unique() {
+    let mut names: Vec<&str> = cases::all().iter().map(|case| case.name).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
